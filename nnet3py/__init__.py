@@ -1,0 +1,41 @@
+"""nnet3py: Kaldi's nnet3 neural networks in Python, compiled with numba.
+
+Importing the package imports nothing heavy: every public name loads its module on first use.
+"""
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "Nnet": "nnet3py.network.nnet",
+    "read_nnet": "nnet3py.network.model_file",
+    "read_model": "nnet3py.network.model_file",
+    "AcousticModel": "nnet3py.network.model_file",
+    "info": "nnet3py.model_info",
+    "IoSpecification": "nnet3py.compiler.request",
+    "ComputationRequest": "nnet3py.compiler.request",
+    "compile": "nnet3py.compiler",
+    "Computer": "nnet3py.runtime.computer",
+    "compute": "nnet3py.runtime.compute",
+    "read_matrices": "nnet3py.io.tables",
+    "read_egs": "nnet3py.egs.example",
+    "Nnet3Error": "nnet3py.errors",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    module = _PUBLIC.get(name)
+    if module is None:
+        raise AttributeError(f"module 'nnet3py' has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_PUBLIC})

@@ -1,0 +1,175 @@
+"""What every component is: its contract with files, compiler, executor and trainer.
+
+A component holds numpy arrays and settings. It never imports ``ops``: whoever runs it hands it an ``ops`` object (the
+operations of one device) and matrices of that device. Kaldi: ``nnet-component-itf.h``.
+"""
+from __future__ import annotations
+
+import copy
+from enum import IntFlag
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+
+class Properties(IntFlag):
+    """What a component asks of the compiler; the values are Kaldi's."""
+
+    SIMPLE = 0x001
+    UPDATABLE = 0x002
+    PROPAGATE_IN_PLACE = 0x004
+    PROPAGATE_ADDS = 0x008
+    REORDERS_INDEXES = 0x010
+    BACKPROP_ADDS = 0x020
+    BACKPROP_NEEDS_INPUT = 0x040
+    BACKPROP_NEEDS_OUTPUT = 0x080
+    BACKPROP_IN_PLACE = 0x100
+    STORES_STATS = 0x200
+    INPUT_CONTIGUOUS = 0x400
+    OUTPUT_CONTIGUOUS = 0x800
+    USES_MEMO = 0x1000
+    RANDOM = 0x2000
+
+
+class Component:
+    """One layer's function. Subclasses are named as in Kaldi, and ``type(c).__name__`` is the type in files.
+
+    Array attributes that live on after a minibatch are declared by name: ``PARAMETERS`` (float32, trained),
+    ``STATISTICS`` (float64 sums). ``scale``, ``add``, ``zero_stats`` and ``parameters`` follow from those lists.
+    """
+
+    PARAMETERS: ClassVar[tuple[str, ...]] = ()
+    STATISTICS: ClassVar[tuple[str, ...]] = ()
+
+    # -- what the compiler asks ------------------------------------------------------------------------------------
+
+    @property
+    def properties(self) -> Properties:
+        """The flags, which may depend on the configuration (block dims, test mode)."""
+        raise NotImplementedError
+
+    @property
+    def input_dim(self) -> int:
+        """Columns of the input matrix."""
+        raise NotImplementedError
+
+    @property
+    def output_dim(self) -> int:
+        """Columns of the output matrix."""
+        raise NotImplementedError
+
+    def has(self, flag: Properties) -> bool:
+        """True if the component has the property ``flag``."""
+        return bool(self.properties & flag)
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        """Input indexes that each output index may use: int32 (rows, 3) -> int32 (rows, choices, 3).
+
+        Kaldi: GetInputIndexes. A choice that does not exist has t = NO_TIME.
+        """
+        return indexes[:, None, :]
+
+    def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which output indexes can be computed, and which inputs they then use.
+
+        Parameters
+        ----------
+        indexes : int32 (rows, 3), the output indexes
+        available : bool (rows, choices), which of ``input_indexes(indexes)`` are available
+
+        Returns
+        -------
+        computable : bool (rows,)
+        used : bool (rows, choices), meaningful where computable
+        """
+        return available.all(axis=1), available
+
+    def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The order (and padding, t = NO_TIME) that the component wants of its input and output rows."""
+        return inputs, outputs
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Any:
+        """What ``propagate`` needs to know of the row indexes, or None for simple components."""
+        return None
+
+    # -- what the executor asks ------------------------------------------------------------------------------------
+
+    def new_memo(self, ops: Any, num_rows: int) -> Any:
+        """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made once, when a command is bound."""
+        return None
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        """Compute ``y`` (rows, output_dim) from ``x`` (rows, input_dim); adds to ``y`` with PROPAGATE_ADDS."""
+        raise NotImplementedError
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        """Compute the derivative ``dx`` from ``dy``, and update ``update``'s parameters and statistics.
+
+        ``x`` and ``y`` are None unless the flags ask for them; ``dx`` is None where nobody wants it; ``update`` is
+        None where nothing is to be updated. ``dx`` is set, or added to with BACKPROP_ADDS, and is formed with the
+        parameters as they are before the update.
+        """
+        raise NotImplementedError
+
+    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+        """Accumulate statistics of one forward pass; ``x`` is None when the propagation was in place."""
+
+    # -- what the trainer asks -------------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """What training changes, name -> float32 array. Views: editing them edits the component."""
+        return {name: getattr(self, name) for name in self.PARAMETERS if getattr(self, name) is not None}
+
+    def num_parameters(self) -> int:
+        """How many numbers training changes."""
+        return sum(value.size for value in self.parameters().values())
+
+    def zero_stats(self) -> None:
+        """Set every statistic to zero, in place."""
+        for name in self.STATISTICS:
+            getattr(self, name)[...] = 0
+
+    def scale(self, factor: float) -> None:
+        """Multiply parameters and statistics by ``factor``, in place; 0 makes exact zeros even of NaN."""
+        for value in self._scalable():
+            if factor == 0.0:
+                value[...] = 0
+            else:
+                value *= value.dtype.type(factor)
+
+    def add(self, alpha: float, other: Component) -> None:
+        """Add ``alpha`` times the parameters and statistics of ``other`` (of the same type), in place."""
+        for mine, theirs in zip(self._scalable(), other._scalable()):
+            mine += mine.dtype.type(alpha) * theirs
+
+    def _scalable(self) -> list[np.ndarray]:
+        return [*self.parameters().values(), *(getattr(self, name) for name in self.STATISTICS)]
+
+    def copy(self) -> Component:
+        """A deep copy, natural-gradient state included."""
+        return copy.deepcopy(self)
+
+    # -- files and text --------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        """Make a component from its config line, consuming its keys; ``name`` and ``type`` are consumed already."""
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        """Read the fields after the opening tag, up to and including the closing tag."""
+        raise NotImplementedError
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write the opening tag, the fields and the closing tag."""
+        raise NotImplementedError
+
+    def info(self, verbose: int = 0) -> str:
+        """The text after ``type=`` in ``nnet3-info``'s line for this component."""
+        return f"{type(self).__name__}, input-dim={self.input_dim}, output-dim={self.output_dim}"

@@ -1,0 +1,90 @@
+"""The exceptions of nnet3py.
+
+Everything a caller may want to catch derives from :class:`Nnet3Error`. A message says what was found, what was
+expected, where, and what to try. The command line turns one into a single ``ERROR`` line and an exit status.
+"""
+from __future__ import annotations
+
+
+class Nnet3Error(Exception):
+    """Base of every error raised on purpose.
+
+    Parameters
+    ----------
+    message : what was found, what was expected, and where
+    hint : what to try, or None
+    """
+
+    exit_code = 255   # what Kaldi's programs return after a fatal error
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(Nnet3Error):
+    """Wrong options or arguments on a command line."""
+
+    exit_code = 1
+
+
+class ConfigError(Nnet3Error):
+    """A network config line that cannot be used."""
+
+
+class DescriptorError(ConfigError):
+    """The ``input=`` expression of a node that cannot be parsed or normalised."""
+
+
+class FormatError(Nnet3Error):
+    """A file whose bytes are not what its format asks for.
+
+    Parameters
+    ----------
+    message : what was found and what was expected
+    path : the file, archive or pipe, as the user named it
+    offset : byte offset in it
+    component : the network component being read
+    hint : what to try
+    """
+
+    def __init__(self, message: str, path: str | None = None, offset: int | None = None,
+                 component: str | None = None, hint: str | None = None) -> None:
+        where = [part for part in (
+            f"component '{component}'" if component else None,
+            path or None,
+            f"byte {offset}" if offset is not None else None) if part]
+        super().__init__(f"{message} [{', '.join(where)}]" if where else message, hint)
+        self.path, self.offset, self.component = path, offset, component
+
+
+class SpecifierError(FormatError):
+    """An rspecifier, wspecifier, rxfilename or wxfilename that cannot be used."""
+
+
+class NotComputableError(Nnet3Error):
+    """A request whose outputs cannot be computed from its inputs."""
+
+
+class CompileError(Nnet3Error):
+    """A computation that the compiler cannot make (not the user's fault, except in exotic networks)."""
+
+
+class CheckError(CompileError):
+    """A command list that breaks one of the checker's rules."""
+
+
+class ShapeError(Nnet3Error, ValueError):
+    """A matrix of other dimensions than the network or the request asks for."""
+
+
+class NumericError(Nnet3Error):
+    """NaN or infinity where a number is needed."""
+
+
+class DeviceError(Nnet3Error):
+    """A compute device that cannot be used."""

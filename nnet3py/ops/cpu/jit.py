@@ -1,0 +1,98 @@
+"""How the CPU kernels are compiled: one specialisation each, on first call, cached on disk.
+
+A kernel is a plain function with loops, decorated with its argument kinds::
+
+    @kernel("mat mat vec f32")
+    def add_mat_diag_vec(dst, src, scale, alpha): ...
+
+A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of its
+rows as a contiguous vector, which lets LLVM vectorise the inner loop although the matrix type says nothing of strides.
+Nothing is compiled, and no cache is touched, before the first call.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+from nnet3py.ops import kernel_cache
+
+KINDS = {
+    "mat": types.Array(types.float32, 2, "A"),      # float32 matrix, columns adjacent
+    "dmat": types.Array(types.float64, 2, "A"),     # float64 matrix, columns adjacent
+    "imat": types.Array(types.int32, 2, "C"),       # int32 matrix: (begin, end) pairs
+    "vec": types.Array(types.float32, 1, "C"),
+    "dvec": types.Array(types.float64, 1, "C"),
+    "ivec": types.Array(types.int32, 1, "C"),       # row indexes, -1 for none
+    "lvec": types.Array(types.int64, 1, "C"),       # element offsets into an arena, -1 for none
+    "u8vec": types.Array(types.uint8, 1, "C"),
+    "f32": types.float32,
+    "f64": types.float64,
+    "int": types.intp,
+    "bool": types.boolean,
+}
+
+
+@intrinsic
+def row(typingctx, matrix, index):  # type: ignore[no-untyped-def]
+    """Row ``index`` of ``matrix`` as a contiguous 1-D view; the matrix's columns must be adjacent in memory."""
+    if not (isinstance(matrix, types.Array) and matrix.ndim == 2):
+        return None
+    result = types.Array(matrix.dtype, 1, "C")
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        source = context.make_array(signature.args[0])(context, builder, args[0])
+        num_cols = cgutils.unpack_tuple(builder, source.shape, 2)[1]
+        row_stride = cgutils.unpack_tuple(builder, source.strides, 2)[0]
+        data = cgutils.pointer_add(builder, source.data, builder.mul(args[1], row_stride))
+        itemsize = context.get_constant(types.intp, matrix.dtype.bitwidth // 8)
+        view = context.make_array(result)(context, builder)
+        arrayobj.populate_array(view, data=data, shape=cgutils.pack_array(builder, [num_cols]),
+                                strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
+        return view._getvalue()
+
+    return result(matrix, types.intp), codegen
+
+
+inline = numba.njit(error_model="numpy")   # for formulas that kernels call: typed where they are used
+
+
+class Kernel:
+    """A function compiled once, for one signature, when it is first called."""
+
+    def __init__(self, function: Callable[..., Any], kinds: str) -> None:
+        self.function = function
+        self.kinds = tuple(kinds.split())
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self._compiled: Callable[..., Any] | None = None
+
+    def compile(self) -> Callable[..., Any]:
+        """Load the kernel from the disk cache, or compile it and store it there."""
+        if self._compiled is None:
+            signature = tuple(KINDS[kind] for kind in self.kinds)
+            self._compiled = kernel_cache.compile_cached(self.function, signature)
+        return self._compiled
+
+    def __call__(self, *args: Any) -> Any:
+        return (self._compiled or self.compile())(*args)
+
+
+def kernel(kinds: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks."""
+    unknown = [kind for kind in kinds.split() if kind not in KINDS]
+    if unknown:
+        raise ValueError(f"unknown argument kinds {unknown}; known: {sorted(KINDS)}")
+    return lambda function: Kernel(function, kinds)
+
+
+def as_matrix(array: np.ndarray) -> np.ndarray:
+    """``array`` itself if kernels can take it (float32, 2-D, columns adjacent), else a copy that they can take."""
+    if array.dtype == np.float32 and array.ndim == 2 and (array.shape[1] <= 1 or array.strides[1] == 4):
+        return array
+    return np.ascontiguousarray(array, dtype=np.float32)
