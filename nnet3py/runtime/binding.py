@@ -1,0 +1,250 @@
+"""From a command list to prepared calls: every view, index table and component resolved, once.
+
+A bound computation is a list of stages. A stage takes its inputs, runs its calls, and then holds its outputs: the forward
+pass is one stage, the backward pass the next. Running a stage allocates nothing and decides nothing but what the
+components themselves decide.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnet3py.compiler.computation import Command, CommandType, Computation
+from nnet3py.components.base import Component, Properties
+from nnet3py.errors import CompileError, Nnet3Error
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
+
+Call = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+class Arena:
+    """One growing block of float32 memory, shared by the computations bound to it, which must not run at the same time."""
+
+    def __init__(self, ops: Any) -> None:
+        self._ops = ops
+        self.buffer = ops.new_vector(0)
+
+    def reserve(self, size: int) -> None:
+        """Make room for ``size`` elements. A larger block replaces the old one: what was bound to that binds again."""
+        if size > self.buffer.size:
+            self.buffer = self._ops.new_vector(size)
+
+
+@dataclass
+class Stage:
+    """What happens between two exchanges with the caller."""
+
+    inputs: dict[str, Any] = field(default_factory=dict)    # node name -> view to fill
+    calls: list[Call] = field(default_factory=list)
+    outputs: dict[str, Any] = field(default_factory=dict)   # node name -> view to read
+
+
+class BoundComputation:
+    """A computation tied to a network, the operations of one device and an arena.
+
+    Parameters
+    ----------
+    computation : the command list
+    nnet : the network that propagates
+    ops : the operations of the device
+    arena : where the matrices live
+    update : the network that receives parameter updates, or None
+    stats : the network that receives statistics, or None
+    """
+
+    def __init__(self, computation: Computation, nnet: Nnet, ops: Any, arena: Arena,
+                 update: Nnet | None, stats: Nnet | None) -> None:
+        if computation.need_model_derivative and update is None:
+            raise Nnet3Error("the computation updates a model, but none was given to update",
+                             "give update=nnet or update=nnet.as_gradient()")
+        self.computation, self.nnet, self.ops, self.arena = computation, nnet, ops, arena
+        self.update, self.stats = update, stats
+        self.plan: MemoryPlan = plan_memory(computation)
+        self.versions = [n.version for n in (nnet, update, stats) if n is not None]
+        self._bind()
+
+    def stages(self) -> list[Stage]:
+        """The stages, bound again if the arena has moved since.
+
+        Raises
+        ------
+        Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding
+        """
+        networks = [n for n in (self.nnet, self.update, self.stats) if n is not None]
+        if [n.version for n in networks] != self.versions:
+            raise Nnet3Error("the network was edited after this computation was bound to it",
+                             "compile and bind again after structural edits")
+        if self._buffer is not self.arena.buffer:
+            self._bind()
+        return self._stages
+
+    # -- binding ---------------------------------------------------------------------------------------------------
+
+    def _bind(self) -> None:
+        self.arena.reserve(self.plan.size)
+        self._buffer = self.arena.buffer
+        self._views: dict[int, Any] = {}
+        self._memos: dict[int, Any] = {}
+        self._stages = [Stage()]
+        for command in self.computation.commands:
+            self._bind_command(command)
+
+    def _bind_command(self, command: Command) -> None:
+        stage = self._stages[-1]
+        if command.type == CommandType.ACCEPT_INPUT:
+            if stage.calls or stage.outputs:
+                stage = self._new_stage()
+            stage.inputs[self.nnet.node_names[command.args[1]]] = self._view(command.args[0])
+        elif command.type == CommandType.PROVIDE_OUTPUT:
+            stage.outputs[self.nnet.node_names[command.args[1]]] = self._view(command.args[0])
+        else:
+            calls = self._calls(command)
+            if calls and stage.outputs:
+                stage = self._new_stage()
+            stage.calls.extend(calls)
+
+    def _new_stage(self) -> Stage:
+        self._stages.append(Stage())
+        return self._stages[-1]
+
+    def _calls(self, command: Command) -> list[Call]:
+        if command.type == CommandType.PROPAGATE:
+            return self._bind_propagate(command)
+        if command.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE):
+            return self._bind_backprop(command)
+        if command.type in _ROW_COMMANDS:
+            return [_ROW_COMMANDS[command.type](self, command)]
+        if command.type in _WITHOUT_EFFECT:
+            return []
+        raise CompileError(f"the runtime has no way to run {command.type.name}")
+
+    def _view(self, s: int) -> Any:
+        """The matrix view of sub-matrix ``s``, or None for the empty one."""
+        if s == 0:
+            return None
+        if s not in self._views:
+            sub = self.computation.submatrices[s]
+            info = self.computation.matrices[sub.matrix]
+            start = int(self.plan.offsets[sub.matrix])
+            whole = self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
+            self._views[s] = whole[sub.row_offset:sub.row_offset + sub.num_rows,
+                                   sub.col_offset:sub.col_offset + sub.num_cols]
+        return self._views[s]
+
+    def _row_offsets(self, pairs: np.ndarray) -> np.ndarray:
+        """(sub-matrix, row) pairs -> int64 element offsets of those rows in the arena; -1 stays."""
+        table = np.array([(self.plan.offsets[sub.matrix] + sub.row_offset * self.computation.matrices[sub.matrix].num_cols
+                           + sub.col_offset, self.computation.matrices[sub.matrix].num_cols)
+                          for sub in self.computation.submatrices], dtype=np.int64)
+        s, row = pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64)
+        return self.ops.upload(np.where(s < 0, -1, table[s, 0] + row * table[s, 1]))
+
+    # -- components ------------------------------------------------------------------------------------------------
+
+    def _component_call(self, component_index: int, method: Callable[..., Any], args: tuple[Any, ...]) -> Call:
+        ops = self.ops
+
+        def call(*call_args: Any) -> None:
+            ops.reset_scratch()
+            ops.random.select(component_index)
+            method(ops, *call_args)
+
+        return call, args
+
+    def _bind_propagate(self, command: Command) -> list[Call]:
+        c, precomputed, x, y, memo_index, store_stats = command.args[:6]
+        component = self.nnet.components[c]
+        memo = None
+        if component.has(Properties.USES_MEMO):
+            memo = component.new_memo(self.ops, self.computation.submatrices[y].num_rows)
+            if memo_index > 0:
+                self._memos[memo_index] = memo
+        indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
+        x_view, y_view = self._view(x), self._view(y)
+        calls = [self._component_call(c, component.propagate, (indexes, x_view, y_view, memo))]
+        if store_stats == 1 and self.stats is not None:
+            in_place = x == y
+            calls.append(self._component_call(
+                c, self.stats.components[c].store_stats, (None if in_place else x_view, y_view, memo)))
+        return calls
+
+    def _bind_backprop(self, command: Command) -> list[Call]:
+        c, precomputed, x, y, dy, dx, memo_index = command.args[:7]
+        component = self.nnet.components[c]
+        indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
+        memo = self._memos[memo_index] if memo_index > 0 else None
+        return [self._component_call(c, component.backprop, (
+            indexes, self._view(x), self._view(y), self._view(dy), memo, self._updated_component(command, c),
+            self._view(dx)))]
+
+    def _updated_component(self, command: Command, c: int) -> Component | None:
+        """The component that a backward command may change: parameters in ``update``, others' statistics in ``stats``."""
+        if command.type == CommandType.BACKPROP_NO_MODEL_UPDATE:
+            return None
+        if self.nnet.components[c].has(Properties.UPDATABLE):
+            wanted = self.computation.need_model_derivative and self.update is not None
+            return self.update.components[c] if wanted and self.update is not None else None
+        return self.stats.components[c] if self.stats is not None else None
+
+    # -- row commands ----------------------------------------------------------------------------------------------
+
+    def _set_const(self, command: Command) -> Call:
+        return self.ops.set_const, (self._view(command.args[0]), command.alpha)
+
+    def _indexes(self, command: Command) -> Any:
+        return self.ops.upload(np.ascontiguousarray(self.computation.indexes[command.args[2]], dtype=np.int32))
+
+
+def _two_matrices(operation: str) -> Callable[[BoundComputation, Command], Call]:
+    return lambda bound, command: (getattr(bound.ops, operation), (
+        bound._view(command.args[0]), bound._view(command.args[1]), command.alpha))
+
+
+def _indexed_rows(operation: str) -> Callable[[BoundComputation, Command], Call]:
+    return lambda bound, command: (getattr(bound.ops, operation), (
+        bound._view(command.args[0]), bound._view(command.args[1]), bound._indexes(command), command.alpha))
+
+
+def _from_many(operation: str) -> Callable[[BoundComputation, Command], Call]:
+    return lambda bound, command: (getattr(bound.ops, operation), (
+        bound._view(command.args[0]), bound._buffer,
+        bound._row_offsets(bound.computation.indexes_multi[command.args[1]]), command.alpha))
+
+
+def _add_to_many(bound: BoundComputation, command: Command) -> Call:
+    offsets = bound._row_offsets(bound.computation.indexes_multi[command.args[1]])
+    return bound.ops.add_to_rows_multi, (bound._buffer, offsets, bound._view(command.args[0]), command.alpha)
+
+
+def _copy_to_many(bound: BoundComputation, command: Command) -> Call:
+    offsets = bound._row_offsets(bound.computation.indexes_multi[command.args[1]])
+    return bound.ops.copy_to_rows_multi, (bound._buffer, offsets, bound._view(command.args[0]))
+
+
+def _row_ranges(bound: BoundComputation, command: Command) -> Call:
+    ranges = bound.ops.upload(np.ascontiguousarray(bound.computation.indexes_ranges[command.args[2]], dtype=np.int32))
+    return bound.ops.add_row_ranges, (bound._view(command.args[0]), bound._view(command.args[1]), ranges, command.alpha)
+
+
+_ROW_COMMANDS: dict[CommandType, Callable[[BoundComputation, Command], Call]] = {
+    CommandType.SET_CONST: BoundComputation._set_const,
+    CommandType.MATRIX_COPY: _two_matrices("copy_mat"),
+    CommandType.MATRIX_ADD: _two_matrices("add_mat"),
+    CommandType.COPY_ROWS: _indexed_rows("copy_rows"),
+    CommandType.ADD_ROWS: _indexed_rows("add_rows"),
+    CommandType.COPY_ROWS_MULTI: _from_many("copy_rows_multi"),
+    CommandType.ADD_ROWS_MULTI: _from_many("add_rows_multi"),
+    CommandType.COPY_TO_ROWS_MULTI: _copy_to_many,
+    CommandType.ADD_TO_ROWS_MULTI: _add_to_many,
+    CommandType.ADD_ROW_RANGES: _row_ranges,
+}
+
+# Sizing is settled by the memory plan; compression saves memory on devices only and is not done.
+_WITHOUT_EFFECT = frozenset((
+    CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX,
+    CommandType.COMPRESS_MATRIX, CommandType.DECOMPRESS_MATRIX, CommandType.NO_OPERATION,
+    CommandType.NO_OPERATION_PERMANENT, CommandType.NO_OPERATION_MARKER, CommandType.NO_OPERATION_LABEL))

@@ -1,0 +1,126 @@
+"""Running a compiled computation on matrices of the caller. Kaldi: ``NnetComputer``."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnet3py.compiler.computation import Computation
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError
+from nnet3py.network.nnet import Nnet
+from nnet3py.ops import get_ops
+from nnet3py.runtime.binding import Arena, BoundComputation, Stage
+
+
+class Computer:
+    """Accept inputs, run, read outputs; then the same with output derivatives for the backward pass.
+
+    Parameters
+    ----------
+    computation : what ``nnet3py.compile`` made, for this network
+    nnet : the network
+    update : the network that receives the parameter updates: ``nnet`` itself trains it in place, ``nnet.as_gradient()``
+        collects derivatives; None where the computation has no model derivative
+    device : "cpu" or "cuda"
+    stats : the network that receives statistics (default: ``update``)
+    ops, arena : operations and memory to share with other computers that never run at the same time
+    """
+
+    def __init__(self, computation: Computation, nnet: Nnet, update: Nnet | None = None, device: str = "cpu", *,
+                 stats: Nnet | None = None, ops: Any = None, arena: Arena | None = None) -> None:
+        self.ops = ops if ops is not None else get_ops(device)
+        self._owns_random_key = ops is None
+        self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
+                                       stats if stats is not None else update)
+        self._next_stage = 0
+        self._pending: set[str] = set()
+        self._stage: Stage | None = None
+        self._num_passes = 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Go back to the start of the computation, to run it on other inputs."""
+        self._next_stage = 0
+        self._stage = None
+        stages = self._bound.stages()
+        self._pending = set(stages[0].inputs)
+
+    def accept_input(self, name: str, matrix: np.ndarray) -> None:
+        """Take the matrix (rows, dim), copied, of an input node, or an output node's derivative before the backward run.
+
+        Raises
+        ------
+        ShapeError : rows or columns differ from what the request and the network ask for
+        NumericError : NaN or infinity in the matrix
+        Nnet3Error : the computation does not expect this node now
+        """
+        stages = self._bound.stages()
+        if self._next_stage >= len(stages):   # all was run: new inputs start it again
+            self.restart()
+        stage = stages[self._next_stage]
+        if name not in stage.inputs:
+            raise Nnet3Error(f"Could not accept input for network node {name} (it is not expected at this point in the "
+                             f"computation)", f"expected now: {', '.join(sorted(stage.inputs)) or 'nothing'}")
+        matrix = np.asarray(matrix)
+        view = stage.inputs[name]
+        if matrix.ndim != 2 or matrix.shape[0] != view.shape[0]:
+            raise ShapeError(f"Num-rows mismatch for input '{name}': {view.shape[0]} in computation-request, "
+                             f"{matrix.shape[0] if matrix.ndim else 0} provided.")
+        if matrix.shape[1] != view.shape[1]:
+            raise ShapeError(f"Num-cols mismatch for input '{name}': {view.shape[1]} in computation-request, "
+                             f"{matrix.shape[1]} provided.")
+        check_finite(matrix, f"input '{name}'")
+        self.ops.copy_in(view, matrix)
+        self._pending.discard(name)
+
+    def run(self) -> None:
+        """Run up to the next exchange with the caller.
+
+        Raises
+        ------
+        Nnet3Error : an input is missing, or the computation has ended
+        """
+        stages = self._bound.stages()
+        if self._next_stage >= len(stages):
+            raise Nnet3Error("the computation has been run to its end", "accept its first inputs again")
+        if self._pending:
+            raise Nnet3Error(f"Cannot run computation-- we did not get input for node '{sorted(self._pending)[0]}'")
+        if self._next_stage == 0 and self._owns_random_key:
+            self.ops.random.begin_minibatch(0, self._num_passes)
+            self._num_passes += 1
+        self._stage = stages[self._next_stage]
+        for function, args in self._stage.calls:
+            function(*args)
+        self._next_stage += 1
+        self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
+
+    def output(self, name: str) -> np.ndarray:
+        """A float32 copy (rows, dim) of an output, or after the backward run of an input's derivative."""
+        return self.ops.copy_out(self.output_view(name))
+
+    def output_view(self, name: str) -> Any:
+        """The device's own matrix of an output; its contents last until the next run."""
+        if self._stage is None or name not in self._stage.outputs:
+            ready = sorted(self._stage.outputs) if self._stage else []
+            raise Nnet3Error(f"Could not provide output for network node {name} (it is not expected at this point in the "
+                             f"computation)", f"ready now: {', '.join(ready) or 'nothing'}")
+        return self._stage.outputs[name]
+
+    def input_view(self, name: str) -> Any:
+        """The device's own matrix of an expected input, to be filled in place of :meth:`accept_input`."""
+        self._pending.discard(name)
+        return self._bound.stages()[self._next_stage].inputs[name]
+
+
+def check_finite(matrix: np.ndarray, what: str) -> None:
+    """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN or infinity."""
+    # A sum is finite if all elements are, and costs a fraction of testing each; overflow is settled by the exact test.
+    with np.errstate(all="ignore"):
+        total = matrix.sum(dtype=np.float64)
+    if np.isfinite(total):
+        return
+    bad = np.argwhere(~np.isfinite(matrix))
+    if len(bad):
+        row, col = bad[0]
+        raise NumericError(f"{what} has {matrix[row, col]} in row {row}, column {col} ({len(bad)} such elements)",
+                           "check how the features were made")

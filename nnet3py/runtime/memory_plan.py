@@ -1,0 +1,88 @@
+"""Where each matrix of a command list lies in one block of memory.
+
+A matrix lives from its allocation (or the moment its input is accepted) to its deallocation; two matrices that never
+live at the same time may share their place. The plan is a first-come best-fit over a list of free holes.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.compiler.computation import CommandType, Computation
+
+ALIGNMENT = 16   # elements: 64 bytes, a cache line, so that no two matrices share one
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Element offsets of the matrices (int64, one per matrix; -1 for the empty matrix 0) and the block's size in elements."""
+
+    offsets: np.ndarray
+    size: int
+
+
+class _Holes:
+    """The free places of a block that grows at its end: sorted (offset, size), no two of them touching."""
+
+    def __init__(self) -> None:
+        self.holes: list[tuple[int, int]] = []
+        self.end = 0
+
+    def take(self, size: int) -> int:
+        fitting = [hole for hole in self.holes if hole[1] >= size]
+        if not fitting:
+            return self._take_at_end(size)
+        offset, room = min(fitting, key=lambda hole: (hole[1], hole[0]))
+        self.holes.remove((offset, room))
+        if room > size:
+            self.holes.append((offset + size, room - size))
+            self.holes.sort()
+        return offset
+
+    def _take_at_end(self, size: int) -> int:
+        offset = self.end
+        if self.holes and sum(self.holes[-1]) == self.end:
+            offset = self.holes.pop()[0]
+        self.end = offset + size
+        return offset
+
+    def give_back(self, offset: int, size: int) -> None:
+        merged = []
+        for start, room in self.holes:
+            if start + room == offset:
+                offset, size = start, size + room
+            elif offset + size == start:
+                size += room
+            else:
+                merged.append((start, room))
+        merged.append((offset, size))
+        self.holes = sorted(merged)
+
+
+def plan_memory(computation: Computation) -> MemoryPlan:
+    """Lay the matrices of ``computation`` out in one block, by lifetime.
+
+    Raises
+    ------
+    CompileError : a matrix is allocated twice or freed while it is not alive (through the lookups below).
+    """
+    matrices, submatrices = computation.matrices, computation.submatrices
+    sizes = [-(-max(m.num_rows * m.num_cols, 1) // ALIGNMENT) * ALIGNMENT for m in matrices]
+    offsets = np.full(len(matrices), -1, dtype=np.int64)
+    alive: dict[int, int] = {}   # matrix -> the matrix whose room it occupies (another one after a swap)
+    holes = _Holes()
+    for command in computation.commands:
+        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
+            matrix = submatrices[command.args[0]].matrix
+            if matrix not in alive:
+                offsets[matrix] = holes.take(sizes[matrix])
+                alive[matrix] = sizes[matrix]
+        elif command.type == CommandType.DEALLOC_MATRIX:
+            matrix = submatrices[command.args[0]].matrix
+            holes.give_back(int(offsets[matrix]), alive.pop(matrix))
+        elif command.type == CommandType.SWAP_MATRIX:
+            taker, giver = (submatrices[s].matrix for s in command.args[:2])
+            offsets[taker] = offsets[giver]
+            alive[taker] = alive.pop(giver)
+    return MemoryPlan(offsets, holes.end)
