@@ -1,0 +1,43 @@
+"""Bound computations, kept by request. One arena and one set of operations serve them all."""
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from nnet3py.compiler.cache import CachingCompiler
+from nnet3py.compiler.request import ComputationRequest
+from nnet3py.network.nnet import Nnet
+from nnet3py.ops import get_ops
+from nnet3py.runtime.binding import Arena
+from nnet3py.runtime.computer import Computer
+
+
+class ComputerCache:
+    """Makes a ready :class:`Computer` for each request, and keeps the most recently used.
+
+    Parameters
+    ----------
+    nnet, update, stats, device : as for :class:`Computer`
+    compiler : compiles, and keeps what it compiled
+    capacity : how many bound computations are kept
+    """
+
+    def __init__(self, nnet: Nnet, compiler: CachingCompiler, update: Nnet | None = None, stats: Nnet | None = None,
+                 device: str = "cpu", capacity: int = 64) -> None:
+        self.nnet, self.update, self.stats, self.compiler, self.capacity = nnet, update, stats, compiler, capacity
+        self.ops = get_ops(device)
+        self.arena = Arena(self.ops)
+        self._computers: OrderedDict[ComputationRequest, Computer] = OrderedDict()
+
+    def computer(self, request: ComputationRequest) -> Computer:
+        """A computer at the start of the computation for ``request``."""
+        computer = self._computers.get(request)
+        if computer is None:
+            computation = self.compiler.compile(request)
+            computer = Computer(computation, self.nnet, self.update, stats=self.stats, ops=self.ops, arena=self.arena)
+            self._computers[request] = computer
+            while len(self._computers) > self.capacity:
+                self._computers.popitem(last=False)
+        else:
+            self._computers.move_to_end(request)
+            computer.restart()
+        return computer

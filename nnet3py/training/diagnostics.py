@@ -1,0 +1,129 @@
+"""Objective and accuracy of a network on examples. Kaldi: ``NnetComputeProb``."""
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnet3py.compiler.cache import CachingCompiler, OptimizeOptions
+from nnet3py.egs.example import NnetExample, NnetIo
+from nnet3py.io.general import to_dense
+from nnet3py.io.sparse import SparseMatrix
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.training.example_request import example_request
+from nnet3py.training.objective import check_supervision, compute_objective
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class DiagnosticOptions:
+    """What to compute; names and defaults are those of ``nnet3-compute-prob``."""
+
+    compute_accuracy: bool = True
+    compute_per_dim_accuracy: bool = False
+    store_component_stats: bool = False
+    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
+    cache_capacity: int = 64
+    device: str = "cpu"
+
+
+@dataclass
+class OutputDiagnostics:
+    """Totals of one output over all examples seen."""
+
+    objective_kind: str
+    weight: float = 0.0
+    objective: float = 0.0
+    accuracy_weight: float = 0.0
+    num_correct: float = 0.0
+    per_dim_accuracy: np.ndarray | None = None   # of the last example only, as Kaldi prints it; -1 where it has no weight
+
+
+class NnetDiagnostics:
+    """Accumulates objectives and accuracies of ``nnet`` (used as it is: set its test modes before)."""
+
+    def __init__(self, nnet: Nnet, options: DiagnosticOptions | None = None) -> None:
+        self.nnet, self.options = nnet, options or DiagnosticOptions()
+        self.compiler = CachingCompiler(nnet, self.options.optimize, capacity=self.options.cache_capacity)
+        self._computers = ComputerCache(nnet, self.compiler, stats=nnet, device=self.options.device,
+                                        capacity=self.options.cache_capacity)
+        self.outputs: dict[str, OutputDiagnostics] = {}
+
+    def compute(self, eg: NnetExample) -> None:
+        """Add one example.
+
+        Raises
+        ------
+        Nnet3Error : the example does not fit the network
+        """
+        request = example_request(self.nnet, eg, need_model_derivative=False,
+                                  store_component_stats=self.options.store_component_stats)
+        computer = self._computers.computer(request)
+        supervised = []
+        for io in eg.io:
+            if self.nnet.is_input(self.nnet.node_index(io.name)):
+                computer.accept_input(io.name, to_dense(io.features))
+            else:
+                supervised.append(io)
+        computer.run()
+        for io in supervised:
+            self._process_output(computer.ops, io, computer.output_view(io.name))
+
+    def _process_output(self, ops: Any, io: NnetIo, output: Any) -> None:
+        check_supervision(io.name, io.features, output.shape)
+        kind = self.nnet.nodes[self.nnet.node_index(io.name)].objective   # type: ignore[union-attr]
+        totals = self.outputs.setdefault(io.name, OutputDiagnostics(kind))
+        objective = compute_objective(ops, kind, io.features, output, None)
+        totals.weight += objective.weight
+        totals.objective += objective.value
+        if self.options.compute_accuracy:
+            self._add_accuracy(totals, io.features, ops.copy_out(output))
+
+    def _add_accuracy(self, totals: OutputDiagnostics, supervision: Any, output: np.ndarray) -> None:
+        best, weights = best_classes(supervision)
+        correct = np.where(output.argmax(axis=1) == best, weights, 0.0)
+        totals.accuracy_weight += float(weights.sum())
+        totals.num_correct += float(correct.sum())
+        if self.options.compute_per_dim_accuracy:
+            dim = output.shape[1]
+            hits, mass = (np.bincount(best, weights=w, minlength=dim) for w in (correct, weights))
+            totals.per_dim_accuracy = np.divide(hits, mass, out=np.full(dim, -1.0), where=mass != 0)
+
+    def log_totals(self) -> bool:
+        """Log one line of objective, and of accuracy, per output; True if some output had any weight."""
+        for name, totals in self.outputs.items():
+            what = "log-likelihood" if totals.objective_kind == "linear" else "objective"
+            logger.info(f"Overall {what} for '{name}' is {_ratio(totals.objective, totals.weight):.6g} per frame, over "
+                        f"{totals.weight:.6g} frames.")
+            if self.options.compute_accuracy:
+                logger.info(f"Overall accuracy for '{name}' is {_ratio(totals.num_correct, totals.accuracy_weight):.6g} per "
+                            f"frame, over {totals.accuracy_weight:.6g} frames.")
+            if totals.per_dim_accuracy is not None:
+                values = " ".join(f"{value:.6g}" for value in totals.per_dim_accuracy)
+                logger.info(f"Overall per-dim accuracy vector for '{name}' is  [ {values} ]\n per frame, over "
+                            f"{totals.accuracy_weight:.6g} frames.")
+        return any(totals.weight > 0.0 for totals in self.outputs.values())
+
+
+def best_classes(supervision: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Each row's most wanted class (int64; the first of equals) and its total weight (float64)."""
+    if not isinstance(supervision, SparseMatrix):
+        dense = to_dense(supervision)
+        return dense.argmax(axis=1), dense.sum(axis=1, dtype=np.float64)
+    num_rows = supervision.shape[0]
+    rows = np.repeat(np.arange(num_rows), np.diff(supervision.row_starts))
+    weights = np.bincount(rows, weights=supervision.values, minlength=num_rows)
+    # Sorted by row, then by falling value, then by position: a row's first entry is its best.
+    order = np.lexsort((np.arange(len(rows)), -supervision.values, rows))
+    best = np.zeros(num_rows, dtype=np.int64)
+    present, first = np.unique(rows, return_index=True)
+    best[present] = supervision.columns[order[first]]
+    return best, weights
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else float("nan")

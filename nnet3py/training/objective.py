@@ -1,0 +1,65 @@
+"""Objectives of a network's outputs: their value, their weight and their derivative.
+
+With Y the output and S the supervision (dense, compressed or sparse), rows being the output's indexes:
+
+=============  ==================  ==========================  ============
+``objective``  weight              value                       derivative
+=============  ==================  ==========================  ============
+``linear``     sum of S            sum of Y·S (elementwise)     S
+``quadratic``  number of rows      -1/2 sum of (S - Y)²         S - Y
+=============  ==================  ==========================  ============
+
+Nothing is divided by the weight: derivatives are sums over the minibatch. Kaldi: ``ComputeObjectiveFunction``.
+"""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.errors import ShapeError
+from nnet3py.io.general import to_dense
+from nnet3py.io.sparse import SparseMatrix
+
+
+class Objective(NamedTuple):
+    """The weight and the value of an objective, both summed over a minibatch."""
+
+    weight: float
+    value: float
+
+
+def check_supervision(name: str, supervision: Any, shape: tuple[int, int]) -> None:
+    """Raise ShapeError unless ``supervision`` fits an output of ``shape`` (rows, dim)."""
+    rows, cols = supervision.shape
+    if cols != shape[1]:
+        raise ShapeError(f"Nnet versus example output dimension (num-classes) mismatch for '{name}': {shape[1]} (nnet) vs. "
+                         f"{cols} (egs)", "were the examples made for another network or another --num-pdfs?")
+    if rows != shape[0]:
+        raise ShapeError(f"supervision of '{name}' has {rows} rows for {shape[0]} output frames")
+
+
+def compute_objective(ops: Any, kind: str, supervision: Any, output: Any, deriv: Any) -> Objective:
+    """Compute the objective of one output, and its derivative into ``deriv``.
+
+    Parameters
+    ----------
+    ops : the device's operations
+    kind : "linear" or "quadratic"
+    supervision : float32 array, CompressedMatrix or SparseMatrix, (rows, dim)
+    output : device matrix (rows, dim)
+    deriv : device matrix (rows, dim) to set, or None where no derivative is wanted
+    """
+    if isinstance(supervision, SparseMatrix) and kind == "linear":
+        table = (ops.upload(supervision.row_starts), ops.upload(supervision.columns), ops.upload(supervision.values))
+        value = ops.trace_mat_sparse(output, *table)
+        if deriv is not None:
+            ops.copy_from_sparse(deriv, *table)
+        return Objective(float(supervision.values.sum(dtype=np.float64)), value)
+    dense = to_dense(supervision)
+    target = deriv if deriv is not None else ops.scratch(*output.shape)
+    ops.copy_in(target, dense)
+    if kind == "linear":
+        return Objective(float(dense.sum(dtype=np.float64)), ops.trace_mat_mat(output, target))
+    ops.add_mat(target, output, -1.0)
+    return Objective(float(dense.shape[0]), -0.5 * ops.trace_mat_mat(target, target))

@@ -1,0 +1,206 @@
+"""Training a network on examples, one minibatch each. Kaldi: ``NnetTrainer``.
+
+The model propagates and gathers statistics; a second network of the same form, ``delta``, collects the change of a
+minibatch (natural gradient and learning rates included) and, with momentum, what remains of earlier ones.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.compiler.cache import CachingCompiler, OptimizeOptions
+from nnet3py.components.base import Properties
+from nnet3py.egs.example import NnetExample, NnetIo
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.io.general import to_dense
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import (
+    constrain_orthonormal,
+    freeze_natural_gradient,
+    scale_batchnorm_stats,
+    zero_component_stats,
+)
+from nnet3py.runtime.computer import Computer
+from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.training.example_request import example_request
+from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
+from nnet3py.training.objective import check_supervision, compute_objective
+from nnet3py.training.objective_stats import ObjectiveStats
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class TrainerOptions:
+    """The options of ``nnet3-train`` that change the training; names and defaults are Kaldi's."""
+
+    srand: int = 0
+    store_component_stats: bool = True
+    zero_component_stats: bool = True
+    print_interval: int = 100
+    max_param_change: float = 2.0
+    momentum: float = 0.0
+    l2_regularize_factor: float = 1.0
+    batchnorm_stats_scale: float = 0.8
+    backstitch_training_scale: float = 0.0
+    backstitch_training_interval: int = 1
+    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
+    cache_capacity: int = 64
+    device: str = "cpu"
+
+    def check(self) -> None:
+        """Raise UsageError for values that make no sense."""
+        rules = (
+            (self.momentum >= 0.0, "momentum", self.momentum, "0 or more"),
+            (self.max_param_change >= 0.0, "max-param-change", self.max_param_change, "0 (no limit) or more"),
+            (self.backstitch_training_interval > 0, "backstitch-training-interval", self.backstitch_training_interval, "1 or more"),
+            (self.backstitch_training_scale >= 0.0, "backstitch-training-scale", self.backstitch_training_scale, "0 or more"),
+            (0.0 <= self.batchnorm_stats_scale <= 1.0, "batchnorm-stats-scale", self.batchnorm_stats_scale, "between 0 and 1"),
+            (self.print_interval > 0, "print-interval", self.print_interval, "1 or more"),
+            (self.momentum == 0.0 or self.backstitch_training_scale == 0.0, "momentum", self.momentum, "0 with backstitch"),
+        )
+        for holds, name, value, wanted in rules:
+            if not holds:
+                raise UsageError(f"--{name}={value:g} must be {wanted}")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One forward-backward pass and the update that follows it."""
+
+    suffix: str             # of the names that the objectives are recorded under
+    max_change_scale: float
+    scale: float            # the change is added to the model times this
+    l2_scale: float         # 0: no l2 regularisation in this step
+    orthonormal: bool
+    scales_batchnorm: bool
+
+
+class NnetTrainer:
+    """Trains ``nnet`` in place.
+
+    Parameters
+    ----------
+    nnet : the model; its statistics are zeroed first if the options say so
+    options : see :class:`TrainerOptions`
+    """
+
+    def __init__(self, nnet: Nnet, options: TrainerOptions) -> None:
+        options.check()
+        self.nnet, self.options = nnet, options
+        if options.zero_component_stats:
+            zero_component_stats(nnet)
+        self.delta = nnet.copy()
+        self.delta.scale(0.0)
+        self.compiler = CachingCompiler(nnet, options.optimize, capacity=options.cache_capacity)
+        self._computers = ComputerCache(nnet, self.compiler, update=self.delta, stats=nnet, device=options.device,
+                                        capacity=options.cache_capacity)
+        self._draws = np.random.Generator(np.random.Philox(key=options.srand & (2**64 - 1)))
+        self._seed = int(self._draws.integers(0, 100001))
+        self.num_minibatches = 0
+        self.objectives: dict[str, ObjectiveStats] = {}
+        self.max_change_stats = MaxChangeStats()
+
+    def train(self, eg: NnetExample) -> None:
+        """Train on one minibatch.
+
+        Raises
+        ------
+        Nnet3Error : the example does not fit the network
+        NumericError : it holds NaN or infinity
+        """
+        options = self.options
+        request = example_request(self.nnet, eg, need_model_derivative=True,
+                                  store_component_stats=options.store_component_stats)
+        computer = self._computers.computer(request)
+        if self._is_backstitch_minibatch():
+            alpha = options.backstitch_training_scale
+            freeze_natural_gradient(self.delta, True)
+            self._run_step(computer, eg, _Step("", alpha, -alpha, 0.0, True, False))
+            freeze_natural_gradient(self.delta, False)
+            computer.restart()
+            self._run_step(computer, eg, _Step("_backstitch", 1.0 + alpha, 1.0 + alpha, 1.0 / (1.0 + alpha), False, True))
+        else:
+            self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 1.0, True, True))
+        self.num_minibatches += 1
+
+    def log_totals(self) -> bool:
+        """Log the closing lines; True if some output had any weight."""
+        for name in sorted(self.objectives):
+            self.objectives[name].log_total()
+        for line in self.max_change_stats.lines(self.nnet.component_names):
+            logger.info(line)
+        return any(stats.total_weight != 0.0 for stats in self.objectives.values())
+
+    # -- the parts of a step ---------------------------------------------------------------------------------------
+
+    def _is_backstitch_minibatch(self) -> bool:
+        interval = self.options.backstitch_training_interval
+        return (self.options.backstitch_training_scale > 0.0
+                and self.num_minibatches % interval == self._seed % interval)
+
+    def _run_step(self, computer: Computer, eg: NnetExample, step: _Step) -> None:
+        # Both steps of backstitch draw from the same key, so that dropout masks are the same in both.
+        computer.ops.random.begin_minibatch(self._seed, self.num_minibatches)
+        for io in self._inputs(eg):
+            computer.accept_input(io.name, to_dense(io.features))
+        computer.run()
+        for io in self._outputs(eg):
+            self._process_output(computer, io, step.suffix)
+        computer.run()
+        self._apply_l2(eg, step.l2_scale)
+        applied = update_with_max_change(self.nnet, self.delta, self.options.max_param_change, step.max_change_scale,
+                                         step.scale, self.max_change_stats)
+        if step.scales_batchnorm:
+            scale_batchnorm_stats(self.nnet, self.options.batchnorm_stats_scale)
+        if step.orthonormal:
+            constrain_orthonormal(self.nnet, lambda: int(self._draws.integers(0, 4)) == 0)
+        momentum = self.options.momentum if applied and not self.options.backstitch_training_scale else 0.0
+        for component in self._updatable(self.delta):
+            component.scale(momentum)
+
+    def _inputs(self, eg: NnetExample) -> Iterator[NnetIo]:
+        return (io for io in eg.io if self.nnet.is_input(self.nnet.node_index(io.name)))
+
+    def _outputs(self, eg: NnetExample) -> Iterator[NnetIo]:
+        return (io for io in eg.io if self.nnet.is_output(self.nnet.node_index(io.name)))
+
+    def _process_output(self, computer: Computer, io: NnetIo, suffix: str) -> None:
+        output = computer.output_view(io.name)
+        check_supervision(io.name, io.features, output.shape)
+        kind = self.nnet.nodes[self.nnet.node_index(io.name)].objective   # type: ignore[union-attr]
+        objective = compute_objective(computer.ops, kind, io.features, output, computer.input_view(io.name))
+        name = io.name + suffix
+        if name not in self.objectives:
+            self.objectives[name] = ObjectiveStats(name, self.options.print_interval)
+        self.objectives[name].add(self.num_minibatches, objective.weight, objective.value)
+
+    def _apply_l2(self, eg: NnetExample, l2_scale: float) -> None:
+        factor = l2_scale * self.options.l2_regularize_factor
+        if factor == 0.0:
+            return
+        factor *= num_sequences(eg)
+        for component, change in zip(self._updatable(self.nnet), self._updatable(self.delta)):
+            scale = -2.0 * factor * change.learning_rate * change.l2_regularize
+            if scale != 0.0:
+                change.add(scale, component)
+
+    @staticmethod
+    def _updatable(nnet: Nnet) -> list:
+        return [c for c in nnet.components if c.has(Properties.UPDATABLE)]
+
+
+def num_sequences(eg: NnetExample) -> int:
+    """How many sequences a merged example holds: 1 + the n of each io's last index, on which all must agree.
+
+    Raises
+    ------
+    Nnet3Error : the inputs and outputs of the example hold different numbers of sequences
+    """
+    counts = {io.name: int(io.indexes[-1, 0]) + 1 for io in eg.io if len(io.indexes)}
+    if len(set(counts.values())) > 1:
+        raise Nnet3Error(f"the parts of an example hold different numbers of sequences: {counts}")
+    return next(iter(counts.values()), 1)
