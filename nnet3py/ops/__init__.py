@@ -1,0 +1,45 @@
+"""The matrix operations, the same names and arguments on every device.
+
+``get_ops("cpu")`` gives the object that components and the executor compute with. Importing this module imports
+neither numba nor numpy.
+"""
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from nnet3py.errors import DeviceError
+
+_local = threading.local()
+
+
+def get_ops(device: str = "cpu") -> Any:
+    """The operations of a device, one object per device and thread.
+
+    Parameters
+    ----------
+    device : ``"cpu"`` or ``"cuda"``
+
+    Raises
+    ------
+    DeviceError
+        The device is unknown, or there is no such device here.
+    """
+    made = _local.__dict__.setdefault("ops", {})
+    if device not in made:
+        made[device] = _make_ops(device)
+    return made[device]
+
+
+def _make_ops(device: str) -> Any:
+    if device == "cpu":
+        from nnet3py.ops import threads
+        from nnet3py.ops.cpu import CpuOps
+        threads.apply()
+        return CpuOps()
+    if device == "cuda":
+        from nnet3py.ops.device import require_cuda
+        require_cuda()
+        from nnet3py.ops.cuda import CudaOps
+        return CudaOps()
+    raise DeviceError(f"unknown device {device!r}, expected 'cpu' or 'cuda'")

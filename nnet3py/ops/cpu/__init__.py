@@ -1,0 +1,42 @@
+"""The operations on the CPU, compiled by numba.
+
+An operation is found on first use: its family's module (``ops/table.py`` says which) is imported and its kernel is
+loaded from the disk cache, or compiled. From then on it is a plain attribute of the object.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from nnet3py.ops.random import Random
+from nnet3py.ops.table import FAMILY_OF
+from nnet3py.ops.workspace import Workspace
+
+
+def load(name: str) -> Callable[..., Any]:
+    """The operation ``name``, compiled and ready; AttributeError if the table does not have it."""
+    family = FAMILY_OF.get(name)
+    if family is None:
+        raise AttributeError(f"no operation is called {name!r}; nnet3py/ops/table.py lists them")
+    operation = getattr(import_module(f"{__name__}.{family}"), name)
+    prepare = getattr(operation, "compile", None)
+    return prepare() if prepare is not None else operation
+
+
+class CpuOps:
+    """The operations of ``ops/table.py`` on numpy arrays, with scratch space and a random stream; for one thread."""
+
+    device = "cpu"
+
+    def __init__(self) -> None:
+        workspace = Workspace()
+        self.scratch = workspace.scratch
+        self.scratch_vector = workspace.scratch_vector
+        self.reset_scratch = workspace.reset_scratch
+        self.random = Random(self)
+
+    def __getattr__(self, name: str) -> Any:
+        operation = load(name)
+        setattr(self, name, operation)
+        return operation

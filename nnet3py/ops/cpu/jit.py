@@ -59,14 +59,34 @@ def row(typingctx, matrix, index):  # type: ignore[no-untyped-def]
     return result(matrix, types.intp), codegen
 
 
+@intrinsic
+def span(typingctx, vector, offset, length):  # type: ignore[no-untyped-def]
+    """The ``length`` elements of ``vector`` that start at ``offset``, as a contiguous 1-D view."""
+    if not (isinstance(vector, types.Array) and vector.ndim == 1):
+        return None
+    result = types.Array(vector.dtype, 1, "C")
+
+    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+        source = context.make_array(signature.args[0])(context, builder, args[0])
+        itemsize = context.get_constant(types.intp, vector.dtype.bitwidth // 8)
+        data = cgutils.pointer_add(builder, source.data, builder.mul(args[1], itemsize))
+        view = context.make_array(result)(context, builder)
+        arrayobj.populate_array(view, data=data, shape=cgutils.pack_array(builder, [args[2]]),
+                                strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
+        return view._getvalue()
+
+    return result(vector, types.intp, types.intp), codegen
+
+
 inline = numba.njit(error_model="numpy")   # for formulas that kernels call: typed where they are used
 
 
 class Kernel:
     """A function compiled once, for one signature, when it is first called."""
 
-    def __init__(self, function: Callable[..., Any], kinds: str) -> None:
+    def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool = False) -> None:
         self.function = function
+        self.fastmath = {"reassoc", "nsz"} if reassociate else False
         self.kinds = tuple(kinds.split())
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
@@ -76,19 +96,22 @@ class Kernel:
         """Load the kernel from the disk cache, or compile it and store it there."""
         if self._compiled is None:
             signature = tuple(KINDS[kind] for kind in self.kinds)
-            self._compiled = kernel_cache.compile_cached(self.function, signature)
+            self._compiled = kernel_cache.compile_cached(self.function, signature, self.fastmath)
         return self._compiled
 
     def __call__(self, *args: Any) -> Any:
         return (self._compiled or self.compile())(*args)
 
 
-def kernel(kinds: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks."""
+def kernel(kinds: str, reassociate: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks.
+
+    ``reassociate`` lets LLVM reorder sums: only for a reduction to one number, which it could not vectorise otherwise.
+    """
     unknown = [kind for kind in kinds.split() if kind not in KINDS]
     if unknown:
         raise ValueError(f"unknown argument kinds {unknown}; known: {sorted(KINDS)}")
-    return lambda function: Kernel(function, kinds)
+    return lambda function: Kernel(function, kinds, reassociate)
 
 
 def as_matrix(array: np.ndarray) -> np.ndarray:

@@ -1,0 +1,101 @@
+"""Elementwise operations on the CPU: matrices with matrices, and vectors along rows or columns.
+
+Where a ``beta`` is 0 the old content of the destination does not count, not even NaN.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.ops.cpu.jit import inline, kernel, row
+
+_ZERO = np.float32(0)
+
+
+@inline
+def keep(beta, value):  # type: ignore[no-untyped-def]
+    """``beta value``, and 0 for beta 0 whatever the value."""
+    return beta * value if beta != _ZERO else _ZERO
+
+
+@kernel("mat vec f32 f32")
+def add_vec_to_rows(dst, vec, alpha, beta):  # type: ignore[no-untyped-def]
+    """``dst[i] = alpha vec + beta dst[i]``. Kaldi: AddVecToRows, CopyRowsFromVec."""
+    for i in range(dst.shape[0]):
+        d = row(dst, i)
+        for j in range(d.shape[0]):
+            d[j] = alpha * vec[j] + keep(beta, d[j])
+
+
+@kernel("mat mat vec")
+def mul_cols_vec(dst, src, vec):  # type: ignore[no-untyped-def]
+    """``dst[i, j] = src[i, j] vec[j]``; ``dst`` may be ``src``. Kaldi: MulColsVec."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = s[j] * vec[j]
+
+
+@kernel("mat mat vec")
+def mul_rows_vec(dst, src, vec):  # type: ignore[no-untyped-def]
+    """``dst[i, j] = src[i, j] vec[i]``; ``dst`` may be ``src``. Kaldi: MulRowsVec."""
+    for i in range(dst.shape[0]):
+        d, s, scale = row(dst, i), row(src, i), vec[i]
+        for j in range(d.shape[0]):
+            d[j] = s[j] * scale
+
+
+@kernel("mat mat vec f32 f32")
+def add_mat_diag_vec(dst, src, vec, alpha, beta):  # type: ignore[no-untyped-def]
+    """``dst[i, j] = alpha src[i, j] vec[j] + beta dst[i, j]``. Kaldi: AddMatDiagVec."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = alpha * s[j] * vec[j] + keep(beta, d[j])
+
+
+@kernel("mat vec mat f32 f32")
+def add_diag_vec_mat(dst, vec, src, alpha, beta):  # type: ignore[no-untyped-def]
+    """``dst[i, j] = alpha vec[i] src[i, j] + beta dst[i, j]``. Kaldi: AddDiagVecMat."""
+    for i in range(dst.shape[0]):
+        d, s, scale = row(dst, i), row(src, i), alpha * vec[i]
+        for j in range(d.shape[0]):
+            d[j] = scale * s[j] + keep(beta, d[j])
+
+
+@kernel("mat mat mat")
+def mul_elements(dst, a, b):  # type: ignore[no-untyped-def]
+    """``dst = a * b``, element by element; ``dst`` may be ``a`` or ``b``. Kaldi: MulElements."""
+    for i in range(dst.shape[0]):
+        d, x, y = row(dst, i), row(a, i), row(b, i)
+        for j in range(d.shape[0]):
+            d[j] = x[j] * y[j]
+
+
+@kernel("mat mat mat f32 f32")
+def add_mat_elements(dst, a, b, alpha, beta):  # type: ignore[no-untyped-def]
+    """``dst = alpha a * b + beta dst``, element by element. Kaldi: AddMatMatElements."""
+    for i in range(dst.shape[0]):
+        d, x, y = row(dst, i), row(a, i), row(b, i)
+        for j in range(d.shape[0]):
+            d[j] = alpha * x[j] * y[j] + keep(beta, d[j])
+
+
+@kernel("vec f32")
+def set_vec(dst, value):  # type: ignore[no-untyped-def]
+    """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
+    for j in range(dst.shape[0]):
+        dst[j] = value
+
+
+@kernel("vec vec f32")
+def copy_vec(dst, src, alpha):  # type: ignore[no-untyped-def]
+    """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromVec, Scale."""
+    for j in range(dst.shape[0]):
+        dst[j] = alpha * src[j]
+
+
+@kernel("vec vec f32 f32")
+def add_vec(dst, src, alpha, beta):  # type: ignore[no-untyped-def]
+    """``dst = alpha src + beta dst``. Kaldi: AddVec."""
+    for j in range(dst.shape[0]):
+        dst[j] = alpha * src[j] + keep(beta, dst[j])

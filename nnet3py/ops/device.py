@@ -1,0 +1,85 @@
+"""The GPU: is one here, and which. The only module that imports ``numba.cuda``; others take ``cuda`` from here."""
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+from nnet3py.errors import DeviceError
+
+_ADVICE = "use device='cpu', or install an NVIDIA driver and the CUDA libraries for numba; `numba -s` shows what it finds"
+
+
+def cuda() -> Any:
+    """The module ``numba.cuda``.
+
+    Raises
+    ------
+    DeviceError
+        This numba has no CUDA target.
+    """
+    logging.getLogger("numba.cuda.cudadrv.driver").setLevel(logging.WARNING)   # it reports every call of the driver
+    try:
+        from numba import cuda as module
+    except ImportError as error:
+        raise DeviceError(f"numba's CUDA target cannot be imported: {error}", _ADVICE) from error
+    return module
+
+
+def is_simulated() -> bool:
+    """True if ``NUMBA_ENABLE_CUDASIM=1`` makes numba run CUDA kernels as Python."""
+    return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
+
+
+def unavailable_reason() -> str | None:
+    """Why no GPU can be used, in a few words; None if one can."""
+    try:
+        module = cuda()
+        if module.is_available():
+            return None
+        cause = getattr(module, "cuda_error", lambda: None)()
+    except DeviceError as error:
+        return error.message
+    return "no usable CUDA device" + (f": {' '.join(str(cause).split())}" if cause else "")
+
+
+def is_available() -> bool:
+    """True if ``device="cuda"`` can be used here."""
+    return unavailable_reason() is None
+
+
+def require_cuda() -> None:
+    """Check that ``device="cuda"`` can be used.
+
+    Raises
+    ------
+    DeviceError
+        It cannot; the message says why and what to try.
+    """
+    reason = unavailable_reason()
+    if reason is not None:
+        raise DeviceError(f"device 'cuda' was asked for, but there is {reason}"
+                          if reason.startswith("no ") else f"device 'cuda' was asked for, but {reason}", _ADVICE)
+
+
+def describe(device: str) -> str:
+    """One line about a device for logs: its name, and its cores or its compute capability.
+
+    Raises
+    ------
+    DeviceError
+        The device is unknown or cannot be used.
+    """
+    if device == "cpu":
+        import llvmlite.binding
+
+        from nnet3py.ops.threads import num_threads
+        return f"cpu ({llvmlite.binding.get_host_cpu_name()}, {num_threads()} threads)"
+    if device != "cuda":
+        raise DeviceError(f"unknown device {device!r}, expected 'cpu' or 'cuda'")
+    require_cuda()
+    if is_simulated():
+        return "cuda (numba's simulator)"
+    current = cuda().get_current_device()
+    name = current.name.decode() if isinstance(current.name, bytes) else current.name
+    return f"cuda ({name}, compute capability {'.'.join(str(part) for part in current.compute_capability)})"

@@ -1,0 +1,136 @@
+"""Where compiled kernels are kept, and how a function becomes one.
+
+Compiling takes a tenth of a second per kernel, so the machine code is kept on disk between processes, in
+
+1. ``$NUMBA_CACHE_DIR``, if the user set it,
+2. ``$NNET3PY_CACHE``,
+3. the platform's cache folder (``$XDG_CACHE_HOME/nnet3py`` or ``~/.cache/nnet3py`` on Linux),
+4. a private temporary folder, with a warning, where none of these can be written.
+
+numba keys its cache by the one file that holds a function, and so misses a change in a function called from another
+file. Below the folder we therefore add a name made of a hash: of every source file of ``nnet3py.ops`` that the
+kernel's file imports, directly or not, and of the versions of Python, numpy and numba and the processor's name.
+"""
+from __future__ import annotations
+
+import ast
+import atexit
+import hashlib
+import logging
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding
+import numba
+import numpy as np
+
+logger = logging.getLogger("nnet3py.ops")
+
+_OPS = Path(__file__).resolve().parent
+_PACKAGE = "nnet3py.ops"
+_lock = threading.RLock()      # numba.config.CACHE_DIR is shared by the whole process
+_announced = False
+
+
+def platform_cache_folder() -> Path:
+    """The folder where programs of this platform keep what they can make again."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "nnet3py" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "nnet3py"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nnet3py"
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)   # cached code is executed: nobody else may write it
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=None)
+def cache_folder() -> Path:
+    """The folder that holds the kernels of every version; made if it is missing."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("NNET3PY_CACHE")
+    try:
+        folder = Path(chosen).expanduser() if chosen else platform_cache_folder()
+    except RuntimeError:       # no home directory
+        folder = None
+    if folder is not None and _is_writable(folder):
+        return folder.resolve()
+    temporary = Path(tempfile.mkdtemp(prefix="nnet3py-kernels-"))
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    logger.warning("Cannot write compiled kernels to %s; they are made again in every process "
+                   "(set NNET3PY_CACHE to a folder that can be written)", folder or "a home directory")
+    return temporary
+
+
+@lru_cache(maxsize=None)
+def _imported_sources(path: Path) -> frozenset[Path]:
+    """The source files below ``ops/`` that the file at ``path`` imports itself."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(_PACKAGE):
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith(_PACKAGE)]
+        else:
+            continue
+        for name in names:
+            stem = _OPS.joinpath(*name.split(".")[2:])
+            found.update(source for source in (stem / "__init__.py", stem.with_suffix(".py")) if source.is_file())
+    return frozenset(found)
+
+
+@lru_cache(maxsize=None)
+def source_hash(path: Path) -> str:
+    """A hash of all that decides the machine code of the kernels in the file at ``path``."""
+    sources, pending = set(), [path]
+    while pending:
+        source = pending.pop()
+        if source not in sources:
+            sources.add(source)
+            pending.extend(_imported_sources(source))
+    digest = hashlib.sha256()
+    for fact in (sys.version, np.__version__, numba.__version__, llvmlite.binding.get_host_cpu_name()):
+        digest.update(fact.encode() + b"\0")
+    for source in sorted(sources):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: Any = False) -> Callable[..., Any]:
+    """Machine code of ``function`` for one signature, from the disk cache if it is there.
+
+    Parameters
+    ----------
+    function : a plain function that numba can compile
+    signature : the numba types of its arguments
+    fastmath : False, or the set of LLVM's fast-math flags that the kernel can bear
+
+    Returns
+    -------
+    A callable that releases the GIL, checks no bounds, and follows numpy where Python would raise (1/0 is inf).
+    """
+    global _announced
+    with _lock:
+        folder = cache_folder() / source_hash(Path(function.__code__.co_filename).resolve())
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder)
+        try:
+            compiled = numba.njit(signature, nogil=True, error_model="numpy", cache=True, fastmath=fastmath)(function)
+        finally:
+            numba.config.CACHE_DIR = before
+        if not _announced and getattr(compiled, "stats", None) and compiled.stats.cache_misses:
+            _announced = True
+            logger.info("Compiling kernels for this machine (once; they are kept in %s)", cache_folder())
+    return compiled

@@ -1,0 +1,64 @@
+"""Scratch space for one component call: a bump allocator that stops allocating once it knows the largest need."""
+from __future__ import annotations
+
+import numpy as np
+
+_ALIGNMENT = 16         # floats: a cache line of 64 bytes
+_MAX_VIEWS = 4096       # remembered views; a bound computation asks for far fewer different ones
+
+
+def _aligned_block(size: int) -> np.ndarray:
+    """An uninitialised float32 vector of ``size`` elements that starts on a cache line."""
+    block = np.empty(size + _ALIGNMENT, np.float32)
+    start = -(block.ctypes.data // 4) % _ALIGNMENT
+    return block[start:start + size]
+
+
+class Workspace:
+    """Hands out float32 arrays that are valid until ``reset_scratch``, which the executor calls before every call.
+
+    A request that does not fit gets a block of its own; the next reset replaces all blocks by one that would have been
+    large enough. The arrays of one size at one place are the same objects again and again.
+    """
+
+    def __init__(self) -> None:
+        self._block = _aligned_block(0)
+        self._views: dict[tuple[int, int, int], np.ndarray] = {}
+        self._used = 0       # elements handed out since the last reset
+        self._needed = 0     # the most that was ever handed out
+
+    def scratch(self, rows: int, cols: int) -> np.ndarray:
+        """An uninitialised contiguous float32 (rows, cols) matrix, valid until the next reset."""
+        key = (self._used, rows, cols)
+        view = self._views.get(key)
+        if view is None:
+            view = self._take(rows * cols).reshape(rows, cols)
+            if len(self._views) < _MAX_VIEWS and key[0] + view.size <= self._block.size:
+                self._views[key] = view
+        self._used += -(-rows * cols // _ALIGNMENT) * _ALIGNMENT
+        return view
+
+    def scratch_vector(self, dim: int) -> np.ndarray:
+        """An uninitialised contiguous float32 (dim,) vector, valid until the next reset."""
+        key = (self._used, dim, -1)
+        view = self._views.get(key)
+        if view is None:
+            view = self._take(dim)
+            if len(self._views) < _MAX_VIEWS and key[0] + dim <= self._block.size:
+                self._views[key] = view
+        self._used += -(-dim // _ALIGNMENT) * _ALIGNMENT
+        return view
+
+    def _take(self, size: int) -> np.ndarray:
+        if self._used + size <= self._block.size:
+            return self._block[self._used:self._used + size]
+        return _aligned_block(size)
+
+    def reset_scratch(self) -> None:
+        """Take back all that was handed out."""
+        if self._used > self._needed:
+            self._needed = self._used
+        self._used = 0
+        if self._needed > self._block.size:
+            self._block = _aligned_block(self._needed)
+            self._views.clear()
