@@ -1,0 +1,41 @@
+"""Which module holds each component type, so that a network imports only the types it uses. Kaldi: NewComponentOfType."""
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+
+from nnet3py.components.base import Component
+from nnet3py.errors import ConfigError
+
+_TYPES_OF_MODULE = {
+    "affine": ("AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent"),
+    "elementwise": ("PerElementScaleComponent", "NaturalGradientPerElementScaleComponent",
+                    "PerElementOffsetComponent", "ScaleAndOffsetComponent"),
+    "tdnn": ("TdnnComponent",),
+    "nonlinear": ("SigmoidComponent", "TanhComponent", "RectifiedLinearComponent", "SoftmaxComponent",
+                  "LogSoftmaxComponent"),
+    "normalize": ("NormalizeComponent", "BatchNormComponent"),
+    "structural": ("NoOpComponent", "ElementwiseProductComponent", "SumGroupComponent", "SumBlockComponent",
+                   "PermuteComponent", "FixedScaleComponent", "FixedBiasComponent"),
+    "truncation": ("ClipGradientComponent", "BackpropTruncationComponent"),
+    "dropout": ("DropoutComponent", "GeneralDropoutComponent"),
+    "recurrent": ("LstmNonlinearityComponent",),
+}
+
+COMPONENT_MODULES: dict[str, str] = {
+    name: f"nnet3py.components.{module}" for module, names in _TYPES_OF_MODULE.items() for name in names}
+
+
+def component_class(type_name: str) -> type[Component]:
+    """The class of a component type, by Kaldi's name (``"AffineComponent"``); imports its module on first use.
+
+    Raises
+    ------
+    ConfigError : the name is not a known component type; the hint gives the closest one
+    """
+    module = COMPONENT_MODULES.get(type_name)
+    if module is None:
+        close = difflib.get_close_matches(type_name, COMPONENT_MODULES, n=1, cutoff=0.5)
+        raise ConfigError(f"Unknown component-type '{type_name}' in config file.  Check your code version and config.",
+                          f"did you mean {close[0]}?" if close else None)
+    return getattr(import_module(module), type_name)

@@ -1,0 +1,174 @@
+"""What trainable components share: learning rate and its relatives, their file prefix and information text.
+
+Kaldi: ``UpdatableComponent``. Limits on the size of a change, l2 and orthonormal constraints are the trainer's work;
+the component only holds their settings.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3py.components.base import Component
+from nnet3py.components.info_text import number
+from nnet3py.errors import ConfigError
+
+if TYPE_CHECKING:
+    from nnet3py.components.natural_gradient import OnlineNaturalGradient
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+
+@dataclass
+class UpdateSettings:
+    """The settings of one trainable component; ``learning_rate`` is the effective one, factor included."""
+
+    learning_rate: float = 0.001
+    learning_rate_factor: float = 1.0
+    max_change: float = 0.0        # 0: no limit
+    l2_regularize: float = 0.0
+    is_gradient: bool = False
+
+    @classmethod
+    def from_config(cls, line: ConfigLine) -> UpdateSettings:
+        """Consume the four keys of a config line.
+
+        Raises
+        ------
+        ConfigError : a negative value
+        """
+        settings = cls(line.get_float("learning-rate", 0.001), line.get_float("learning-rate-factor", 1.0),
+                       line.get_float("max-change", 0.0), line.get_float("l2-regularize", 0.0))
+        if min(settings.learning_rate, settings.learning_rate_factor, settings.max_change,
+               settings.l2_regularize) < 0.0:
+            raise bad_initializer(line, "learning-rate, learning-rate-factor, max-change and l2-regularize "
+                                        "must not be negative")
+        return settings
+
+    @classmethod
+    def read(cls, reader: TokenReader, type_name: str) -> UpdateSettings:
+        """Read the common prefix, whose opening tag may be consumed already, up to and including the learning rate.
+
+        Raises
+        ------
+        FormatError : no ``<LearningRate>`` where it belongs
+        """
+        settings = cls()
+        token = reader.token()
+        if token == f"<{type_name}>":
+            token = reader.token()
+        if token == "<LearningRateFactor>":
+            settings.learning_rate_factor, token = reader.real(), reader.token()
+        if token == "<IsGradient>":
+            settings.is_gradient, token = reader.boolean(), reader.token()
+        if token == "<MaxChange>":
+            settings.max_change, token = reader.real(), reader.token()
+        if token == "<L2Regularize>":
+            settings.l2_regularize, token = reader.real(), reader.token()
+        if token != "<LearningRate>":
+            raise reader.error(f"expected <LearningRate> in {type_name}, found {token}")
+        settings.learning_rate = reader.real()
+        return settings
+
+
+class UpdatableComponent(Component):
+    """A component with parameters that training changes. Set ``settings`` after making one from a file or config."""
+
+    def __init__(self, settings: UpdateSettings | None = None) -> None:
+        settings = settings or UpdateSettings()
+        self.learning_rate = settings.learning_rate
+        self.learning_rate_factor = settings.learning_rate_factor
+        self.max_change = settings.max_change
+        self.l2_regularize = settings.l2_regularize
+        self.is_gradient = settings.is_gradient
+
+    # -- what the trainer asks ---------------------------------------------------------------------------------------
+
+    def set_underlying_learning_rate(self, rate: float) -> None:
+        """Set the learning rate to ``rate`` times the component's factor."""
+        self.learning_rate = float(np.float32(rate) * np.float32(self.learning_rate_factor))
+
+    def set_as_gradient(self) -> None:
+        """From now on updates are plain derivatives: learning rate 1, no natural gradient."""
+        self.learning_rate = 1.0
+        self.is_gradient = True
+
+    def copy_settings(self, other: UpdatableComponent) -> None:
+        """Take over learning rate, factor, limits and gradient mark. Kaldi: SetUpdatableConfigs."""
+        for name in ("learning_rate", "learning_rate_factor", "max_change", "l2_regularize", "is_gradient"):
+            setattr(self, name, getattr(other, name))
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        """The natural-gradient objects that ``freeze_natural_gradient`` reaches."""
+        return ()
+
+    def freeze_natural_gradient(self, freeze: bool) -> None:
+        """Stop (or resume) the natural gradient's learning from what it preconditions."""
+        for preconditioner in self.preconditioners():
+            preconditioner.frozen = freeze
+
+    def dot_product(self, other: UpdatableComponent) -> float:
+        """Sum over all parameters of this one's times the other's; statistics do not count."""
+        theirs = other.parameters()
+        return float(sum(np.vdot(np.asarray(mine, dtype=np.float64), np.asarray(theirs[name], dtype=np.float64))
+                         for name, mine in self.parameters().items()))
+
+    def perturb(self, stddev: float, rng: np.random.Generator) -> None:
+        """Add independent normal noise of standard deviation ``stddev`` to every parameter, in place."""
+        for value in self.parameters().values():
+            value += np.float32(stddev) * rng.standard_normal(value.shape, dtype=np.float32)
+
+    def vectorize(self) -> np.ndarray:
+        """All parameters in one float32 vector: matrices row by row, in the order of ``parameters()``."""
+        return np.concatenate([value.ravel() for value in self.parameters().values()])
+
+    def unvectorize(self, vector: np.ndarray) -> None:
+        """Set all parameters from a vector as ``vectorize`` makes it, in place."""
+        start = 0
+        for value in self.parameters().values():
+            value[...] = vector[start:start + value.size].reshape(value.shape)
+            start += value.size
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    def write_prefix(self, writer: TokenWriter) -> None:
+        """Write the opening tag and the common settings that are not at their defaults, then the learning rate."""
+        writer.token(f"<{type(self).__name__}>")
+        if np.float32(self.learning_rate_factor) != 1.0:
+            writer.token("<LearningRateFactor>")
+            writer.float32(self.learning_rate_factor)
+        if self.is_gradient:
+            writer.token("<IsGradient>")
+            writer.boolean(True)
+        if self.max_change > 0.0:
+            writer.token("<MaxChange>")
+            writer.float32(self.max_change)
+        if self.l2_regularize > 0.0:
+            writer.token("<L2Regularize>")
+            writer.float32(self.l2_regularize)
+        writer.token("<LearningRate>")
+        writer.float32(self.learning_rate)
+
+    def info(self, verbose: int = 0) -> str:
+        """Dimensions and the settings that are not at their defaults; subclasses append theirs."""
+        text = f"{super().info(verbose)}, learning-rate={number(self.learning_rate)}"
+        if self.is_gradient:
+            text += ", is-gradient=true"
+        if self.l2_regularize != 0.0:
+            text += f", l2-regularize={number(self.l2_regularize)}"
+        if self.learning_rate_factor != 1.0:
+            text += f", learning-rate-factor={number(self.learning_rate_factor)}"
+        if self.max_change > 0.0:
+            text += f", max-change={number(self.max_change)}"
+        return text
+
+
+def normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float, mean: float = 0.0) -> np.ndarray:
+    """A float32 array of independent normal numbers, as components start with."""
+    return rng.standard_normal(shape, dtype=np.float32) * np.float32(stddev) + np.float32(mean)
+
+
+def bad_initializer(line: ConfigLine, reason: str) -> ConfigError:
+    """The error for a config line with impossible values."""
+    return ConfigError(f"Bad initializer {line.whole_line}", reason)
