@@ -1,0 +1,55 @@
+"""Single objects in files of their own: an optional ``\\0B``, then the object.
+
+Kaldi: ReadKaldiObject, WriteKaldiObject.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+
+from nnet3py.io.matrices import read_matrix
+from nnet3py.io.specifiers import split_range
+from nnet3py.io.streams import InputStream, open_input, open_output
+from nnet3py.io.tokens import TokenReader, TokenWriter
+
+Value = TypeVar("Value")
+
+BINARY_HEADER = b"\0B"
+
+
+def token_reader(stream: InputStream) -> TokenReader:
+    """A reader of Kaldi's tokens and numbers on an open stream, which names the file in its errors."""
+    return TokenReader(stream, path=stream.path, size=stream.size)
+
+
+def read_object(rxfilename: str, read: Callable[[TokenReader], Value]) -> Value:
+    """Open ``rxfilename``, read the header, and return what ``read(reader)`` makes of the rest.
+
+    Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened).
+    """
+    with open_input(rxfilename) as stream:
+        reader = token_reader(stream)
+        reader.read_header()
+        return read(reader)
+
+
+def write_object(wxfilename: str, write: Callable[[TokenWriter], None], binary: bool = True) -> None:
+    """Write one object: the header, then what ``write(writer)`` writes. The file appears when it is complete."""
+    with open_output(wxfilename) as stream:
+        if binary:
+            stream.write(BINARY_HEADER)
+        write(TokenWriter(stream, binary))
+
+
+def read_matrix_file(rxfilename: str, dtype: type = np.float32) -> np.ndarray:
+    """One matrix (rows, cols) of ``dtype`` from a file; the name may end with a range: ``feats.ark:15[0:9,:]``.
+
+    Compressed matrices are decoded. Kaldi: ReadKaldiObject for Matrix.
+    """
+    from nnet3py.io.holders import select_matrix_range
+
+    name, rows_and_columns = split_range(rxfilename)
+    matrix = read_object(name, lambda reader: read_matrix(reader, dtype=dtype))
+    return matrix if rows_and_columns is None else select_matrix_range(matrix, rows_and_columns)

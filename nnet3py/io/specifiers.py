@@ -1,0 +1,251 @@
+"""The names by which Kaldi's programs are told what to read and write: tables, files, pipes, offsets and row ranges.
+
+Pure text: nothing is opened here. Kaldi: ``kaldi-table.h`` (ClassifyRspecifier, ClassifyWspecifier) and ``kaldi-io.h``
+(ClassifyRxfilename, ClassifyWxfilename).
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from nnet3py.errors import SpecifierError
+
+WHITESPACE = " \t\n\r\f\v"             # C's isspace; Python's str.isspace knows many more
+RANGE_TOLERANCE = 3                    # rows by which a range may end beyond the object before it is an error
+
+_OFFSET = re.compile(r"(.*):([0-9]+)", re.DOTALL)
+_NUMBERS = re.compile(r"([0-9]+):([0-9]+)")
+
+
+class Medium(Enum):
+    """Where bytes come from or go to."""
+
+    FILE = "file"
+    STANDARD = "standard input or output"
+    PIPE = "pipe"
+    OFFSET = "file with an offset"
+
+
+@dataclass(frozen=True)
+class FileName:
+    """A parsed rxfilename or wxfilename: ``target`` is a path or a shell command (empty for the standard streams)."""
+
+    medium: Medium
+    target: str = ""
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Rspecifier:
+    """A parsed rspecifier; ``source`` is the rxfilename of the archive (``kind`` "ark") or script ("scp")."""
+
+    text: str
+    kind: str
+    source: str
+    once: bool = False
+    sorted: bool = False
+    called_sorted: bool = False
+    permissive: bool = False
+    background: bool = False
+
+
+@dataclass(frozen=True)
+class Wspecifier:
+    """A parsed wspecifier; ``archive`` and ``script`` are wxfilenames, None where not asked for."""
+
+    text: str
+    archive: str | None
+    script: str | None
+    binary: bool = True
+    flush: bool = False
+    permissive: bool = False
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def _split_specifier(text: str) -> tuple[list[str], str] | None:
+    options, colon, rest = text.partition(":")
+    if not colon or text[-1] in WHITESPACE:
+        return None
+    return re.split("[, ]", options), rest
+
+
+def _kind(options: list[str]) -> list[str]:
+    return [option for option in options if option in ("ark", "scp")]
+
+
+def _match_rspecifier(text: str) -> Rspecifier | None:
+    parts = _split_specifier(text)
+    if parts is None:
+        return None
+    options, source = parts
+    kinds = _kind(options)
+    switches = {"o": ("once", True), "no": ("once", False), "s": ("sorted", True), "ns": ("sorted", False),
+                "cs": ("called_sorted", True), "ncs": ("called_sorted", False), "p": ("permissive", True),
+                "np": ("permissive", False), "bg": ("background", True)}
+    chosen: dict[str, bool] = {}
+    for option in options:
+        if option in switches:
+            name, value = switches[option]
+            chosen[name] = value
+        elif option not in ("ark", "scp", "b", "t"):
+            return None
+    if len(kinds) != 1:
+        return None
+    return Rspecifier(text, kinds[0], source, **chosen)
+
+
+def _match_wspecifier(text: str) -> Wspecifier | None:
+    parts = _split_specifier(text)
+    if parts is None:
+        return None
+    options, rest = parts
+    kinds = _kind(options)
+    switches = {"b": ("binary", True), "t": ("binary", False), "f": ("flush", True), "nf": ("flush", False),
+                "p": ("permissive", True)}
+    chosen: dict[str, bool] = {}
+    for option in options:
+        if option in switches:
+            name, value = switches[option]
+            chosen[name] = value
+        elif option not in ("ark", "scp"):
+            return None
+    if kinds == ["ark"]:
+        return Wspecifier(text, rest, None, **chosen)
+    if kinds == ["scp"]:
+        return Wspecifier(text, None, rest, **chosen)
+    if kinds == ["ark", "scp"] and "," in rest:
+        archive, script = rest.split(",", 1)
+        return Wspecifier(text, archive, script, **chosen)
+    return None
+
+
+def is_rspecifier(text: str) -> bool:
+    """True if ``text`` is a valid rspecifier."""
+    return _match_rspecifier(text) is not None
+
+
+def is_wspecifier(text: str) -> bool:
+    """True if ``text`` is a valid wspecifier."""
+    return _match_wspecifier(text) is not None
+
+
+def parse_rspecifier(text: str) -> Rspecifier:
+    """Parse e.g. ``ark,s,cs:feats.ark`` or ``scp:feats.scp``; SpecifierError if it is not a valid rspecifier."""
+    found = _match_rspecifier(text)
+    if found is None:
+        raise SpecifierError(f"invalid rspecifier '{text}'", hint="expected OPTIONS:FILE with exactly one of ark and "
+                             "scp among o,no,s,ns,cs,ncs,p,np,bg,b,t, no blanks, as in ark:feats.ark")
+    return found
+
+
+def parse_wspecifier(text: str) -> Wspecifier:
+    """Parse e.g. ``ark,t:-`` or ``ark,scp:a.ark,a.scp``; SpecifierError if it is not a valid wspecifier."""
+    found = _match_wspecifier(text)
+    if found is None:
+        raise SpecifierError(f"invalid wspecifier '{text}'", hint="expected OPTIONS:FILE with ark, scp or ark,scp "
+                             "(then ARCHIVE,SCRIPT) among b,t,f,nf,p, no blanks, as in ark,t:out.ark")
+    return found
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def _looks_like_table(text: str) -> bool:
+    return text[0] in "as" and ":" in text and (is_wspecifier(text) or is_rspecifier(text))
+
+
+def _table_name_error(what: str, text: str) -> SpecifierError:
+    return SpecifierError(f"invalid {what} '{text}': a table specifier where a file name was expected",
+                          hint=f"leave out the '{text.partition(':')[0]}:'")
+
+
+def parse_rxfilename(text: str) -> FileName:
+    """Parse the name of an input: ``-``, ``command |``, ``file:offset`` or a file; SpecifierError if invalid."""
+    if text in ("", "-"):
+        return FileName(Medium.STANDARD)
+    if text[0] == "|":
+        raise SpecifierError(f"invalid rxfilename '{text}'", hint="an input pipe ends with '|': command |")
+    if text[-1] == "|":
+        return FileName(Medium.PIPE, text[:-1])
+    if text[0] in WHITESPACE or text[-1] in WHITESPACE:
+        raise SpecifierError(f"invalid rxfilename '{text}': it begins or ends with a blank")
+    if _looks_like_table(text):
+        raise _table_name_error("rxfilename", text)
+    offset = _OFFSET.fullmatch(text)
+    if offset:
+        return FileName(Medium.OFFSET, offset[1], int(offset[2]))
+    if "|" in text:
+        raise SpecifierError(f"invalid rxfilename '{text}': '|' inside", hint="an input pipe ends with '|': command |")
+    return FileName(Medium.FILE, text)
+
+
+def parse_wxfilename(text: str) -> FileName:
+    """Parse the name of something to write: ``-``, ``| command`` or a file; SpecifierError if invalid."""
+    if text in ("", "-"):
+        return FileName(Medium.STANDARD)
+    if text[0] == "|":
+        return FileName(Medium.PIPE, text[1:])
+    if text[0] in WHITESPACE or text[-1] in WHITESPACE:
+        raise SpecifierError(f"invalid wxfilename '{text}': it begins or ends with a blank")
+    if text[-1] == "|":
+        raise SpecifierError(f"invalid wxfilename '{text}'", hint="an output pipe begins with '|': | command")
+    if _looks_like_table(text):
+        raise _table_name_error("wxfilename", text)
+    if _OFFSET.fullmatch(text):
+        raise SpecifierError(f"invalid wxfilename '{text}': it ends with an offset",
+                             hint="offsets are for reading only")
+    if "|" in text:
+        raise SpecifierError(f"invalid wxfilename '{text}': '|' inside",
+                             hint="an output pipe begins with '|': | command")
+    return FileName(Medium.FILE, text)
+
+
+# -- keys, script lines and ranges -----------------------------------------------------------------------------------
+
+
+def is_token(key: str) -> bool:
+    """True if ``key`` can be a table's key: not empty, no white space, no control characters."""
+    return bool(key) and not any(c in WHITESPACE or c < " " or c in "\x7f\udcff" for c in key)
+
+
+def parse_script_line(line: str) -> tuple[str, str] | None:
+    """The key and the rest of an scp line, blanks trimmed; None if either is missing."""
+    fields = line.strip(WHITESPACE)
+    match = re.search(f"[{WHITESPACE}]+", fields)
+    if match is None:
+        return None
+    return fields[:match.start()], fields[match.end():]
+
+
+def split_range(text: str) -> tuple[str, str | None]:
+    """Split ``foo.ark:123[0:9]`` into ``("foo.ark:123", "0:9")``; the range is None where there is none."""
+    if not text.endswith("]"):
+        return text, None
+    pieces = text.split("[")
+    if len(pieces) != 2 or not pieces[0] or len(pieces[1]) < 2:
+        raise SpecifierError(f"cannot make out the range at the end of '{text}'", hint="expected FILE[FIRST:LAST]")
+    return pieces[0], pieces[1][:-1]
+
+
+def parse_range(text: str, num_axes: int) -> list[tuple[int, int] | None]:
+    """Parse ``first:last`` or ``rows,columns``: one (first, last), both included, per axis; None means everything.
+
+    ``num_axes`` is how many parts the object allows: 2 for a matrix, 1 for a vector. The result has that length.
+    """
+    parts = text.split(",")
+    if len(parts) > num_axes:
+        raise SpecifierError(f"range '[{text}]' has {len(parts)} parts", hint=f"at most {num_axes} here")
+    found: list[tuple[int, int] | None] = []
+    for part in parts:
+        numbers = _NUMBERS.fullmatch(part)
+        if part == ":":
+            found.append(None)
+        elif numbers and int(numbers[1]) <= int(numbers[2]):
+            found.append((int(numbers[1]), int(numbers[2])))
+        else:
+            raise SpecifierError(f"invalid range '[{text}]'", hint="each part is ':' or FIRST:LAST, counted from 0, "
+                                 "both included")
+    return found + [None] * (num_axes - len(found))

@@ -1,0 +1,354 @@
+"""Byte streams by Kaldi's names: plain files, ``-``, ``command |``, ``| command`` and ``file:offset``.
+
+:func:`open_input` and :func:`open_output` give binary file objects that are context managers. An output file appears
+under its own name only when it is complete. Kaldi: ``Input`` and ``Output`` of ``kaldi-io.h``.
+"""
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import os
+import signal
+import stat
+import subprocess
+import sys
+from typing import Any
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
+
+logger = logging.getLogger(__name__)
+
+BUFFER_SIZE = 1 << 17
+_SHELL = "/bin/sh"
+_BROKEN_PIPE = (-signal.SIGPIPE, 128 + signal.SIGPIPE)     # statuses of a command whose reader went away
+_temporary_numbers = itertools.count()
+
+
+class ClosedOutput(Nnet3Error):
+    """Whoever read standard output went away (``… | head``); the exit status is that of a broken pipe."""
+
+    exit_code = 128 + signal.SIGPIPE
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+# -- input -----------------------------------------------------------------------------------------------------------
+
+
+class _RawInput(io.RawIOBase):
+    """Unbuffered bytes of a file descriptor or of another file object; its errors name the file."""
+
+    def __init__(self, source: Any, path: str) -> None:
+        self._source, self._path = source, path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._source.seekable()
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        return self._source.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._source.tell()
+
+    def fileno(self) -> int:
+        return self._source.fileno()
+
+    def readinto(self, buffer: Any) -> int | None:
+        try:
+            return self._source.readinto(buffer)
+        except OSError as error:
+            raise Nnet3Error(f"cannot read {self._path}: {_reason(error)}") from error
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            if self._source is not getattr(sys.stdin, "buffer", None):
+                self._source.close()
+
+
+class InputStream(io.BufferedReader):
+    """A binary stream to read, with Kaldi's manners at its end.
+
+    Attributes
+    ----------
+    path : the rxfilename, for messages
+    size : bytes in the file, None where that cannot be known (pipes)
+    status : of a pipe's command, after ``close``; 0 if all went well
+    """
+
+    def __init__(self, source: Any, path: str, process: subprocess.Popen | None = None, keep: bool = False) -> None:
+        super().__init__(_RawInput(source, path), BUFFER_SIZE)
+        self.path = path
+        self.size = _size_of(source)
+        self.status = 0
+        self._process, self._keep = process, keep
+
+    @property
+    def name(self) -> str:
+        """The rxfilename."""
+        return self.path
+
+    def close(self) -> None:
+        """Close, and wait for a pipe's command; a failed command is a warning and leaves its ``status``."""
+        if self._keep or self.closed:
+            return
+        process, self._process = self._process, None
+        at_end = process is None or not self.peek(1)
+        super().close()
+        if process is not None:
+            self.status = process.wait()
+            if self.status in _BROKEN_PIPE and not at_end:
+                self.status = 0      # we stopped reading: its fault was ours
+            if self.status:
+                logger.warning("Pipe %s had nonzero return status %d", self.path, self.status)
+
+
+def _size_of(source: Any) -> int | None:
+    try:
+        found = os.fstat(source.fileno())
+    except (OSError, AttributeError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+
+_standard_input: tuple[Any, InputStream] | None = None
+
+
+def _open_standard_input() -> InputStream:
+    """One stream for the whole process, so that two objects can be read from ``-`` one after the other."""
+    global _standard_input
+    if _standard_input is None or _standard_input[0] is not sys.stdin or _standard_input[1].closed:
+        source = getattr(sys.stdin, "buffer", None)
+        if source is None:
+            raise Nnet3Error("standard input is closed")
+        if isinstance(source, io.BufferedReader) and sys.stdin is sys.__stdin__:
+            source = source.raw
+        _standard_input = (sys.stdin, InputStream(source, "-", keep=True))
+    return _standard_input[1]
+
+
+def _open_file(path: str) -> io.FileIO:
+    try:
+        return io.FileIO(path, "r")
+    except (OSError, ValueError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        raise Nnet3Error(f"cannot open '{path}' for reading: {reason}") from error
+
+
+def open_input(rxfilename: str) -> InputStream:
+    """Open what an rxfilename names, for reading; a context manager.
+
+    Raises SpecifierError for an invalid name and Nnet3Error if it cannot be opened. Kaldi: Input::Open.
+    """
+    name = parse_rxfilename(rxfilename)
+    if name.medium is Medium.STANDARD:
+        return _open_standard_input()
+    if name.medium is Medium.PIPE:
+        sys.stdout.flush()
+        process = subprocess.Popen([_SHELL, "-c", name.target], stdout=subprocess.PIPE, bufsize=0)
+        return InputStream(process.stdout, rxfilename, process)
+    stream = InputStream(_open_file(name.target), rxfilename)
+    if name.medium is Medium.OFFSET:
+        _seek(stream, name)
+    return stream
+
+
+def _seek(stream: InputStream, name: FileName) -> None:
+    if stream.size is not None and name.offset > stream.size:
+        stream.close()
+        raise Nnet3Error(f"offset {name.offset} lies beyond the end of '{name.target}' ({stream.size} bytes)")
+    try:
+        stream.seek(name.offset)
+    except OSError as error:
+        stream.close()
+        raise Nnet3Error(f"cannot seek to {name.offset} in '{name.target}': {_reason(error)}") from error
+
+
+# -- output ----------------------------------------------------------------------------------------------------------
+
+
+class _RawOutput(io.RawIOBase):
+    """Unbuffered bytes to a file object; its errors name the file. With ``discard`` set it swallows everything."""
+
+    def __init__(self, target: Any, path: str, standard: bool = False) -> None:
+        self.target, self._path, self._standard = target, path, standard
+        self.discard = False
+        self._position = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def tell(self) -> int:
+        return self._position
+
+    def write(self, data: Any) -> int:
+        if self.discard:
+            return len(data)
+        try:
+            written = self.target.write(data)
+        except OSError as error:
+            self.discard = True
+            raise self._error("write to", error) from error
+        self._position += written
+        return written
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        super().close()
+        try:
+            if self._standard:
+                self.target.flush()
+            else:
+                self.target.close()
+        except OSError as error:
+            if not self.discard:
+                self.discard = True
+                raise self._error("close", error) from error
+
+    def _error(self, what: str, error: OSError) -> Nnet3Error:
+        if isinstance(error, BrokenPipeError):
+            if self._standard:
+                return ClosedOutput("standard output was closed by its reader")
+            return Nnet3Error(f"cannot write to '{self._path}': the command ended before all was written")
+        return Nnet3Error(f"cannot {what} '{self._path}': {_reason(error)}")
+
+
+class OutputStream(io.BufferedWriter):
+    """A binary stream to write. :meth:`commit` makes the file appear; :meth:`close` without it throws it away.
+
+    As a context manager it commits, or closes if an exception passes. ``path`` is the wxfilename, for messages.
+    """
+
+    def __init__(self, target: Any, path: str, process: subprocess.Popen | None = None, standard: bool = False,
+                 temporary: str | None = None, final: str | None = None) -> None:
+        self._raw_output = _RawOutput(target, path, standard)
+        super().__init__(self._raw_output, BUFFER_SIZE)
+        self.path = path
+        self._process, self._temporary, self._final = process, temporary, final
+
+    @property
+    def name(self) -> str:
+        """The wxfilename."""
+        return self.path
+
+    def commit(self) -> None:
+        """Write out everything, wait for a pipe's command, give the file its name. Nnet3Error if any of it fails."""
+        if self.closed:
+            return
+        try:
+            self.flush()
+            super().close()
+            if self._temporary is not None:
+                temporary, self._temporary = self._temporary, None
+                try:
+                    os.replace(temporary, self._final or self.path)
+                except OSError as error:
+                    _remove(temporary)
+                    raise Nnet3Error(f"cannot give '{self.path}' its name: {_reason(error)}") from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop writing; what was not committed is thrown away (what went down a pipe has gone)."""
+        if not self.closed:
+            self._raw_output.discard = True
+            super().close()
+        if self._temporary is not None:
+            _remove(self._temporary)
+            self._temporary = None
+        process, self._process = self._process, None
+        if process is not None:
+            status = process.wait()
+            if status:
+                logger.warning("Pipe %s had nonzero return status %d", self.path, status)
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
+        if kind is None:
+            self.commit()
+        else:
+            self.close()
+
+
+def _remove(path: str) -> None:
+    try:
+        os.remove(path)
+    except OSError:
+        pass
+
+
+def _open_standard_output() -> OutputStream:
+    sys.stdout.flush()
+    target: Any = getattr(sys.stdout, "buffer", None)
+    if target is None:
+        raise Nnet3Error("standard output cannot take bytes")
+    if sys.stdout is sys.__stdout__:
+        target = io.FileIO(target.fileno(), "w", closefd=False)
+    return OutputStream(target, "-", standard=True)
+
+
+def _must_write_through(path: str) -> bool:
+    """True for what cannot be replaced by renaming: devices, fifos, and the /dev/fd names of open files."""
+    if path.startswith(("/dev/", "/proc/")):
+        return True
+    try:
+        return not stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _create_temporary(final: str) -> tuple[io.FileIO, str]:
+    folder, base = os.path.split(final)
+    while True:
+        name = f".{base[:60]}.{os.getpid()}-{next(_temporary_numbers)}.tmp"
+        temporary = os.path.join(folder, name)
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            continue
+        try:
+            os.fchmod(descriptor, stat.S_IMODE(os.stat(final).st_mode))
+        except OSError:
+            pass                       # nothing to replace, or not ours: the mode that the umask gives is right
+        return io.FileIO(descriptor, "w"), temporary
+
+
+def _open_output_file(path: str) -> OutputStream:
+    try:
+        final = os.path.realpath(path)
+        if _must_write_through(path) or (os.path.exists(final) and not os.access(os.path.dirname(final), os.W_OK)):
+            return OutputStream(io.FileIO(path, "w"), path)
+        if os.path.exists(final) and not os.access(final, os.W_OK):
+            raise PermissionError(13, "Permission denied")
+        target, temporary = _create_temporary(final)
+    except (OSError, ValueError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else str(error)
+        raise Nnet3Error(f"cannot open '{path}' for writing: {reason}") from error
+    return OutputStream(target, path, temporary=temporary, final=final)
+
+
+def open_output(wxfilename: str) -> OutputStream:
+    """Open what a wxfilename names, for writing; a context manager.
+
+    A file is written under a temporary name in its own folder and renamed when complete; devices, fifos and the like
+    are written directly, and a symbolic link keeps pointing to its target. Raises SpecifierError for an invalid name,
+    Nnet3Error if it cannot be opened, written or closed. Kaldi: Output::Open.
+    """
+    name = parse_wxfilename(wxfilename)
+    if name.medium is Medium.STANDARD:
+        return _open_standard_output()
+    if name.medium is Medium.PIPE:
+        sys.stdout.flush()
+        process = subprocess.Popen([_SHELL, "-c", name.target], stdin=subprocess.PIPE, bufsize=0)
+        return OutputStream(process.stdin, wxfilename, process)
+    return _open_output_file(name.target)
