@@ -1,0 +1,192 @@
+"""A Kaldi program as a click command.
+
+A command file declares its command and stays thin::
+
+    from nnet3py.cli.command import kaldi_command
+    from nnet3py.cli.option_groups import BINARY
+    from nnet3py.cli.options import option
+
+    @kaldi_command("nnet3-copy", usage=\"\"\"...\"\"\", arguments=(2, 2), options=[
+        BINARY,
+        option("scale", float, 1.0, "Factor by which the parameters are multiplied"),
+    ])
+    def copy(args, options):
+        from nnet3py.network.model_file import read_nnet   # everything heavy is imported here
+        source, target = args
+        ...                                                # options.scale, options["optimization.optimize"]
+        return 0                                           # exit status; None is 0 as well
+
+The command parses as Kaldi does, repeats its command line on standard error, and turns errors into one ERROR line and
+Kaldi's exit status. Called with a list (``copy.execute(["in", "out"])``) it returns the exit status instead of exiting.
+"""
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import click
+
+from nnet3py import log
+from nnet3py.cli import options as kaldi_options
+from nnet3py.cli.options import Option, Options, print_error_text
+from nnet3py.errors import Nnet3Error, UsageError
+
+FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
+
+Function = Callable[[list[str], Options], "int | None"]
+
+
+class KaldiCommand(click.Command):
+    """A click command with Kaldi's option manners; made by :func:`kaldi_command`."""
+
+    def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
+                 options: Sequence[Option]) -> None:
+        super().__init__(name, help=usage, add_help_option=False)
+        self.function, self.usage, self.arguments, self.declared = function, usage.strip("\n"), arguments, tuple(options)
+        # Parsing is ours; click sees the options for completion and introspection.
+        self.params = [_click_option(one) for one in (*options, *kaldi_options.STANDARD_OPTIONS)]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.main(*args, **kwargs)
+
+    def usage_text(self) -> str:
+        """What ``--help`` prints."""
+        return kaldi_options.usage_text(self.usage, self.declared)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return self.usage_text()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.args = list(args)   # the words as typed; execute() reads them
+        return ctx.args
+
+    def invoke(self, ctx: click.Context) -> NoReturn:
+        raise click.exceptions.Exit(self.execute(ctx.args))
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *unused: Any,  # type: ignore[override]
+             **also_unused: Any) -> NoReturn:
+        """Run the command and exit with its status."""
+        sys.exit(self.execute(sys.argv[1:] if args is None else args))
+
+    def execute(self, args: Sequence[str]) -> int:
+        """Run the command on the words after its name; return the exit status, having reported any error."""
+        assert self.name is not None
+        log.set_program(self.name)
+        log.set_verbose(0)
+        return guarded(lambda: self._run(list(args)))
+
+    def _run(self, words: list[str]) -> int:
+        assert self.name is not None
+        try:
+            args, options, wants_help = kaldi_options.parse(self.declared, words)
+        except kaldi_options.OptionError as error:
+            if error.show_usage:
+                echo = kaldi_options.command_echo(self.name, words)
+                print_error_text(f"{self.usage_text()}Command line was: {echo}\n")
+            raise
+        if wants_help:
+            print_error_text(self.usage_text())
+            return 0
+        log.set_verbose(options.verbose)
+        if options.print_args:
+            print_error_text(kaldi_options.command_echo(self.name, words) + "\n")
+        least, most = self.arguments
+        if len(args) < least or (most is not None and len(args) > most):
+            print_error_text(self.usage_text())
+            return WRONG_USAGE
+        log.connect_logging()
+        return self.function(args, options) or 0
+
+
+def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
+                  options: Sequence[Option] = ()) -> Callable[[Function], KaldiCommand]:
+    """Turn ``function(args, options) -> exit status or None`` into a command.
+
+    Parameters
+    ----------
+    name : Kaldi's name of the program
+    usage : what ``--help`` prints before the options
+    arguments : the least and the greatest number of arguments; None for no upper limit
+    options : besides the standard ones
+    """
+    def decorate(function: Function) -> KaldiCommand:
+        return KaldiCommand(name, function, usage, arguments, options)
+    return decorate
+
+
+def _click_option(one: Option) -> click.Option:
+    types: dict[str, Any] = {"bool": bool, "int": int, "uint": int, "float": float, "double": float, "string": str}
+    kind = click.Choice(one.choices) if one.choices else types[one.type]
+    return click.Option([f"--{one.name}", one.name.replace("-", "_").replace(".", "_")], type=kind,
+                        default=one.default, help=one.help)
+
+
+def guarded(body: Callable[[], int]) -> int:
+    """Run ``body``; report whatever goes wrong in one line, and return the exit status."""
+    try:
+        status = body()
+        if sys.stdout is not None:
+            sys.stdout.flush()   # here, where a full disk can still be reported
+        return status
+    except BrokenPipeError:
+        return _silence_stdout(BROKEN_PIPE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if getattr(error, "exit_code", None) == BROKEN_PIPE:   # raised by whoever wrote the data
+            return _silence_stdout(BROKEN_PIPE)
+        status = report(error)
+        return _silence_stdout(status) if isinstance(error, OSError) else status
+
+
+def _silence_stdout(status: int) -> int:
+    """Send what is still buffered for standard output nowhere, so that the interpreter's exit does not fail on it."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass
+    return status
+
+
+def report(error: Exception) -> int:
+    """Write the ERROR line for an exception, with the traceback at ``--verbose=2``; return the exit status."""
+    message, status = _describe(error)
+    function, file, line = _origin(error)
+    if log.verbose() >= 2:
+        import traceback
+
+        print_error_text("".join(traceback.format_exception(error)))
+    log.error(" ".join(message.split("\n")), function, file, line)
+    if status == FATAL:
+        print_error_text("kaldi::KaldiFatalError\n")
+    return status
+
+
+def _describe(error: Exception) -> tuple[str, int]:
+    if isinstance(error, Nnet3Error):
+        return str(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        return error.format_message(), WRONG_USAGE
+    if isinstance(error, MemoryError):
+        return f"Out of memory{f': {error}' if str(error) else ''}", FATAL
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror}", FATAL
+    text = f"internal error: {type(error).__name__}: {error}"
+    return f"{text} (run again with --verbose=2 for the traceback)", FATAL
+
+
+def _origin(error: Exception) -> tuple[str, str, int]:
+    """Function, file and line where an exception was raised."""
+    trace = error.__traceback__
+    if trace is None:
+        return "main", "command.py", 0
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return code.co_name, log.short_path(code.co_filename), trace.tb_lineno
+
+
+__all__ = ["KaldiCommand", "UsageError", "guarded", "kaldi_command", "report"]

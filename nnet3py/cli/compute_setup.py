@@ -1,0 +1,53 @@
+"""Where and on how many threads a command computes: ``--device``, ``--use-gpu`` and ``--num-threads``."""
+from __future__ import annotations
+
+import os
+
+from nnet3py import log
+from nnet3py.cli.options import Options
+from nnet3py.errors import DeviceError
+
+_GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under Windows' Linux
+
+
+def set_up(options: Options) -> str:
+    """Apply the ``DEVICE`` option group of a command; return the device, "cpu" or "cuda".
+
+    Raises DeviceError if a GPU was asked for and cannot be used.
+    """
+    if "num-threads" in options and options.num_threads > 0:
+        from nnet3py.ops.threads import set_num_threads
+
+        set_num_threads(options.num_threads)
+    return chosen_device(options)
+
+
+def chosen_device(options: Options) -> str:
+    """The device that ``--device``, else ``--use-gpu``, asks for. ``optional`` never fails."""
+    if options.device:
+        wish = "yes" if options.device == "cuda" else "no"
+    else:
+        wish = options.use_gpu
+    if wish == "no":
+        return "cpu"
+    reason = _why_no_gpu()
+    if reason is None:
+        return "cuda"
+    if wish == "optional":
+        log.vlog(1, f"Computing on the CPU: {reason}")
+        return "cpu"
+    raise DeviceError(f"A GPU was asked for, but {reason}",
+                      "--use-gpu=optional takes one if there is one, --use-gpu=no computes on the CPU")
+
+
+def _why_no_gpu() -> str | None:
+    """Why no GPU can be used, or None if one can. Looks for a driver before numba.cuda is imported."""
+    if not any(os.path.exists(path) for path in _GPU_FILES) and os.environ.get("NUMBA_ENABLE_CUDASIM", "0") != "1":
+        return "this machine has no NVIDIA GPU that the process can see"
+    try:
+        from nnet3py.ops import get_ops
+
+        get_ops("cuda")
+    except (DeviceError, ImportError) as error:
+        return str(error)
+    return None

@@ -1,0 +1,118 @@
+"""The option groups that several programs share, as data: Kaldi's names, defaults and prefixes.
+
+``[*SIMPLE, *IVEC, *DEVICE]`` in a command's ``options`` registers them. ``with_default`` changes one default where a
+program differs from the rest.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nnet3py.cli.options import INT_MAX, INT_MIN, Option, normalise, option
+
+Group = tuple[Option, ...]
+
+BINARY = option("binary", bool, True, "Write output in binary mode")
+
+
+def with_default(group: Sequence[Option], name: str, default: Any) -> Group:
+    """``group`` with another default for one of its options."""
+    if normalise(name) not in [one.name for one in group]:
+        raise ValueError(f"no option {name} in this group")
+    return tuple(one._replace(default=default) if one.name == normalise(name) else one for one in group)
+
+
+def without(group: Sequence[Option], *names: str) -> Group:
+    """``group`` without some of its options."""
+    return tuple(one for one in group if one.name not in names)
+
+
+OPTIM: Group = (
+    option("optimization.optimize", bool, True, "Set this to false to turn off all optimizations"),
+    option("optimization.consolidate-model-update", bool, True,
+           "Combine the model updates of a component that occurs at several times"),
+    option("optimization.propagate-in-place", bool, True, "Let components propagate in place where they can"),
+    option("optimization.backprop-in-place", bool, True, "Let components backpropagate in place where they can"),
+    option("optimization.extend-matrices", bool, True, "Extend matrices where that saves copying parts of them"),
+    option("optimization.optimize-row-ops", bool, True, "Replace copies of rows by copies of whole submatrices"),
+    option("optimization.split-row-ops", bool, True, "Split operations on many matrices into simpler ones"),
+    option("optimization.convert-addition", bool, True, "Turn additions into copies where the target is new"),
+    option("optimization.remove-assignments", bool, True, "Remove assignments by merging matrices"),
+    option("optimization.allow-left-merge", bool, True, "Allow merging into the left side of an assignment"),
+    option("optimization.allow-right-merge", bool, True, "Allow merging into the right side of an assignment"),
+    option("optimization.initialize-undefined", bool, True, "Leave matrices undefined where zeroing is not needed"),
+    option("optimization.move-sizing-commands", bool, True, "Allocate late and free early"),
+    option("optimization.allocate-from-other", bool, True, "Reuse the memory of a freed matrix of the same size"),
+    option("optimization.snip-row-ops", bool, True, "Leave out rows at the edges that no operation uses"),
+    option("optimization.min-deriv-time", int, INT_MIN, "Earliest time (t) at which derivatives are computed"),
+    option("optimization.max-deriv-time", int, INT_MAX, "Latest time (t) at which derivatives are computed"),
+    option("optimization.max-deriv-time-relative", int, INT_MAX,
+           "Latest time at which derivatives are computed, relative to the largest t of the outputs"),
+    option("optimization.memory-compression-level", int, 1, "How much memory of the forward pass is compressed (0-2)"),
+)
+
+COMPUTE: Group = (
+    option("computation.debug", bool, False, "Log every command that is run, with norms of what it changes"),
+)
+
+COMPILER: Group = (
+    option("compiler.use-shortcut", bool, True, "Compile for two sequences and extend to many"),
+    option("compiler.cache-capacity", int, 64, "Number of compiled computations kept"),
+)
+
+SIMPLE: Group = (
+    option("extra-left-context", int, 0, "Frames of left context added to what the network needs"),
+    option("extra-right-context", int, 0, "Frames of right context added to what the network needs"),
+    option("extra-left-context-initial", int, -1,
+           "As --extra-left-context, for the first chunk of an utterance (-1: the same)"),
+    option("extra-right-context-final", int, -1,
+           "As --extra-right-context, for the last chunk of an utterance (-1: the same)"),
+    option("frame-subsampling-factor", int, 1, "Input frames per output frame"),
+    option("acoustic-scale", float, 0.1, "Factor by which the output is multiplied"),
+    option("frames-per-chunk", int, 50, "Output frames computed at once, before subsampling"),
+    option("debug-computation", bool, False, "Log every command that is run"),
+    *OPTIM, *COMPUTE,
+)
+
+IVEC: Group = (
+    option("ivectors", str, "", "Rspecifier of iVectors, one vector per utterance (or per speaker, with --utt2spk)"),
+    option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for --ivectors per speaker"),
+    option("online-ivectors", str, "", "Rspecifier of iVectors estimated online, one matrix per utterance"),
+    option("online-ivector-period", int, 0, "Frames between the rows of --online-ivectors"),
+)
+
+PROB: Group = (
+    option("debug-computation", bool, False, "Log every command that is run"),
+    option("compute-accuracy", bool, True, "Compute the accuracy as well as the objective"),
+    option("compute-per-dim-accuracy", bool, False, "Compute the accuracy of each output dimension"),
+    *OPTIM, *COMPILER, *COMPUTE,
+)
+
+EGGEN: Group = (
+    option("left-context", int, 0, "Frames of left context in each example"),
+    option("right-context", int, 0, "Frames of right context in each example"),
+    option("left-context-initial", int, -1, "As --left-context, for the first chunk of an utterance (-1: the same)"),
+    option("right-context-final", int, -1, "As --right-context, for the last chunk of an utterance (-1: the same)"),
+    option("num-frames", str, "1", "Labelled frames per example: a comma-separated list, the first being the usual one"),
+    option("num-frames-overlap", int, 0, "Frames by which neighbouring examples overlap"),
+    option("frame-subsampling-factor", int, 1, "Input frames per output frame"),
+)
+
+MERGE: Group = (
+    option("compress", bool, False, "Compress the features of the merged examples"),
+    option("measure-output-frames", str, "deprecated", "Ignored"),
+    option("discard-partial-minibatches", str, "deprecated", "Ignored"),
+    option("minibatch-size", str, "256",
+           "Sequences per minibatch: sizes and ranges (64:128,256), by example size (128=64/256=32)"),
+    option("multilingual-eg", bool, False, "Merge only examples of the same language; for chain examples"),
+)
+
+NUM_THREADS = option("num-threads", int, 0, "Threads of the compiled code and of BLAS (0: the cores this process may use)")
+
+# What a command that computes takes besides Kaldi's own options.
+DEVICE: Group = (
+    option("use-gpu", str, "optional", "yes|no|optional|wait: use a GPU; yes fails without one, optional does not",
+           choices=("yes", "no", "optional", "wait")),
+    option("device", str, "", "cpu or cuda; wins over --use-gpu", choices=("", "cpu", "cuda")),
+    NUM_THREADS,
+)

@@ -1,0 +1,143 @@
+"""Kaldi's log lines, on standard error.
+
+A line reads ``LOG (PROGRAM[VERSION]:FUNCTION():FILE:LINE) MESSAGE``; recipes search both the header and the message.
+Commands call :func:`log`, :func:`warning` and :func:`vlog`. The library itself uses :mod:`logging`; once a command
+runs, :func:`connect_logging` turns what the ``nnet3py`` loggers say into lines of the same form. A library record that
+must carry Kaldi's own header gives it as ``extra=kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)``.
+
+Kaldi: base/kaldi-error.h.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    import logging
+
+KALDI_VERSION = "5.5"  # the version whose programs and log lines these are; scripts may look for it
+
+_DEBUG = 10  # logging.DEBUG: VLOG[1]; every number below it one level more
+
+_program = ""
+_verbose = 0
+
+T = TypeVar("T")
+
+
+def set_program(name: str) -> None:
+    """Name the running command in the headers that follow (Kaldi's name, such as ``nnet3-train``)."""
+    global _program
+    _program = name
+
+
+def set_verbose(level: int) -> None:
+    """Show ``VLOG[n]`` messages for n <= ``level`` (the value of ``--verbose``)."""
+    global _verbose
+    _verbose = level
+    if "logging" in sys.modules:
+        sys.modules["logging"].getLogger("nnet3py").setLevel(_logging_level())
+
+
+def program() -> str:
+    """The name given to :func:`set_program`."""
+    return _program
+
+
+def verbose() -> int:
+    """The current verbose level."""
+    return _verbose
+
+
+def log(message: str, function: str = "main", file: str | None = None, line: int | None = None) -> None:
+    """Write a LOG line. Without ``file`` and ``line`` the caller's own are shown."""
+    _write("LOG", message, function, *_place(file, line, sys._getframe(1)))
+
+
+def warning(message: str, function: str = "main", file: str | None = None, line: int | None = None) -> None:
+    """Write a WARNING line. Arguments as for :func:`log`."""
+    _write("WARNING", message, function, *_place(file, line, sys._getframe(1)))
+
+
+def error(message: str, function: str = "main", file: str | None = None, line: int | None = None) -> None:
+    """Write an ERROR line; it raises nothing. Arguments as for :func:`log`."""
+    _write("ERROR", message, function, *_place(file, line, sys._getframe(1)))
+
+
+def vlog(level: int, message: str, function: str = "main", file: str | None = None, line: int | None = None) -> None:
+    """Write a ``VLOG[level]`` line if ``--verbose`` is at least ``level``. Arguments as for :func:`log`."""
+    if level <= _verbose:
+        _write(f"VLOG[{level}]", message, function, *_place(file, line, sys._getframe(1)))
+
+
+def kaldi_place(function: str, file: str, line: int) -> dict[str, Any]:
+    """The ``extra=`` of a :mod:`logging` call whose line must show Kaldi's function, file and line."""
+    return {"kaldi_place": (function, file, line)}
+
+
+def short_path(path: str) -> str:
+    """A source path with at most one folder, as headers show it."""
+    return "/".join(path.replace("\\", "/").split("/")[-2:])
+
+
+def _place(file: str | None, line: int | None, frame: FrameType) -> tuple[str, int]:
+    if file is None:
+        return short_path(frame.f_code.co_filename), frame.f_lineno if line is None else line
+    return file, line or 0
+
+
+def _write(kind: str, message: str, function: str, file: str, line: int) -> None:
+    # One write, so that lines of processes that share a terminal or a log file do not mix.
+    _put(f"{kind} ({_program}[{KALDI_VERSION}]:{function}():{file}:{line}) {message}\n")
+
+
+def _put(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        pass  # standard error is closed or full: there is nowhere left to complain
+
+
+def _logging_level() -> int:
+    return max(1, _DEBUG + 1 - _verbose) if _verbose > 0 else _DEBUG + 1
+
+
+def connect_logging() -> None:
+    """Show what the ``nnet3py`` loggers say as Kaldi's lines: INFO as LOG, DEBUG as VLOG[1], 9 as VLOG[2] and so on."""
+    import logging
+
+    logger = logging.getLogger("nnet3py")
+    if not any(getattr(handler, "writes_kaldi_lines", False) for handler in logger.handlers):
+        handler = logging.Handler()
+        handler.writes_kaldi_lines = True  # type: ignore[attr-defined]
+        handler.emit = _emit  # type: ignore[method-assign]
+        logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(_logging_level())
+
+
+def _emit(record: logging.LogRecord) -> None:
+    if record.levelno >= 40:
+        kind = "ERROR"
+    elif record.levelno >= 30:
+        kind = "WARNING"
+    elif record.levelno > _DEBUG:
+        kind = "LOG"
+    else:
+        kind = f"VLOG[{_DEBUG + 1 - record.levelno}]"
+    place = getattr(record, "kaldi_place", None) or (record.funcName, short_path(record.pathname), record.lineno)
+    _write(kind, record.getMessage(), *place)
+
+
+def progress(items: Iterable[T], label: str, length: int | None = None) -> Iterator[T]:
+    """Yield ``items``, with a progress bar on standard error when that is a terminal, and nothing otherwise."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield from items
+        return
+    import click
+
+    with click.progressbar(items, length=length, label=label, file=sys.stderr) as bar:
+        yield from bar
