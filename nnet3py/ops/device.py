@@ -7,7 +7,7 @@ from typing import Any
 
 from nnet3py.errors import DeviceError
 
-_ADVICE = "use device='cpu', or install an NVIDIA driver and the CUDA libraries for numba; `numba -s` shows what it finds"
+_ADVICE = "use device='cpu', or install NVIDIA's driver and the CUDA toolkit; `numba -s` shows what numba finds"
 
 
 def cuda() -> Any:
@@ -40,7 +40,7 @@ def unavailable_reason() -> str | None:
         cause = getattr(module, "cuda_error", lambda: None)()
     except DeviceError as error:
         return error.message
-    return "no usable CUDA device" + (f": {' '.join(str(cause).split())}" if cause else "")
+    return "no usable CUDA device" + (f": {' '.join(str(cause).split('.')[0].split())}" if cause else "")
 
 
 def is_available() -> bool:
@@ -58,8 +58,7 @@ def require_cuda() -> None:
     """
     reason = unavailable_reason()
     if reason is not None:
-        raise DeviceError(f"device 'cuda' was asked for, but there is {reason}"
-                          if reason.startswith("no ") else f"device 'cuda' was asked for, but {reason}", _ADVICE)
+        raise DeviceError(f"device 'cuda' cannot be used: {reason}", _ADVICE)
 
 
 def describe(device: str) -> str:

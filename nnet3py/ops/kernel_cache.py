@@ -23,19 +23,20 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
 import numba
 import numpy as np
+from numba.core import config
 
 logger = logging.getLogger("nnet3py.ops")
 
 _OPS = Path(__file__).resolve().parent
 _PACKAGE = "nnet3py.ops"
-_lock = threading.RLock()      # numba.config.CACHE_DIR is shared by the whole process
+_lock = threading.RLock()      # config.CACHE_DIR is shared by the whole process
 _announced = False
 
 
@@ -57,7 +58,7 @@ def _is_writable(folder: Path) -> bool:
         return False
 
 
-@lru_cache(maxsize=None)
+@cache
 def cache_folder() -> Path:
     """The folder that holds the kernels of every version; made if it is missing."""
     chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("NNET3PY_CACHE")
@@ -74,10 +75,10 @@ def cache_folder() -> Path:
     return temporary
 
 
-@lru_cache(maxsize=None)
+@cache
 def _imported_sources(path: Path) -> frozenset[Path]:
     """The source files below ``ops/`` that the file at ``path`` imports itself."""
-    found = set()
+    found: set[Path] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(_PACKAGE):
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
@@ -91,7 +92,7 @@ def _imported_sources(path: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
-@lru_cache(maxsize=None)
+@cache
 def source_hash(path: Path) -> str:
     """A hash of all that decides the machine code of the kernels in the file at ``path``."""
     sources, pending = set(), [path]
@@ -108,7 +109,8 @@ def source_hash(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: Any = False) -> Callable[..., Any]:
+def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...],
+                   fastmath: Any = False) -> Callable[..., Any]:
     """Machine code of ``function`` for one signature, from the disk cache if it is there.
 
     Parameters
@@ -124,12 +126,12 @@ def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...], fas
     global _announced
     with _lock:
         folder = cache_folder() / source_hash(Path(function.__code__.co_filename).resolve())
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(folder)
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(folder)
         try:
             compiled = numba.njit(signature, nogil=True, error_model="numpy", cache=True, fastmath=fastmath)(function)
         finally:
-            numba.config.CACHE_DIR = before
+            config.CACHE_DIR = before
         if not _announced and getattr(compiled, "stats", None) and compiled.stats.cache_misses:
             _announced = True
             logger.info("Compiling kernels for this machine (once; they are kept in %s)", cache_folder())

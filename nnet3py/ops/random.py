@@ -1,9 +1,9 @@
 """Random numbers that depend on nothing but (seed, minibatch, component, place): the same on every device.
 
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): a
-block cipher that turns a key and a counter of four 32-bit words into four random words. The key is the seed. The counter
-is (block low, block high, minibatch, component), so each component of each minibatch has 2^64 blocks of its own, and
-element p of a filled array comes from word p % 4 of block first + p // 4, whoever computes it, in whatever order.
+block cipher that turns a key and a counter of four 32-bit words into four random words. The key is the seed. The
+counter is (block low, block high, minibatch, component), so each component of each minibatch has 2^64 blocks of its
+own, and element p of a filled array comes from word p % 4 of block first + p // 4, whoever computes it, in whatever order.
 """
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[in
 class Random:
     """The random stream of one ops object.
 
-    ``begin_minibatch`` and ``select`` say whose stream follows; a component then draws from its start. Draws for the host
-    (``integer``, ``uniform``) and fills of arrays take blocks of the same stream, in the order of the calls.
+    ``begin_minibatch`` and ``select`` say whose stream follows; a component then draws from its start. Draws for the
+    host (``integer``, ``uniform``) and fills of arrays take blocks of the same stream, in the order of the calls.
     """
 
     def __init__(self, ops: Any) -> None:

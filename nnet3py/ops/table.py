@@ -6,8 +6,9 @@ arguments in this order, and a test compares them. An operation is declared as::
     Operation("copy_rows", "out mat dst, mat src, ivec indexes, f32 alpha", "dst[i] = alpha src[indexes[i]]")
 
 Each argument is a kind (``KINDS`` below) and a name; ``out`` marks what the operation writes. Destinations come first,
-then sources, index arrays and scalars. A ``= value`` after the name is the argument's default. To add operations, append
-to your family's tuple; a new family is a new tuple here, named in ``FAMILIES``, and a module of that name per device.
+then sources, index arrays and scalars. A ``= value`` after the name is the argument's default. To add operations,
+append to your family's tuple; a new family is a new tuple here, named in ``FAMILIES``, and a module of that name per
+device.
 """
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def _parse_argument(text: str) -> Argument:
     return Argument(name, kind, role, default.strip() or None)
 
 
-# -- rows: moving, scaling and adding rows (the command list's own operations) ------------------------------------------
+# -- rows: moving, scaling and adding rows (the command list's own operations) ---------------------------------------
 
 ROWS = (
     Operation("set_const", "out mat dst, f32 value", "dst = value"),
@@ -95,14 +96,15 @@ ROWS = (
               "dst[i] += alpha (sum of src[r] for ranges[i, 0] <= r < ranges[i, 1]); nothing for (-1, -1)"),
 )
 
-# -- products -----------------------------------------------------------------------------------------------------------
+# -- products --------------------------------------------------------------------------------------------------------
 
 PRODUCTS = (
-    Operation("add_mat_mat", "out mat dst, mat a, mat b, f32 alpha, f32 beta, bool trans_a = False, bool trans_b = False",
+    Operation("add_mat_mat",
+              "out mat dst, mat a, mat b, f32 alpha, f32 beta, bool trans_a = False, bool trans_b = False",
               "dst = alpha op(a) op(b) + beta dst; dst is neither a nor b"),
 )
 
-# -- elementwise: matrices with matrices and vectors of the same or of one dimension ------------------------------------
+# -- elementwise: matrices with matrices and vectors of the same or of one dimension ---------------------------------
 
 ELEMENTWISE = (
     Operation("add_vec_to_rows", "out mat dst, vec vec, f32 alpha, f32 beta", "dst[i] = alpha vec + beta dst[i]"),
@@ -120,7 +122,7 @@ ELEMENTWISE = (
     Operation("add_vec", "out vec dst, vec src, f32 alpha, f32 beta", "dst = alpha src + beta dst"),
 )
 
-# -- reductions: sums over rows, columns or everything ------------------------------------------------------------------
+# -- reductions: sums over rows, columns or everything ---------------------------------------------------------------
 
 REDUCTIONS = (
     Operation("add_row_sum", "out vec dst, mat src, f32 alpha, f32 beta",
@@ -140,7 +142,7 @@ REDUCTIONS = (
     Operation("dot", "vec a, vec b", "the sum of all a[i] b[i], in float64", returns="float"),
 )
 
-# -- random: what ops.random fills arrays with; `counter` is the four 32-bit words of the stream's next block -----------
+# -- random: what ops.random fills arrays with --------
 
 RANDOM = (
     Operation("philox_uniform", "out mat dst, int seed, int block, int minibatch, int component",
@@ -149,32 +151,32 @@ RANDOM = (
               "dst = standard normal numbers from the blocks of the stream that start at `block`"),
 )
 
-# -- nonlinear: sigmoid, tanh, rectifiers, softmax ----------------------------------------------------------------------
+# -- nonlinear: sigmoid, tanh, rectifiers, softmax -------------------------------------------------------------------
 
 NONLINEAR: tuple[Operation, ...] = (
 )
 
-# -- normalize: row norms, batch normalisation --------------------------------------------------------------------------
+# -- normalize: row norms, batch normalisation -----------------------------------------------------------------------
 
 NORMALIZE: tuple[Operation, ...] = (
 )
 
-# -- recurrent: LSTM and GRU cells --------------------------------------------------------------------------------------
+# -- recurrent: LSTM and GRU cells -----------------------------------------------------------------------------------
 
 RECURRENT: tuple[Operation, ...] = (
 )
 
-# -- structural: permutations, blocks, pooling, statistics --------------------------------------------------------------
+# -- structural: permutations, blocks, pooling, statistics -----------------------------------------------------------
 
 STRUCTURAL: tuple[Operation, ...] = (
 )
 
-# -- dropout: masks -----------------------------------------------------------------------------------------------------
+# -- dropout: masks --------------------------------------------------------------------------------------------------
 
 DROPOUT: tuple[Operation, ...] = (
 )
 
-# -- natural_gradient ---------------------------------------------------------------------------------------------------
+# -- natural_gradient ------------------------------------------------------------------------------------------------
 
 NATURAL_GRADIENT: tuple[Operation, ...] = (
 )

@@ -45,11 +45,12 @@ def apply() -> None:
     """Give numba and BLAS the chosen number of threads."""
     import numba
     import threadpoolctl
+    from numba.core import config
 
-    import nnet3py.ops.cpu.blas    # noqa: F401  (only a library that is loaded can be told)
+    import nnet3py.ops.cpu.blas  # noqa: F401  (only a library that is loaded can be told)
 
     count = num_threads()
-    numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
+    numba.set_num_threads(max(1, min(count, config.NUMBA_NUM_THREADS)))
     for library in threadpoolctl.ThreadpoolController().lib_controllers:
         if library.user_api == "blas":
             library.set_num_threads(1 if _is_numpys_own(library.filepath) else count)

@@ -1,8 +1,8 @@
 """The door to BLAS: scipy's ``sgemm``, called straight from compiled code.
 
-``scipy.linalg.cython_blas`` hands out the address of its ``sgemm``. We give that address a name that LLVM can link, so a
-kernel that calls it can be kept in the disk cache and a call costs no more than one in C. Only that extension module is
-loaded: importing all of ``scipy.linalg`` takes a tenth of a second and more, loading this file 2 ms.
+``scipy.linalg.cython_blas`` hands out the address of its ``sgemm``. We give that address a name that LLVM can link, so
+a kernel that calls it can be kept in the disk cache and a call costs no more than one in C. Only that extension module
+is loaded: importing all of ``scipy.linalg`` takes a tenth of a second and more, loading this file 2 ms.
 """
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import llvmlite.binding
 from llvmlite import ir
@@ -26,7 +27,8 @@ _MODULE = "scipy.linalg.cython_blas"
 
 def _load_cython_blas() -> ModuleType:
     """``scipy.linalg.cython_blas`` without the rest of ``scipy.linalg`` where its file is found, else the usual way."""
-    import scipy   # sets up the search path of its libraries (Windows)
+    import scipy  # sets up the search path of its libraries on Windows
+
     folder = Path(scipy.__file__).parent / "linalg"
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = folder / f"cython_blas{suffix}"
@@ -58,22 +60,21 @@ _INT = ir.IntType(_register_sgemm())
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))
 
 
-@intrinsic
-def sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):  # type: ignore[no-untyped-def]
+def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     """BLAS's ``sgemm`` on column-major matrices: ``c = alpha op(a) op(b) + beta c``.
 
-    trans_a, trans_b : boolean;  m, n, k, lda, ldb, ldc : intp;  alpha, beta : float32;  a, b, c : float32 arrays, of which
-    only the address of the first element is used.
+    trans_a, trans_b : boolean;  m, n, k, lda, ldb, ldc : intp;  alpha, beta : float32;  a, b, c : float32 arrays, of
+    which only the address of the first element is used.
     """
-    signature = types.void(types.boolean, types.boolean, types.intp, types.intp, types.intp, types.float32, a, types.intp,
-                           b, types.intp, types.float32, c, types.intp)
+    signature = types.void(types.boolean, types.boolean, types.intp, types.intp, types.intp, types.float32,
+                           a, types.intp, b, types.intp, types.float32, c, types.intp)
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
-        def pointer(value):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
+        def pointer(value):
             slot = cgutils.alloca_once_value(builder, value)
             return builder.bitcast(slot, cgutils.voidptr_t)
 
-        def convert(kind, value):  # type: ignore[no-untyped-def]
+        def convert(kind, value):
             if isinstance(kind, types.Array):
                 data = context.make_array(kind)(context, builder, value).data
                 return builder.bitcast(data, cgutils.voidptr_t)
@@ -86,7 +87,10 @@ def sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, 
 
         function_type = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t] * len(args))
         function = cgutils.get_or_insert_function(builder.module, function_type, SYMBOL)
-        builder.call(function, [convert(kind, value) for kind, value in zip(signature.args, args)])
+        builder.call(function, [convert(kind, value) for kind, value in zip(signature.args, args, strict=True)])
         return context.get_dummy_value()
 
     return signature, codegen
+
+
+sgemm: Any = intrinsic(_sgemm)

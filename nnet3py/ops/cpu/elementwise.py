@@ -12,13 +12,13 @@ _ZERO = np.float32(0)
 
 
 @inline
-def keep(beta, value):  # type: ignore[no-untyped-def]
+def keep(beta, value):
     """``beta value``, and 0 for beta 0 whatever the value."""
     return beta * value if beta != _ZERO else _ZERO
 
 
 @kernel("mat vec f32 f32")
-def add_vec_to_rows(dst, vec, alpha, beta):  # type: ignore[no-untyped-def]
+def add_vec_to_rows(dst, vec, alpha, beta):
     """``dst[i] = alpha vec + beta dst[i]``. Kaldi: AddVecToRows, CopyRowsFromVec."""
     for i in range(dst.shape[0]):
         d = row(dst, i)
@@ -27,7 +27,7 @@ def add_vec_to_rows(dst, vec, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat mat vec")
-def mul_cols_vec(dst, src, vec):  # type: ignore[no-untyped-def]
+def mul_cols_vec(dst, src, vec):
     """``dst[i, j] = src[i, j] vec[j]``; ``dst`` may be ``src``. Kaldi: MulColsVec."""
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -36,7 +36,7 @@ def mul_cols_vec(dst, src, vec):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat mat vec")
-def mul_rows_vec(dst, src, vec):  # type: ignore[no-untyped-def]
+def mul_rows_vec(dst, src, vec):
     """``dst[i, j] = src[i, j] vec[i]``; ``dst`` may be ``src``. Kaldi: MulRowsVec."""
     for i in range(dst.shape[0]):
         d, s, scale = row(dst, i), row(src, i), vec[i]
@@ -45,7 +45,7 @@ def mul_rows_vec(dst, src, vec):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat mat vec f32 f32")
-def add_mat_diag_vec(dst, src, vec, alpha, beta):  # type: ignore[no-untyped-def]
+def add_mat_diag_vec(dst, src, vec, alpha, beta):
     """``dst[i, j] = alpha src[i, j] vec[j] + beta dst[i, j]``. Kaldi: AddMatDiagVec."""
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -54,7 +54,7 @@ def add_mat_diag_vec(dst, src, vec, alpha, beta):  # type: ignore[no-untyped-def
 
 
 @kernel("mat vec mat f32 f32")
-def add_diag_vec_mat(dst, vec, src, alpha, beta):  # type: ignore[no-untyped-def]
+def add_diag_vec_mat(dst, vec, src, alpha, beta):
     """``dst[i, j] = alpha vec[i] src[i, j] + beta dst[i, j]``. Kaldi: AddDiagVecMat."""
     for i in range(dst.shape[0]):
         d, s, scale = row(dst, i), row(src, i), alpha * vec[i]
@@ -63,7 +63,7 @@ def add_diag_vec_mat(dst, vec, src, alpha, beta):  # type: ignore[no-untyped-def
 
 
 @kernel("mat mat mat")
-def mul_elements(dst, a, b):  # type: ignore[no-untyped-def]
+def mul_elements(dst, a, b):
     """``dst = a * b``, element by element; ``dst`` may be ``a`` or ``b``. Kaldi: MulElements."""
     for i in range(dst.shape[0]):
         d, x, y = row(dst, i), row(a, i), row(b, i)
@@ -72,7 +72,7 @@ def mul_elements(dst, a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat mat mat f32 f32")
-def add_mat_elements(dst, a, b, alpha, beta):  # type: ignore[no-untyped-def]
+def add_mat_elements(dst, a, b, alpha, beta):
     """``dst = alpha a * b + beta dst``, element by element. Kaldi: AddMatMatElements."""
     for i in range(dst.shape[0]):
         d, x, y = row(dst, i), row(a, i), row(b, i)
@@ -81,21 +81,21 @@ def add_mat_elements(dst, a, b, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel("vec f32")
-def set_vec(dst, value):  # type: ignore[no-untyped-def]
+def set_vec(dst, value):
     """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
     for j in range(dst.shape[0]):
         dst[j] = value
 
 
 @kernel("vec vec f32")
-def copy_vec(dst, src, alpha):  # type: ignore[no-untyped-def]
+def copy_vec(dst, src, alpha):
     """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromVec, Scale."""
     for j in range(dst.shape[0]):
         dst[j] = alpha * src[j]
 
 
 @kernel("vec vec f32 f32")
-def add_vec(dst, src, alpha, beta):  # type: ignore[no-untyped-def]
+def add_vec(dst, src, alpha, beta):
     """``dst = alpha src + beta dst``. Kaldi: AddVec."""
     for j in range(dst.shape[0]):
         dst[j] = alpha * src[j] + keep(beta, dst[j])

@@ -5,12 +5,14 @@ A kernel is a plain function with loops, decorated with its argument kinds::
     @kernel("mat mat vec f32")
     def add_mat_diag_vec(dst, src, scale, alpha): ...
 
-A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of its
-rows as a contiguous vector, which lets LLVM vectorise the inner loop although the matrix type says nothing of strides.
+A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of
+its rows as a contiguous vector, which lets LLVM vectorise the inner loop although the matrix type says nothing of
+strides.
 Nothing is compiled, and no cache is touched, before the first call.
 """
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -21,31 +23,17 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from nnet3py.ops import kernel_cache
-
-KINDS = {
-    "mat": types.Array(types.float32, 2, "A"),      # float32 matrix, columns adjacent
-    "dmat": types.Array(types.float64, 2, "A"),     # float64 matrix, columns adjacent
-    "imat": types.Array(types.int32, 2, "C"),       # int32 matrix: (begin, end) pairs
-    "vec": types.Array(types.float32, 1, "C"),
-    "dvec": types.Array(types.float64, 1, "C"),
-    "ivec": types.Array(types.int32, 1, "C"),       # row indexes, -1 for none
-    "lvec": types.Array(types.int64, 1, "C"),       # element offsets into an arena, -1 for none
-    "u8vec": types.Array(types.uint8, 1, "C"),
-    "f32": types.float32,
-    "f64": types.float64,
-    "int": types.intp,
-    "bool": types.boolean,
-}
+from nnet3py.ops.kinds import kinds_of
 
 
-@intrinsic
-def row(typingctx, matrix, index):  # type: ignore[no-untyped-def]
+
+def _row(typingctx, matrix, index):
     """Row ``index`` of ``matrix`` as a contiguous 1-D view; the matrix's columns must be adjacent in memory."""
     if not (isinstance(matrix, types.Array) and matrix.ndim == 2):
         return None
     result = types.Array(matrix.dtype, 1, "C")
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         source = context.make_array(signature.args[0])(context, builder, args[0])
         num_cols = cgutils.unpack_tuple(builder, source.shape, 2)[1]
         row_stride = cgutils.unpack_tuple(builder, source.strides, 2)[0]
@@ -59,14 +47,13 @@ def row(typingctx, matrix, index):  # type: ignore[no-untyped-def]
     return result(matrix, types.intp), codegen
 
 
-@intrinsic
-def span(typingctx, vector, offset, length):  # type: ignore[no-untyped-def]
+def _span(typingctx, vector, offset, length):
     """The ``length`` elements of ``vector`` that start at ``offset``, as a contiguous 1-D view."""
     if not (isinstance(vector, types.Array) and vector.ndim == 1):
         return None
     result = types.Array(vector.dtype, 1, "C")
 
-    def codegen(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         source = context.make_array(signature.args[0])(context, builder, args[0])
         itemsize = context.get_constant(types.intp, vector.dtype.bitwidth // 8)
         data = cgutils.pointer_add(builder, source.data, builder.mul(args[1], itemsize))
@@ -78,6 +65,8 @@ def span(typingctx, vector, offset, length):  # type: ignore[no-untyped-def]
     return result(vector, types.intp, types.intp), codegen
 
 
+row: Any = intrinsic(_row)
+span: Any = intrinsic(_span)
 inline = numba.njit(error_model="numpy")   # for formulas that kernels call: typed where they are used
 
 
@@ -86,31 +75,37 @@ class Kernel:
 
     def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool = False) -> None:
         self.function = function
-        self.fastmath = {"reassoc", "nsz"} if reassociate else False
         self.kinds = tuple(kinds.split())
+        self.signature = kinds_of(kinds)
+        self.fastmath = {"reassoc", "nsz"} if reassociate else False
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
 
     def compile(self) -> Callable[..., Any]:
-        """Load the kernel from the disk cache, or compile it and store it there."""
+        """Load the kernel from the disk cache, or compile it and store it there; returns what to call."""
         if self._compiled is None:
-            signature = tuple(KINDS[kind] for kind in self.kinds)
-            self._compiled = kernel_cache.compile_cached(self.function, signature, self.fastmath)
+            compiled = kernel_cache.compile_cached(self.function, self.signature, self.fastmath)
+            self._compiled = _with_defaults(compiled, self.function) if self.function.__defaults__ else compiled
         return self._compiled
 
-    def __call__(self, *args: Any) -> Any:
-        return (self._compiled or self.compile())(*args)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return (self._compiled or self.compile())(*args, **named)
+
+
+def _with_defaults(compiled: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """``compiled`` behind a function with the default values of ``function``, which numba cannot fill in for a signature."""
+    names = inspect.signature(function).parameters
+    header = ", ".join(name if p.default is p.empty else f"{name}={p.default!r}" for name, p in names.items())
+    return eval(f"lambda {header}: compiled({', '.join(names)})", {"compiled": compiled})   # faster than *args
 
 
 def kernel(kinds: str, reassociate: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks.
 
-    ``reassociate`` lets LLVM reorder sums: only for a reduction to one number, which it could not vectorise otherwise.
+    The kinds are those of ``ops/kinds.py``. ``reassociate`` lets LLVM reorder sums: only for a reduction to one number,
+    which it could not vectorise otherwise.
     """
-    unknown = [kind for kind in kinds.split() if kind not in KINDS]
-    if unknown:
-        raise ValueError(f"unknown argument kinds {unknown}; known: {sorted(KINDS)}")
     return lambda function: Kernel(function, kinds, reassociate)
 
 

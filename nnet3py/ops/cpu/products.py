@@ -6,14 +6,18 @@ from nnet3py.ops.cpu.jit import inline, kernel, row
 
 
 @inline
-def _leading_dim(matrix):  # type: ignore[no-untyped-def]
+def _leading_dim(matrix):
     """Elements from one row to the next; BLAS wants at least the row's length even where there is no next row."""
     stride = matrix.strides[0] // matrix.itemsize
     return max(stride if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
 
 
 @kernel("mat mat mat f32 f32 bool bool")
-def _add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b):  # type: ignore[no-untyped-def]
+def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
+    """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to. Kaldi: AddMatMat.
+
+    With beta 0 the old content of ``dst`` does not count, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
+    """
     m, n = dst.shape
     k = a.shape[0] if trans_a else a.shape[1]
     if m == 0 or n == 0:
@@ -26,12 +30,3 @@ def _add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b):  # type: ignore[no-u
         return
     # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
     sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
-
-
-def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):  # type: ignore[no-untyped-def]
-    """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to.
-
-    With beta 0 ``dst`` may hold anything, NaN too. ``dst`` overlaps neither ``a`` nor ``b``. Kaldi: AddMatMat.
-    """
-    _add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b)
-

@@ -16,7 +16,7 @@ _MINUS_TWO = np.float32(-2)
 
 
 @inline
-def _block_words(block, seed, minibatch, component):  # type: ignore[no-untyped-def]
+def _block_words(block, seed, minibatch, component):
     """The four words of one block, each in the low half of a uint64."""
     c0, c1 = np.uint64(block) & _MASK, np.uint64(block) >> _HALF
     c2, c3 = np.uint64(minibatch), np.uint64(component)
@@ -29,13 +29,13 @@ def _block_words(block, seed, minibatch, component):  # type: ignore[no-untyped-
 
 
 @inline
-def _unit(word):  # type: ignore[no-untyped-def]
+def _unit(word):
     """A number in [0, 1) of the upper 24 bits of a word."""
     return np.float32(np.int64(word >> _DROPPED)) * _UNIT
 
 
 @inline
-def _normal_pair(word0, word1):  # type: ignore[no-untyped-def]
+def _normal_pair(word0, word1):
     """Two standard normal numbers of two words (Box and Muller, 1958)."""
     radius = np.sqrt(_MINUS_TWO * np.log(_unit(word0) + _HALF_UNIT))
     angle = _TURN * _unit(word1)
@@ -43,7 +43,7 @@ def _normal_pair(word0, word1):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat int int int int")
-def philox_uniform(dst, seed, block, minibatch, component):  # type: ignore[no-untyped-def]
+def philox_uniform(dst, seed, block, minibatch, component):
     """Fill ``dst`` with numbers in [0, 1) from the blocks that start at ``block``, row by row."""
     cols = dst.shape[1]
     position = 0
@@ -59,7 +59,7 @@ def philox_uniform(dst, seed, block, minibatch, component):  # type: ignore[no-u
 
 
 @kernel("mat int int int int")
-def philox_normal(dst, seed, block, minibatch, component):  # type: ignore[no-untyped-def]
+def philox_normal(dst, seed, block, minibatch, component):
     """Fill ``dst`` with standard normal numbers from the blocks that start at ``block``, row by row."""
     cols = dst.shape[1]
     position = 0

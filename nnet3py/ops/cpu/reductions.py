@@ -1,6 +1,6 @@
 """Sums on the CPU: over the rows of a matrix, along its rows, or over everything.
 
-Sums over rows add eight rows as a tree before they touch the destination: fewer passes over it, and less rounding than
+Sums over rows add four rows as a tree before they touch the destination: fewer passes over it, and less rounding than
 one long chain. Sums to one number run in float64. The order depends on the sizes alone.
 """
 from __future__ import annotations
@@ -10,26 +10,23 @@ import numpy as np
 from nnet3py.ops.cpu.elementwise import keep
 from nnet3py.ops.cpu.jit import inline, kernel, row
 
-_STEP = 8      # rows added at a time
-
 
 @inline
-def _prepare(dst, beta):  # type: ignore[no-untyped-def]
+def _prepare(dst, beta):
     for j in range(dst.shape[0]):
         dst[j] = keep(beta, dst[j])
 
 
 @kernel("vec mat f32 f32")
-def add_row_sum(dst, src, alpha, beta):  # type: ignore[no-untyped-def]
+def add_row_sum(dst, src, alpha, beta):
     """``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
     _prepare(dst, beta)
     num_rows = src.shape[0]
-    blocked = num_rows - num_rows % _STEP
-    for i in range(0, blocked, _STEP):
+    blocked = num_rows - num_rows % 4
+    for i in range(0, blocked, 4):
         a, b, c, d = row(src, i), row(src, i + 1), row(src, i + 2), row(src, i + 3)
-        e, f, g, h = row(src, i + 4), row(src, i + 5), row(src, i + 6), row(src, i + 7)
         for j in range(dst.shape[0]):
-            dst[j] += alpha * (((a[j] + b[j]) + (c[j] + d[j])) + ((e[j] + f[j]) + (g[j] + h[j])))
+            dst[j] += alpha * ((a[j] + b[j]) + (c[j] + d[j]))
     for i in range(blocked, num_rows):
         a = row(src, i)
         for j in range(dst.shape[0]):
@@ -37,17 +34,15 @@ def add_row_sum(dst, src, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel("vec mat f32 f32")
-def add_row_sum_sq(dst, src, alpha, beta):  # type: ignore[no-untyped-def]
+def add_row_sum_sq(dst, src, alpha, beta):
     """``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
     _prepare(dst, beta)
     num_rows = src.shape[0]
-    blocked = num_rows - num_rows % _STEP
-    for i in range(0, blocked, _STEP):
+    blocked = num_rows - num_rows % 4
+    for i in range(0, blocked, 4):
         a, b, c, d = row(src, i), row(src, i + 1), row(src, i + 2), row(src, i + 3)
-        e, f, g, h = row(src, i + 4), row(src, i + 5), row(src, i + 6), row(src, i + 7)
         for j in range(dst.shape[0]):
-            dst[j] += alpha * (((a[j] * a[j] + b[j] * b[j]) + (c[j] * c[j] + d[j] * d[j]))
-                               + ((e[j] * e[j] + f[j] * f[j]) + (g[j] * g[j] + h[j] * h[j])))
+            dst[j] += alpha * ((a[j] * a[j] + b[j] * b[j]) + (c[j] * c[j] + d[j] * d[j]))
     for i in range(blocked, num_rows):
         a = row(src, i)
         for j in range(dst.shape[0]):
@@ -55,7 +50,7 @@ def add_row_sum_sq(dst, src, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel("vec mat mat f32 f32")
-def add_row_sum_product(dst, a, b, alpha, beta):  # type: ignore[no-untyped-def]
+def add_row_sum_product(dst, a, b, alpha, beta):
     """``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``. Kaldi: AddDiagMatMat of the transposes."""
     _prepare(dst, beta)
     num_rows = a.shape[0]
@@ -72,7 +67,7 @@ def add_row_sum_product(dst, a, b, alpha, beta):  # type: ignore[no-untyped-def]
 
 
 @kernel("dvec mat f64")
-def add_row_sum_double(dst, src, alpha):  # type: ignore[no-untyped-def]
+def add_row_sum_double(dst, src, alpha):
     """``dst[j] += alpha (sum over i of src[i, j])`` in float64. Kaldi: AddRowSumMat, then an addition in double."""
     num_rows = src.shape[0]
     blocked = num_rows - num_rows % 4
@@ -87,13 +82,13 @@ def add_row_sum_double(dst, src, alpha):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _square(value):  # type: ignore[no-untyped-def]
+def _square(value):
     wide = np.float64(value)
     return wide * wide
 
 
 @kernel("dvec mat f64")
-def add_row_sum_sq_double(dst, src, alpha):  # type: ignore[no-untyped-def]
+def add_row_sum_sq_double(dst, src, alpha):
     """``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64. Kaldi: AddDiagMat2, then an addition in double."""
     num_rows = src.shape[0]
     blocked = num_rows - num_rows % 4
@@ -108,7 +103,7 @@ def add_row_sum_sq_double(dst, src, alpha):  # type: ignore[no-untyped-def]
 
 
 @inline
-def _dot(a, b):  # type: ignore[no-untyped-def]
+def _dot(a, b):
     total = 0.0
     for j in range(a.shape[0]):
         total += np.float64(a[j]) * np.float64(b[j])
@@ -116,14 +111,14 @@ def _dot(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel("vec mat mat f32 f32", reassociate=True)
-def add_col_sum_product(dst, a, b, alpha, beta):  # type: ignore[no-untyped-def]
+def add_col_sum_product(dst, a, b, alpha, beta):
     """``dst[i] = alpha (sum over j of a[i, j] b[i, j]) + beta dst[i]``, summed in float64. Kaldi: AddDiagMatMat."""
     for i in range(dst.shape[0]):
         dst[i] = alpha * np.float32(_dot(row(a, i), row(b, i))) + keep(beta, dst[i])
 
 
 @kernel("mat", reassociate=True)
-def sum_sq(src):  # type: ignore[no-untyped-def]
+def sum_sq(src):
     """The sum of all ``src[i, j]^2``, in float64. Kaldi: TraceMatMat(src, src, trans)."""
     total = 0.0
     for i in range(src.shape[0]):
@@ -132,7 +127,7 @@ def sum_sq(src):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat mat", reassociate=True)
-def sum_product(a, b):  # type: ignore[no-untyped-def]
+def sum_product(a, b):
     """The sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
     total = 0.0
     for i in range(a.shape[0]):
@@ -141,6 +136,6 @@ def sum_product(a, b):  # type: ignore[no-untyped-def]
 
 
 @kernel("vec vec", reassociate=True)
-def dot(a, b):  # type: ignore[no-untyped-def]
+def dot(a, b):
     """The sum of all ``a[i] b[i]``, in float64. Kaldi: VecVec."""
     return _dot(a, b)

@@ -1,7 +1,7 @@
 """Row operations on the CPU: copying, scaling and adding rows. Kaldi: the row functions of ``cu-matrix.h``.
 
-Index arrays hold -1 for "no row": a copy then writes zeros, an addition does nothing. No destination overlaps its source,
-except where an operation says that it may be its source.
+Index arrays hold -1 for "no row": a copy then writes zeros, an addition does nothing. No destination overlaps its
+source, except where an operation says that it may be its source.
 """
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ ZERO = np.float32(0)
 
 
 @inline
-def _copy(dst, src, alpha):  # type: ignore[no-untyped-def]
+def _copy(dst, src, alpha):
     for j in range(dst.shape[0]):
         dst[j] = alpha * src[j]
 
 
 @inline
-def _add(dst, src, alpha):  # type: ignore[no-untyped-def]
+def _add(dst, src, alpha):
     for j in range(dst.shape[0]):
         dst[j] += alpha * src[j]
 
 
 @inline
-def _fill(dst, value):  # type: ignore[no-untyped-def]
+def _fill(dst, value):
     for j in range(dst.shape[0]):
         dst[j] = value
 
 
 @kernel("mat f32")
-def set_const(dst, value):  # type: ignore[no-untyped-def]
+def set_const(dst, value):
     """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
     for i in range(dst.shape[0]):
         _fill(row(dst, i), value)
 
 
 @kernel("mat mat f32")
-def copy_mat(dst, src, alpha):  # type: ignore[no-untyped-def]
+def copy_mat(dst, src, alpha):
     """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromMat, then Scale."""
     for i in range(dst.shape[0]):
         _copy(row(dst, i), row(src, i), alpha)
 
 
 @kernel("mat mat f32")
-def add_mat(dst, src, alpha):  # type: ignore[no-untyped-def]
+def add_mat(dst, src, alpha):
     """``dst += alpha src``. Kaldi: AddMat."""
     for i in range(dst.shape[0]):
         _add(row(dst, i), row(src, i), alpha)
 
 
 @kernel("mat mat ivec f32")
-def copy_rows(dst, src, indexes, alpha):  # type: ignore[no-untyped-def]
+def copy_rows(dst, src, indexes, alpha):
     """``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""
     for i in range(dst.shape[0]):
         r = indexes[i]
@@ -63,7 +63,7 @@ def copy_rows(dst, src, indexes, alpha):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat mat ivec f32")
-def add_rows(dst, src, indexes, alpha):  # type: ignore[no-untyped-def]
+def add_rows(dst, src, indexes, alpha):
     """``dst[i] += alpha src[indexes[i]]``, nothing where the index is -1. Kaldi: AddRows."""
     for i in range(dst.shape[0]):
         r = indexes[i]
@@ -72,7 +72,7 @@ def add_rows(dst, src, indexes, alpha):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat vec lvec f32")
-def copy_rows_multi(dst, arena, offsets, alpha):  # type: ignore[no-untyped-def]
+def copy_rows_multi(dst, arena, offsets, alpha):
     """``dst[i] = alpha`` (the row at ``arena[offsets[i]]``), a zero row where it is -1. Kaldi: CopyRows of pointers."""
     dim = dst.shape[1]
     for i in range(dst.shape[0]):
@@ -84,7 +84,7 @@ def copy_rows_multi(dst, arena, offsets, alpha):  # type: ignore[no-untyped-def]
 
 
 @kernel("mat vec lvec f32")
-def add_rows_multi(dst, arena, offsets, alpha):  # type: ignore[no-untyped-def]
+def add_rows_multi(dst, arena, offsets, alpha):
     """``dst[i] += alpha`` (the row at ``arena[offsets[i]]``), nothing where it is -1. Kaldi: AddRows of pointers."""
     dim = dst.shape[1]
     for i in range(dst.shape[0]):
@@ -94,7 +94,7 @@ def add_rows_multi(dst, arena, offsets, alpha):  # type: ignore[no-untyped-def]
 
 
 @kernel("vec lvec mat")
-def copy_to_rows_multi(arena, offsets, src):  # type: ignore[no-untyped-def]
+def copy_to_rows_multi(arena, offsets, src):
     """The row at ``arena[offsets[i]]`` becomes ``src[i]``, nothing where it is -1. Kaldi: CopyToRows."""
     dim = src.shape[1]
     for i in range(src.shape[0]):
@@ -106,7 +106,7 @@ def copy_to_rows_multi(arena, offsets, src):  # type: ignore[no-untyped-def]
 
 
 @kernel("vec lvec mat f32")
-def add_to_rows_multi(arena, offsets, src, alpha):  # type: ignore[no-untyped-def]
+def add_to_rows_multi(arena, offsets, src, alpha):
     """``alpha src[i]`` is added to the row at ``arena[offsets[i]]``; the rows are distinct. Kaldi: AddToRows."""
     dim = src.shape[1]
     for i in range(src.shape[0]):
@@ -116,7 +116,7 @@ def add_to_rows_multi(arena, offsets, src, alpha):  # type: ignore[no-untyped-de
 
 
 @kernel("mat mat imat f32")
-def add_row_ranges(dst, src, ranges, alpha):  # type: ignore[no-untyped-def]
+def add_row_ranges(dst, src, ranges, alpha):
     """``dst[i] += alpha`` (sum of ``src[r]``, ``ranges[i, 0] <= r < ranges[i, 1]``), r rising. Kaldi: AddRowRanges."""
     for i in range(dst.shape[0]):
         target = row(dst, i)
