@@ -26,7 +26,6 @@ from nnet3py.ops import kernel_cache
 from nnet3py.ops.kinds import kinds_of
 
 
-
 def _row(typingctx, matrix, index):
     """Row ``index`` of ``matrix`` as a contiguous 1-D view; the matrix's columns must be adjacent in memory."""
     if not (isinstance(matrix, types.Array) and matrix.ndim == 2):
@@ -94,7 +93,7 @@ class Kernel:
 
 
 def _with_defaults(compiled: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """``compiled`` behind a function with the default values of ``function``, which numba cannot fill in for a signature."""
+    """``compiled`` behind a function that fills in the defaults of ``function``: with a signature, numba does not."""
     names = inspect.signature(function).parameters
     header = ", ".join(name if p.default is p.empty else f"{name}={p.default!r}" for name, p in names.items())
     return eval(f"lambda {header}: compiled({', '.join(names)})", {"compiled": compiled})   # faster than *args
