@@ -12,10 +12,12 @@ import numpy as np
 
 from nnet3py.components.base import Component
 from nnet3py.components.info_text import number
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.errors import ConfigError
+from nnet3py.io.matrices import read_matrix, read_vector
+from nnet3py.io.object_files import read_object
 
 if TYPE_CHECKING:
-    from nnet3py.components.natural_gradient import OnlineNaturalGradient
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -172,3 +174,22 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float, mean
 def bad_initializer(line: ConfigLine, reason: str) -> ConfigError:
     """The error for a config line with impossible values."""
     return ConfigError(f"Bad initializer {line.whole_line}", reason)
+
+
+def read_config_matrix(line: ConfigLine, key: str) -> np.ndarray:
+    """The float32 matrix in the file that ``key`` names."""
+    return read_object(line.get_string(key), read_matrix)
+
+
+def read_config_vector(line: ConfigLine, key: str) -> np.ndarray:
+    """The float32 vector in the file that ``key`` names."""
+    return read_object(line.get_string(key), read_vector)
+
+
+def read_preconditioner(reader: TokenReader, rank: int, period: int, history: float,
+                        alpha: float) -> OnlineNaturalGradient:
+    """A preconditioner with settings from a file; settings that cannot be used are the file's fault."""
+    try:
+        return OnlineNaturalGradient(rank, period, history, alpha)
+    except ValueError as error:
+        raise reader.error(str(error)) from error

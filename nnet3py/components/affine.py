@@ -1,0 +1,514 @@
+"""Affine and linear maps of each row: with and without natural gradient, and one that is never trained."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.info_text import number, parameter_stats, truth
+from nnet3py.components.natural_gradient import OnlineNaturalGradient, preconditioned
+from nnet3py.components.updatable import (
+    UpdatableComponent,
+    UpdateSettings,
+    bad_initializer,
+    normal,
+    read_config_matrix,
+    read_preconditioner,
+)
+from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+
+def default_rank_in(input_dim: int) -> int:
+    """Rank of the preconditioner of a layer's input, if the config leaves it open."""
+    return min(20, (input_dim + 1) // 2)
+
+
+def default_rank_out(output_dim: int) -> int:
+    """Rank of the preconditioner of a layer's output derivative, if the config leaves it open."""
+    return min(80, (output_dim + 1) // 2)
+
+
+def initial_weights(line: ConfigLine, rng: np.random.Generator, extra_columns: int) -> np.ndarray:
+    """The matrix named by the key ``matrix``, or a random one of ``input-dim`` and ``output-dim``.
+
+    Parameters
+    ----------
+    extra_columns : 1 if the matrix in a file has the bias as its last column; a random matrix has none
+
+    Returns
+    -------
+    float32 (output-dim, input-dim [+ extra_columns if it comes from a file])
+    """
+    if line.has("matrix"):
+        matrix = read_config_matrix(line, "matrix")
+        input_dim = line.get_int("input-dim", matrix.shape[1] - extra_columns)
+        output_dim = line.get_int("output-dim", matrix.shape[0])
+        if matrix.shape != (output_dim, input_dim + extra_columns) or matrix.size == 0 or input_dim == 0:
+            raise bad_initializer(line, f"the matrix is {matrix.shape[0]} x {matrix.shape[1]}, expected "
+                                        f"{output_dim} x {input_dim + extra_columns}")
+        return matrix
+    input_dim, output_dim = read_dims(line)
+    stddev = line.get_float("param-stddev", 1.0 / np.sqrt(input_dim))
+    if stddev < 0.0:
+        raise bad_initializer(line, "param-stddev must not be negative")
+    return normal(rng, (output_dim, input_dim), stddev)
+
+
+def read_dims(line: ConfigLine) -> tuple[int, int]:
+    """The required keys ``input-dim`` and ``output-dim``, both above 0."""
+    input_dim, output_dim = line.get_int("input-dim"), line.get_int("output-dim")
+    if input_dim <= 0 or output_dim <= 0:
+        raise bad_initializer(line, "input-dim and output-dim must be above 0")
+    return input_dim, output_dim
+
+
+class AffineComponent(UpdatableComponent):
+    """y = W x + b, trained by plain gradient steps.
+
+    Attributes
+    ----------
+    linear_params : float32 (output_dim, input_dim)
+    bias_params : float32 (output_dim,)
+    orthonormal_constraint : what the trainer pulls W's singular values to; 0 for nothing, negative for a common value
+    """
+
+    PARAMETERS = ("linear_params", "bias_params")
+
+    def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, orthonormal_constraint: float = 0.0,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.linear_params = linear_params
+        self.bias_params = bias_params
+        self.orthonormal_constraint = orthonormal_constraint
+
+    @property
+    def properties(self) -> Properties:
+        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                | Properties.BACKPROP_ADDS)
+
+    @property
+    def input_dim(self) -> int:
+        return self.linear_params.shape[1]
+
+    @property
+    def output_dim(self) -> int:
+        return self.linear_params.shape[0]
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
+        ops.add_mat_mat(y, x, self.linear_params, 1.0, 1.0, trans_b=True)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.add_mat_mat(dx, dy, self.linear_params, 1.0, 1.0)
+        if update is not None:
+            assert isinstance(update, AffineComponent)
+            update._update(ops, x, dy)
+
+    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+        ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
+        ops.add_mat_mat(self.linear_params, dy, x, self.learning_rate, 1.0, trans_a=True)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        linear, bias = cls._initial_parameters(line, rng)
+        return cls(linear, bias, line.get_float("orthonormal-constraint", 0.0), settings)
+
+    @classmethod
+    def _initial_parameters(cls, line: ConfigLine, rng: np.random.Generator,
+                            bias_mean: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """W and b, from the file that ``matrix`` names or random; ``bias_mean`` allows the key ``bias-mean``."""
+        if line.has("matrix"):
+            matrix = initial_weights(line, rng, extra_columns=1)
+            return np.ascontiguousarray(matrix[:, :-1]), np.ascontiguousarray(matrix[:, -1])
+        linear = initial_weights(line, rng, extra_columns=0)
+        stddev = line.get_float("bias-stddev", 1.0)
+        if stddev < 0.0:
+            raise bad_initializer(line, "bias-stddev must not be negative")
+        mean = line.get_float("bias-mean", 0.0) if bias_mean else 0.0
+        return linear, normal(rng, (linear.shape[0],), stddev, mean)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        linear, bias = read_linear_and_bias(reader)
+        if reader.peek_token() == "I":   # where older files have it
+            reader.expect("<IsGradient>")
+            settings.is_gradient = reader.boolean()
+        constraint = read_orthonormal_constraint(reader)
+        reader.expect(f"</{cls.__name__}>")
+        return cls(linear, bias, constraint, settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        write_linear_and_bias(writer, self.linear_params, self.bias_params)
+        write_orthonormal_constraint(writer, self.orthonormal_constraint)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = super().info(verbose)
+        if self.orthonormal_constraint != 0.0:
+            text += f", orthonormal-constraint={number(self.orthonormal_constraint)}"
+        text += parameter_stats("linear-params", self.linear_params, norms=True, singular_values=verbose >= 2)
+        return text + parameter_stats("bias", self.bias_params, with_mean=True)
+
+
+class NaturalGradientAffineComponent(AffineComponent):
+    """y = W x + b, trained by natural gradient: inputs and output derivatives are preconditioned.
+
+    Attributes
+    ----------
+    preconditioner_in : of the rows of [x, 1]
+    preconditioner_out : of the rows of the output derivative
+    """
+
+    def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, preconditioner_in: OnlineNaturalGradient,
+                 preconditioner_out: OnlineNaturalGradient, orthonormal_constraint: float = 0.0,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(linear_params, bias_params, orthonormal_constraint, settings)
+        self.preconditioner_in = preconditioner_in
+        self.preconditioner_out = preconditioner_out
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return self.preconditioner_in, self.preconditioner_out
+
+    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+        if self.is_gradient:
+            super()._update(ops, x, dy)
+        else:
+            natural_gradient_step(ops, self, (x,), dy)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        linear, bias = cls._initial_parameters(line, rng, bias_mean=True)
+        constraint = line.get_float("orthonormal-constraint", 0.0)
+        inner, outer = preconditioners_from_config(line, linear.shape[1], linear.shape[0])
+        return cls(linear, bias, inner, outer, constraint, settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        name = cls.__name__
+        settings = UpdateSettings.read(reader, name)
+        linear, bias = read_linear_and_bias(reader)
+        reader.expect("<RankIn>")
+        rank_in = reader.integer()
+        reader.expect("<RankOut>")
+        rank_out = reader.integer()
+        constraint = read_orthonormal_constraint(reader)
+        reader.expect("<UpdatePeriod>")
+        period = reader.integer()
+        reader.expect("<NumSamplesHistory>")
+        history = reader.real()
+        reader.expect("<Alpha>")
+        alpha = reader.real()
+        cls._read_older_fields(reader, settings)
+        token = reader.token()
+        if f"{name}>" not in token:   # very old files close with the opening tag
+            raise reader.error(f"expected </{name}>, found {token}")
+        inner, outer = (read_preconditioner(reader, rank, period, history, alpha) for rank in (rank_in, rank_out))
+        return cls(linear, bias, inner, outer, constraint, settings)
+
+    @staticmethod
+    def _read_older_fields(reader: TokenReader, settings: UpdateSettings) -> None:
+        if reader.peek_token() == "M":
+            reader.expect("<MaxChangePerSample>")
+            reader.real()
+        if reader.peek_token() == "I":
+            reader.expect("<IsGradient>")
+            settings.is_gradient = reader.boolean()
+        if reader.peek_token() == "U":
+            for token in ("<UpdateCount>", "<ActiveScalingCount>", "<MaxChangeScaleStats>"):
+                reader.expect(token)
+                reader.real()
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        write_linear_and_bias(writer, self.linear_params, self.bias_params)
+        writer.token("<RankIn>")
+        writer.integer(self.preconditioner_in.rank)
+        writer.token("<RankOut>")
+        writer.integer(self.preconditioner_out.rank)
+        write_orthonormal_constraint(writer, self.orthonormal_constraint)
+        writer.token("<UpdatePeriod>")
+        writer.integer(self.preconditioner_in.update_period)
+        writer.token("<NumSamplesHistory>")
+        writer.float32(self.preconditioner_in.num_samples_history)
+        writer.token("<Alpha>")
+        writer.float32(self.preconditioner_in.alpha)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        return super().info(verbose) + preconditioner_info(self.preconditioner_in, self.preconditioner_out)
+
+
+class LinearComponent(UpdatableComponent):
+    """y += W x, trained by natural gradient.
+
+    Attributes
+    ----------
+    params : float32 (output_dim, input_dim)
+    use_natural_gradient : kept and shown, but as in Kaldi it changes nothing; only a gradient is updated plainly
+    """
+
+    PARAMETERS = ("params",)
+
+    def __init__(self, params: np.ndarray, preconditioner_in: OnlineNaturalGradient,
+                 preconditioner_out: OnlineNaturalGradient, orthonormal_constraint: float = 0.0,
+                 use_natural_gradient: bool = True, settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.params = params
+        self.preconditioner_in = preconditioner_in
+        self.preconditioner_out = preconditioner_out
+        self.orthonormal_constraint = orthonormal_constraint
+        self.use_natural_gradient = use_natural_gradient
+
+    @property
+    def properties(self) -> Properties:
+        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS)
+
+    @property
+    def input_dim(self) -> int:
+        return self.params.shape[1]
+
+    @property
+    def output_dim(self) -> int:
+        return self.params.shape[0]
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return self.preconditioner_in, self.preconditioner_out
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.add_mat_mat(y, x, self.params, 1.0, 1.0, trans_b=True)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.add_mat_mat(dx, dy, self.params, 1.0, 1.0)
+        if update is None:
+            return
+        assert isinstance(update, LinearComponent)
+        rate = update.learning_rate
+        if not update.is_gradient:
+            x, factor_in = preconditioned(ops, update.preconditioner_in, (x,))
+            dy, factor_out = preconditioned(ops, update.preconditioner_out, (dy,))
+            rate *= factor_in * factor_out
+        ops.add_mat_mat(update.params, dy, x, rate, 1.0, trans_a=True)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        params = initial_weights(line, rng, extra_columns=0)
+        inner, outer = preconditioners_from_config(line, params.shape[1], params.shape[0])
+        return cls(params, inner, outer, line.get_float("orthonormal-constraint", 0.0),
+                   line.get_bool("use-natural-gradient", True), settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<Params>")
+        params = read_matrix(reader)
+        constraint = read_orthonormal_constraint(reader)
+        reader.expect("<UseNaturalGradient>")
+        use_natural_gradient = reader.boolean()
+        reader.expect("<RankInOut>")
+        ranks = reader.integer(), reader.integer()
+        reader.expect("<Alpha>")
+        alpha = reader.real()
+        reader.expect("<NumSamplesHistory>")
+        history = reader.real()
+        reader.expect("<UpdatePeriod>")
+        period = reader.integer()
+        reader.expect(f"</{cls.__name__}>")
+        inner, outer = (read_preconditioner(reader, rank, period, history, alpha) for rank in ranks)
+        return cls(params, inner, outer, constraint, use_natural_gradient, settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<Params>")
+        write_matrix(writer, self.params)
+        write_orthonormal_constraint(writer, self.orthonormal_constraint)
+        writer.token("<UseNaturalGradient>")
+        writer.boolean(self.use_natural_gradient)
+        writer.token("<RankInOut>")
+        writer.integer(self.preconditioner_in.rank)
+        writer.integer(self.preconditioner_out.rank)
+        writer.token("<Alpha>")
+        writer.float32(self.preconditioner_in.alpha)
+        writer.token("<NumSamplesHistory>")
+        writer.float32(self.preconditioner_in.num_samples_history)
+        writer.token("<UpdatePeriod>")
+        writer.integer(self.preconditioner_in.update_period)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = super().info(verbose)
+        text += parameter_stats("params", self.params, norms=True, singular_values=verbose >= 2)
+        if self.orthonormal_constraint != 0.0:
+            text += f", orthonormal-constraint={number(self.orthonormal_constraint)}"
+        return (f"{text}, use-natural-gradient={truth(self.use_natural_gradient)}"
+                + preconditioner_info(self.preconditioner_in, self.preconditioner_out))
+
+
+class FixedAffineComponent(Component):
+    """y = W x + b with W and b that are never trained (a feature transform).
+
+    Attributes
+    ----------
+    linear_params : float32 (output_dim, input_dim)
+    bias_params : float32 (output_dim,)
+    """
+
+    def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray) -> None:
+        self.linear_params = linear_params
+        self.bias_params = bias_params
+
+    @property
+    def properties(self) -> Properties:
+        return Properties.SIMPLE | Properties.BACKPROP_ADDS
+
+    @property
+    def input_dim(self) -> int:
+        return self.linear_params.shape[1]
+
+    @property
+    def output_dim(self) -> int:
+        return self.linear_params.shape[0]
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
+        ops.add_mat_mat(y, x, self.linear_params, 1.0, 1.0, trans_b=True)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.add_mat_mat(dx, dy, self.linear_params, 1.0, 1.0)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        if line.has("matrix"):
+            matrix = read_config_matrix(line, "matrix")
+            if matrix.shape[0] == 0 or matrix.shape[1] < 2:
+                raise bad_initializer(line, f"the matrix is {matrix.shape[0]} x {matrix.shape[1]}; its last column is "
+                                            "the bias, so that it needs a row and two columns at least")
+        else:
+            input_dim, output_dim = read_dims(line)
+            matrix = normal(rng, (output_dim, input_dim + 1), 1.0)
+        return cls(np.ascontiguousarray(matrix[:, :-1]), np.ascontiguousarray(matrix[:, -1]))
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<LinearParams>")
+        linear = read_matrix(reader)
+        reader.expect("<BiasParams>")
+        bias = read_vector(reader)
+        _check_bias(reader, linear, bias)
+        reader.expect(f"</{cls.__name__}>")
+        return cls(linear, bias)
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token(f"<{type(self).__name__}>")
+        write_linear_and_bias(writer, self.linear_params, self.bias_params)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        return (super().info(verbose) + parameter_stats("linear-params", self.linear_params)
+                + parameter_stats("bias", self.bias_params, with_mean=True))
+
+
+# -- what the classes of this module share with each other and with Tdnn ------------------------------------------------
+
+
+def natural_gradient_step(ops: Any, update: Any, parts: tuple[Any, ...], dy: Any) -> None:
+    """Add to ``update``'s weights (and bias, if it has one) the gradient of preconditioned inputs and derivatives.
+
+    Parameters
+    ----------
+    update : has linear_params, bias_params (or None), learning_rate, preconditioner_in and preconditioner_out
+    parts : the inputs of the blocks of columns of linear_params, each (rows, block's columns)
+    dy : derivative at the output, (rows, output_dim)
+    """
+    has_bias = update.bias_params is not None
+    x, factor_in = preconditioned(ops, update.preconditioner_in, parts, ones=has_bias)
+    dy, factor_out = preconditioned(ops, update.preconditioner_out, (dy,))
+    rate = update.learning_rate * factor_in * factor_out
+    num_cols = update.linear_params.shape[1]
+    if has_bias:
+        ops.add_mat_mat(update.bias_params.reshape(-1, 1), dy, x[:, num_cols:], rate, 1.0, trans_a=True)
+    ops.add_mat_mat(update.linear_params, dy, x[:, :num_cols], rate, 1.0, trans_a=True)
+
+
+def preconditioners_from_config(line: ConfigLine, input_dim: int,
+                                output_dim: int) -> tuple[OnlineNaturalGradient, OnlineNaturalGradient]:
+    """The two preconditioners of a layer; a negative rank means the default for the dimension."""
+    rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
+    period = line.get_int("update-period", 4)
+    history, alpha = line.get_float("num-samples-history", 2000.0), line.get_float("alpha", 4.0)
+    rank_in = default_rank_in(input_dim) if rank_in < 0 else rank_in
+    rank_out = default_rank_out(output_dim) if rank_out < 0 else rank_out
+    try:
+        return (OnlineNaturalGradient(rank_in, period, history, alpha),
+                OnlineNaturalGradient(rank_out, period, history, alpha))
+    except ValueError as error:
+        raise bad_initializer(line, str(error)) from error
+
+
+def preconditioner_info(inner: OnlineNaturalGradient, outer: OnlineNaturalGradient) -> str:
+    """The fields of the information text that describe a layer's two preconditioners."""
+    return (f", rank-in={inner.rank}, rank-out={outer.rank}, num-samples-history={number(inner.num_samples_history)}, "
+            f"update-period={inner.update_period}, alpha={number(inner.alpha)}")
+
+
+def read_linear_and_bias(reader: TokenReader, may_lack_bias: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Read ``<LinearParams>`` and ``<BiasParams>``, whose sizes must agree (or the bias be empty, if it may)."""
+    reader.expect("<LinearParams>")
+    linear = read_matrix(reader)
+    reader.expect("<BiasParams>")
+    bias = read_vector(reader)
+    if not (may_lack_bias and bias.size == 0):
+        _check_bias(reader, linear, bias)
+    return linear, bias
+
+
+def _check_bias(reader: TokenReader, linear: np.ndarray, bias: np.ndarray) -> None:
+    if bias.size != linear.shape[0]:
+        raise reader.error(f"the bias has {bias.size} elements, the matrix {linear.shape[0]} rows")
+
+
+def write_linear_and_bias(writer: TokenWriter, linear: np.ndarray, bias: np.ndarray) -> None:
+    """Write ``<LinearParams>`` and ``<BiasParams>``."""
+    writer.token("<LinearParams>")
+    write_matrix(writer, linear)
+    writer.token("<BiasParams>")
+    write_vector(writer, bias)
+
+
+def read_orthonormal_constraint(reader: TokenReader) -> float:
+    """Read ``<OrthonormalConstraint>`` if it comes next; 0 if not."""
+    if reader.peek_token() != "O":
+        return 0.0
+    reader.expect("<OrthonormalConstraint>")
+    return reader.real()
+
+
+def write_orthonormal_constraint(writer: TokenWriter, constraint: float) -> None:
+    """Write ``<OrthonormalConstraint>`` unless it is 0."""
+    if constraint != 0.0:
+        writer.token("<OrthonormalConstraint>")
+        writer.float32(constraint)

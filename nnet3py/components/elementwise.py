@@ -1,0 +1,447 @@
+"""Trained scales and offsets of single columns."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.info_text import number, parameter_stats, truth
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.updatable import (
+    UpdatableComponent,
+    UpdateSettings,
+    bad_initializer,
+    normal,
+    read_config_vector,
+    read_preconditioner,
+)
+from nnet3py.io.matrices import read_vector, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+SMALLEST_SCALE = 1.0e-4   # ScaleAndOffset acts as if no scale were closer to 0, so that its input can be recovered
+
+
+def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default_mean: float) -> np.ndarray:
+    """A random float32 vector (dim,) of the keys ``param-mean`` and ``param-stddev``."""
+    mean, stddev = line.get_float("param-mean", default_mean), line.get_float("param-stddev", 0.0)
+    if dim <= 0 or stddev < 0.0:
+        raise bad_initializer(line, "dim must be above 0 and param-stddev must not be negative")
+    return normal(rng, (dim,), stddev, mean)
+
+
+def vector_from_file(line: ConfigLine, key: str) -> np.ndarray:
+    """The vector in the file that ``key`` names; the key ``dim``, if it is there, must be its size."""
+    vector = read_config_vector(line, key)
+    if vector.size == 0 or (line.has("dim") and line.get_int("dim") != vector.size):
+        raise bad_initializer(line, f"the vector of {key} has {vector.size} elements, which must be dim and above 0")
+    return vector
+
+
+def read_block_dim(line: ConfigLine, dim: int) -> int:
+    """The key ``block-dim``, which divides ``dim`` (its default)."""
+    block_dim = line.get_int("block-dim", dim)
+    if dim <= 0 or block_dim <= 0 or dim % block_dim != 0:
+        raise bad_initializer(line, "dim and block-dim must be above 0, and block-dim must divide dim")
+    return block_dim
+
+
+def blocks(matrix: Any, block_dim: int) -> Any:
+    """The matrix with each row cut into rows of ``block_dim`` columns, (rows * blocks, block_dim), as a view."""
+    if matrix.shape[1] == block_dim:
+        return matrix
+    return matrix.reshape(matrix.shape[0] * (matrix.shape[1] // block_dim), block_dim)
+
+
+class PerElementScaleComponent(UpdatableComponent):
+    """y = s * x, elementwise, trained by plain gradient steps.
+
+    Attributes
+    ----------
+    scales : float32 (dim,)
+    """
+
+    PARAMETERS = ("scales",)
+
+    def __init__(self, scales: np.ndarray, settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.scales = scales
+
+    @property
+    def properties(self) -> Properties:
+        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE)
+
+    @property
+    def input_dim(self) -> int:
+        return self.scales.shape[0]
+
+    @property
+    def output_dim(self) -> int:
+        return self.scales.shape[0]
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.mul_cols_vec(y, x, self.scales)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if update is not None:   # first, since dx may lie where dy does
+            assert isinstance(update, PerElementScaleComponent)
+            update._update(ops, x, dy)
+        if dx is not None:
+            ops.mul_cols_vec(dx, dy, self.scales)
+
+    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+        ops.add_row_sum_product(self.scales, x, dy, self.learning_rate, 1.0)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        scales = (vector_from_file(line, "vector") if line.has("vector")
+                  else initial_vector(line, rng, line.get_int("dim"), default_mean=1.0))
+        return cls(scales, settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<Params>")
+        scales = read_vector(reader)
+        if reader.peek_token() == "I":   # where older files have it
+            reader.expect("<IsGradient>")
+            settings.is_gradient = reader.boolean()
+        reader.expect(f"</{cls.__name__}>")
+        return cls(scales, settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<Params>")
+        write_vector(writer, self.scales)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        return (f"{super().info(verbose)}, scales-min={number(self.scales.min())}, "
+                f"scales-max={number(self.scales.max())}" + parameter_stats("scales", self.scales, with_mean=True))
+
+
+class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
+    """y = s * x, elementwise; the gradient of each row is preconditioned before the rows are summed.
+
+    Attributes
+    ----------
+    preconditioner : of the rows of x * dy
+    """
+
+    def __init__(self, scales: np.ndarray, preconditioner: OnlineNaturalGradient,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(scales, settings)
+        self.preconditioner = preconditioner
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return (self.preconditioner,)
+
+    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+        if self.is_gradient:
+            super()._update(ops, x, dy)
+            return
+        gradient = ops.scratch(dy.shape[0], dy.shape[1])
+        ops.mul_elements(gradient, x, dy)
+        factor = self.preconditioner.precondition(ops, gradient)
+        ops.add_row_sum(self.scales, gradient, factor * self.learning_rate, 1.0)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        try:
+            preconditioner = OnlineNaturalGradient(
+                line.get_int("rank", 8), line.get_int("update-period", 10),
+                line.get_float("num-samples-history", 2000.0), line.get_float("alpha", 4.0))
+        except ValueError as error:
+            raise bad_initializer(line, str(error)) from error
+        scales = (read_config_vector(line, "scales") if line.has("scales")
+                  else initial_vector(line, rng, line.get_int("dim"), default_mean=1.0))
+        if scales.size == 0:
+            raise bad_initializer(line, "the vector of scales is empty")
+        return cls(scales, preconditioner, settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<Params>")
+        scales = read_vector(reader)
+        reader.expect("<IsGradient>")
+        settings.is_gradient = reader.boolean()
+        reader.expect("<Rank>")
+        rank = reader.integer()
+        reader.expect("<UpdatePeriod>")
+        period = reader.integer()
+        reader.expect("<NumSamplesHistory>")
+        history = reader.real()
+        reader.expect("<Alpha>")
+        alpha = reader.real()
+        if reader.peek_token() == "M":   # in older files
+            reader.expect("<MaxChangePerMinibatch>")
+            reader.real()
+        reader.expect(f"</{cls.__name__}>")
+        return cls(scales, read_preconditioner(reader, rank, period, history, alpha), settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<Params>")
+        write_vector(writer, self.scales)
+        writer.token("<IsGradient>")
+        writer.boolean(self.is_gradient)
+        writer.token("<Rank>")
+        writer.integer(self.preconditioner.rank)
+        writer.token("<UpdatePeriod>")
+        writer.integer(self.preconditioner.update_period)
+        writer.token("<NumSamplesHistory>")
+        writer.float32(self.preconditioner.num_samples_history)
+        writer.token("<Alpha>")
+        writer.float32(self.preconditioner.alpha)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        p = self.preconditioner
+        return (f"{super().info(verbose)}, rank={p.rank}, update-period={p.update_period}, "
+                f"num-samples-history={number(p.num_samples_history)}, alpha={number(p.alpha)}")
+
+
+class PerElementOffsetComponent(UpdatableComponent):
+    """y = x + o, where o may be repeated over blocks of columns.
+
+    Attributes
+    ----------
+    offsets : float32 (block_dim,)
+    dim : columns of input and output, a multiple of block_dim
+    """
+
+    PARAMETERS = ("offsets",)
+
+    def __init__(self, offsets: np.ndarray, dim: int, use_natural_gradient: bool = True,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.offsets = offsets
+        self.dim = dim
+        self.use_natural_gradient = use_natural_gradient
+        self.preconditioner = OnlineNaturalGradient(rank=20, update_period=4)   # not reached by freezing, as in Kaldi
+
+    @property
+    def properties(self) -> Properties:
+        flags = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_IN_PLACE
+                 | Properties.PROPAGATE_IN_PLACE)
+        return flags if self.offsets.shape[0] == self.dim else flags | Properties.OUTPUT_CONTIGUOUS
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        if y is not x:
+            ops.copy_mat(y, x, 1.0)
+        ops.add_vec_to_rows(blocks(y, self.offsets.shape[0]), self.offsets, 1.0, 1.0)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None and dx is not dy:
+            ops.copy_mat(dx, dy, 1.0)
+        if update is None:
+            return
+        assert isinstance(update, PerElementOffsetComponent)
+        gradient, factor = blocks(dy, self.offsets.shape[0]), 1.0
+        if update.use_natural_gradient and not update.is_gradient:
+            gradient, factor = _preconditioned_rows(ops, update.preconditioner, gradient)
+        ops.add_row_sum(update.offsets, gradient, factor * update.learning_rate, 1.0)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        if line.has("vector"):
+            offsets = vector_from_file(line, "vector")
+            dim = offsets.size
+        else:
+            dim = line.get_int("dim")
+            offsets = initial_vector(line, rng, read_block_dim(line, dim), default_mean=0.0)
+        return cls(offsets, dim, line.get_bool("use-natural-gradient", True), settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<Offsets>")
+        offsets = read_vector(reader)
+        if reader.peek_token() == "I":   # where older files have it
+            reader.expect("<IsGradient>")
+            settings.is_gradient = reader.boolean()
+        dim, use_natural_gradient = offsets.size, True
+        if reader.peek_token() != "/":
+            reader.expect("<Dim>")
+            dim = reader.integer()
+            reader.expect("<UseNaturalGradient>")
+            use_natural_gradient = reader.boolean()
+        reader.expect(f"</{cls.__name__}>")
+        _check_blocks(reader, dim, offsets.size)
+        return cls(offsets, dim, use_natural_gradient, settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<Offsets>")
+        write_vector(writer, self.offsets)
+        writer.token("<Dim>")
+        writer.integer(self.dim)
+        writer.token("<UseNaturalGradient>")
+        writer.boolean(self.use_natural_gradient)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        return (f"{super().info(verbose)}, offsets-min={number(self.offsets.min())}, "
+                f"offsets-max={number(self.offsets.max())}, block-dim={self.offsets.size}, "
+                f"use-natural-gradient={truth(self.use_natural_gradient)}"
+                + parameter_stats("offsets", self.offsets, with_mean=True))
+
+
+class ScaleAndOffsetComponent(UpdatableComponent):
+    """y = s * x + o, where s and o may be repeated over blocks of columns; scales near 0 act as +-1e-4.
+
+    Attributes
+    ----------
+    scales, offsets : float32 (block_dim,)
+    dim : columns of input and output, a multiple of block_dim
+    """
+
+    PARAMETERS = ("scales", "offsets")
+
+    def __init__(self, scales: np.ndarray, offsets: np.ndarray, dim: int, use_natural_gradient: bool = True,
+                 rank: int = 20, update_period: int = 4, settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.scales = scales
+        self.offsets = offsets
+        self.dim = dim
+        self.use_natural_gradient = use_natural_gradient
+        self.preconditioner_scale = OnlineNaturalGradient(rank, update_period)   # not reached by freezing,
+        self.preconditioner_offset = OnlineNaturalGradient(rank, update_period)  # as in Kaldi
+
+    @property
+    def properties(self) -> Properties:
+        flags = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_IN_PLACE
+                 | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT)
+        if self.scales.shape[0] == self.dim:
+            return flags
+        return flags | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        block_dim = self.scales.shape[0]
+        ops.scale_and_offset(blocks(y, block_dim), blocks(x, block_dim), self.scales, self.offsets, SMALLEST_SCALE)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        block_dim = self.scales.shape[0]
+        dy = blocks(dy, block_dim)
+        if update is not None:   # first, since dx may lie where dy does
+            assert isinstance(update, ScaleAndOffsetComponent)
+            self._update(ops, blocks(y, block_dim), dy, update)
+        if dx is not None:
+            ops.mul_cols_vec(blocks(dx, block_dim), dy, self.scales)
+
+    def _update(self, ops: Any, y: Any, dy: Any, update: ScaleAndOffsetComponent) -> None:
+        natural = update.use_natural_gradient and not update.is_gradient
+        gradient, factor = dy, 1.0
+        if natural:
+            gradient, factor = _preconditioned_rows(ops, update.preconditioner_offset, dy)
+        ops.add_row_sum(update.offsets, gradient, factor * update.learning_rate, 1.0)
+        gradient, factor = ops.scratch(dy.shape[0], dy.shape[1]), 1.0
+        ops.scale_gradient_from_output(gradient, y, dy, self.scales, self.offsets, SMALLEST_SCALE)
+        if natural:
+            factor = update.preconditioner_scale.precondition(ops, gradient)
+        ops.add_row_sum(update.scales, gradient, factor * update.learning_rate, 1.0)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        dim = line.get_int("dim")
+        block_dim = read_block_dim(line, dim)
+        rank = line.get_int("rank", 20)
+        if rank <= 0:
+            raise bad_initializer(line, "rank must be above 0")
+        return cls(np.ones(block_dim, dtype=np.float32), np.zeros(block_dim, dtype=np.float32), dim,
+                   line.get_bool("use-natural-gradient", True), rank, settings=settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<Dim>")
+        dim = reader.integer()
+        reader.expect("<Scales>")
+        scales = read_vector(reader)
+        reader.expect("<Offsets>")
+        offsets = read_vector(reader)
+        reader.expect("<UseNaturalGradient>")
+        use_natural_gradient = reader.boolean()
+        reader.expect("<Rank>")
+        rank = reader.integer()
+        reader.expect(f"</{cls.__name__}>")
+        _check_blocks(reader, dim, scales.size)
+        if offsets.size != scales.size:
+            raise reader.error(f"{offsets.size} offsets, expected {scales.size}, the number of scales")
+        if rank <= 0:
+            raise reader.error(f"<Rank> is {rank}, expected a number above 0")
+        # Kaldi's reader leaves the update period at 1; only a component from a config has period 4.
+        return cls(scales, offsets, dim, use_natural_gradient, rank, update_period=1, settings=settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<Dim>")
+        writer.integer(self.dim)
+        writer.token("<Scales>")
+        write_vector(writer, self.scales)
+        writer.token("<Offsets>")
+        write_vector(writer, self.offsets)
+        writer.token("<UseNaturalGradient>")
+        writer.boolean(self.use_natural_gradient)
+        writer.token("<Rank>")
+        writer.integer(self.preconditioner_scale.rank)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = f"{super().info(verbose)}, rank={self.preconditioner_scale.rank}"
+        if self.scales.size != self.dim:
+            text += f", block-size={self.scales.size}"
+        return (text + parameter_stats("scales", self.scales, with_mean=True)
+                + parameter_stats("offsets", self.offsets, with_mean=True))
+
+
+def _preconditioned_rows(ops: Any, preconditioner: OnlineNaturalGradient, rows: Any) -> tuple[Any, float]:
+    """A preconditioned copy of ``rows`` in scratch memory, and the factor that the caller applies."""
+    copied = ops.scratch(rows.shape[0], rows.shape[1])
+    ops.copy_mat(copied, rows, 1.0)
+    return copied, preconditioner.precondition(ops, copied)
+
+
+def _check_blocks(reader: TokenReader, dim: int, block_dim: int) -> None:
+    if dim <= 0 or block_dim == 0 or dim % block_dim != 0:
+        raise reader.error(f"<Dim> is {dim}, expected a multiple of the {block_dim} parameters")

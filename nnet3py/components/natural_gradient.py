@@ -1,0 +1,261 @@
+"""Online natural gradient: multiply rows by the inverse of a running low-rank estimate of their second moments.
+
+The estimate is F = Qᵀ diag(d) Q + ρ I with R orthonormal rows Q. What is kept is W = diag(√e) Q, for then the rows are
+preconditioned by X̂ = X - (X Wᵀ) W. The large products run on the device's ``ops``; the R x R algebra of an update runs
+on the host. Kaldi: ``OnlineNaturalGradient``.
+"""
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.errors import NumericError
+
+logger = logging.getLogger(__name__)
+
+EPSILON = np.float32(1.0e-10)         # floor of the eigenvalues
+DELTA = np.float32(5.0e-4)            # floor of the eigenvalues, relative to the largest
+MAX_FORGETTING = 0.9                  # most that one call replaces of the estimate
+FIRST_UPDATES = 10                    # the estimate is updated in each of the calls up to this one
+LARGEST_CONDITION = 1.0e6             # of the update's eigenvalues, beyond which orthogonality is checked
+ORTHOGONALITY = 1.0e-3                # tolerated deviation of Q Qᵀ from the unit matrix
+LARGEST_INVERSE_FACTOR = 100.0        # elements of an inverse Cholesky factor that can still be trusted
+f32 = np.float32
+
+
+class _Work(NamedTuple):
+    """Scratch matrices of one call; the last three only where the estimate is updated."""
+
+    projected: Any       # X Wᵀ, (rows, R)
+    moment: Any = None   # (R, D)
+    square: Any = None   # (R, R)
+    cross: Any = None    # (R, R)
+
+
+class OnlineNaturalGradient:
+    """One preconditioner. Its rank falls to one less than the dimension if that is needed, at the first call.
+
+    Parameters
+    ----------
+    rank : R, the number of directions that are kept
+    update_period : after the first calls, the estimate is updated in every ``update_period``-th call
+    num_samples_history : rows after which the estimate has mostly forgotten
+    alpha : smoothing with the unit matrix
+    num_minibatches_history : if not 0, counts calls instead of rows
+    """
+
+    def __init__(self, rank: int = 40, update_period: int = 1, num_samples_history: float = 2000.0,
+                 alpha: float = 4.0, num_minibatches_history: float = 0.0) -> None:
+        if rank <= 0 or update_period <= 0 or not 0.0 < num_samples_history < 1.0e6 or not alpha >= 0.0 \
+                or not (num_minibatches_history == 0.0 or 1.0 < num_minibatches_history < 1.0e6):
+            raise ValueError(f"natural gradient with rank {rank}, update-period {update_period}, "
+                             f"num-samples-history {num_samples_history:g}, alpha {alpha:g}, num-minibatches-history "
+                             f"{num_minibatches_history:g}: expected rank and period above 0, a history of samples "
+                             "above 0 and below 1e6, alpha of at least 0, a history of minibatches of 0 or above 1")
+        self.rank, self.update_period = rank, update_period
+        self.num_samples_history, self.alpha = num_samples_history, alpha
+        self.num_minibatches_history = num_minibatches_history
+        self.frozen = False
+        self.t = 0                                # calls so far
+        self.w: Any = None                        # (R, D), on the device
+        self._spare: Any = None                   # the matrix that the next update writes, of w's shape
+        self.d = np.zeros(0, dtype=f32)           # (R,)
+        self.rho = f32(0.0)
+
+    def precondition(self, ops: Any, x: Any) -> float:
+        """Precondition the rows of ``x`` (rows, D), in place.
+
+        Returns
+        -------
+        The factor that gives the result the Frobenius norm of what was given; the caller applies it.
+
+        Raises
+        ------
+        NumericError : NaN or infinity in ``x``
+        """
+        if x.shape[1] == 1:
+            return 1.0
+        updating = not self.frozen and (
+            self.t <= FIRST_UPDATES or (self.t - FIRST_UPDATES) % self.update_period == 0)
+        size = f32(ops.sum_sq(x))
+        if self.t == 0:
+            self._lower_rank(x.shape[1])
+        work = _workspace(ops, self.rank, x, updating or self.t == 0)
+        if self.t == 0:
+            self._initialise(ops, x, size, work)
+        ops.add_mat_mat(work.projected, x, self.w, 1.0, 0.0, trans_b=True)
+        state = self._next_state(ops, x, size, work) if updating else None
+        ops.add_mat_mat(x, work.projected, self.w, -1.0, 1.0)
+        if state is not None:
+            self._accept(*state)
+        self.t += 1
+        if not size > 0:
+            return 1.0
+        new_size = f32(ops.sum_sq(x))
+        return float(np.sqrt(size / new_size)) if new_size > 0 else math.inf
+
+    # -- the state ---------------------------------------------------------------------------------------------------
+
+    def _lower_rank(self, dim: int) -> None:
+        if self.rank >= dim:
+            logger.warning("natural gradient: rank %d is not below the dimension %d; it becomes %d",
+                           self.rank, dim, dim - 1)
+            self.rank = dim - 1
+
+    def _initialise(self, ops: Any, x: Any, size: np.float32, work: _Work) -> None:
+        """Start from a sparse orthogonal matrix and let it see the first rows: once, or thrice if there are enough."""
+        num_rows, dim = x.shape
+        columns = np.arange(dim)
+        start = np.zeros((self.rank, dim), dtype=f32)
+        start[columns % self.rank, columns] = 1.0
+        start[np.arange(self.rank), np.arange(self.rank)] = 1.1   # unequal, to break the symmetry
+        start /= np.sqrt((start * start).sum(axis=1, dtype=np.float64))[:, None]
+        start *= math.sqrt(1.0 / (2.0 + (dim + self.rank) * self.alpha / dim))
+        self.w, self._spare = (ops.new_vector(self.rank * dim).reshape(self.rank, dim) for _ in range(2))
+        ops.copy_in(self.w, start)
+        self.rho = EPSILON
+        self.d = np.full(self.rank, EPSILON, dtype=f32)
+        for _ in range(1 if num_rows <= self.rank else 3):
+            ops.add_mat_mat(work.projected, x, self.w, 1.0, 0.0, trans_b=True)
+            self._accept(*self._next_state(ops, x, size, work))
+
+    def _accept(self, w: Any, d: np.ndarray, rho: np.float32) -> None:
+        self.w, self._spare = w, self.w
+        self.d, self.rho = d, rho
+
+    def _scales(self, d: np.ndarray, rho: np.float32, dim: int) -> np.ndarray:
+        """√e of the estimate (d, ρ): the lengths of the rows of W, float32 (R,)."""
+        beta = rho * f32(1.0 + self.alpha) + f32(self.alpha) * d.sum() / f32(dim)
+        return np.sqrt(f32(1.0) / (beta / d + f32(1.0)))
+
+    def _forgetting(self, num_rows: int) -> np.float32:
+        """η, the weight of one call's rows in the estimate."""
+        if self.num_minibatches_history > 0.0:
+            return f32(1.0 / self.num_minibatches_history)
+        return f32(min(MAX_FORGETTING, 1.0 - math.exp(-f32(num_rows) / f32(self.num_samples_history))))
+
+    # -- the update --------------------------------------------------------------------------------------------------
+
+    def _next_state(self, ops: Any, x: Any, size: np.float32, work: _Work) -> tuple[Any, np.ndarray, np.float32]:
+        """W, d and ρ after seeing ``x``, whose projection and squared size are given; W lies in the spare matrix."""
+        num_rows, dim = x.shape
+        eta = self._forgetting(num_rows)
+        keep, per_row = f32(1.0) - eta, eta / f32(num_rows)
+        inverse_scales = f32(1.0) / self._scales(self.d, self.rho, dim)
+        ops.add_mat_mat(work.moment, work.projected, x, 1.0, 0.0, trans_a=True)
+        ops.add_mat_mat(work.square, work.moment, work.moment, 1.0, 0.0, trans_b=True)
+        if num_rows > dim:
+            ops.add_mat_mat(work.cross, self.w, work.moment, 1.0, 0.0, trans_b=True)
+        else:
+            ops.add_mat_mat(work.cross, work.projected, work.projected, 1.0, 0.0, trans_a=True)
+        eigenvalues, vectors = self._decompose(ops.copy_out(work.square), ops.copy_out(work.cross), inverse_scales,
+                                               float(per_row), float(keep))
+        floor = f32(self.rho * keep) ** 2
+        suspect = bool(eigenvalues[0] > LARGEST_CONDITION * eigenvalues[-1] or (eigenvalues < floor).any())
+        roots = np.sqrt(np.maximum(eigenvalues, floor))
+        d, rho = self._floored(roots, per_row * size, keep, dim)
+        new_scales = self._scales(d, rho, dim)
+        mix = (per_row * new_scales / roots)[:, None] * vectors.T * inverse_scales
+        coefficients = ops.scratch_vector(self.rank)
+        ops.copy_in(coefficients, keep / per_row * (self.d + self.rho))
+        ops.copy_in(work.square, mix)
+        ops.add_diag_vec_mat(work.moment, coefficients, self.w, 1.0, 1.0)
+        ops.add_mat_mat(self._spare, work.square, work.moment, 1.0, 0.0)
+        if suspect:
+            self._orthogonalise(ops, self._spare, new_scales, work)
+        return self._spare, d, rho
+
+    def _decompose(self, square: np.ndarray, cross: np.ndarray, inverse_scales: np.ndarray, per_row: float,
+                   keep: float) -> tuple[np.ndarray, np.ndarray]:
+        """Eigenvalues (falling absolute value) and eigenvectors (columns) of the projected new estimate, float32."""
+        v = inverse_scales.astype(np.float64)
+        a = (self.d + self.rho).astype(np.float64)
+        square, cross = square.astype(np.float64), cross.astype(np.float64)
+        z = (0.5 * per_row * per_row) * (square + square.T) * np.outer(v, v)
+        z += (0.5 * per_row * keep) * (cross + cross.T) * np.outer(v, v) * np.add.outer(a, a)
+        z[np.diag_indices_from(z)] += keep * keep * a * a
+        scale = f32(max(1.0, np.trace(z)))
+        if not np.isfinite(z).all() or not np.isfinite(scale):
+            raise NumericError("natural gradient was given NaN or infinity, or numbers too large to square",
+                               "training has diverged or the input is not finite; try a lower learning rate")
+        values, vectors = np.linalg.eigh((z / np.float64(scale)).astype(f32))
+        order = np.argsort(-np.abs(values), kind="stable")
+        return values[order] * scale, vectors[:, order]
+
+    def _floored(self, roots: np.ndarray, seen: np.float32, keep: np.float32,
+                 dim: int) -> tuple[np.ndarray, np.float32]:
+        """d and ρ from the roots of the eigenvalues, so that the estimate keeps its trace; floored."""
+        trace = seen + keep * (f32(dim) * self.rho + self.d.sum())
+        rho = f32(1.0) / f32(dim - self.rank) * (trace - roots.sum())
+        floor = max(EPSILON, DELTA * roots.max())
+        return np.maximum(roots - rho, floor), max(rho, floor)
+
+    def _orthogonalise(self, ops: Any, w: Any, scales: np.ndarray, work: _Work) -> None:
+        """Make the rows of ``w``, divided by ``scales``, orthonormal again if rounding has spoiled that; in place."""
+        ops.add_mat_mat(work.square, w, w, 1.0, 0.0, trans_b=True)
+        gram = np.array(ops.copy_out(work.square)) / np.outer(scales, scales)
+        if np.abs(gram - np.eye(self.rank, dtype=f32)).max() <= ORTHOGONALITY:
+            return
+        try:
+            inverse = np.linalg.inv(np.linalg.cholesky(gram))
+            trusted = inverse.max() < LARGEST_INVERSE_FACTOR
+        except np.linalg.LinAlgError:
+            trusted = False
+        if trusted:
+            ops.copy_in(work.square, np.tril(inverse) * scales[:, None] / scales)
+            ops.add_mat_mat(work.moment, work.square, w, 1.0, 0.0)
+            ops.copy_mat(w, work.moment, 1.0)
+        else:
+            logger.warning("natural gradient: the estimate has lost its rank; orthogonalising row by row")
+            rows = np.array(ops.copy_out(w), dtype=f32)
+            orthonormalise_rows(rows)
+            ops.copy_in(w, rows * scales[:, None])
+
+
+def orthonormalise_rows(rows: np.ndarray) -> None:
+    """Gram-Schmidt on the rows of a float32 matrix, in place; a row of no new direction becomes a random one."""
+    noise = np.random.default_rng(0)
+    for i in range(rows.shape[0]):
+        row = rows[i]
+        while True:
+            before = row @ row
+            if before > 0 and np.isfinite(before):
+                for earlier in rows[:i]:
+                    row -= (earlier @ row) * earlier
+                after = row @ row
+                if after > 0.01 * before:
+                    row /= np.sqrt(after)
+                    break
+                if after > 0:   # much was cancelled: once more, for the digits that were lost
+                    continue
+            row[:] = noise.standard_normal(row.size, dtype=f32)
+
+
+def _workspace(ops: Any, rank: int, x: Any, updating: bool) -> _Work:
+    projected = ops.scratch(x.shape[0], rank)
+    if not updating:
+        return _Work(projected)
+    return _Work(projected, ops.scratch(rank, x.shape[1]), ops.scratch(rank, rank), ops.scratch(rank, rank))
+
+
+def preconditioned(ops: Any, preconditioner: OnlineNaturalGradient, parts: Sequence[Any],
+                   ones: bool = False) -> tuple[Any, float]:
+    """The matrices ``parts`` side by side, and a last column of ones if asked for, preconditioned.
+
+    Returns
+    -------
+    A scratch matrix (rows, columns of all parts [+ 1]) and the factor that the caller applies.
+    """
+    num_cols = sum(part.shape[1] for part in parts)
+    joined = ops.scratch(parts[0].shape[0], num_cols + ones)
+    start = 0
+    for part in parts:
+        ops.copy_mat(joined[:, start:start + part.shape[1]], part, 1.0)
+        start += part.shape[1]
+    if ones:
+        ops.set_const(joined[:, num_cols:], 1.0)
+    return joined, preconditioner.precondition(ops, joined)

@@ -1,0 +1,294 @@
+"""Splicing at fixed time offsets followed by an affine or linear map."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.affine import (
+    default_rank_in,
+    default_rank_out,
+    natural_gradient_step,
+    read_dims,
+    read_linear_and_bias,
+    write_linear_and_bias,
+)
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.info_text import number, parameter_stats
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.time_grid import TimeGrid
+from nnet3py.components.updatable import (
+    UpdatableComponent,
+    UpdateSettings,
+    bad_initializer,
+    normal,
+    read_preconditioner,
+)
+from nnet3py.errors import CompileError
+from nnet3py.index import NO_TIME
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+UPDATE_PERIOD = 4   # of both preconditioners; Kaldi has no option for it
+
+
+@dataclass
+class TdnnPrecomputedIndexes:
+    """Where each time offset finds its input rows: ``row_offsets[i] + row_stride * (output row)``."""
+
+    row_stride: int
+    row_offsets: list[int]
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> TdnnPrecomputedIndexes:
+        """Read the fields after the opening tag (which may be there still), up to the closing tag."""
+        reader.expect_one_or_two("<TdnnComponentPrecomputedIndexes>", "<RowStride>")
+        stride = reader.integer()
+        reader.expect("<RowOffsets>")
+        offsets = [int(offset) for offset in reader.integer_vector()]
+        reader.expect("</TdnnComponentPrecomputedIndexes>")
+        return cls(stride, offsets)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write what ``read`` reads, with the opening tag."""
+        writer.token("<TdnnComponentPrecomputedIndexes>")
+        writer.token("<RowStride>")
+        writer.integer(self.row_stride)
+        writer.token("<RowOffsets>")
+        writer.integer_vector(np.array(self.row_offsets, dtype=np.int32))
+        writer.token("</TdnnComponentPrecomputedIndexes>")
+
+
+class TdnnComponent(UpdatableComponent):
+    """y(t) = sum over i of W_i x(t + time_offsets[i]) + b.
+
+    Attributes
+    ----------
+    time_offsets : int32 (K,), in the order of the blocks of W
+    linear_params : float32 (output_dim, K * input_dim), the blocks W_i side by side
+    bias_params : float32 (output_dim,), or None
+    preconditioner_in : of the rows of [x(t + offset 0), ..., 1]; the 1 only with a bias
+    preconditioner_out : of the rows of the output derivative
+    """
+
+    PARAMETERS = ("linear_params", "bias_params")
+
+    def __init__(self, time_offsets: np.ndarray, linear_params: np.ndarray, bias_params: np.ndarray | None,
+                 preconditioner_in: OnlineNaturalGradient, preconditioner_out: OnlineNaturalGradient,
+                 orthonormal_constraint: float = 0.0, use_natural_gradient: bool = True,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.time_offsets = time_offsets
+        self.linear_params = linear_params
+        self.bias_params = bias_params
+        self.preconditioner_in = preconditioner_in
+        self.preconditioner_out = preconditioner_out
+        self.orthonormal_constraint = orthonormal_constraint
+        self.use_natural_gradient = use_natural_gradient
+
+    @property
+    def properties(self) -> Properties:
+        flags = (Properties.UPDATABLE | Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
+                 | Properties.BACKPROP_NEEDS_INPUT)
+        return flags if self.bias_params is not None else flags | Properties.PROPAGATE_ADDS
+
+    @property
+    def input_dim(self) -> int:
+        return self.linear_params.shape[1] // self.time_offsets.size
+
+    @property
+    def output_dim(self) -> int:
+        return self.linear_params.shape[0]
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return self.preconditioner_in, self.preconditioner_out
+
+    # -- indexes -----------------------------------------------------------------------------------------------------
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        wanted = np.repeat(indexes[:, None, :], self.time_offsets.size, axis=1)
+        real = indexes[:, 1] != NO_TIME
+        wanted[real, :, 1] += self.time_offsets
+        return wanted
+
+    def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        grid = _matched_grid(inputs, outputs)
+        return grid.input_rows(inputs), grid.output_rows(outputs)
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
+                           need_backprop: bool) -> TdnnPrecomputedIndexes:
+        grid = _matched_grid(inputs, outputs)
+        steps, rest = np.divmod(grid.start_out + self.time_offsets.astype(np.int64) - grid.start_in, grid.step_in)
+        if rest.any() or steps.min() < 0:
+            raise CompileError(f"a TdnnComponent with time-offsets {self._offsets_text()} cannot use inputs that start "
+                               f"at t={grid.start_in} with step {grid.step_in} for outputs from t={grid.start_out}")
+        block, place = np.divmod(steps, grid.reorder_in)
+        offsets = grid.reorder_in * block * grid.num_images + place
+        return TdnnPrecomputedIndexes(grid.reorder_in, [int(offset) for offset in offsets])
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        if self.bias_params is not None:
+            ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
+        for part, weights in zip(_input_parts(indexes, x, y.shape[0]), self._blocks()):
+            ops.add_mat_mat(y, part, weights, 1.0, 1.0, trans_b=True)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            for part, weights in zip(_input_parts(indexes, dx, dy.shape[0]), self._blocks()):
+                ops.add_mat_mat(part, dy, weights, 1.0, 1.0)
+        if update is None:
+            return
+        assert isinstance(update, TdnnComponent)
+        if update.learning_rate == 0.0:
+            return
+        parts = _input_parts(indexes, x, dy.shape[0])
+        if update.use_natural_gradient and not update.is_gradient:
+            natural_gradient_step(ops, update, parts, dy)
+        else:
+            update._plain_step(ops, parts, dy)
+
+    def _plain_step(self, ops: Any, parts: tuple[Any, ...], dy: Any) -> None:
+        if self.bias_params is not None:
+            ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
+        for part, weights in zip(parts, self._blocks()):
+            ops.add_mat_mat(weights, dy, part, self.learning_rate, 1.0, trans_a=True)
+
+    def _blocks(self) -> tuple[Any, ...]:
+        """The blocks of W, one per time offset: views (output_dim, input_dim)."""
+        dim = self.input_dim
+        return tuple(self.linear_params[:, i * dim:(i + 1) * dim] for i in range(self.time_offsets.size))
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        offsets = _parse_offsets(line)
+        input_dim, output_dim = read_dims(line)
+        spliced_dim = input_dim * offsets.size
+        stddev = line.get_float("param-stddev", -1.0)
+        if stddev < 0.0:
+            stddev = 1.0 / np.sqrt(spliced_dim)
+        bias_mean, bias_stddev = line.get_float("bias-mean", 0.0), line.get_float("bias-stddev", 1.0)
+        if bias_stddev < 0.0:
+            raise bad_initializer(line, "bias-stddev must not be negative")
+        linear = normal(rng, (output_dim, spliced_dim), stddev)
+        bias = normal(rng, (output_dim,), bias_stddev, bias_mean) if line.get_bool("use-bias", True) else None
+        inner, outer = _preconditioners_from_config(line, spliced_dim, output_dim)
+        return cls(offsets, linear, bias, inner, outer, line.get_float("orthonormal-constraint", 0.0),
+                   line.get_bool("use-natural-gradient", True), settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<TimeOffsets>")
+        offsets = np.asarray(reader.integer_vector(), dtype=np.int32)
+        linear, bias = read_linear_and_bias(reader, may_lack_bias=True)
+        if offsets.size == 0 or np.unique(offsets).size != offsets.size or linear.shape[1] % offsets.size != 0:
+            raise reader.error(f"time offsets {offsets.tolist()} for a matrix of {linear.shape[1]} columns: expected "
+                               "distinct offsets whose number divides the columns")
+        reader.expect("<OrthonormalConstraint>")
+        constraint = reader.real()
+        reader.expect("<UseNaturalGradient>")
+        use_natural_gradient = reader.boolean()
+        reader.expect("<NumSamplesHistory>")
+        history = reader.real()
+        token = reader.token()
+        if token not in ("<AlphaInOut>", "<Alpha>"):
+            raise reader.error(f"expected <AlphaInOut>, found {token}")
+        alpha_in = reader.real()
+        alpha_out = reader.real() if token == "<AlphaInOut>" else alpha_in
+        reader.expect("<RankInOut>")
+        rank_in, rank_out = reader.integer(), reader.integer()
+        reader.expect(f"</{cls.__name__}>")
+        return cls(offsets, linear, bias if bias.size else None,
+                   read_preconditioner(reader, rank_in, UPDATE_PERIOD, history, alpha_in),
+                   read_preconditioner(reader, rank_out, UPDATE_PERIOD, history, alpha_out),
+                   constraint, use_natural_gradient, settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<TimeOffsets>")
+        writer.integer_vector(self.time_offsets)
+        bias = self.bias_params if self.bias_params is not None else np.zeros(0, dtype=np.float32)
+        write_linear_and_bias(writer, self.linear_params, bias)
+        writer.token("<OrthonormalConstraint>")
+        writer.float32(self.orthonormal_constraint)
+        writer.token("<UseNaturalGradient>")
+        writer.boolean(self.use_natural_gradient)
+        writer.token("<NumSamplesHistory>")
+        writer.float32(self.preconditioner_in.num_samples_history)
+        writer.token("<AlphaInOut>")
+        writer.float32(self.preconditioner_in.alpha)
+        writer.float32(self.preconditioner_out.alpha)
+        writer.token("<RankInOut>")
+        writer.integer(self.preconditioner_in.rank)
+        writer.integer(self.preconditioner_out.rank)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = super().info(verbose)
+        if self.orthonormal_constraint != 0.0:
+            text += f", orthonormal-constraint={number(self.orthonormal_constraint)}"
+        text += f", time-offsets={self._offsets_text()}"
+        text += parameter_stats("linear-params", self.linear_params, norms=True, singular_values=verbose >= 2)
+        text += (", has-bias=false" if self.bias_params is None
+                 else parameter_stats("bias", self.bias_params, with_mean=True))
+        if not self.use_natural_gradient:
+            return text + ", use-natural-gradient=false"
+        inner, outer = self.preconditioner_in, self.preconditioner_out
+        return (f"{text}, rank-in={inner.rank}, rank-out={outer.rank}, "
+                f"num-samples-history={number(inner.num_samples_history)}, update-period={inner.update_period}, "
+                f"alpha-in={number(inner.alpha)}, alpha-out={number(outer.alpha)}")
+
+    def _offsets_text(self) -> str:
+        return ",".join(str(offset) for offset in self.time_offsets)
+
+
+def _input_parts(indexes: TdnnPrecomputedIndexes, x: Any, num_rows: int) -> tuple[Any, ...]:
+    """For each time offset a view of the input rows that the output rows use, (num_rows, input_dim)."""
+    stride, length = indexes.row_stride, indexes.row_stride * (num_rows - 1) + 1
+    return tuple(x[offset:offset + length:stride] for offset in indexes.row_offsets)
+
+
+def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
+    """The grid of input and output, its input in blocks such that every offset's rows lie at one stride."""
+    grid = TimeGrid.from_indexes(inputs, outputs)
+    grid.step_in = grid.step_in or grid.step_out or 1
+    grid.step_out = grid.step_out or grid.step_in
+    if grid.step_out % grid.step_in != 0:
+        raise CompileError(f"a TdnnComponent's outputs are {grid.step_out} frames apart, which is no multiple of its "
+                           f"inputs' {grid.step_in}")
+    grid.reorder_in = grid.step_out // grid.step_in
+    grid.num_in = -(-grid.num_in // grid.reorder_in) * grid.reorder_in
+    return grid
+
+
+def _parse_offsets(line: ConfigLine) -> np.ndarray:
+    text = line.get_string("time-offsets")
+    try:
+        offsets = np.array([int(part) for part in text.split(",")], dtype=np.int32)
+    except (ValueError, OverflowError) as error:
+        raise bad_initializer(line, f"time-offsets={text} is not a list of integers such as -1,0,1") from error
+    if np.unique(offsets).size != offsets.size:
+        raise bad_initializer(line, f"time-offsets={text} repeats an offset")
+    return offsets
+
+
+def _preconditioners_from_config(line: ConfigLine, spliced_dim: int,
+                                 output_dim: int) -> tuple[OnlineNaturalGradient, OnlineNaturalGradient]:
+    rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
+    history = line.get_float("num-samples-history", 2000.0)
+    try:
+        return (OnlineNaturalGradient(default_rank_in(spliced_dim) if rank_in < 0 else rank_in, UPDATE_PERIOD,
+                                      history, line.get_float("alpha-in", 4.0)),
+                OnlineNaturalGradient(default_rank_out(output_dim) if rank_out < 0 else rank_out, UPDATE_PERIOD,
+                                      history, line.get_float("alpha-out", 4.0)))
+    except ValueError as error:
+        raise bad_initializer(line, str(error)) from error

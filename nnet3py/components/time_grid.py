@@ -1,0 +1,90 @@
+"""The regular grid of times and sequences on which convolution-like components see their rows.
+
+Kaldi: ``ConvolutionComputationIo``.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3py.index import NO_TIME
+
+if TYPE_CHECKING:
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+
+@dataclass
+class TimeGrid:
+    """Times of input and output: first, spacing (0 where there is one time only) and number; sequences per time.
+
+    ``reorder_in`` = r > 1 stores the input in blocks of r times, in which the time of one sequence varies fastest.
+    """
+
+    num_images: int
+    start_in: int
+    step_in: int
+    num_in: int
+    start_out: int
+    step_out: int
+    num_out: int
+    reorder_in: int = 1
+
+    @classmethod
+    def from_indexes(cls, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
+        """The smallest grid that holds the given indexes, int32 (rows, 3) each; padding rows count as sequences only."""
+        return cls(images(inputs).shape[0], *_regular_times(inputs), *_regular_times(outputs))
+
+    def input_rows(self, inputs: np.ndarray) -> np.ndarray:
+        """The grid's input indexes, int32 (rows, 3), in its order; those not among ``inputs`` have t = NO_TIME."""
+        return _rows(self.start_in, self.step_in, self.num_in, self.reorder_in, inputs)
+
+    def output_rows(self, outputs: np.ndarray) -> np.ndarray:
+        """The grid's output indexes, int32 (rows, 3), in its order; those not among ``outputs`` have t = NO_TIME."""
+        return _rows(self.start_out, self.step_out, self.num_out, 1, outputs)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> TimeGrid:
+        """Read ``<ConvCompIo>``, eight integers and ``</ConvCompIo>``."""
+        reader.expect("<ConvCompIo>")
+        grid = cls(*(reader.integer() for _ in range(8)))
+        reader.expect("</ConvCompIo>")
+        return grid
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write what ``read`` reads."""
+        writer.token("<ConvCompIo>")
+        for value in (self.num_images, self.start_in, self.step_in, self.num_in, self.start_out, self.step_out,
+                      self.num_out, self.reorder_in):
+            writer.integer(value)
+        writer.token("</ConvCompIo>")
+
+
+def images(indexes: np.ndarray) -> np.ndarray:
+    """The distinct (n, x) pairs, int32 (pairs, 2), sorted by n, then x."""
+    return np.unique(indexes[:, [0, 2]], axis=0)
+
+
+def _regular_times(indexes: np.ndarray) -> tuple[int, int, int]:
+    """First time, spacing and number of times of the smallest regular grid that holds the times of ``indexes``."""
+    times = np.unique(indexes[:, 1]).astype(np.int64)
+    times = times[times != NO_TIME]
+    if times.size == 0:
+        raise ValueError("a time grid needs at least one row that is not padding")
+    step = int(np.gcd.reduce(np.diff(times))) if times.size > 1 else 0
+    return int(times[0]), step, 1 + (int(times[-1] - times[0]) // step if step else 0)
+
+
+def _rows(start: int, step: int, num: int, block: int, present: np.ndarray) -> np.ndarray:
+    pairs, pair_of_row = np.unique(present[:, [0, 2]], axis=0, return_inverse=True)
+    step = step or 1
+    valid = present[:, 1] != NO_TIME
+    is_present = np.zeros((num, pairs.shape[0]), dtype=bool)
+    is_present[(present[valid, 1] - start) // step, pair_of_row.reshape(-1)[valid]] = True
+    rows = np.empty((num // block, pairs.shape[0], block, 3), dtype=np.int32)
+    rows[..., 0] = pairs[None, :, 0, None]
+    rows[..., 1] = (start + step * np.arange(num)).reshape(-1, 1, block)
+    rows[..., 2] = pairs[None, :, 1, None]
+    rows[..., 1][~is_present.reshape(-1, block, pairs.shape[0]).transpose(0, 2, 1)] = NO_TIME
+    return rows.reshape(-1, 3)
