@@ -30,7 +30,7 @@ def chosen_device(options: Options) -> str:
         wish = options.use_gpu
     if wish == "no":
         return "cpu"
-    reason = _why_no_gpu()
+    reason = why_no_gpu()
     if reason is None:
         return "cuda"
     if wish == "optional":
@@ -40,7 +40,7 @@ def chosen_device(options: Options) -> str:
                       "--use-gpu=optional takes one if there is one, --use-gpu=no computes on the CPU")
 
 
-def _why_no_gpu() -> str | None:
+def why_no_gpu() -> str | None:
     """Why no GPU can be used, or None if one can. Looks for a driver before numba.cuda is imported."""
     if not any(os.path.exists(path) for path in _GPU_FILES) and os.environ.get("NUMBA_ENABLE_CUDASIM", "0") != "1":
         return "this machine has no NVIDIA GPU that the process can see"

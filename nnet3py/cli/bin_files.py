@@ -1,0 +1,88 @@
+"""The launchers with Kaldi's names: their text, and where they are.
+
+``python -m nnet3py.cli.bin_files`` writes ``bin/`` of a checkout from the registry; a wheel gets the same files as
+``nnet3py/launchers`` when it is built. A launcher is a few lines of sh, because a shell starts in a millisecond. It
+runs the package that it belongs to, with ``$NNET3PY_PYTHON``, else the checkout's ``.venv`` (in an installed package:
+the environment around it), else the first ``python3`` on PATH that has what the package needs.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnet3py.cli.registry import COMMANDS
+from nnet3py.errors import Nnet3Error
+
+PACKAGE = Path(__file__).resolve().parent.parent
+CHECKOUT_FOLDER = PACKAGE.parent / "bin"
+INSTALLED_FOLDER = PACKAGE / "launchers"
+
+# Up from the launcher: where the package lies, and where its own Python may be.
+CHECKOUT_PLACES = ("..", "../.venv/bin/python")
+INSTALLED_PLACES = ("../..", "../../../../../bin/python3")
+
+_TEMPLATE = """\
+#!/bin/sh
+# Starts {name} of nnet3py. Written by "python -m nnet3py.cli.bin_files"; do not edit.
+self=$0
+[ ! -h "$self" ] || self=$(readlink -f "$self")
+case $self in */*) here=${{self%/*}} ;; *) here=. ;; esac
+python=${{NNET3PY_PYTHON:-$here/{python}}}
+if [ -z "$NNET3PY_PYTHON" ] && [ ! -x "$python" ]; then
+  exists() {{ [ -e "$1" ]; }}
+  able='import sys, importlib.util as u; sys.exit(sys.version_info < (3, 10) or not u.find_spec("numba"))'
+  python= IFS=:
+  for folder in $PATH; do
+    [ -x "$folder/python3" ] || continue
+    if exists "$folder"/../lib/python3*/*-packages/numba/__init__.py || "$folder/python3" -c "$able" 2>/dev/null; then
+      python=$folder/python3
+      break
+    fi
+  done
+  unset IFS
+  if [ -z "$python" ]; then
+    echo "{name}: no python3 on PATH has numba; run 'make' in the checkout of nnet3py, or set NNET3PY_PYTHON" >&2
+    exit 255
+  fi
+fi
+exec "$python" -c 'import os, sys; sys.path[:sys.path[0] == ""] = [os.path.realpath(sys.argv.pop(1))]
+from nnet3py.cli.main import run; run("{name}")' "$here/{package}" "$@"
+"""
+
+
+def launcher_text(name: str, installed: bool = False) -> str:
+    """The script that starts the command of Kaldi's name ``name``; ``installed`` for the one inside a wheel."""
+    package, python = INSTALLED_PLACES if installed else CHECKOUT_PLACES
+    return _TEMPLATE.format(name=name, package=package, python=python)
+
+
+def write_launchers(folder: Path, installed: bool = False) -> list[Path]:
+    """Write all launchers into ``folder`` and remove those of commands that are gone; return what was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.name not in COMMANDS and "nnet3py.cli.bin_files" in path.read_text(encoding="utf-8"):
+            path.unlink()
+    written = []
+    for name in COMMANDS:
+        path = folder / name
+        path.write_text(launcher_text(name, installed), encoding="utf-8")
+        path.chmod(0o755)
+        written.append(path)
+    return written
+
+
+def launcher_folder() -> Path:
+    """The folder to put on PATH: of the installed package, or ``bin/`` of the checkout."""
+    for folder in (INSTALLED_FOLDER, CHECKOUT_FOLDER):
+        if (folder / "nnet3-info").is_file():
+            return folder
+    raise Nnet3Error(f"No launchers lie in {INSTALLED_FOLDER} or {CHECKOUT_FOLDER}",
+                     "install the package again")
+
+
+def main() -> None:
+    """Write ``bin/`` of the checkout."""
+    print(f"{len(write_launchers(CHECKOUT_FOLDER))} launchers written to {CHECKOUT_FOLDER}")
+
+
+if __name__ == "__main__":
+    main()

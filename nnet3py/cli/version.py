@@ -1,0 +1,47 @@
+"""What ``nnet3py --version`` prints: the versions of the package and of everything that decides its numbers and speed."""
+from __future__ import annotations
+
+import platform
+
+
+def version_text() -> str:
+    """One line each for nnet3py, Python, numba, numpy, BLAS, the threads and the device."""
+    import llvmlite
+    import numba
+    import numpy
+    import scipy
+
+    import nnet3py
+    from nnet3py.log import KALDI_VERSION
+    from nnet3py.ops.threads import num_threads
+
+    return "\n".join([
+        f"nnet3py {nnet3py.__version__} (behaves as Kaldi {KALDI_VERSION})",
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}",
+        f"numba {numba.__version__}, llvmlite {llvmlite.__version__}",
+        f"numpy {numpy.__version__}, scipy {scipy.__version__}",
+        f"BLAS: {_blas()}",
+        f"threads: {num_threads()}",
+        f"device: {_device()}",
+    ])
+
+
+def _blas() -> str:
+    """The BLAS library that scipy's products call."""
+    import threadpoolctl
+
+    from nnet3py.ops import get_ops
+
+    get_ops("cpu")   # loads it
+    libraries = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
+    ours = [one for one in libraries if "scipy" in one["filepath"]] or libraries
+    if not ours:
+        return "unknown"
+    return f"{ours[0]['internal_api']} {ours[0]['version']} ({ours[0].get('architecture', 'unknown')})"
+
+
+def _device() -> str:
+    from nnet3py.cli.compute_setup import why_no_gpu
+
+    reason = why_no_gpu()
+    return "cpu and cuda" if reason is None else f"cpu ({reason})"
