@@ -44,8 +44,8 @@ def initial_weights(line: ConfigLine, rng: np.random.Generator, extra_columns: i
     -------
     float32 (output-dim, input-dim [+ extra_columns if it comes from a file])
     """
-    if line.has("matrix"):
-        matrix = read_config_matrix(line, "matrix")
+    matrix = read_config_matrix(line, "matrix")
+    if matrix is not None:
         input_dim = line.get_int("input-dim", matrix.shape[1] - extra_columns)
         output_dim = line.get_int("output-dim", matrix.shape[0])
         if matrix.shape != (output_dim, input_dim + extra_columns) or matrix.size == 0 or input_dim == 0:
@@ -61,9 +61,9 @@ def initial_weights(line: ConfigLine, rng: np.random.Generator, extra_columns: i
 
 def read_dims(line: ConfigLine) -> tuple[int, int]:
     """The required keys ``input-dim`` and ``output-dim``, both above 0."""
-    input_dim, output_dim = line.get_int("input-dim"), line.get_int("output-dim")
+    input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
     if input_dim <= 0 or output_dim <= 0:
-        raise bad_initializer(line, "input-dim and output-dim must be above 0")
+        raise bad_initializer(line, "input-dim and output-dim must be given and above 0")
     return input_dim, output_dim
 
 
@@ -129,7 +129,7 @@ class AffineComponent(UpdatableComponent):
     def _initial_parameters(cls, line: ConfigLine, rng: np.random.Generator,
                             bias_mean: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """W and b, from the file that ``matrix`` names or random; ``bias_mean`` allows the key ``bias-mean``."""
-        if line.has("matrix"):
+        if line.get_string("matrix", ""):
             matrix = initial_weights(line, rng, extra_columns=1)
             return np.ascontiguousarray(matrix[:, :-1]), np.ascontiguousarray(matrix[:, -1])
         linear = initial_weights(line, rng, extra_columns=0)
@@ -402,8 +402,8 @@ class FixedAffineComponent(Component):
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
-        if line.has("matrix"):
-            matrix = read_config_matrix(line, "matrix")
+        matrix = read_config_matrix(line, "matrix")
+        if matrix is not None:
             if matrix.shape[0] == 0 or matrix.shape[1] < 2:
                 raise bad_initializer(line, f"the matrix is {matrix.shape[0]} x {matrix.shape[1]}; its last column is "
                                             "the bias, so that it needs a row and two columns at least")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import read_dim
 from nnet3py.components.info_text import number, parameter_stats, truth
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import (
@@ -33,11 +34,11 @@ def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default
     return normal(rng, (dim,), stddev, mean)
 
 
-def vector_from_file(line: ConfigLine, key: str) -> np.ndarray:
-    """The vector in the file that ``key`` names; the key ``dim``, if it is there, must be its size."""
-    vector = read_config_vector(line, key)
-    if vector.size == 0 or (line.has("dim") and line.get_int("dim") != vector.size):
-        raise bad_initializer(line, f"the vector of {key} has {vector.size} elements, which must be dim and above 0")
+def vector_from_file(line: ConfigLine) -> np.ndarray | None:
+    """The vector in the file that ``vector`` names, or None; the key ``dim``, if it is there, must be its size."""
+    vector = read_config_vector(line, "vector")
+    if vector is not None and (vector.size == 0 or line.get_int("dim", vector.size) != vector.size):
+        raise bad_initializer(line, f"the vector has {vector.size} elements, which must be dim and above 0")
     return vector
 
 
@@ -104,8 +105,9 @@ class PerElementScaleComponent(UpdatableComponent):
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
         settings = UpdateSettings.from_config(line)
-        scales = (vector_from_file(line, "vector") if line.has("vector")
-                  else initial_vector(line, rng, line.get_int("dim"), default_mean=1.0))
+        scales = vector_from_file(line)
+        if scales is None:
+            scales = initial_vector(line, rng, line.get_int("dim", 0), default_mean=1.0)
         return cls(scales, settings)
 
     @classmethod
@@ -164,8 +166,9 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
                 line.get_float("num-samples-history", 2000.0), line.get_float("alpha", 4.0))
         except ValueError as error:
             raise bad_initializer(line, str(error)) from error
-        scales = (read_config_vector(line, "scales") if line.has("scales")
-                  else initial_vector(line, rng, line.get_int("dim"), default_mean=1.0))
+        scales = read_config_vector(line, "scales")
+        if scales is None:
+            scales = initial_vector(line, rng, line.get_int("dim", 0), default_mean=1.0)
         if scales.size == 0:
             raise bad_initializer(line, "the vector of scales is empty")
         return cls(scales, preconditioner, settings)
@@ -270,11 +273,11 @@ class PerElementOffsetComponent(UpdatableComponent):
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
         settings = UpdateSettings.from_config(line)
-        if line.has("vector"):
-            offsets = vector_from_file(line, "vector")
+        offsets = vector_from_file(line)
+        if offsets is not None:
             dim = offsets.size
         else:
-            dim = line.get_int("dim")
+            dim = line.get_int("dim", 0)
             offsets = initial_vector(line, rng, read_block_dim(line, dim), default_mean=0.0)
         return cls(offsets, dim, line.get_bool("use-natural-gradient", True), settings)
 
@@ -289,7 +292,7 @@ class PerElementOffsetComponent(UpdatableComponent):
         dim, use_natural_gradient = offsets.size, True
         if reader.peek_token() != "/":
             reader.expect("<Dim>")
-            dim = reader.integer()
+            dim = read_dim(reader, "<Dim>")
             reader.expect("<UseNaturalGradient>")
             use_natural_gradient = reader.boolean()
         reader.expect(f"</{cls.__name__}>")
@@ -383,7 +386,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
         settings = UpdateSettings.from_config(line)
-        dim = line.get_int("dim")
+        dim = line.get_int("dim", 0)
         block_dim = read_block_dim(line, dim)
         rank = line.get_int("rank", 20)
         if rank <= 0:
@@ -395,7 +398,7 @@ class ScaleAndOffsetComponent(UpdatableComponent):
     def read(cls, reader: TokenReader) -> Component:
         settings = UpdateSettings.read(reader, cls.__name__)
         reader.expect("<Dim>")
-        dim = reader.integer()
+        dim = read_dim(reader, "<Dim>")
         reader.expect("<Scales>")
         scales = read_vector(reader)
         reader.expect("<Offsets>")

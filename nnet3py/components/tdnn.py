@@ -271,7 +271,7 @@ def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
 
 
 def _parse_offsets(line: ConfigLine) -> np.ndarray:
-    text = line.get_string("time-offsets")
+    text = line.get_string("time-offsets", "")
     try:
         offsets = np.array([int(part) for part in text.split(",")], dtype=np.int32)
     except (ValueError, OverflowError) as error:

@@ -176,14 +176,16 @@ def bad_initializer(line: ConfigLine, reason: str) -> ConfigError:
     return ConfigError(f"Bad initializer {line.whole_line}", reason)
 
 
-def read_config_matrix(line: ConfigLine, key: str) -> np.ndarray:
-    """The float32 matrix in the file that ``key`` names."""
-    return read_object(line.get_string(key), read_matrix)
+def read_config_matrix(line: ConfigLine, key: str) -> np.ndarray | None:
+    """The float32 matrix in the file that ``key`` names, or None if the line has no such key."""
+    name = line.get_string(key, "")
+    return read_object(name, read_matrix) if name else None
 
 
-def read_config_vector(line: ConfigLine, key: str) -> np.ndarray:
-    """The float32 vector in the file that ``key`` names."""
-    return read_object(line.get_string(key), read_vector)
+def read_config_vector(line: ConfigLine, key: str) -> np.ndarray | None:
+    """The float32 vector in the file that ``key`` names, or None if the line has no such key."""
+    name = line.get_string(key, "")
+    return read_object(name, read_vector) if name else None
 
 
 def read_preconditioner(reader: TokenReader, rank: int, period: int, history: float,
