@@ -119,6 +119,17 @@ def connect_logging() -> None:
     logger.setLevel(_logging_level())
 
 
+def disconnect_logging() -> None:
+    """Undo :func:`connect_logging`, for a program that goes on after running a command."""
+    if "logging" not in sys.modules:
+        return
+    logger = sys.modules["logging"].getLogger("nnet3py")
+    for handler in [one for one in logger.handlers if getattr(one, "writes_kaldi_lines", False)]:
+        logger.removeHandler(handler)
+    logger.propagate = True
+    logger.setLevel(0)
+
+
 def _emit(record: logging.LogRecord) -> None:
     if record.levelno >= 40:
         kind = "ERROR"

@@ -31,7 +31,7 @@ import click
 from nnet3py import log
 from nnet3py.cli import options as kaldi_options
 from nnet3py.cli.options import Option, Options, print_error_text
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.errors import Nnet3Error
 
 FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
 
@@ -187,6 +187,3 @@ def _origin(error: Exception) -> tuple[str, str, int]:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
     return code.co_name, log.short_path(code.co_filename), trace.tb_lineno
-
-
-__all__ = ["KaldiCommand", "UsageError", "guarded", "kaldi_command", "report"]

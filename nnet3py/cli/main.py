@@ -5,6 +5,7 @@ when that command runs.
 """
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -12,8 +13,9 @@ from typing import Any, NoReturn
 
 import click
 
+from nnet3py import log
 from nnet3py.cli.command import KaldiCommand, guarded
-from nnet3py.cli.registry import COMMANDS, PERSON_NAMES, person_name
+from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.errors import UsageError
 
 
@@ -25,7 +27,9 @@ def load(name: str) -> KaldiCommand:
 
 def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
     """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit. Launchers call it."""
-    load(name).main(args)
+    log.set_program(name)
+    words = sys.argv[1:] if args is None else args
+    sys.exit(guarded(lambda: load(name).execute(words)))   # guarded: a module that cannot be imported is an error too
 
 
 class LazyGroup(click.Group):
@@ -90,8 +94,6 @@ def bin_path() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """The ``nnet3py`` command."""
-    from nnet3py import log
-
     log.set_program("nnet3py")
     words = list(sys.argv[1:] if args is None else args)
 
@@ -109,10 +111,5 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 def run_person_name() -> NoReturn:
     """The ``nnet3py-<name>`` commands: the name is what the process was started as."""
-    import os
-
     name = os.path.basename(sys.argv[0]).removeprefix("nnet3py-")
     run(PERSON_NAMES[name.removesuffix(".exe")])
-
-
-__all__ = ["LazyGroup", "load", "main", "nnet3py", "person_name", "run", "run_person_name"]

@@ -1,0 +1,64 @@
+# Works on a machine with Python 3.10 or newer and make; everything is made in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+TEST_BUDGET ?= 600
+
+.PHONY: all install demo test test-slow lint bench launchers dist clean help
+
+all: install
+
+help:
+	@echo "make install    the package in .venv (bin/ then works)"
+	@echo "make demo       train a small network and print its accuracy"
+	@echo "make test       the tests, in under 10 minutes on two cores"
+	@echo "make test-slow  the tests with full counts"
+	@echo "make lint       ruff and mypy"
+	@echo "make bench      the benchmarks"
+	@echo "make launchers  write bin/ anew from the registry of commands"
+	@echo "make dist       wheel and sdist in dist/"
+	@echo "make clean      remove everything that was made"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "nnet3py needs Python 3.10 or newer; choose one with make PYTHON=/path/to/python3" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp stands for what pip did; it is made again when the requirements change.
+$(STAMPS)/install: setup.cfg setup.py pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/dist: $(STAMPS)/%: $(STAMPS)/install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@touch $@
+
+install: $(STAMPS)/install
+
+demo: install
+	@if [ -x egs/digits/run.sh ]; then egs/digits/run.sh; \
+	else echo "there is no recipe egs/digits/run.sh in this checkout yet" >&2; exit 1; fi
+
+test: $(STAMPS)/test
+	$(if $(shell command -v timeout),timeout $(TEST_BUDGET)) $(BIN)/python -m pytest -q -m "not slow"
+
+test-slow: $(STAMPS)/test
+	$(BIN)/python -m pytest -q
+
+lint: $(STAMPS)/lint
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: install
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+launchers: install
+	$(BIN)/python -m nnet3py.cli.bin_files
+
+dist: $(STAMPS)/dist
+	$(BIN)/python -m build --outdir dist .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

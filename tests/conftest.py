@@ -1,0 +1,38 @@
+"""What all tests share: fixed randomness, and a way to run a command as a script would."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from nnet3py import log
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Examples follow from the test's own code, so a failure repeats; no deadline, because a first call compiles.
+settings.register_profile("nnet3py", deadline=None, derandomize=True)
+settings.load_profile("nnet3py")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_log_state() -> Iterator[None]:
+    """A command that runs inside a test leaves its name, verbosity and logging handler behind; undo that."""
+    yield
+    log.set_program("")
+    log.set_verbose(0)
+    log.disconnect_logging()
+
+
+@pytest.fixture
+def run_launcher(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """``run_launcher("nnet3-info", "model", …)`` starts ``bin/nnet3-info`` of this checkout with this Python."""
+    def run(name: str, *args: str, **kwargs: object) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "NNET3PY_PYTHON": sys.executable}
+        options: dict = {"cwd": tmp_path, "env": environment, "capture_output": True, "text": True, "timeout": 120}
+        return subprocess.run([str(ROOT / "bin" / name), *args], **{**options, **kwargs})
+    return run
