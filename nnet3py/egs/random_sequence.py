@@ -1,0 +1,92 @@
+"""The random choices of the example tools: the C library's ``rand`` and the shuffle of the C++ library.
+
+Which examples a subset keeps, in which order, and where an utterance is cut can then be compared with Kaldi's own
+results. Where Kaldi seeds from a random device, Philox is used instead (:func:`philox`), so that runs repeat.
+Kaldi: ``Rand``, ``RandInt``, ``WithProb`` of ``kaldi-math.h``.
+"""
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+RAND_MAX = 2147483647
+_LAGS = (3, 31)                 # the additive feedback generator of glibc
+_WARM_UP = 310                  # numbers that it throws away after seeding
+_RARE = 128                     # below 1/128 a probability is split in two draws
+
+
+class CRandom:
+    """Pseudo-random integers as glibc's ``rand()`` gives them after ``srand(seed)``; seed 1 is the unseeded state."""
+
+    def __init__(self, seed: int = 1) -> None:
+        value = seed if seed else 1
+        state = [value]
+        for _ in range(_LAGS[1] - 1):
+            value = 16807 * value % RAND_MAX
+            state.append(value)
+        self._state = deque(state, maxlen=_LAGS[1])
+        for _ in range(_LAGS[0]):
+            self._state.append(self._state[0])
+        for _ in range(_WARM_UP):
+            self.draw()
+
+    def draw(self) -> int:
+        """An integer in 0 … RAND_MAX."""
+        state = self._state
+        value = (state[-_LAGS[0]] + state[0]) & 0xFFFFFFFF
+        state.append(value)
+        return value >> 1
+
+    def integer(self, low: int, high: int) -> int:
+        """An integer in low … high, both included; nothing is drawn if there is no choice."""
+        return low if low == high else low + self.draw() % (high + 1 - low)
+
+    def happens(self, probability: float) -> bool:
+        """True with the given probability; nothing is drawn for 0 and 1."""
+        if probability in (0.0, 1.0):
+            return probability == 1.0
+        while probability * RAND_MAX < _RARE:
+            if self.draw() >= RAND_MAX // _RARE:
+                return False
+            probability *= _RARE
+        return self.draw() < np.float32(RAND_MAX + 1.0) * np.float32(probability)
+
+
+def shuffled(count: int, seed: int) -> list[int]:
+    """The order, as a permutation of 0 … count-1, into which ``std::shuffle`` with ``mt19937(seed)`` puts ``count`` items.
+
+    That of libstdc++, which draws two positions from one random number where their product fits.
+    """
+    words = np.random.RandomState(seed & 0xFFFFFFFF)
+
+    def below(bound: int) -> int:
+        scaling = 0xFFFFFFFF // bound
+        while True:
+            value = int(words.randint(0, 1 << 32, dtype=np.uint64)) // scaling
+            if value < bound:
+                return value
+
+    order = list(range(count))
+
+    def swap(i: int, j: int) -> None:
+        order[i], order[j] = order[j], order[i]
+
+    if count and 0xFFFFFFFF // count < count:
+        for i in range(1, count):
+            swap(i, below(i + 1))
+        return order
+    start = 1
+    if count and count % 2 == 0:
+        swap(1, below(2))
+        start = 2
+    for i in range(start, count, 2):
+        first, second = divmod(below((i + 1) * (i + 2)), i + 2)
+        swap(i, first)
+        swap(i + 1, second)
+    return order
+
+
+def philox(seed: int = 0) -> np.random.Generator:
+    """A counter-based generator, for what has no sequence of Kaldi's to follow."""
+    return np.random.Generator(np.random.Philox(seed))
