@@ -1,0 +1,307 @@
+"""Dropout: of single elements or rows, and by masks shared over time."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim
+from nnet3py.components.info_text import number, truth
+from nnet3py.components.normalize import in_blocks
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+
+class DropoutComponent(Component):
+    """Sets each element, or each row, to zero with probability ``dropout_proportion``. Kaldi: DropoutComponent.
+
+    What is kept is not scaled up in training; in test mode everything is multiplied by 1 - dropout_proportion. No mask
+    is stored: going back, it is recovered as y / x, and where x is 0 the derivative passes.
+    """
+
+    properties = (Properties.SIMPLE | Properties.BACKPROP_IN_PLACE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.BACKPROP_NEEDS_OUTPUT | Properties.RANDOM)
+
+    def __init__(self, dim: int, dropout_proportion: float, per_frame: bool = False, test_mode: bool = False) -> None:
+        self.dim = dim
+        self.dropout_proportion = as_float32(dropout_proportion)
+        self.per_frame = per_frame
+        self.test_mode = test_mode
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        if self.test_mode:
+            ops.copy_mat(y, x, 1.0 - self.dropout_proportion)
+            return
+        draws = ops.scratch(x.shape[0], 1 if self.per_frame else self.dim)
+        ops.random.fill_uniform(draws)
+        if self.per_frame:
+            ops.dropout_rows(y, x, draws, self.dropout_proportion)
+        else:
+            ops.dropout_elements(y, x, draws, self.dropout_proportion)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.dropout_backprop(dx, x, y, dy)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> DropoutComponent:
+        dim = line.get_int("dim", 0)
+        proportion = line.get_float("dropout-proportion", -1.0)
+        per_frame, test_mode = line.get_bool("dropout-per-frame", False), line.get_bool("test-mode", False)
+        if dim <= 0 or not 0.0 <= proportion <= 1.0:
+            raise invalid_initializer(line, cls.__name__, "dim must be positive, dropout-proportion between 0 and 1; "
+                                      "other keys are dropout-per-frame and test-mode")
+        return cls(dim, proportion, per_frame, test_mode)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> DropoutComponent:
+        reader.expect_one_or_two("<DropoutComponent>", "<Dim>")
+        dim = read_dim(reader, "<Dim>")
+        reader.expect("<DropoutProportion>")
+        component = cls(dim, reader.real())
+        token = reader.token()
+        if token == "<DropoutPerFrame>":
+            component.per_frame, token = reader.boolean(), reader.token()
+        if token == "<TestMode>":
+            component.test_mode, token = reader.boolean(), reader.token()
+        if token != "</DropoutComponent>":
+            raise reader.error(f"expected </DropoutComponent>, found {token}")
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<DropoutComponent>")
+        writer.token("<Dim>")
+        writer.integer(self.dim)
+        writer.token("<DropoutProportion>")
+        writer.float32(self.dropout_proportion)
+        writer.token("<DropoutPerFrame>")
+        writer.boolean(self.per_frame)
+        writer.token("<TestMode>")
+        writer.boolean(self.test_mode)
+        writer.token("</DropoutComponent>")
+
+    def info(self, verbose: int = 0) -> str:
+        return (f"{type(self).__name__}, dim={self.dim}, dropout-proportion={number(self.dropout_proportion)}, "
+                f"dropout-per-frame={truth(self.per_frame)}")
+
+
+@dataclass
+class GeneralDropoutComponentPrecomputedIndexes:
+    """Which row of the mask each block of each row uses. Kaldi's class of this name.
+
+    ``indexes`` is int32 (rows blocks_per_row,); ``num_mask_rows`` counts the rows drawn, more than are used if there
+    are several blocks.
+    """
+
+    num_mask_rows: int
+    indexes: np.ndarray
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> GeneralDropoutComponentPrecomputedIndexes:
+        """Read the fields after the opening tag, which may be still there, and the closing tag."""
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<NumMaskRows>")
+        num_mask_rows = reader.integer()
+        reader.expect("<Indexes>")
+        indexes = np.ascontiguousarray(reader.integer_vector(), dtype=np.int32)
+        if not 0 <= indexes.min(initial=0) <= indexes.max(initial=-1) < max(num_mask_rows, 1) or num_mask_rows < 0:
+            raise reader.error(f"expected row indexes between 0 and {num_mask_rows - 1} after <Indexes>")
+        reader.expect(f"</{cls.__name__}>")
+        return cls(num_mask_rows, indexes)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write the opening tag, the fields and the closing tag."""
+        writer.token(f"<{type(self).__name__}>")
+        writer.token("<NumMaskRows>")
+        writer.integer(self.num_mask_rows)
+        writer.token("<Indexes>")
+        writer.integer_vector(self.indexes)
+        writer.token(f"</{type(self).__name__}>")
+
+
+class _Mask:
+    """The memo of a GeneralDropoutComponent: its mask, made when the first propagation shows how large it is."""
+
+    def __init__(self) -> None:
+        self.matrix: Any = None
+
+    def of_size(self, ops: Any, rows: int, cols: int) -> Any:
+        """The mask's float32 (rows, cols) matrix; allocated once, since a bound command's sizes do not change."""
+        if self.matrix is None or self.matrix.shape != (rows, cols):
+            self.matrix = ops.new_vector(rows * cols).reshape(rows, cols)
+        return self.matrix
+
+
+class GeneralDropoutComponent(Component):
+    """Dropout with one mask for each sequence, or for each stretch of time of it. Kaldi: GeneralDropoutComponent.
+
+    ``time_period`` is the length of a stretch in frames, 0 for the whole sequence. With ``specaugment_max_proportion``
+    above 0 the masks zero a random band of columns instead, as in SpecAugment.
+    """
+
+    def __init__(self, dim: int, block_dim: int | None = None, time_period: int = 0, dropout_proportion: float = 0.5,
+                 specaugment_max_proportion: float = 0.0, specaugment_max_regions: int = 1, continuous: bool = False,
+                 test_mode: bool = False) -> None:
+        self.dim, self.block_dim = dim, block_dim or dim
+        self.time_period = time_period
+        self.dropout_proportion = as_float32(dropout_proportion)
+        self.specaugment_max_proportion = as_float32(specaugment_max_proportion)
+        self.specaugment_max_regions = specaugment_max_regions
+        self.continuous, self.test_mode = continuous, test_mode
+
+    @property
+    def properties(self) -> Properties:
+        flags = (Properties.RANDOM | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+                 | Properties.USES_MEMO)
+        return flags if self.block_dim == self.dim else flags | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
+                           need_backprop: bool) -> GeneralDropoutComponentPrecomputedIndexes:
+        t = outputs[:, 1] // self.time_period if self.time_period else np.zeros_like(outputs[:, 1])
+        stretches = np.stack([outputs[:, 0], t], axis=1)
+        _, first, stretch = np.unique(stretches, axis=0, return_index=True, return_inverse=True)
+        rank = np.argsort(np.argsort(first))                     # numbered in order of first appearance
+        blocks = self.dim // self.block_dim
+        return GeneralDropoutComponentPrecomputedIndexes(
+            len(first) * blocks, np.repeat(rank[stretch.reshape(-1)], blocks).astype(np.int32))
+
+    # -- computation ---------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_identity(self) -> bool:
+        return self.test_mode or (self.dropout_proportion == 0.0 and self.specaugment_max_proportion == 0.0)
+
+    def new_memo(self, ops: Any, num_rows: int) -> Any:
+        return _Mask()
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        if self._is_identity:
+            if x is not y:
+                ops.copy_mat(y, x, 1.0)
+            return
+        mask = memo.of_size(ops, indexes.num_mask_rows, self.block_dim)
+        self._draw_mask(ops, mask)
+        ops.mul_mask_rows(in_blocks(y, self.block_dim), in_blocks(x, self.block_dim), mask, indexes.indexes)
+
+    def _draw_mask(self, ops: Any, mask: Any) -> None:
+        if self.specaugment_max_proportion != 0.0:
+            regions = self.specaugment_max_regions
+            draws = ops.scratch(mask.shape[0], regions + 1)
+            ops.random.fill_uniform(draws)
+            ops.specaugment_mask(mask, draws, int(self.block_dim * self.specaugment_max_proportion + 0.5))
+            return
+        ops.random.fill_uniform(mask)
+        if self.continuous:
+            ops.continuous_mask(mask, self.dropout_proportion)
+        else:
+            ops.binary_mask(mask, self.dropout_proportion)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None:
+            return
+        if self._is_identity:
+            if dx is not dy:
+                ops.copy_mat(dx, dy, 1.0)
+            return
+        ops.mul_mask_rows(in_blocks(dx, self.block_dim), in_blocks(dy, self.block_dim), memo.matrix, indexes.indexes)
+
+    # -- files and text ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> GeneralDropoutComponent:
+        dim = line.get_int("dim", 0)
+        block_dim, time_period = line.get_int("block-dim", dim), line.get_int("time-period", 0)
+        proportion = line.get_float("dropout-proportion", 0.5)
+        max_proportion = line.get_float("specaugment-max-proportion", 0.0)
+        max_regions = line.get_int("specaugment-max-regions", 1)
+        continuous, test_mode = line.get_bool("continuous", False), line.get_bool("test-mode", False)
+        if dim <= 0 or block_dim <= 0 or dim % block_dim or time_period < 0:
+            raise invalid_initializer(line, cls.__name__, "dim must be positive, block-dim divide it, time-period not "
+                                      "be negative; other keys are dropout-proportion, continuous, test-mode and "
+                                      "specaugment-max-{proportion,regions}")
+        if max_proportion != 0.0 and (not 0.0 <= max_proportion <= 1.0 or continuous or max_regions < 1):
+            raise invalid_initializer(line, cls.__name__, "specaugment-max-proportion must be between 0 and 1, without "
+                                      "continuous, and specaugment-max-regions at least 1")
+        return cls(dim, block_dim, time_period, proportion, max_proportion, max_regions, continuous, test_mode)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> GeneralDropoutComponent:
+        reader.expect_one_or_two("<GeneralDropoutComponent>", "<Dim>")
+        dim = read_dim(reader, "<Dim>")
+        reader.expect("<BlockDim>")
+        component = cls(dim, read_block_dim(reader, dim))
+        reader.expect("<TimePeriod>")
+        component.time_period = reader.integer()
+        reader.expect("<DropoutProportion>")
+        component.dropout_proportion = as_float32(reader.real())
+        token = reader.token()
+        if token == "<SpecAugmentMaxProportion>":
+            component.specaugment_max_proportion, token = as_float32(reader.real()), reader.token()
+            if token == "<SpecAugmentMaxRegions>":
+                component.specaugment_max_regions, token = reader.integer(), reader.token()
+        if token == "<TestMode>":                      # these two stand alone, without a value
+            component.test_mode, token = True, reader.token()
+        if token == "<Continuous>":
+            component.continuous, token = True, reader.token()
+        if token != "</GeneralDropoutComponent>":
+            raise reader.error(f"expected </GeneralDropoutComponent>, found {token}")
+        component._check_read(reader)
+        return component
+
+    def _check_read(self, reader: TokenReader) -> None:
+        """Refuse what would make no mask: lengths below zero, a band wider than the row."""
+        if self.time_period < 0 or not 0.0 <= self.specaugment_max_proportion <= 1.0 \
+                or not 1 <= self.specaugment_max_regions <= self.block_dim + 1:
+            raise reader.error(f"expected a time period of at least 0, a SpecAugment proportion between 0 and 1 and a "
+                               f"plausible number of regions, found {self.time_period}, "
+                               f"{self.specaugment_max_proportion:g} and {self.specaugment_max_regions}")
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<GeneralDropoutComponent>")
+        for tag, value in (("<Dim>", self.dim), ("<BlockDim>", self.block_dim), ("<TimePeriod>", self.time_period)):
+            writer.token(tag)
+            writer.integer(value)
+        writer.token("<DropoutProportion>")
+        writer.float32(self.dropout_proportion)
+        if self.specaugment_max_proportion != 0.0:
+            writer.token("<SpecAugmentMaxProportion>")
+            writer.float32(self.specaugment_max_proportion)
+            if self.specaugment_max_regions != 1:
+                writer.token("<SpecAugmentMaxRegions>")
+                writer.integer(self.specaugment_max_regions)
+        if self.test_mode:
+            writer.token("<TestMode>")
+        if self.continuous:
+            writer.token("<Continuous>")
+        writer.token("</GeneralDropoutComponent>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = (f"{type(self).__name__}, dim={self.dim}, block-dim={self.block_dim}, "
+                f"dropout-proportion={number(self.dropout_proportion)}")
+        if self.continuous:
+            text += ", continuous=true"
+        if self.specaugment_max_proportion != 0.0:
+            text += (f", specaugment-max-proportion={number(self.specaugment_max_proportion)}, "
+                     f"specaugment-max-regions={self.specaugment_max_regions}")
+        return f"{text}, time-period={self.time_period}" if self.time_period > 0 else text

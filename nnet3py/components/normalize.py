@@ -1,0 +1,336 @@
+"""Normalisation of rows to a given rms value, and of columns over a minibatch."""
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
+from nnet3py.components.info_text import number, truth, vector_summary
+from nnet3py.errors import ConfigError, Nnet3Error
+from nnet3py.io.matrices import read_vector, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+logger = logging.getLogger(__name__)
+
+MEAN, UNCENTERED_VARIANCE, SCALE = range(3)   # rows of a batch-norm memo
+MEMO_ROWS = 5                                 # those three and two that kernels sum in
+
+
+def in_blocks(matrix: Any, dim: int) -> Any:
+    """A contiguous matrix (rows, k dim) seen as (rows k, dim); itself if it has ``dim`` columns."""
+    return matrix if matrix.shape[1] == dim else matrix.reshape(-1, dim)
+
+
+def same_memory(a: Any, b: Any) -> bool:
+    """True if two matrices of one device start at the same address."""
+    if a is b:
+        return True
+    interface = "__array_interface__" if isinstance(a, np.ndarray) else "__cuda_array_interface__"
+    return getattr(a, interface)["data"][0] == getattr(b, interface)["data"][0]
+
+
+class NormalizeComponent(Component):
+    """Each row, or block of a row, is scaled to the root mean square ``target_rms``. Kaldi: NormalizeComponent.
+
+    With ``add_log_stddev`` the logarithm of the block's rms before scaling follows each block.
+    """
+
+    def __init__(self, dim: int, block_dim: int | None = None, target_rms: float = 1.0,
+                 add_log_stddev: bool = False) -> None:
+        self.dim = dim
+        self.block_dim = block_dim or dim
+        self.target_rms = as_float32(target_rms)
+        self.add_log_stddev = add_log_stddev
+
+    @property
+    def properties(self) -> Properties:
+        flags = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
+        if not self.add_log_stddev:
+            flags |= Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+        if self.block_dim != self.dim:
+            flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+        return flags
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim + (self.dim // self.block_dim if self.add_log_stddev else 0)
+
+    @property
+    def _output_block_dim(self) -> int:
+        return self.block_dim + (1 if self.add_log_stddev else 0)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.normalize_rows(in_blocks(y, self._output_block_dim), in_blocks(x, self.block_dim), self.target_rms)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None:
+            return
+        beta = 0.0 if same_memory(dx, dy) else 1.0
+        ops.normalize_rows_backprop(in_blocks(dx, self.block_dim), in_blocks(x, self.block_dim),
+                                    in_blocks(dy, self._output_block_dim), self.target_rms, beta)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NormalizeComponent:
+        dim = line.get_int("dim", -1)
+        if dim == -1:                                  # given both, input-dim is left over, which is an error
+            dim = line.get_int("input-dim", 0)
+        block_dim = line.get_int("block-dim", dim)
+        target_rms = line.get_float("target-rms", 1.0)
+        add_log_stddev = line.get_bool("add-log-stddev", False)
+        if dim <= 0:
+            raise invalid_initializer(line, cls.__name__, "dim (or input-dim, not both) is required and must be "
+                                      "positive; other keys are block-dim, target-rms and add-log-stddev")
+        if block_dim <= 0 or dim % block_dim or not target_rms > 0.0:
+            raise invalid_initializer(line, cls.__name__, f"block-dim must divide {dim}, target-rms must be positive")
+        return cls(dim, block_dim, target_rms, add_log_stddev)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> NormalizeComponent:
+        token = reader.token()
+        if token == "<NormalizeComponent>":
+            token = reader.token()
+        if token not in ("<InputDim>", "<Dim>"):
+            raise reader.error(f"expected <InputDim> or <Dim>, found {token}")
+        component = cls(read_dim(reader, token))
+        token = reader.token()
+        if token == "<BlockDim>":
+            component.block_dim, token = read_block_dim(reader, component.dim), reader.token()
+        if token == "<TargetRms>":
+            component.target_rms, token = as_float32(reader.real()), reader.token()
+        if token == "<AddLogStddev>":
+            component.add_log_stddev, token = reader.boolean(), reader.token()
+        if token == "<ValueAvg>":                      # statistics of old files are dropped
+            read_vector(reader)
+            reader.expect("<DerivAvg>")
+            read_vector(reader)
+            reader.expect("<Count>")
+            reader.real()
+            token = reader.token()
+        if token != "</NormalizeComponent>":
+            raise reader.error(f"expected </NormalizeComponent>, found {token}")
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<NormalizeComponent>")
+        writer.token("<InputDim>")
+        writer.integer(self.dim)
+        if self.block_dim != self.dim:
+            writer.token("<BlockDim>")
+            writer.integer(self.block_dim)
+        writer.token("<TargetRms>")
+        writer.float32(self.target_rms)
+        writer.token("<AddLogStddev>")
+        writer.boolean(self.add_log_stddev)
+        writer.token("</NormalizeComponent>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = (f"{super().info(verbose)}, target-rms={number(self.target_rms)}, "
+                f"add-log-stddev={truth(self.add_log_stddev)}")
+        return f"{text}, block-dim={self.block_dim}" if self.block_dim != self.dim else text
+
+
+class BatchNormComponent(Component):
+    """Columns get mean 0 and a given standard deviation over the minibatch, or by stored statistics in test mode.
+
+    Kaldi: BatchNormComponent. ``count`` (float64, (1,)), ``sum`` and ``sumsq`` (float64, (block_dim,)) are the stored
+    statistics; ``test_scale`` and ``test_offset`` (float32, (block_dim,)) follow from them, in test mode only.
+    """
+
+    STATISTICS = ("count", "sum", "sumsq")
+    CONSTANTS = ("test_scale", "test_offset")    # computed on the host; kernels read them
+
+    def __init__(self, dim: int, block_dim: int | None = None, epsilon: float = 1.0e-3, target_rms: float = 1.0) -> None:
+        self.dim = dim
+        self.block_dim = block_dim or dim
+        self.epsilon, self.target_rms = as_float32(epsilon), as_float32(target_rms)
+        self.test_mode = False
+        self.count = np.zeros(1)
+        self.sum, self.sumsq = np.zeros(self.block_dim), np.zeros(self.block_dim)
+        self.test_scale: np.ndarray | None = None
+        self.test_offset: np.ndarray | None = None
+
+    @property
+    def properties(self) -> Properties:
+        flags = (Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
+                 | Properties.BACKPROP_IN_PLACE)
+        if self.block_dim < self.dim:
+            flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+        return flags if self.test_mode else flags | Properties.USES_MEMO | Properties.STORES_STATS
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim
+
+    # -- test mode and statistics --------------------------------------------------------------------------------------
+
+    def set_test_mode(self, test_mode: bool, rng: np.random.Generator | None = None) -> None:
+        """Switch between the minibatch's own statistics (False) and the stored ones (True).
+
+        Switching on without statistics warns and makes random ones, which stay in the component; ``rng`` draws them.
+        """
+        self.test_mode = test_mode
+        if test_mode and self.count[0] == 0.0:
+            logger.warning("Test-mode is set but there is no data count.  Creating random counts.  "
+                           "This only makes sense in unit-tests (or compute_prob_*.0.log).  If you see this "
+                           "elsewhere, something is very wrong.")
+            rng = rng or np.random.default_rng(0)
+            self.count[0] = 1.0
+            self.sum[...] = rng.standard_normal(self.block_dim)
+            self.sumsq[...] = rng.standard_normal(self.block_dim) + self.sum ** 2
+        self.compute_derived()
+
+    def compute_derived(self) -> None:
+        """Make ``test_scale`` and ``test_offset`` from the statistics; None outside test mode."""
+        if not self.test_mode:
+            self.test_scale = self.test_offset = None
+            return
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inverse_count = np.float32(1.0 / self.count[0])
+        mean = self.sum.astype(np.float32) * inverse_count
+        variance = np.maximum(self.sumsq.astype(np.float32) * inverse_count - mean * mean, np.float32(0))
+        scale = (variance + np.float32(self.epsilon)) ** np.float32(-0.5) * np.float32(self.target_rms)
+        self.test_scale, self.test_offset = scale, -mean * scale
+
+    def zero_stats(self) -> None:
+        if not self.test_mode:
+            super().zero_stats()
+
+    def add(self, alpha: float, other: Component) -> None:
+        super().add(alpha, other)
+        self.compute_derived()
+
+    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+        num_rows = y.shape[0] * (y.shape[1] // self.block_dim)
+        ops.batch_norm_store_stats(self.count, self.sum, self.sumsq, memo, num_rows)
+
+    # -- computation ---------------------------------------------------------------------------------------------------
+
+    def new_memo(self, ops: Any, num_rows: int) -> Any:
+        return None if self.test_mode else ops.new_vector(MEMO_ROWS * self.block_dim).reshape(MEMO_ROWS, self.block_dim)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
+        if not self.test_mode:
+            ops.batch_norm_propagate(y, memo, x, self.epsilon, self.target_rms)
+            return
+        self._check_derived()
+        ops.mul_cols_vec(y, x, self.test_scale)
+        ops.add_vec_to_rows(y, self.test_offset, 1.0, 1.0)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None:
+            return
+        y, dy, dx = (in_blocks(matrix, self.block_dim) for matrix in (y, dy, dx))
+        if self.test_mode:
+            self._check_derived()
+            ops.mul_cols_vec(dx, dy, self.test_scale)
+        else:
+            ops.batch_norm_backprop(dx, memo, y, dy, self.target_rms)
+
+    def _check_derived(self) -> None:
+        if self.test_scale is None:
+            raise Nnet3Error("Test mode set in BatchNormComponent, but no stats.",
+                             "set the test mode with set_test_mode, or use a trained model")
+
+    # -- files and text ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> BatchNormComponent:
+        dim = line.get_int("dim", 0)
+        if dim <= 0:
+            raise ConfigError("BatchNormComponent must have 'dim' specified, and > 0", f"the line is: {line.whole_line}")
+        block_dim = line.get_int("block-dim", -1)
+        epsilon, target_rms = line.get_float("epsilon", 1.0e-3), line.get_float("target-rms", 1.0)
+        test_mode = line.get_bool("test-mode", False)
+        if block_dim == -1:
+            block_dim = dim
+        if block_dim <= 0 or dim % block_dim or not epsilon > 0.0 or not target_rms > 0.0:
+            raise invalid_initializer(line, cls.__name__,
+                                      f"block-dim must divide dim={dim}, epsilon and target-rms must be positive")
+        component = cls(dim, block_dim, epsilon, target_rms)
+        if test_mode:
+            component.set_test_mode(True, rng)
+        return component
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> BatchNormComponent:
+        reader.expect_one_or_two("<BatchNormComponent>", "<Dim>")
+        dim = read_dim(reader, "<Dim>")
+        reader.expect("<BlockDim>")
+        block_dim = read_block_dim(reader, dim)
+        reader.expect("<Epsilon>")
+        epsilon = reader.real()
+        reader.expect("<TargetRms>")
+        component = cls(dim, block_dim, epsilon, reader.real())
+        reader.expect("<TestMode>")
+        component.test_mode = reader.boolean()
+        reader.expect("<Count>")
+        component.count[0] = reader.real()
+        mean = read_vector_of(reader, "<StatsMean>", block_dim).astype(np.float64)
+        variance = read_vector_of(reader, "<StatsVar>", block_dim).astype(np.float64)
+        component.sum[...] = mean * component.count[0]
+        component.sumsq[...] = (variance + mean * mean) * component.count[0]
+        reader.expect("</BatchNormComponent>")
+        if component.test_mode:
+            component.set_test_mode(True)
+        return component
+
+    def _mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
+        """Float32 mean and variance (not floored) of what was stored; the sums themselves if nothing was counted.
+
+        Divided in float64, so that a file that is read and written again keeps its bytes.
+        """
+        count = self.count[0]
+        if count == 0.0:
+            return self.sum.astype(np.float32), self.sumsq.astype(np.float32)
+        mean = (self.sum / count).astype(np.float32)
+        return mean, (self.sumsq / count - np.square(mean, dtype=np.float64)).astype(np.float32)
+
+    def write(self, writer: TokenWriter) -> None:
+        mean, variance = self._mean_and_variance()
+        writer.token("<BatchNormComponent>")
+        writer.token("<Dim>")
+        writer.integer(self.dim)
+        writer.token("<BlockDim>")
+        writer.integer(self.block_dim)
+        writer.token("<Epsilon>")
+        writer.float32(self.epsilon)
+        writer.token("<TargetRms>")
+        writer.float32(self.target_rms)
+        writer.token("<TestMode>")
+        writer.boolean(self.test_mode)
+        writer.token("<Count>")
+        writer.float64(self.count[0])
+        writer.token("<StatsMean>")
+        write_vector(writer, mean)
+        writer.token("<StatsVar>")
+        write_vector(writer, variance)
+        writer.token("</BatchNormComponent>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = (f"{type(self).__name__}, dim={self.dim}, block-dim={self.block_dim}, epsilon={number(self.epsilon)}, "
+                f"target-rms={number(self.target_rms)}, count={number(float(self.count[0]))}, "
+                f"test-mode={truth(self.test_mode)}")
+        if self.count[0] > 0:
+            mean, variance = self._mean_and_variance()
+            text += f", data-mean={vector_summary(mean)}"
+            text += f", data-stddev={vector_summary(np.sqrt(np.maximum(variance, np.float32(0))))}"
+        return text

@@ -1,0 +1,198 @@
+"""The elementwise part of an LSTM layer, with its peephole weights."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import LARGEST_DIM, invalid_initializer
+from nnet3py.components.info_text import number, parameter_stats, significant, truth, vector_summary
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, normal
+from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+NUM_GATES = 5                                # nonlinearities: i, f, tanh of c_part, o, tanh of c
+PARAMETER_ROWS = ("w_ic", "w_fc", "w_oc")
+GATE_NAMES = ("i_t_sigmoid", "f_t_sigmoid", "c_t_tanh", "o_t_sigmoid", "m_t_tanh")
+SUM_ROWS = 13                                # of lstm_backprop: 3 parameter gradients, 5 values, 5 slopes
+
+
+class LstmNonlinearityComponent(UpdatableComponent):
+    """From the sums at the gates and the previous cell to the new cell and its output. Kaldi: LstmNonlinearityComponent.
+
+    The input's columns are i_part, f_part, c_part, o_part, c_prev (``cell_dim`` each) and, with ``use_dropout``, one
+    mask for each of the gates i, f and o; the output's are c and m.
+
+    Parameters
+    ----------
+    params : float32 (3, cell_dim), the peephole weights w_ic, w_fc, w_oc
+    self_repair_config : float32 (10,), thresholds of the five nonlinearities' average derivatives, then their scales
+    """
+
+    PARAMETERS = ("params",)
+    STATISTICS = ("value_sum", "deriv_sum", "self_repair_total", "count")
+    CONSTANTS = ("self_repair_config",)
+    properties = Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+
+    def __init__(self, params: np.ndarray, self_repair_config: np.ndarray, use_dropout: bool = False,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.params = np.ascontiguousarray(params, dtype=np.float32)
+        self.self_repair_config = np.ascontiguousarray(self_repair_config, dtype=np.float32)
+        self.use_dropout = use_dropout
+        self.value_sum = np.zeros((NUM_GATES, self.cell_dim))
+        self.deriv_sum = np.zeros((NUM_GATES, self.cell_dim))
+        self.self_repair_total = np.zeros(NUM_GATES)
+        self.count = np.zeros(1)
+        self.preconditioner = OnlineNaturalGradient(rank=20, update_period=2, num_samples_history=1000.0, alpha=4.0)
+
+    @property
+    def cell_dim(self) -> int:
+        """Cells in the layer."""
+        return self.params.shape[1]
+
+    @property
+    def input_dim(self) -> int:
+        return 5 * self.cell_dim + (3 if self.use_dropout else 0)
+
+    @property
+    def output_dim(self) -> int:
+        return 2 * self.cell_dim
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return (self.preconditioner,)
+
+    # -- computation ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.lstm_propagate(y, x, self.params)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        assert update is None or isinstance(update, LstmNonlinearityComponent)
+        if dx is None and update is None:
+            return
+        repair, flagged = ops.scratch(NUM_GATES, self.cell_dim), ops.scratch_vector(NUM_GATES)
+        ops.lstm_self_repair(repair, flagged, self.deriv_sum, self.count, self.self_repair_config)
+        sums = ops.scratch(SUM_ROWS, self.cell_dim)
+        if dx is None:
+            ops.lstm_gradient(sums, x, dy, self.params, repair)
+        else:
+            ops.lstm_backprop(dx, sums, x, dy, self.params, repair)
+        if update is None:
+            return
+        ops.lstm_store_stats(update.value_sum, update.deriv_sum, update.self_repair_total, update.count, sums, flagged,
+                             x.shape[0])
+        gradient, factor = sums[:3], 1.0
+        if not update.is_gradient:
+            factor = update.preconditioner.precondition(ops, gradient)
+        ops.add_mat(update.params, gradient, update.learning_rate * factor)
+
+    # -- files and text ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> LstmNonlinearityComponent:
+        settings = UpdateSettings.from_config(line)
+        cell_dim = line.get_int("cell-dim", 0)
+        stddev = line.get_float("param-stddev", 1.0)
+        tanh_threshold = line.get_float("tanh-self-repair-threshold", 0.2)
+        sigmoid_threshold = line.get_float("sigmoid-self-repair-threshold", 0.05)
+        scale = line.get_float("self-repair-scale", 1.0e-5)
+        use_dropout = line.get_bool("use-dropout", False)
+        if cell_dim <= 0 or not stddev >= 0.0:
+            raise invalid_initializer(line, cls.__name__, "cell-dim is required and must be positive, param-stddev not "
+                                      "be negative; other keys are {tanh,sigmoid}-self-repair-threshold, "
+                                      "self-repair-scale, use-dropout and those of every trainable component")
+        if not 0.0 <= tanh_threshold <= 1.0 or not 0.0 <= sigmoid_threshold <= 0.25 or not 0.0 <= scale <= 0.1:
+            raise invalid_initializer(line, cls.__name__, "tanh-self-repair-threshold must be between 0 and 1, "
+                                      "sigmoid-self-repair-threshold between 0 and 0.25, self-repair-scale between 0 "
+                                      "and 0.1")
+        thresholds = [sigmoid_threshold, sigmoid_threshold, tanh_threshold, sigmoid_threshold, tanh_threshold]
+        return cls(normal(rng, (3, cell_dim), stddev), np.array(thresholds + [scale] * NUM_GATES), use_dropout, settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> LstmNonlinearityComponent:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<Params>")
+        params = read_matrix(reader)
+        cell_dim = params.shape[1]
+        if params.shape[0] != 3 or not 0 < cell_dim <= LARGEST_DIM:
+            raise reader.error(f"expected 3 rows of peephole weights after <Params>, found {params.shape}")
+        sums = [_read_gate_rows(reader, tag, cell_dim) for tag in ("<ValueAvg>", "<DerivAvg>")]
+        reader.expect("<SelfRepairConfig>")
+        config = read_vector(reader)
+        reader.expect("<SelfRepairProb>")
+        probability = read_vector(reader).astype(np.float64)
+        if config.size != 2 * NUM_GATES or probability.size != NUM_GATES:
+            raise reader.error(f"expected {2 * NUM_GATES} elements after <SelfRepairConfig> and {NUM_GATES} after "
+                               f"<SelfRepairProb>, found {config.size} and {probability.size}")
+        token, use_dropout = reader.token(), False
+        if token == "<UseDropout>":
+            use_dropout, token = reader.boolean(), reader.token()
+        if token != "<Count>":
+            raise reader.error(f"expected <Count>, found {token}")
+        component = cls(params, config, use_dropout, settings)
+        count = reader.real()
+        component.count[0] = count
+        component.value_sum[...], component.deriv_sum[...] = sums[0] * count, sums[1] * count
+        component.self_repair_total[...] = probability * (count * cell_dim)
+        reader.expect(f"</{cls.__name__}>")
+        return component
+
+    def _averages(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean values and derivatives, (5, cell_dim), and proportions repaired, (5,): float32; sums if nothing counted.
+
+        Divided in float64, so that a file that is read and written again keeps its bytes.
+        """
+        count = self.count[0]
+        divisor, cells = (count, count * self.cell_dim) if count != 0.0 else (1.0, 1.0)
+        return ((self.value_sum / divisor).astype(np.float32), (self.deriv_sum / divisor).astype(np.float32),
+                (self.self_repair_total / cells).astype(np.float32))
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        value, deriv, repaired = self._averages()
+        for tag, matrix in (("<Params>", self.params), ("<ValueAvg>", value), ("<DerivAvg>", deriv)):
+            writer.token(tag)
+            write_matrix(writer, matrix)
+        writer.token("<SelfRepairConfig>")
+        write_vector(writer, self.self_repair_config)
+        writer.token("<SelfRepairProb>")
+        write_vector(writer, repaired)
+        if self.use_dropout:
+            writer.token("<UseDropout>")
+            writer.boolean(True)
+        writer.token("<Count>")
+        writer.float64(self.count[0])
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = f"{super().info(verbose)}, cell-dim={self.cell_dim}, use-dropout={truth(self.use_dropout)}"
+        for name, weights in zip(PARAMETER_ROWS, self.params):
+            text += parameter_stats(name, weights)
+        count = float(self.count[0])
+        if count > 0:
+            text += f", count={significant(count, 3)}"
+        value, deriv, repaired = self._averages()
+        for k, name in enumerate(GATE_NAMES):
+            text += (f", {name}={{ self-repair-lower-threshold={number(float(self.self_repair_config[k]))}, "
+                     f"self-repair-scale={number(float(self.self_repair_config[NUM_GATES + k]))}")
+            if count != 0.0:
+                text += (f", self-repaired-proportion={number(float(repaired[k]))}, "
+                         f"value-avg={vector_summary(value[k])}, deriv-avg={vector_summary(deriv[k])}")
+            text += " }"
+        return text
+
+
+def _read_gate_rows(reader: TokenReader, tag: str, cell_dim: int) -> np.ndarray:
+    """A tag and its (5, cell_dim) matrix, as float64."""
+    reader.expect(tag)
+    matrix = read_matrix(reader)
+    if matrix.shape != (NUM_GATES, cell_dim):
+        raise reader.error(f"expected {NUM_GATES} rows of {cell_dim} after {tag}, found {matrix.shape}")
+    return matrix.astype(np.float64)

@@ -1,0 +1,427 @@
+"""Components without parameters that copy, permute, sum or multiply columns, and fixed scales and biases."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_dim
+from nnet3py.components.info_text import number, parameter_stats
+from nnet3py.components.updatable import normal, read_config_vector
+from nnet3py.io.matrices import read_vector, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+IN_PLACE = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+
+
+class NoOpComponent(Component):
+    """Copies its input; the derivative is multiplied by ``backprop_scale``. Kaldi: NoOpComponent."""
+
+    properties = IN_PLACE
+
+    def __init__(self, dim: int, backprop_scale: float = 1.0) -> None:
+        self.dim = dim
+        self.backprop_scale = as_float32(backprop_scale)
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        if x is not y:
+            ops.copy_mat(y, x, 1.0)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None and (dx is not dy or self.backprop_scale != 1.0):
+            ops.copy_mat(dx, dy, self.backprop_scale)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NoOpComponent:
+        dim, backprop_scale = line.get_int("dim", 0), line.get_float("backprop-scale", 1.0)
+        if dim <= 0:
+            raise invalid_initializer(line, cls.__name__, "dim is required and must be positive; the other key is "
+                                      "backprop-scale")
+        return cls(dim, backprop_scale)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> NoOpComponent:
+        reader.expect_one_or_two("<NoOpComponent>", "<Dim>")
+        component = cls(read_dim(reader, "<Dim>"))
+        if reader.peek_token() == "V":
+            component._skip_old_statistics(reader)
+            return component
+        reader.expect("<BackpropScale>")
+        component.backprop_scale = as_float32(reader.real())
+        reader.expect("</NoOpComponent>")
+        return component
+
+    @staticmethod
+    def _skip_old_statistics(reader: TokenReader) -> None:
+        """Old files hold the statistics of a nonlinearity here; they are dropped."""
+        for tag in ("<ValueAvg>", "<DerivAvg>"):
+            reader.expect(tag)
+            read_vector(reader)
+        reader.expect("<Count>")
+        reader.real()
+        if reader.peek_token() == "O":
+            reader.expect("<OderivRms>")
+            read_vector(reader)
+            reader.expect("<OderivCount>")
+            reader.real()
+        token = reader.token()
+        for tag in ("<NumDimsSelfRepaired>", "<NumDimsProcessed>"):
+            if token == tag:
+                reader.real()
+                token = reader.token()
+        if token != "</NoOpComponent>":
+            raise reader.error(f"expected </NoOpComponent>, found {token}")
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<NoOpComponent>")
+        writer.token("<Dim>")
+        writer.integer(self.dim)
+        writer.token("<BackpropScale>")
+        writer.float32(self.backprop_scale)
+        writer.token("</NoOpComponent>")
+
+    def info(self, verbose: int = 0) -> str:
+        text = f"{type(self).__name__}, dim={self.dim}"
+        return f"{text}, backprop-scale={number(self.backprop_scale)}" if self.backprop_scale != 1.0 else text
+
+
+class _BlockComponent(Component):
+    """A component whose input has as many columns as several outputs side by side."""
+
+    def __init__(self, input_dim: int, output_dim: int) -> None:
+        self._input_dim, self._output_dim = input_dim, output_dim
+
+    @property
+    def input_dim(self) -> int:
+        return self._input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self._output_dim
+
+    @classmethod
+    def _read_dims(cls, reader: TokenReader) -> tuple[int, int]:
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<InputDim>")
+        input_dim = read_dim(reader, "<InputDim>")
+        reader.expect("<OutputDim>")
+        output_dim = read_dim(reader, "<OutputDim>")
+        if input_dim % output_dim:
+            raise reader.error(f"expected an output dimension that divides the input dimension {input_dim}, "
+                               f"found {output_dim}")
+        return input_dim, output_dim
+
+    def _write_dims(self, writer: TokenWriter) -> None:
+        writer.token(f"<{type(self).__name__}>")
+        writer.token("<InputDim>")
+        writer.integer(self._input_dim)
+        writer.token("<OutputDim>")
+        writer.integer(self._output_dim)
+
+
+class ElementwiseProductComponent(_BlockComponent):
+    """y is the elementwise product of the input's blocks of ``output_dim`` columns. Kaldi: ElementwiseProductComponent."""
+
+    properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.multiply_blocks(y, x)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.multiply_blocks_backprop(dx, x, dy)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> ElementwiseProductComponent:
+        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
+        if output_dim <= 0 or input_dim <= output_dim or input_dim % output_dim:
+            raise invalid_initializer(line, cls.__name__, "input-dim must be a multiple of output-dim, twice or more")
+        return cls(input_dim, output_dim)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> ElementwiseProductComponent:
+        component = cls(*cls._read_dims(reader))
+        reader.expect("</ElementwiseProductComponent>")
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        self._write_dims(writer)
+        writer.token("</ElementwiseProductComponent>")
+
+
+class SumBlockComponent(_BlockComponent):
+    """y += scale times the sum of the input's blocks of ``output_dim`` columns. Kaldi: SumBlockComponent."""
+
+    properties = Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
+
+    def __init__(self, input_dim: int, output_dim: int, scale: float = 1.0) -> None:
+        super().__init__(input_dim, output_dim)
+        self.block_scale = as_float32(scale)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.add_sum_of_blocks(y, x, self.block_scale)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.add_to_blocks(dx, dy, self.block_scale)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> SumBlockComponent:
+        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
+        scale = line.get_float("scale", 1.0)
+        if input_dim <= 0 or output_dim <= 0 or input_dim % output_dim:
+            raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim; the "
+                                      "other key is scale")
+        return cls(input_dim, output_dim, scale)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> SumBlockComponent:
+        input_dim, output_dim = cls._read_dims(reader)
+        reader.expect("<Scale>")
+        component = cls(input_dim, output_dim, reader.real())
+        reader.expect("</SumBlockComponent>")
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        self._write_dims(writer)
+        writer.token("<Scale>")
+        writer.float32(self.block_scale)
+        writer.token("</SumBlockComponent>")
+
+    def info(self, verbose: int = 0) -> str:
+        return f"{super().info(verbose)}, scale={number(self.block_scale)}"
+
+
+class SumGroupComponent(Component):
+    """Each output column is the sum of a group of consecutive input columns. Kaldi: SumGroupComponent.
+
+    Parameters
+    ----------
+    sizes : int32 (output_dim,), how many columns each group has
+    """
+
+    properties = Properties.SIMPLE
+    CONSTANTS = ("groups",)
+
+    def __init__(self, sizes: np.ndarray) -> None:
+        ends = np.cumsum(sizes, dtype=np.int64)
+        self.groups = np.stack([ends - sizes, ends], axis=1).astype(np.int32)   # (begin, end) of each group
+        self.sizes = np.asarray(sizes, dtype=np.int32)
+
+    @property
+    def input_dim(self) -> int:
+        return int(self.sizes.sum())
+
+    @property
+    def output_dim(self) -> int:
+        return len(self.sizes)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.sum_column_groups(y, x, self.groups)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.copy_to_column_groups(dx, dy, self.groups)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> SumGroupComponent:
+        sizes_text = line.get_string("sizes", "")
+        if sizes_text:
+            sizes = _integers(sizes_text)
+            if sizes.size == 0 or sizes.min() <= 0 or sizes.sum() > LARGEST_DIM:
+                raise invalid_initializer(line, cls.__name__, "sizes must be positive whole numbers, as in 3,4,5")
+            return cls(sizes)
+        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
+        if input_dim <= 0 or output_dim <= 0 or input_dim % output_dim:
+            raise invalid_initializer(line, cls.__name__, "give sizes, or input-dim and an output-dim that divides it")
+        return cls(np.full(output_dim, input_dim // output_dim))
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> SumGroupComponent:
+        reader.expect_one_or_two("<SumGroupComponent>", "<Sizes>")
+        sizes = reader.integer_vector().astype(np.int64)
+        if sizes.size == 0 or sizes.min() <= 0 or sizes.sum() > LARGEST_DIM:
+            raise reader.error(f"expected positive group sizes that sum to at most {LARGEST_DIM}")
+        token = reader.token()
+        if token not in ("</SumGroupComponent>", "<SumGroupComponent>"):
+            raise reader.error(f"expected </SumGroupComponent>, found {token}")
+        return cls(sizes)
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<SumGroupComponent>")
+        writer.token("<Sizes>")
+        writer.integer_vector(self.sizes)
+        writer.token("</SumGroupComponent>")
+
+
+class PermuteComponent(Component):
+    """Output column i is input column ``column_map[i]``. Kaldi: PermuteComponent.
+
+    Parameters
+    ----------
+    column_map : int32 (dim,), a permutation of 0..dim-1
+    """
+
+    properties = Properties.SIMPLE
+    CONSTANTS = ("column_map", "inverse_map")
+
+    def __init__(self, column_map: np.ndarray) -> None:
+        self.column_map = np.ascontiguousarray(column_map, dtype=np.int32)
+        self.inverse_map = np.argsort(self.column_map).astype(np.int32)
+
+    @property
+    def input_dim(self) -> int:
+        return len(self.column_map)
+
+    @property
+    def output_dim(self) -> int:
+        return len(self.column_map)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.copy_cols(y, x, self.column_map)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.copy_cols(dx, dy, self.inverse_map)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> PermuteComponent:
+        column_map = _integers(line.get_string("column-map", ""))
+        if not _is_permutation(column_map):
+            raise invalid_initializer(line, cls.__name__, "column-map must be a permutation of 0, 1, ..., dim-1")
+        return cls(column_map)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> PermuteComponent:
+        reader.expect_one_or_two("<PermuteComponent>", "<ColumnMap>")
+        if reader.binary and reader.peek_byte() == b"F":       # old files: a float vector
+            column_map = (read_vector(reader) + np.float32(0.5)).astype(np.int64)
+            if column_map.size:
+                column_map[-1] = column_map.size - 1           # as Kaldi reads these files
+        else:
+            column_map = reader.integer_vector().astype(np.int64)
+        if not _is_permutation(column_map):
+            raise reader.error("expected a permutation of 0, 1, ..., dim-1 after <ColumnMap>")
+        reader.expect("</PermuteComponent>")
+        return cls(column_map)
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<PermuteComponent>")
+        writer.token("<ColumnMap>")
+        writer.integer_vector(self.column_map)
+        writer.token("</PermuteComponent>")
+
+    def info(self, verbose: int = 0) -> str:
+        dim = len(self.column_map)
+        entries = "".join(f"{entry} " for entry in self.column_map[:5]) + ("... " if dim > 5 else "")
+        return f"{type(self).__name__}, dim={dim} , column-map=[ {entries}]"
+
+
+def _integers(text: str) -> np.ndarray:
+    """The whole numbers between commas or colons, as int64; none if anything else is there."""
+    pieces = [piece for piece in text.replace(":", ",").split(",") if piece]
+    try:
+        return np.array([int(piece) for piece in pieces], dtype=np.int64)
+    except (ValueError, OverflowError):
+        return np.empty(0, dtype=np.int64)
+
+
+def _is_permutation(column_map: np.ndarray) -> bool:
+    return column_map.size > 0 and bool(np.array_equal(np.sort(column_map), np.arange(column_map.size)))
+
+
+class _FixedVectorComponent(Component):
+    """A component with one vector that training does not change: ``vector``, float32 (dim,)."""
+
+    properties = IN_PLACE
+    CONSTANTS = ("vector",)
+    CONFIG_KEY = ""       # of the file with the vector
+    TAG = ""
+
+    def __init__(self, vector: np.ndarray) -> None:
+        self.vector = np.ascontiguousarray(vector, dtype=np.float32)
+
+    @property
+    def input_dim(self) -> int:
+        return self.vector.size
+
+    @property
+    def output_dim(self) -> int:
+        return self.vector.size
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        vector = read_config_vector(line, cls.CONFIG_KEY)
+        if vector is not None:
+            if vector.size == 0:
+                raise invalid_initializer(line, cls.__name__, f"{cls.CONFIG_KEY} must name a vector with elements")
+            return cls(vector)
+        dim = line.get_int("dim", 0)
+        value = line.get_float("scale", float("nan")) if cls.CONFIG_KEY == "scales" else float("nan")
+        if dim <= 0:
+            raise invalid_initializer(line, cls.__name__, f"give {cls.CONFIG_KEY}=<file>, or a positive dim")
+        return cls(normal(rng, (dim,), 1.0) if np.isnan(value) else np.full(dim, value))
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        reader.expect_one_or_two(f"<{cls.__name__}>", cls.TAG)
+        vector = read_vector(reader)
+        if vector.size == 0:
+            raise reader.error(f"expected a vector with elements after {cls.TAG}")
+        reader.expect(f"</{cls.__name__}>")
+        return cls(vector)
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token(f"<{type(self).__name__}>")
+        writer.token(self.TAG)
+        write_vector(writer, self.vector)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        return super().info(verbose) + parameter_stats(self.CONFIG_KEY, self.vector, with_mean=True)
+
+
+class FixedScaleComponent(_FixedVectorComponent):
+    """Multiplies each column by a fixed number. Kaldi: FixedScaleComponent."""
+
+    CONFIG_KEY, TAG = "scales", "<Scales>"
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.mul_cols_vec(y, x, self.vector)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.mul_cols_vec(dx, dy, self.vector)
+
+
+class FixedBiasComponent(_FixedVectorComponent):
+    """Adds a fixed number to each column. Kaldi: FixedBiasComponent."""
+
+    CONFIG_KEY, TAG = "bias", "<Bias>"
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        if x is not y:
+            ops.copy_mat(y, x, 1.0)
+        ops.add_vec_to_rows(y, self.vector, 1.0, 1.0)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None and dx is not dy:
+            ops.copy_mat(dx, dy, 1.0)
