@@ -1,0 +1,46 @@
+"""nnet3-compute-prob: objective and accuracy of a network on examples."""
+from __future__ import annotations
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import DEVICE, PROB
+from nnet3py.cli.options import Options, option
+
+
+@kaldi_command("nnet3-compute-prob", usage="""
+Computes and prints in logging messages the average log-prob per frame of the given data with an nnet3 neural net.
+The input of this is the output of e.g. nnet3-get-egs | nnet3-merge-egs.
+
+Usage:  nnet3-compute-prob [options] <raw-model-in> <training-examples-in>
+
+e.g.: nnet3-compute-prob 0.raw ark:valid.egs
+""", arguments=(2, 2), options=[
+    option("batchnorm-test-mode", bool, True, "If true, set test-mode to true on any BatchNormComponents."),
+    option("dropout-test-mode", bool, True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."),
+    option("collapse-model", bool, True, "If true, collapse model to the extent possible before using it."),
+    *PROB, *DEVICE,
+])
+def compute_prob(args: list[str], options: Options) -> int:
+    """Print objective and accuracy; 1 if no output had any weight."""
+    from nnet3py.cli.compute_setup import optimize_options, set_up
+    from nnet3py.egs.example import read_egs
+    from nnet3py.network.collapse import collapse_model
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
+
+    device = set_up(options)
+    nnet = read_nnet(args[0])
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
+    if options.collapse_model:
+        collapse_model(nnet)
+    diagnostics = NnetDiagnostics(nnet, DiagnosticOptions(
+        compute_accuracy=options.compute_accuracy, compute_per_dim_accuracy=options.compute_per_dim_accuracy,
+        optimize=optimize_options(options), cache_capacity=options["compiler.cache-capacity"], device=device))
+    for _key, eg in read_egs(args[1]):
+        diagnostics.compute(eg)
+    has_weight = diagnostics.log_totals()
+    diagnostics.compiler.log_time()
+    return 0 if has_weight else 1

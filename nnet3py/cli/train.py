@@ -1,0 +1,100 @@
+"""nnet3-train: train a network on examples, or directly on features and targets."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.options import Options, option
+from nnet3py.errors import UsageError
+
+if TYPE_CHECKING:
+    from nnet3py.egs.example import NnetExample
+    from nnet3py.network.nnet import Nnet
+    from nnet3py.training.trainer import TrainerOptions
+
+TRAINER = (
+    option("srand", int, 0, "Seed for random number generator"),
+    option("store-component-stats", bool, True, "If true, store activations and derivatives for nonlinear components during training."),
+    option("zero-component-stats", bool, True, "If both this and --store-component-stats are true, then the component stats are "
+                                               "zeroed before training."),
+    option("print-interval", int, 100, "Interval (measured in minibatches) after which we print out objective function during training"),
+    option("max-param-change", float, 2.0, "The maximum change in parameters allowed per minibatch, measured in Euclidean norm over "
+                                           "the entire model (change will be clipped to this value)"),
+    option("momentum", float, 0.0, "Momentum constant to apply during training (help stabilize update). e.g. 0.9."),
+    option("l2-regularize-factor", float, 1.0, "Factor that affects the strength of l2 regularization on model parameters."),
+    option("batchnorm-stats-scale", float, 0.8, "Factor by which we scale down the accumulated stats of batchnorm layers after "
+                                                "processing each minibatch."),
+    option("backstitch-training-scale", float, 0.0, "backstitch training factor. If 0 then in the normal training mode."),
+    option("backstitch-training-interval", int, 1, "do backstitch training with the specified interval of minibatches."),
+    option("read-cache", str, "", "Accepted for compatibility: computations are compiled anew"),
+    option("write-cache", str, "", "Accepted for compatibility: nothing is written"),
+    option("binary-write-cache", bool, True, "Accepted for compatibility"),
+    option("cuda-cache-memory", bool, True, "Accepted for compatibility"),
+    option("cuda-memory-proportion", float, 0.5, "Accepted for compatibility"),
+)
+
+DIRECT = (
+    option("feats", str, "", "Train on these features (rspecifier) instead of examples; needs --targets"),
+    option("targets", str, "", "Targets of --feats: integer vectors (one class per frame) or, with --dense-targets, matrices"),
+    option("dense-targets", bool, False, "--targets are matrices, one row per frame"),
+    option("left-context", int, -1, "With --feats: frames of left context (-1: what the network needs)"),
+    option("right-context", int, -1, "With --feats: frames of right context (-1: what the network needs)"),
+    option("num-frames", str, "8", "With --feats: labelled frames per example"),
+    option("minibatch-size", str, "64", "With --feats: examples per minibatch"),
+    option("num-epochs", int, 1, "With --feats: passes over the data"),
+    option("learning-rate", float, -1.0, "With --feats: learning rate of the first pass (-1: the model's own)"),
+    option("final-learning-rate", float, -1.0, "With --feats: what the rate approaches, falling geometrically (-1: it stays)"),
+)
+
+
+@kaldi_command("nnet3-train", usage="""
+Train nnet3 neural network parameters with backprop and stochastic gradient descent. Minibatches are to be created by
+nnet3-merge-egs in the input pipeline.
+
+Usage:  nnet3-train [options] <raw-model-in> <training-examples-in> <raw-model-out>
+   or:  nnet3-train [options] --feats=<rspecifier> --targets=<rspecifier> <raw-model-in> <raw-model-out>
+
+e.g.:
+nnet3-train 1.raw 'ark:nnet3-merge-egs 1.egs ark:-|' 2.raw
+""", arguments=(2, 3), options=[BINARY, *TRAINER, *OPTIM, *COMPILER, *COMPUTE, *DIRECT, *DEVICE])
+def train(args: list[str], options: Options) -> int:
+    """Train a network; 1 if there was nothing to train on."""
+    direct = bool(options.feats or options.targets)
+    if len(args) != (2 if direct else 3):
+        raise UsageError(f"{len(args)} arguments were given, expected <raw-model-in> "
+                         f"{'' if direct else '<training-examples-in> '}<raw-model-out>",
+                         "examples are an argument, features an option: --feats=… --targets=…")
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.training.trainer import NnetTrainer
+
+    nnet = read_nnet(args[0])
+    trainer = NnetTrainer(nnet, _trainer_options(options))
+    if direct:
+        _train_directly(trainer, nnet, options)
+    else:
+        from nnet3py.egs.example import read_egs
+
+        for _key, eg in log.progress(read_egs(args[1]), "training"):
+            trainer.train(eg)
+    has_weight = trainer.log_totals()
+    nnet.write(args[-1], binary=options.binary)
+    log.log(f"Wrote model to {args[-1]}", file="nnet3-train.cc", line=91)
+    trainer.compiler.log_time()
+    return 0 if has_weight else 1
+
+
+def _trainer_options(options: Options) -> TrainerOptions:
+    from nnet3py.cli.compute_setup import optimize_options, set_up
+    from nnet3py.training.trainer import TrainerOptions
+
+    return TrainerOptions(
+        srand=options.srand, store_component_stats=options.store_component_stats,
+        zero_component_stats=options.zero_component_stats, print_interval=options.print_interval,
+        max_param_change=options.max_param_change, momentum=options.momentum,
+        l2_regularize_factor=options.l2_regularize_factor, batchnorm_stats_scale=options.batchnorm_stats_scale,
+        backstitch_training_scale=options.backstitch_training_scale,
+        backstitch_training_interval=options.backstitch_training_interval, optimize=optimize_options(options),
+        cache_capacity=options["compiler.cache-capacity"], device=set_up(options))
