@@ -6,6 +6,7 @@ process (numpy's brings its own) gets one: two pools whose threads spin while th
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 
 from nnet3py.errors import UsageError
@@ -45,12 +46,12 @@ def apply() -> None:
     """Give numba and BLAS the chosen number of threads."""
     import numba
     import threadpoolctl
-    from numba.core import config
 
     import nnet3py.ops.cpu.blas  # noqa: F401  (only a library that is loaded can be told)
 
     count = num_threads()
-    numba.set_num_threads(max(1, min(count, config.NUMBA_NUM_THREADS)))
+    most: int = import_module("numba.core.config").NUMBA_NUM_THREADS     # set when numba is imported
+    numba.set_num_threads(min(count, most))
     for library in threadpoolctl.ThreadpoolController().lib_controllers:
         if library.user_api == "blas":
             library.set_num_threads(1 if _is_numpys_own(library.filepath) else count)
@@ -58,4 +59,5 @@ def apply() -> None:
 
 def _is_numpys_own(path: str) -> bool:
     """True of a library that numpy's wheel brought; a library shared with scipy lies elsewhere."""
-    return any(part in ("numpy", "numpy.libs") for part in Path(path).parts)
+    folder = Path(path).parent
+    return folder.name == "numpy.libs" or folder.parent.name == "numpy"      # the second: macOS

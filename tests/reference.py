@@ -1,0 +1,176 @@
+"""Slow, obvious numpy twins of the operations, under the same names; sums run in float64."""
+from __future__ import annotations
+
+import numpy as np
+
+# -- rows -------------------------------------------------------------------------------------------------------------
+
+
+def set_const(dst, value):
+    dst[...] = value
+
+
+def copy_mat(dst, src, alpha):
+    dst[...] = alpha * src
+
+
+def add_mat(dst, src, alpha):
+    dst += alpha * src
+
+
+def copy_rows(dst, src, indexes, alpha):
+    for i, r in enumerate(indexes):
+        dst[i] = alpha * src[r] if r >= 0 else 0
+
+
+def add_rows(dst, src, indexes, alpha):
+    for i, r in enumerate(indexes):
+        if r >= 0:
+            dst[i] += alpha * src[r]
+
+
+def copy_rows_multi(dst, arena, offsets, alpha):
+    for i, offset in enumerate(offsets):
+        dst[i] = alpha * arena[offset:offset + dst.shape[1]] if offset >= 0 else 0
+
+
+def add_rows_multi(dst, arena, offsets, alpha):
+    for i, offset in enumerate(offsets):
+        if offset >= 0:
+            dst[i] += alpha * arena[offset:offset + dst.shape[1]]
+
+
+def copy_to_rows_multi(arena, offsets, src):
+    for i, offset in enumerate(offsets):
+        if offset >= 0:
+            arena[offset:offset + src.shape[1]] = src[i]
+
+
+def add_to_rows_multi(arena, offsets, src, alpha):
+    for i, offset in enumerate(offsets):
+        if offset >= 0:
+            arena[offset:offset + src.shape[1]] += alpha * src[i]
+
+
+def add_row_ranges(dst, src, ranges, alpha):
+    for i, (begin, end) in enumerate(ranges):
+        dst[i] += alpha * src[begin:end].sum(axis=0) if begin >= 0 else 0
+
+
+# -- products ---------------------------------------------------------------------------------------------------------
+
+
+def keep(beta, dst):
+    """beta dst, and zeros for beta 0 whatever dst holds."""
+    return beta * dst.astype(np.float64) if beta else np.zeros(dst.shape)
+
+
+def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
+    left, right = (a.T if trans_a else a), (b.T if trans_b else b)
+    dst[...] = alpha * (left.astype(np.float64) @ right) + keep(beta, dst)
+
+
+# -- elementwise ------------------------------------------------------------------------------------------------------
+
+
+def add_vec_to_rows(dst, vec, alpha, beta):
+    dst[...] = alpha * vec + keep(beta, dst)
+
+
+def mul_cols_vec(dst, src, vec):
+    dst[...] = src * vec
+
+
+def mul_rows_vec(dst, src, vec):
+    dst[...] = src * vec[:, None]
+
+
+def add_mat_diag_vec(dst, src, vec, alpha, beta):
+    dst[...] = alpha * src * vec + keep(beta, dst)
+
+
+def add_diag_vec_mat(dst, vec, src, alpha, beta):
+    dst[...] = alpha * vec[:, None] * src + keep(beta, dst)
+
+
+def mul_elements(dst, a, b):
+    dst[...] = a * b
+
+
+def add_mat_elements(dst, a, b, alpha, beta):
+    dst[...] = alpha * a * b + keep(beta, dst)
+
+
+def set_vec(dst, value):
+    dst[...] = value
+
+
+def copy_vec(dst, src, alpha):
+    dst[...] = alpha * src
+
+
+def add_vec(dst, src, alpha, beta):
+    dst[...] = alpha * src + keep(beta, dst)
+
+
+# -- reductions -------------------------------------------------------------------------------------------------------
+
+
+def add_row_sum(dst, src, alpha, beta):
+    dst[...] = alpha * src.sum(axis=0, dtype=np.float64) + keep(beta, dst)
+
+
+def add_row_sum_sq(dst, src, alpha, beta):
+    add_row_sum_product(dst, src, src, alpha, beta)
+
+
+def add_row_sum_product(dst, a, b, alpha, beta):
+    dst[...] = alpha * (a.astype(np.float64) * b).sum(axis=0) + keep(beta, dst)
+
+
+def add_row_sum_double(dst, src, alpha):
+    dst += alpha * src.sum(axis=0, dtype=np.float64)
+
+
+def add_row_sum_sq_double(dst, src, alpha):
+    dst += alpha * (src.astype(np.float64) ** 2).sum(axis=0)
+
+
+def add_col_sum_product(dst, a, b, alpha, beta):
+    dst[...] = alpha * (a.astype(np.float64) * b).sum(axis=1) + keep(beta, dst)
+
+
+def sum_sq(src):
+    return float((src.astype(np.float64) ** 2).sum())
+
+
+def sum_product(a, b):
+    return float((a.astype(np.float64) * b).sum())
+
+
+def dot(a, b):
+    return float(a.astype(np.float64) @ b)
+
+
+# -- random -----------------------------------------------------------------------------------------------------------
+
+
+def philox_words(count, seed, block, minibatch, component):
+    """The first ``count`` words from ``block`` on, uint32."""
+    from nnet3py.ops.random import philox
+    key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
+    words = [word for b in range(block, block + (count + 3) // 4)
+             for word in philox((b & 0xFFFFFFFF, b >> 32, minibatch, component), key)]
+    return np.array(words, np.uint32)
+
+
+def philox_uniform(dst, seed, block, minibatch, component):
+    words = philox_words(dst.size, seed, block, minibatch, component)
+    dst[...] = ((words >> 8) * 2.0 ** -24)[:dst.size].reshape(dst.shape)
+
+
+def philox_normal(dst, seed, block, minibatch, component):
+    unit = (philox_words(dst.size, seed, block, minibatch, component) >> 8) * 2.0 ** -24
+    radius, angle = np.sqrt(-2 * np.log(unit[0::2] + 2.0 ** -25)), 2 * np.pi * unit[1::2]
+    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
+    dst[...] = pairs.reshape(-1)[:dst.size].reshape(dst.shape)

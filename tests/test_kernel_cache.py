@@ -1,0 +1,138 @@
+"""Where compiled kernels are kept: the folder's choice, its key, and what happens when it cannot be written."""
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+from nnet3py.ops import kernel_cache
+
+KERNELS = '''
+from nnet3py.ops.cpu.jit import kernel
+from nnet3py.ops.callee import double
+
+@kernel("vec f32")
+def scale(dst, factor):
+    for j in range(dst.shape[0]):
+        dst[j] = double(dst[j]) * factor
+'''
+CALLEE = '''
+from nnet3py.ops.cpu.jit import inline
+
+@inline
+def double(x):
+    return x + x
+'''
+RUN = '''
+import logging, sys
+logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
+import numpy as np
+from nnet3py.ops.family import scale
+x = np.ones(3, np.float32)
+scale(x, 2.0)
+print(x[0])
+'''
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """A copy of the package with one small kernel module that calls a function of another module."""
+    root = tmp_path / "site"
+    shutil.copytree(ROOT / "nnet3py" / "ops", root / "nnet3py" / "ops", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("__init__.py", "errors.py"):
+        shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
+    (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
+    (root / "nnet3py" / "ops" / "callee.py").write_text(CALLEE)
+    return root
+
+
+def environment(root: Path, **variables: object) -> dict[str, str]:
+    kept = {key: value for key, value in os.environ.items() if key not in ("NNET3PY_CACHE", "NUMBA_CACHE_DIR")}
+    return kept | {"PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"} | {k: str(v) for k, v in variables.items()}
+
+
+def run(root: Path, **variables: object) -> tuple[str, str]:
+    result = subprocess.run([sys.executable, "-c", RUN], capture_output=True, text=True, cwd=root,
+                            env=environment(root, **variables))
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip(), result.stderr
+
+
+def test_second_process_compiles_nothing(installed, tmp_path):
+    cache = tmp_path / "cache"
+    assert run(installed, NNET3PY_CACHE=cache)[0] == "4.0"
+    files = sorted(cache.rglob("*.nb?"))
+    assert files and not list(installed.rglob("*.nb?"))
+    value, messages = run(installed, NNET3PY_CACHE=cache)
+    assert value == "4.0" and "Compiling" not in messages
+    assert sorted(cache.rglob("*.nb?")) == files
+
+
+def test_first_miss_is_said_once(installed, tmp_path):
+    messages = run(installed, NNET3PY_CACHE=tmp_path / "cache")[1]
+    assert messages.count("INFO Compiling kernels for this machine") == 1
+    assert str(tmp_path / "cache") in messages
+
+
+def test_a_changed_callee_in_another_file_is_noticed(installed, tmp_path):
+    cache = tmp_path / "cache"
+    assert run(installed, NNET3PY_CACHE=cache)[0] == "4.0"
+    (installed / "nnet3py" / "ops" / "callee.py").write_text(CALLEE.replace("x + x", "x + x + x"))
+    assert run(installed, NNET3PY_CACHE=cache)[0] == "6.0"
+
+
+def test_numba_cache_dir_wins(installed, tmp_path):
+    run(installed, NNET3PY_CACHE=tmp_path / "ours", NUMBA_CACHE_DIR=tmp_path / "numbas")
+    assert list((tmp_path / "numbas").rglob("*.nbc")) and not (tmp_path / "ours").exists()
+
+
+def test_platform_folder(installed, tmp_path):
+    run(installed, XDG_CACHE_HOME=tmp_path / "xdg", HOME=tmp_path / "home", LOCALAPPDATA=tmp_path / "xdg")
+    assert list(tmp_path.glob("*/**/nnet3py/**/*.nbc"))
+
+
+def test_unwritable_folder_falls_back_with_one_warning(installed, tmp_path):
+    (tmp_path / "file").write_text("")
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    value, messages = run(installed, NNET3PY_CACHE=tmp_path / "file" / "below", TMPDIR=temporary)
+    assert value == "4.0"
+    assert messages.count("WARNING Cannot write compiled kernels to") == 1 and "NNET3PY_CACHE" in messages
+    assert not list(temporary.rglob("*.nbc")), "the private folder goes with the process"
+
+
+def test_two_processes_may_start_at_once(installed, tmp_path):
+    started = [subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.PIPE, text=True, cwd=installed,
+                                env=environment(installed, NNET3PY_CACHE=tmp_path / "cache")) for _ in range(2)]
+    assert [process.communicate()[0].strip() for process in started] == ["4.0", "4.0"]
+    assert run(installed, NNET3PY_CACHE=tmp_path / "cache")[0] == "4.0"
+
+
+def test_numbas_own_setting_is_left_alone(monkeypatch, tmp_path):
+    from nnet3py.ops.kinds import kinds_of
+    monkeypatch.setattr(kernel_cache, "cache_folder", lambda: tmp_path)
+    before = kernel_cache.config.CACHE_DIR
+    compiled = kernel_cache.compile_cached(plus_one, kinds_of("f64"))
+    assert compiled(1.0) == 2.0 and kernel_cache.config.CACHE_DIR == before
+    assert list(tmp_path.rglob("*.nbc"))
+
+
+def plus_one(x):
+    return x + 1
+
+
+def test_hash_follows_imports():
+    rows = Path(kernel_cache.__file__).parent / "cpu" / "rows.py"
+    reached = kernel_cache._imported_sources(rows)
+    assert rows.parent / "jit.py" in reached
+    assert kernel_cache.source_hash(rows) != kernel_cache.source_hash(rows.parent / "elementwise.py")
+
+
+def test_logger_has_the_packages_name():
+    assert kernel_cache.logger is logging.getLogger("nnet3py.ops")

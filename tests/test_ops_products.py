@@ -1,0 +1,74 @@
+"""Matrix products against float64, with every combination of transposes, strides and degenerate sizes."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from ops_cases import check, matrix
+
+from nnet3py.ops import get_ops
+
+ops = get_ops("cpu")
+
+
+def operands(rng, m, k, n, trans_a, trans_b, strided=True):
+    a = matrix(rng, *((k, m) if trans_a else (m, k)), strided)
+    b = matrix(rng, *((n, k) if trans_b else (k, n)), strided)
+    return a, b
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("size", [(1, 1, 1), (1, 7, 5), (5, 7, 1), (5, 1, 3), (8, 16, 16), (33, 65, 17), (64, 128, 96)])
+def test_add_mat_mat(size, trans_a, trans_b):
+    rng = np.random.default_rng(5)
+    m, k, n = size
+    for strided in (False, True):
+        for alpha, beta in ((1.0, 0.0), (-0.5, 1.0), (2.0, -0.25), (0.0, 0.5)):
+            a, b = operands(rng, m, k, n, trans_a, trans_b, strided)
+            check(ops, "add_mat_mat", matrix(rng, m, n, strided), a, b, alpha, beta, trans_a, trans_b, scale=k)
+
+
+@pytest.mark.parametrize("size", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)])
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_empty_sizes(size, beta):
+    rng = np.random.default_rng(6)
+    m, k, n = size
+    for trans_a in (False, True):
+        for trans_b in (False, True):
+            a, b = operands(rng, m, k, n, trans_a, trans_b)
+            check(ops, "add_mat_mat", matrix(rng, m, n), a, b, 1.0, beta, trans_a, trans_b)
+
+
+@pytest.mark.parametrize("k", [0, 1, 40])
+def test_beta_zero_forgets_nan(k):
+    rng = np.random.default_rng(7)
+    dst = np.full((5, 6), np.nan, np.float32)
+    a, b = operands(rng, 5, k, 6, False, False)
+    ops.add_mat_mat(dst, a, b, 1.0, 0.0)
+    np.testing.assert_allclose(dst, a.astype(np.float64) @ b, rtol=1e-5, atol=1e-5)
+
+
+def test_one_row_of_any_stride():
+    x = np.arange(24, dtype=np.float32).reshape(2, 12)
+    one = np.lib.stride_tricks.as_strided(x, (1, 3), (0, 4))     # the stride of a single row means nothing
+    dst = np.zeros((1, 4), np.float32)
+    ops.add_mat_mat(dst, one, np.eye(3, 4, dtype=np.float32), 1.0, 0.0)
+    np.testing.assert_array_equal(dst, [[0, 1, 2, 0]])
+
+
+@settings(deadline=None, max_examples=60)
+@given(m=st.integers(0, 12), k=st.integers(0, 12), n=st.integers(0, 12), trans_a=st.booleans(), trans_b=st.booleans(),
+       strided=st.booleans(), alpha=st.sampled_from([0.0, 1.0, -2.0]), beta=st.sampled_from([0.0, 1.0, 0.5]))
+def test_any_size(m, k, n, trans_a, trans_b, strided, alpha, beta):
+    rng = np.random.default_rng(m + 13 * k + 169 * n)
+    a, b = operands(rng, m, k, n, trans_a, trans_b, strided)
+    check(ops, "add_mat_mat", matrix(rng, m, n, strided), a, b, alpha, beta, trans_a, trans_b, scale=k + 1)
+
+
+def test_transposes_can_be_named():
+    rng = np.random.default_rng(8)
+    dst, a, b = matrix(rng, 3, 4), matrix(rng, 3, 5), matrix(rng, 4, 5)
+    ops.add_mat_mat(dst, a, b, 1.0, 0.0, trans_b=True)
+    np.testing.assert_allclose(dst, a @ b.T, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,100 @@
+"""The table of operations, and that both devices hold to it."""
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import subprocess
+import sys
+
+import pytest
+import reference
+
+from nnet3py.ops import get_ops, kinds, table
+from nnet3py.ops.cpu.jit import Kernel
+
+DEVICES = ("cpu", "cuda")
+
+
+def family_module(device: str, family: str):
+    name = f"nnet3py.ops.{device}.{family}"
+    return importlib.import_module(name) if importlib.util.find_spec(name) else None
+
+
+def function_of(operation):
+    return getattr(operation, "function", operation)
+
+
+def test_names_are_declared_once():
+    names = [operation.name for members in table.FAMILIES.values() for operation in members]
+    assert len(names) == len(set(names)) == len(table.OPERATIONS)
+
+
+def test_kinds_are_the_ones_kernels_know():
+    assert set(table.KINDS) == set(kinds.TYPES)
+    with pytest.raises(ValueError, match="unknown argument kind 'tensor'"):
+        _ = table.Operation("f", "tensor x", "").arguments
+    with pytest.raises(ValueError, match="unknown argument kinds"):
+        kinds.kinds_of("mat tensor")
+
+
+def test_roles():
+    copy_rows = table.OPERATIONS["copy_rows"]
+    assert [(a.name, a.kind, a.role) for a in copy_rows.arguments] == [
+        ("dst", "mat", "destination"), ("src", "mat", "source"), ("indexes", "ivec", "index"),
+        ("alpha", "f32", "scalar")]
+    assert copy_rows.kinds == "mat mat ivec f32"
+    assert table.OPERATIONS["add_mat_mat"].arguments[-1].default == "False"
+
+
+@pytest.mark.parametrize("name", sorted(table.OPERATIONS))
+def test_an_operation_is_well_declared(name):
+    operation = table.OPERATIONS[name]
+    roles = [argument.role for argument in operation.arguments]
+    assert operation.meaning and name in vars(reference), "each operation has a slow twin in tests/reference.py"
+    assert "destination" in roles or operation.returns
+    assert sorted(roles, key="destination".__ne__) == roles, "destinations come first"
+    assert sorted(roles, key="scalar".__eq__) == roles, "scalars come last"
+
+
+@pytest.mark.parametrize("name", sorted(table.OPERATIONS))
+def test_devices_hold_to_the_table(name):
+    operation, family = table.OPERATIONS[name], table.FAMILY_OF[name]
+    made = {device: getattr(family_module(device, family), name, None) for device in DEVICES}
+    assert made["cpu"] is not None, f"{name} is missing in nnet3py/ops/cpu/{family}.py"
+    for device, twin in made.items():
+        if twin is None:
+            continue        # a CUDA twin comes later
+        parameters = inspect.signature(function_of(twin)).parameters.values()
+        assert [p.name for p in parameters] == [argument.name for argument in operation.arguments], device
+        assert [None if p.default is p.empty else str(p.default) for p in parameters] == [
+            argument.default for argument in operation.arguments], device
+        if hasattr(twin, "kinds"):
+            assert " ".join(twin.kinds) == operation.kinds, device
+        assert twin.__doc__, device
+
+
+@pytest.mark.parametrize("family", sorted(table.FAMILIES))
+def test_public_kernels_are_declared(family):
+    for device in DEVICES:
+        module = family_module(device, family)
+        declared = {operation.name for operation in table.FAMILIES[family]}
+        assert module is not None or device != "cpu" or not declared, f"no module nnet3py/ops/cpu/{family}.py"
+        kernels = {name for name, value in vars(module).items() if type(value).__name__ == Kernel.__name__
+                   and value.function.__module__ == module.__name__} if module else set()
+        assert {name for name in kernels if not name.startswith("_")} <= declared, device
+
+
+def test_operations_become_attributes():
+    ops = get_ops("cpu")
+    assert ops is get_ops("cpu")
+    first = ops.copy_rows
+    assert vars(ops)["copy_rows"] is first
+    with pytest.raises(AttributeError, match="no operation is called 'copy_columns'"):
+        _ = ops.copy_columns
+
+
+def test_importing_the_table_imports_no_numba():
+    code = "import sys, nnet3py.ops, nnet3py.ops.table; print('numba' in sys.modules, 'numpy' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == ["False", "False"]
