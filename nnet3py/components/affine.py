@@ -7,7 +7,8 @@ import numpy as np
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.info_text import number, parameter_stats, truth
-from nnet3py.components.natural_gradient import OnlineNaturalGradient, preconditioned
+from nnet3py.components.layer_gradient import natural_gradient_step
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import (
     UpdatableComponent,
     UpdateSettings,
@@ -187,7 +188,8 @@ class NaturalGradientAffineComponent(AffineComponent):
         if self.is_gradient:
             super()._update(ops, x, dy)
         else:
-            natural_gradient_step(ops, self, (x,), dy)
+            natural_gradient_step(ops, self.linear_params, self.bias_params, self.learning_rate,
+                                  self.preconditioner_in, self.preconditioner_out, (x,), dy)
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -302,12 +304,11 @@ class LinearComponent(UpdatableComponent):
         if update is None:
             return
         assert isinstance(update, LinearComponent)
-        rate = update.learning_rate
-        if not update.is_gradient:
-            x, factor_in = preconditioned(ops, update.preconditioner_in, (x,))
-            dy, factor_out = preconditioned(ops, update.preconditioner_out, (dy,))
-            rate *= factor_in * factor_out
-        ops.add_mat_mat(update.params, dy, x, rate, 1.0, trans_a=True)
+        if update.is_gradient:
+            ops.add_mat_mat(update.params, dy, x, update.learning_rate, 1.0, trans_a=True)
+        else:
+            natural_gradient_step(ops, update.params, None, update.learning_rate,
+                                  update.preconditioner_in, update.preconditioner_out, (x,), dy)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 
@@ -433,25 +434,6 @@ class FixedAffineComponent(Component):
 
 
 # -- what the classes of this module share with each other and with Tdnn ------------------------------------------------
-
-
-def natural_gradient_step(ops: Any, update: Any, parts: tuple[Any, ...], dy: Any) -> None:
-    """Add to ``update``'s weights (and bias, if it has one) the gradient of preconditioned inputs and derivatives.
-
-    Parameters
-    ----------
-    update : has linear_params, bias_params (or None), learning_rate, preconditioner_in and preconditioner_out
-    parts : the inputs of the blocks of columns of linear_params, each (rows, block's columns)
-    dy : derivative at the output, (rows, output_dim)
-    """
-    has_bias = update.bias_params is not None
-    x, factor_in = preconditioned(ops, update.preconditioner_in, parts, ones=has_bias)
-    dy, factor_out = preconditioned(ops, update.preconditioner_out, (dy,))
-    rate = update.learning_rate * factor_in * factor_out
-    num_cols = update.linear_params.shape[1]
-    if has_bias:
-        ops.add_mat_mat(update.bias_params.reshape(-1, 1), dy, x[:, num_cols:], rate, 1.0, trans_a=True)
-    ops.add_mat_mat(update.linear_params, dy, x[:, :num_cols], rate, 1.0, trans_a=True)
 
 
 def preconditioners_from_config(line: ConfigLine, input_dim: int,

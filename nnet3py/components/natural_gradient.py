@@ -3,12 +3,14 @@
 The estimate is F = Qᵀ diag(d) Q + ρ I with R orthonormal rows Q. What is kept is W = diag(√e) Q, for then the rows are
 preconditioned by X̂ = X - (X Wᵀ) W. The large products run on the device's ``ops``; the R x R algebra of an update runs
 on the host. Kaldi: ``OnlineNaturalGradient``.
+
+A layer never needs X̂ itself, only its product with the preconditioned output derivative (``layer_gradient.py``); so
+``observe`` returns what preconditions the rows, and leaves them as they are.
 """
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,16 +26,97 @@ FIRST_UPDATES = 10                    # the estimate is updated in each of the c
 LARGEST_CONDITION = 1.0e6             # of the update's eigenvalues, beyond which orthogonality is checked
 ORTHOGONALITY = 1.0e-3                # tolerated deviation of Q Qᵀ from the unit matrix
 LARGEST_INVERSE_FACTOR = 100.0        # elements of an inverse Cholesky factor that can still be trusted
+SMALLEST_REST = 0.01                  # of the squared size after preconditioning, to be found as a difference
 f32 = np.float32
 
 
-class _Work(NamedTuple):
-    """Scratch matrices of one call; the last three only where the estimate is updated."""
+class Rows(NamedTuple):
+    """The rows that are preconditioned: matrices side by side, and a last column of ones if ``ones``; never joined.
 
-    projected: Any       # X Wᵀ, (rows, R)
-    moment: Any = None   # (R, D)
-    square: Any = None   # (R, R)
-    cross: Any = None    # (R, R)
+    ``parts`` are float32 matrices of one number of rows, on the device.
+    """
+
+    parts: tuple[Any, ...]
+    ones: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows, and columns of all parts together with the ones."""
+        return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts) + self.ones
+
+    def sum_sq(self, ops: Any) -> float:
+        """Sum of the squares of all elements."""
+        return sum(ops.sum_sq(part) for part in self.parts) + (self.parts[0].shape[0] if self.ones else 0)
+
+    def project(self, ops: Any, w: Any, dst: Any) -> None:
+        """dst = X wᵀ."""
+        beta, start = 0.0, 0
+        if self.ones:
+            last = ops.scratch_vector(w.shape[0])
+            ops.copy_mat(last.reshape(-1, 1), w[:, w.shape[1] - 1:], 1.0)
+            ops.add_vec_to_rows(dst, last, 1.0, 0.0)
+            beta = 1.0
+        for part in self.parts:
+            ops.add_mat_mat(dst, part, w[:, start:start + part.shape[1]], 1.0, beta, trans_b=True)
+            beta, start = 1.0, start + part.shape[1]
+
+    def moment(self, ops: Any, left: Any, dst: Any) -> None:
+        """dst = leftᵀ X."""
+        start = 0
+        for part in self.parts:
+            ops.add_mat_mat(dst[:, start:start + part.shape[1]], left, part, 1.0, 0.0, trans_a=True)
+            start += part.shape[1]
+        if self.ones:
+            sums = ops.scratch_vector(left.shape[1])
+            ops.add_row_sum(sums, left, 1.0, 0.0)
+            ops.copy_mat(dst[:, start:], sums.reshape(-1, 1), 1.0)
+
+    def joined(self, ops: Any) -> Any:
+        """All columns in one scratch matrix."""
+        matrix, start = ops.scratch(*self.shape), 0
+        for part in self.parts:
+            ops.copy_mat(matrix[:, start:start + part.shape[1]], part, 1.0)
+            start += part.shape[1]
+        if self.ones:
+            ops.set_const(matrix[:, start:], 1.0)
+        return matrix
+
+
+class Projection(NamedTuple):
+    """What preconditions some rows X: X̂ = X - projected w, times the factor that restores X's Frobenius norm."""
+
+    projected: Any   # X wᵀ, (rows, R), scratch
+    w: Any           # (R, D)
+    gram: np.ndarray  # w wᵀ, float32 (R, R), on the host
+    size: float      # the sum of squares of X
+
+    def apply(self, ops: Any, x: Any) -> float:
+        """Precondition ``x``, the rows joined, in place; returns the factor."""
+        ops.add_mat_mat(x, self.projected, self.w, -1.0, 1.0)
+        return self._factor(ops.sum_sq(x))
+
+    def factor(self, ops: Any) -> float | None:
+        """The factor, without forming X̂; None where rounding forbids that."""
+        if not self.size > 0:
+            return 1.0
+        cross = ops.scratch(*self.gram.shape)
+        ops.add_mat_mat(cross, self.projected, self.projected, 1.0, 0.0, trans_a=True)
+        cross = np.asarray(ops.copy_out(cross), dtype=np.float64)
+        new_size = self.size - 2.0 * np.trace(cross) + float((cross * self.gram).sum())
+        return self._factor(new_size) if new_size > SMALLEST_REST * self.size else None
+
+    def _factor(self, new_size: float) -> float:
+        if not self.size > 0:
+            return 1.0
+        return math.sqrt(self.size / new_size) if new_size > 0 else math.inf
+
+
+class _Work(NamedTuple):
+    """Scratch matrices of an update."""
+
+    moment: Any   # (R, D)
+    square: Any   # (R, R)
+    cross: Any    # (R, R)
 
 
 class OnlineNaturalGradient:
@@ -63,6 +146,7 @@ class OnlineNaturalGradient:
         self.t = 0                                # calls so far
         self.w: Any = None                        # (R, D), on the device
         self._spare: Any = None                   # the matrix that the next update writes, of w's shape
+        self._gram: np.ndarray | None = None      # W Wᵀ
         self.d = np.zeros(0, dtype=f32)           # (R,)
         self.rho = f32(0.0)
 
@@ -77,26 +161,39 @@ class OnlineNaturalGradient:
         ------
         NumericError : NaN or infinity in ``x``
         """
-        if x.shape[1] == 1:
-            return 1.0
+        projection = self.observe(ops, Rows((x,)))
+        return 1.0 if projection is None else projection.apply(ops, x)
+
+    def observe(self, ops: Any, rows: Rows) -> Projection | None:
+        """Count a call, learn from ``rows`` if it is time to, and return what preconditions them.
+
+        Returns
+        -------
+        The projection by the estimate as it was before, valid until the next call; None for rows of one column, which
+        are never changed.
+        """
+        num_rows, dim = rows.shape
+        if dim == 1:
+            return None
         updating = not self.frozen and (
             self.t <= FIRST_UPDATES or (self.t - FIRST_UPDATES) % self.update_period == 0)
-        size = f32(ops.sum_sq(x))
+        size = rows.sum_sq(ops)
         if self.t == 0:
-            self._lower_rank(x.shape[1])
-        work = _workspace(ops, self.rank, x, updating or self.t == 0)
+            self._lower_rank(dim)
+        rank = self.rank
+        projected = ops.scratch(num_rows, rank)
+        work = (_Work(ops.scratch(rank, dim), ops.scratch(rank, rank), ops.scratch(rank, rank))
+                if updating or self.t == 0 else None)
         if self.t == 0:
-            self._initialise(ops, x, size, work)
-        ops.add_mat_mat(work.projected, x, self.w, 1.0, 0.0, trans_b=True)
-        state = self._next_state(ops, x, size, work) if updating else None
-        ops.add_mat_mat(x, work.projected, self.w, -1.0, 1.0)
-        if state is not None:
-            self._accept(*state)
+            assert work is not None
+            self._initialise(ops, rows, f32(size), projected, work)
+        rows.project(ops, self.w, projected)
+        projection = Projection(projected, self.w, self._gram_of_w(ops), size)
+        if updating:
+            assert work is not None
+            self._accept(*self._next_state(ops, rows, f32(size), projected, work))
         self.t += 1
-        if not size > 0:
-            return 1.0
-        new_size = f32(ops.sum_sq(x))
-        return float(np.sqrt(size / new_size)) if new_size > 0 else math.inf
+        return projection
 
     # -- the state ---------------------------------------------------------------------------------------------------
 
@@ -106,9 +203,9 @@ class OnlineNaturalGradient:
                            self.rank, dim, dim - 1)
             self.rank = dim - 1
 
-    def _initialise(self, ops: Any, x: Any, size: np.float32, work: _Work) -> None:
+    def _initialise(self, ops: Any, rows: Rows, size: np.float32, projected: Any, work: _Work) -> None:
         """Start from a sparse orthogonal matrix and let it see the first rows: once, or thrice if there are enough."""
-        num_rows, dim = x.shape
+        num_rows, dim = rows.shape
         columns = np.arange(dim)
         start = np.zeros((self.rank, dim), dtype=f32)
         start[columns % self.rank, columns] = 1.0
@@ -120,12 +217,21 @@ class OnlineNaturalGradient:
         self.rho = EPSILON
         self.d = np.full(self.rank, EPSILON, dtype=f32)
         for _ in range(1 if num_rows <= self.rank else 3):
-            ops.add_mat_mat(work.projected, x, self.w, 1.0, 0.0, trans_b=True)
-            self._accept(*self._next_state(ops, x, size, work))
+            rows.project(ops, self.w, projected)
+            self._accept(*self._next_state(ops, rows, size, projected, work))
 
     def _accept(self, w: Any, d: np.ndarray, rho: np.float32) -> None:
         self.w, self._spare = w, self.w
         self.d, self.rho = d, rho
+        self._gram = None
+
+    def _gram_of_w(self, ops: Any) -> np.ndarray:
+        """W Wᵀ, float32 (R, R), on the host; formed once after each update."""
+        if self._gram is None:
+            gram = ops.scratch(self.rank, self.rank)
+            ops.add_mat_mat(gram, self.w, self.w, 1.0, 0.0, trans_b=True)
+            self._gram = np.array(ops.copy_out(gram))
+        return self._gram
 
     def _scales(self, d: np.ndarray, rho: np.float32, dim: int) -> np.ndarray:
         """√e of the estimate (d, ρ): the lengths of the rows of W, float32 (R,)."""
@@ -140,18 +246,19 @@ class OnlineNaturalGradient:
 
     # -- the update --------------------------------------------------------------------------------------------------
 
-    def _next_state(self, ops: Any, x: Any, size: np.float32, work: _Work) -> tuple[Any, np.ndarray, np.float32]:
-        """W, d and ρ after seeing ``x``, whose projection and squared size are given; W lies in the spare matrix."""
-        num_rows, dim = x.shape
+    def _next_state(self, ops: Any, rows: Rows, size: np.float32, projected: Any,
+                    work: _Work) -> tuple[Any, np.ndarray, np.float32]:
+        """W, d and ρ after seeing ``rows``, whose projection and squared size are given; W lies in the spare matrix."""
+        num_rows, dim = rows.shape
         eta = self._forgetting(num_rows)
         keep, per_row = f32(1.0) - eta, eta / f32(num_rows)
         inverse_scales = f32(1.0) / self._scales(self.d, self.rho, dim)
-        ops.add_mat_mat(work.moment, work.projected, x, 1.0, 0.0, trans_a=True)
+        rows.moment(ops, projected, work.moment)
         ops.add_mat_mat(work.square, work.moment, work.moment, 1.0, 0.0, trans_b=True)
         if num_rows > dim:
             ops.add_mat_mat(work.cross, self.w, work.moment, 1.0, 0.0, trans_b=True)
         else:
-            ops.add_mat_mat(work.cross, work.projected, work.projected, 1.0, 0.0, trans_a=True)
+            ops.add_mat_mat(work.cross, projected, projected, 1.0, 0.0, trans_a=True)
         eigenvalues, vectors = self._decompose(ops.copy_out(work.square), ops.copy_out(work.cross), inverse_scales,
                                                float(per_row), float(keep))
         floor = f32(self.rho * keep) ** 2
@@ -233,29 +340,3 @@ def orthonormalise_rows(rows: np.ndarray) -> None:
                 if after > 0:   # much was cancelled: once more, for the digits that were lost
                     continue
             row[:] = noise.standard_normal(row.size, dtype=f32)
-
-
-def _workspace(ops: Any, rank: int, x: Any, updating: bool) -> _Work:
-    projected = ops.scratch(x.shape[0], rank)
-    if not updating:
-        return _Work(projected)
-    return _Work(projected, ops.scratch(rank, x.shape[1]), ops.scratch(rank, rank), ops.scratch(rank, rank))
-
-
-def preconditioned(ops: Any, preconditioner: OnlineNaturalGradient, parts: Sequence[Any],
-                   ones: bool = False) -> tuple[Any, float]:
-    """The matrices ``parts`` side by side, and a last column of ones if asked for, preconditioned.
-
-    Returns
-    -------
-    A scratch matrix (rows, columns of all parts [+ 1]) and the factor that the caller applies.
-    """
-    num_cols = sum(part.shape[1] for part in parts)
-    joined = ops.scratch(parts[0].shape[0], num_cols + ones)
-    start = 0
-    for part in parts:
-        ops.copy_mat(joined[:, start:start + part.shape[1]], part, 1.0)
-        start += part.shape[1]
-    if ones:
-        ops.set_const(joined[:, num_cols:], 1.0)
-    return joined, preconditioner.precondition(ops, joined)

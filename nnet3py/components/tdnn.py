@@ -9,13 +9,13 @@ import numpy as np
 from nnet3py.components.affine import (
     default_rank_in,
     default_rank_out,
-    natural_gradient_step,
     read_dims,
     read_linear_and_bias,
     write_linear_and_bias,
 )
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.info_text import number, parameter_stats
+from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.time_grid import TimeGrid
 from nnet3py.components.updatable import (
@@ -149,7 +149,8 @@ class TdnnComponent(UpdatableComponent):
             return
         parts = _input_parts(indexes, x, dy.shape[0])
         if update.use_natural_gradient and not update.is_gradient:
-            natural_gradient_step(ops, update, parts, dy)
+            natural_gradient_step(ops, update.linear_params, update.bias_params, update.learning_rate,
+                                  update.preconditioner_in, update.preconditioner_out, parts, dy)
         else:
             update._plain_step(ops, parts, dy)
 

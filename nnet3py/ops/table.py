@@ -176,9 +176,14 @@ STRUCTURAL: tuple[Operation, ...] = (
 DROPOUT: tuple[Operation, ...] = (
 )
 
-# -- natural_gradient ------------------------------------------------------------------------------------------------
+# -- per_element: trained scales and offsets of columns ---------------------------------------------------------------
 
-NATURAL_GRADIENT: tuple[Operation, ...] = (
+PER_ELEMENT = (
+    Operation("scale_and_offset", "out mat dst, mat src, vec scales, vec offsets, f32 smallest",
+              "dst[i, j] = s[j] src[i, j] + offsets[j], s: scales moved to +-smallest if closer to 0; dst may be src"),
+    Operation("scale_gradient_from_output",
+              "out mat dst, mat y, mat dy, vec scales, vec offsets, f32 smallest",
+              "dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j], s: scales moved to +-smallest if closer to 0"),
 )
 
 FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module in cpu/ and cuda/
@@ -192,7 +197,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "recurrent": RECURRENT,
     "structural": STRUCTURAL,
     "dropout": DROPOUT,
-    "natural_gradient": NATURAL_GRADIENT,
+    "per_element": PER_ELEMENT,
 }
 
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}

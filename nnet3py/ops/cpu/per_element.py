@@ -1,0 +1,33 @@
+"""Trained scales and offsets of columns on the CPU. Kaldi: ScaleAndOffsetComponent's own arithmetic."""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.ops.cpu.jit import inline, kernel, row
+
+
+@inline
+def away_from_zero(scale, smallest):
+    """``scale``, or +-``smallest`` of its sign if it is closer to 0; a NaN counts as negative."""
+    if abs(scale) >= smallest:
+        return scale
+    return smallest if scale >= np.float32(0) else -smallest
+
+
+@kernel("mat mat vec vec f32")
+def scale_and_offset(dst, src, scales, offsets, smallest):
+    """``dst[i, j] = s[j] src[i, j] + offsets[j]``, s the scales kept away from 0; ``dst`` may be ``src``."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = s[j] * away_from_zero(scales[j], smallest) + offsets[j]
+
+
+@kernel("mat mat mat vec vec f32")
+def scale_gradient_from_output(dst, y, dy, scales, offsets, smallest):
+    """``dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j]``: the rows' gradients of the scales, from the output."""
+    one = np.float32(1)
+    for i in range(dst.shape[0]):
+        d, v, e = row(dst, i), row(y, i), row(dy, i)
+        for j in range(d.shape[0]):
+            d[j] = (v[j] - offsets[j]) * (one / away_from_zero(scales[j], smallest)) * e[j]
