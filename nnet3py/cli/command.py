@@ -44,7 +44,8 @@ class KaldiCommand(click.Command):
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
                  options: Sequence[Option]) -> None:
         super().__init__(name, help=usage, add_help_option=False)
-        self.function, self.usage, self.arguments, self.declared = function, usage.strip("\n"), arguments, tuple(options)
+        self.function, self.usage = function, usage.strip("\n")
+        self.arguments, self.declared = arguments, tuple(options)
         # Parsing is ours; click sees the options for completion and introspection.
         self.params = [_click_option(one) for one in (*options, *kaldi_options.STANDARD_OPTIONS)]
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from nnet3py import log
-from nnet3py.cli.command import KaldiCommand, guarded
+from nnet3py.cli.command import INTERRUPTED, KaldiCommand, guarded
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.errors import UsageError
 
@@ -99,12 +99,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
     def body() -> int:
         try:
-            nnet3py.main(words, prog_name="nnet3py", standalone_mode=False)
-        except click.exceptions.Exit as done:
-            return done.exit_code
+            # click hands back the status of an Exit; a command leaves through one
+            return nnet3py.main(words, prog_name="nnet3py", standalone_mode=False) or 0
         except click.exceptions.Abort:
-            return 130
-        return 0
+            return INTERRUPTED
 
     sys.exit(guarded(body))
 

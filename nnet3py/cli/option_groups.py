@@ -93,7 +93,7 @@ EGGEN: Group = (
     option("right-context", int, 0, "Frames of right context in each example"),
     option("left-context-initial", int, -1, "As --left-context, for the first chunk of an utterance (-1: the same)"),
     option("right-context-final", int, -1, "As --right-context, for the last chunk of an utterance (-1: the same)"),
-    option("num-frames", str, "1", "Labelled frames per example: a comma-separated list, the first being the usual one"),
+    option("num-frames", str, "1", "Labelled frames per example: a comma-separated list, the usual one first"),
     option("num-frames-overlap", int, 0, "Frames by which neighbouring examples overlap"),
     option("frame-subsampling-factor", int, 1, "Input frames per output frame"),
 )
@@ -107,7 +107,8 @@ MERGE: Group = (
     option("multilingual-eg", bool, False, "Merge only examples of the same language; for chain examples"),
 )
 
-NUM_THREADS = option("num-threads", int, 0, "Threads of the compiled code and of BLAS (0: the cores this process may use)")
+NUM_THREADS = option("num-threads", int, 0,
+                     "Threads of the compiled code and of BLAS (0: the cores this process may use)")
 
 # What a command that computes takes besides Kaldi's own options.
 DEVICE: Group = (

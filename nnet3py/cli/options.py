@@ -35,7 +35,7 @@ class OptionError(UsageError):
 
 
 class Option(NamedTuple):
-    """One option: its normalised name, its type as Kaldi prints it, its default, its help and the values it may take."""
+    """One option: normalised name, type as Kaldi prints it, default, help, and the values it may take."""
 
     name: str
     type: str

@@ -1,4 +1,4 @@
-"""What ``nnet3py --version`` prints: the versions of the package and of everything that decides its numbers and speed."""
+"""What ``nnet3py --version`` prints: the package, and everything that decides its numbers and speed."""
 from __future__ import annotations
 
 import platform

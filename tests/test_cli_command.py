@@ -1,0 +1,234 @@
+"""Commands: exit statuses, errors in one line, the command echo, and the lazy group of them all."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from nnet3py.cli import compute_setup, registry
+from nnet3py.cli.command import KaldiCommand, guarded, kaldi_command
+from nnet3py.cli.main import LazyGroup, nnet3py, run_person_name
+from nnet3py.cli.main import main as nnet3py_main
+from nnet3py.cli.option_groups import BINARY, DEVICE
+from nnet3py.cli.options import Options, option
+from nnet3py.errors import DeviceError, FormatError, UsageError
+
+
+def make(body: Callable[[list[str], Options], Any], arguments: tuple[int, int | None] = (2, 2)) -> KaldiCommand:
+    decorate = kaldi_command("nnet3-copy", usage="\nCopy it.\nUsage: nnet3-copy [options] <in> <out>\n",
+                             arguments=arguments, options=[BINARY, option("scale", float, 1.0, "Factor"), *DEVICE])
+    return decorate(body)
+
+
+def fail(error: BaseException) -> Callable[[list[str], Options], Any]:
+    def body(args: list[str], options: Options) -> None:
+        raise error
+    return body
+
+
+def test_a_command_gets_arguments_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = []
+    command = make(lambda args, options: seen.append((args, options.binary, options.scale)))
+    assert command.execute(["--binary=false", "--scale=2", "a b", "out"]) == 0
+    assert seen == [(["a b", "out"], False, 2.0)]
+    captured = capsys.readouterr()
+    assert captured.err == "nnet3-copy --binary=false --scale=2 'a b' out \n"
+    assert captured.out == ""
+
+
+def test_print_args_can_be_switched_off(capsys: pytest.CaptureFixture[str]) -> None:
+    assert make(lambda args, options: None).execute(["--print-args=false", "a", "b"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("status, expected", [(None, 0), (0, 0), (1, 1)])
+def test_the_function_gives_the_exit_status(status: int | None, expected: int) -> None:
+    assert make(lambda args, options: status).execute(["a", "b"]) == expected
+
+
+@pytest.mark.parametrize("words", [[], ["a"], ["a", "b", "c"], ["a", "--scale=2", "b"]])
+def test_wrong_number_of_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert make(fail(AssertionError("must not run"))).execute(words) == 1
+    captured = capsys.readouterr()
+    assert "Usage: nnet3-copy [options] <in> <out>" in captured.err and "ERROR" not in captured.err
+    assert captured.out == ""
+
+
+def test_any_number_of_arguments() -> None:
+    command = make(lambda args, options: len(args), arguments=(2, None))
+    assert [command.execute(["x"] * count) for count in (2, 5)] == [2, 5]
+
+
+def test_help_goes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    assert make(fail(AssertionError("must not run"))).execute(["--help"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("\nCopy it.\n") and "--scale" in captured.err and captured.out == ""
+
+
+def test_unknown_option_shows_usage_and_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert make(fail(AssertionError("must not run"))).execute(["--scael=2", "a", "b"]) == 255
+    err = capsys.readouterr().err
+    assert "Standard options:" in err
+    assert "Command line was: nnet3-copy --scael=2 a b \n" in err
+    assert err.count("ERROR (nnet3-copy[5.5]:") == 1
+    assert "Invalid option --scael=2 (did you mean --scale?)" in err
+
+
+def disk_full() -> OSError:
+    return OSError(28, "No space left on device", "out.raw")
+
+
+@pytest.mark.parametrize("error, status, text", [
+    (FormatError("expected <Nnet3>, found <Nnet>", path="a.raw", offset=2), 255,
+     "expected <Nnet3>, found <Nnet> [a.raw, byte 2]"),
+    (UsageError("--left and --right exclude each other"), 1, "--left and --right exclude each other"),
+    (disk_full(), 255, "out.raw: No space left on device"),
+    (FileNotFoundError(2, "No such file or directory", "in.raw"), 255, "in.raw: No such file or directory"),
+    (MemoryError(), 255, "Out of memory"),
+    (ValueError("two\nlines"), 255, "internal error: ValueError: two lines (run again with --verbose=2"),
+])
+def test_errors_are_one_line(error: Exception, status: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert make(fail(error)).execute(["--print-args=false", "a", "b"]) == status
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("ERROR (nnet3-copy[5.5]:body():tests/test_cli_command.py:") and text in lines[0]
+    assert lines[1:] == (["kaldi::KaldiFatalError"] if status == 255 else [])
+
+
+def test_traceback_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    assert make(fail(ValueError("bad"))).execute(["--verbose=2", "a", "b"]) == 255
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err and err.count("ERROR (") == 1
+
+
+def test_interrupt() -> None:
+    assert guarded(lambda: fail(KeyboardInterrupt())([], Options({}))) == 130
+
+
+def test_broken_pipe_is_quiet(run_launcher: Callable[..., Any], tmp_path: Any) -> None:
+    script = tmp_path / "many.py"
+    script.write_text("from nnet3py.cli.command import kaldi_command\n"
+                      "@kaldi_command('many', usage='', arguments=(0, 0))\n"
+                      "def many(args, options):\n"
+                      "    for i in range(200000):\n"
+                      "        print(i)\n"
+                      "many.main()\n")
+    import subprocess
+    import sys
+    done = subprocess.run(["bash", "-c", f"'{sys.executable}' '{script}' --print-args=false | head -n 1; "
+                           "exit ${PIPESTATUS[0]}"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (141, "0\n", "")
+
+
+def test_library_warnings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    command = make(lambda args, options: logging.getLogger("nnet3py.io.tables").warning("odd key"))
+    assert command.execute(["--print-args=false", "a", "b"]) == 0
+    assert capsys.readouterr().err.startswith("WARNING (nnet3-copy[5.5]:")
+
+
+def test_commands_are_click_commands() -> None:
+    command = make(lambda args, options: click.echo(f"{options.scale} {args}"))
+    assert isinstance(command, click.Command)
+    result = CliRunner().invoke(command, ["--scale=3", "a", "b"])
+    assert result.exit_code == 0 and result.stdout == "3.0 ['a', 'b']\n"
+    assert "scale" in [parameter.name for parameter in command.params]
+
+
+# -- the device ------------------------------------------------------------------------------------------------------
+
+
+def device_options(**values: str) -> Options:
+    given = {name.replace("_", "-"): value for name, value in values.items()}
+    return Options({"use-gpu": "optional", "device": "", "num-threads": 0, **given})
+
+
+@pytest.mark.parametrize("reason, values, device", [
+    ("there is none", {}, "cpu"), (None, {}, "cuda"), (None, {"use_gpu": "no"}, "cpu"),
+    (None, {"use_gpu": "yes"}, "cuda"),
+    (None, {"use_gpu": "wait"}, "cuda"), (None, {"device": "cpu", "use_gpu": "yes"}, "cpu"),
+    ("there is none", {"device": "cpu", "use_gpu": "yes"}, "cpu"), (None, {"device": "cuda", "use_gpu": "no"}, "cuda"),
+])
+def test_choice_of_device(reason: str | None, values: dict, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda: reason)
+    assert compute_setup.chosen_device(device_options(**values)) == device
+
+
+@pytest.mark.parametrize("values", [{"use_gpu": "yes"}, {"use_gpu": "wait"}, {"device": "cuda"}])
+def test_a_gpu_that_is_not_there(values: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda: "there is none")
+    with pytest.raises(DeviceError, match="A GPU was asked for, but there is none .--use-gpu=optional"):
+        compute_setup.chosen_device(device_options(**values))
+
+
+# -- nnet3py <name> --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only ``nnet3-copy``, and that one from this file."""
+    command = make(lambda args, options: print("copied", *args))
+    monkeypatch.setattr("nnet3py.cli.main.load", lambda name: {"nnet3-copy": command}[name])
+
+
+def call(*words: str) -> int:
+    with pytest.raises(SystemExit) as caught:
+        nnet3py_main(list(words))
+    return caught.value.code or 0   # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", ["copy", "nnet3-copy"])
+def test_group_runs_a_command(name: str, small_registry: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(name, "--scale=2", "a", "b") == 0
+    captured = capsys.readouterr()
+    assert captured.out == "copied a b\n" and captured.err == "nnet3-copy --scale=2 a b \n"
+
+
+def test_group_passes_exit_statuses_on(small_registry: None) -> None:
+    assert call("copy", "a") == 1
+    assert call("copy", "--nothing=1", "a", "b") == 255
+    assert call("copy", "--help") == 0
+
+
+def test_group_help_lists_every_command_and_imports_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnet3py.cli.main.load", fail(AssertionError("help must not import commands")))
+    result = CliRunner().invoke(nnet3py, ["--help"])
+    assert result.exit_code == 0
+    for name in [*registry.PERSON_NAMES, "bin-path"]:
+        assert f"\n  {name} " in result.output
+
+
+def test_completion_imports_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnet3py.cli.main.load", fail(AssertionError("completion must not import commands")))
+    assert isinstance(nnet3py, LazyGroup)
+    items = nnet3py.shell_complete(click.Context(nnet3py), "co")
+    assert {"copy", "compute", "copy-feats"} <= {item.value for item in items}
+    assert all(item.value.startswith("co") and item.help for item in items)
+
+
+def test_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("trian") == 1
+    assert "There is no command 'trian' (did you mean 'train'?)" in capsys.readouterr().err
+
+
+def test_person_names(small_registry: None, monkeypatch: pytest.MonkeyPatch,
+                      capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["/some/where/nnet3py-copy", "a", "b"])
+    with pytest.raises(SystemExit) as caught:
+        run_person_name()
+    assert caught.value.code == 0 and capsys.readouterr().out == "copied a b\n"
+
+
+def test_version_names_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--version") == 0
+    out = capsys.readouterr().out
+    for word in ("nnet3py ", "Python ", "numba ", "numpy ", "BLAS: ", "threads: ", "device: "):
+        assert word in out
+
+
+def test_bin_path(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("bin-path") == 0
+    folder = capsys.readouterr().out.strip()
+    assert folder.endswith(("/bin", "/launchers"))

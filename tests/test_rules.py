@@ -1,0 +1,202 @@
+"""The rules that hold for every file: import directions, no circles, no print outside the command line, launchers."""
+from __future__ import annotations
+
+import ast
+import configparser
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+from nnet3py.cli.bin_files import launcher_text
+from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "nnet3py"
+
+# docs/architecture.md: a module imports from its own folder and from earlier stages.
+STAGES = [
+    {"errors", "log"},
+    {"config_line", "index", "io", "ops"},
+    {"components"},
+    {"network"},
+    {"xconfig", "compiler"},
+    {"runtime", "egs", "model_info"},
+    {"training"},
+    {"cli"},
+]
+STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
+
+WITHOUT_KERNELS = ("io", "index", "components", "network", "xconfig", "compiler")
+LIGHT = ("errors", "log", "config_line", "io/specifiers", "cli/")      # no numpy when they are imported
+MAX_LINES = 600
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def sources() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def part(module: str) -> str:
+    """``io`` for ``nnet3py.io.tokens``; an empty string for the package itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def import_nodes(node: ast.AST, inside_functions: bool) -> Iterator[ast.Import | ast.ImportFrom]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import | ast.ImportFrom):
+            yield child
+        elif is_type_checking(child):
+            continue
+        elif inside_functions or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from import_nodes(child, inside_functions)
+
+
+def imported(path: Path, inside_functions: bool) -> set[str]:
+    """The modules that a file imports; ``from nnet3py.ops import threads`` counts as both of its readings."""
+    found = set()
+    for node in import_nodes(tree(path), inside_functions):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        else:
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute here"
+            found |= {node.module or ""} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def where(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_every_part_has_its_stage() -> None:
+    parts = {part(module_name(path)) for path in sources()} - {""}
+    assert parts <= set(STAGE_OF), "name the new part in docs/architecture.md and here"
+
+
+def test_imports_go_to_earlier_stages_only() -> None:
+    wrong = []
+    for path in sources():
+        own = part(module_name(path))
+        for name in imported(path, inside_functions=True):
+            other = part(name) if name.startswith("nnet3py.") else ""
+            if own and other and other != own and other in STAGE_OF and STAGE_OF[other] >= STAGE_OF[own]:
+                wrong.append(f"{where(path)} imports {name}")
+    assert not wrong
+
+
+def test_no_circles() -> None:
+    graph: dict[str, set[str]] = {}
+    for path in sources():
+        own = module_name(path)
+        graph[own] = {name for name in imported(path, inside_functions=False)
+                      if name.startswith("nnet3py.") and name != own and is_module(name)}
+        # `from nnet3py.io import tokens` inside nnet3py.io needs the package only as a name
+        graph[own] = {name for name in graph[own] if not own.startswith(name + ".")}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"modules import each other: {' -> '.join(error.args[1])}")
+
+
+def test_compiler_and_files_need_no_kernels() -> None:
+    wrong = []
+    for path in sources():
+        if part(module_name(path)) not in WITHOUT_KERNELS:
+            continue
+        for name in imported(path, inside_functions=False):
+            if name.split(".")[0] in ("numba", "llvmlite") or name.startswith("nnet3py.ops"):
+                wrong.append(f"{where(path)} imports {name}")
+        for name in imported(path, inside_functions=True):
+            if name.startswith("nnet3py.ops") and part(module_name(path)) != "io":
+                wrong.append(f"{where(path)} imports {name}")
+    assert not wrong
+
+
+def test_light_modules_import_nothing_heavy() -> None:
+    heavy = {"numpy", "scipy", "numba", "kaldi_io", "importlib.metadata", "threadpoolctl"}
+    wrong = [f"{where(path)} imports {name}" for path in sources()
+             if path.relative_to(PACKAGE).as_posix().startswith(LIGHT)
+             for name in imported(path, inside_functions=False)
+             if name in heavy or name.split(".")[0] in heavy]
+    assert not wrong
+
+
+def test_cuda_has_one_door() -> None:
+    wrong = [f"{where(path)} imports {name}" for path in sources() if where(path) != "nnet3py/ops/device.py"
+             for name in imported(path, inside_functions=True) if name.startswith("numba.cuda")]
+    assert not wrong
+
+
+def test_kaldi_io_has_one_door() -> None:
+    importers = [where(path) for path in sources()
+                 if any(name.split(".")[0] == "kaldi_io" for name in imported(path, inside_functions=True))]
+    assert len(importers) <= 1
+
+
+def test_only_commands_print() -> None:
+    wrong = [f"{where(path)}:{node.lineno}" for path in sources() if part(module_name(path)) != "cli"
+             for node in ast.walk(tree(path))
+             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"]
+    assert not wrong
+
+
+def test_only_commands_exit() -> None:
+    wrong = [f"{where(path)}:{node.lineno}" for path in sources() if part(module_name(path)) != "cli"
+             for node in ast.walk(tree(path))
+             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "exit", "quit", "os._exit")]
+    assert not wrong
+
+
+def test_files_are_short() -> None:
+    long = [f"{where(path)}: {count} lines" for path in sources()
+            if (count := len(path.read_text(encoding="utf-8").splitlines())) > MAX_LINES]
+    assert not long
+
+
+def test_modules_say_what_they_are() -> None:
+    assert not [where(path) for path in sources() if tree(path).body and not ast.get_docstring(tree(path))]
+
+
+def test_launchers_match_the_registry() -> None:
+    assert {path.name for path in (ROOT / "bin").iterdir()} == set(COMMANDS)
+    for name in COMMANDS:
+        path = ROOT / "bin" / name
+        assert path.read_text(encoding="utf-8") == launcher_text(name), "run: make launchers"
+        assert path.stat().st_mode & 0o111 == 0o111
+
+
+def test_entry_points_match_the_registry() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    lines = config["options.entry_points"]["console_scripts"].split("\n")
+    scripts = dict(line.split(" = ") for line in lines if line)
+    assert scripts.pop("nnet3py") == "nnet3py.cli.main:main"
+    assert scripts == {f"nnet3py-{name}": "nnet3py.cli.main:run_person_name" for name in PERSON_NAMES}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_are_where_the_registry_says(name: str) -> None:
+    path = PACKAGE / "cli" / f"{COMMANDS[name].module}.py"
+    assert path.is_file(), f"{name} has no module {where(path)}"
+    functions = {node.name for node in tree(path).body if isinstance(node, ast.FunctionDef)}
+    assert COMMANDS[name].function in functions

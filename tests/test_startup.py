@@ -1,0 +1,101 @@
+"""What starting a command imports: each check runs in a fresh interpreter and looks at ``sys.modules``."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nnet3py.cli.registry import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = {"numpy", "scipy", "numba", "llvmlite", "kaldi_io", "threadpoolctl", "importlib.metadata", "hypothesis"}
+KERNELS = HEAVY - {"numpy"}
+
+
+def modules_after(code: str) -> set[str]:
+    """The modules that a fresh interpreter has imported after ``code``."""
+    report = "import sys; sys.__stdout__.write('\\nMODULES ' + ' '.join(sys.modules))"
+    program = f"try:\n    {code}\nexcept SystemExit as done:\n    assert not done.code, done.code\n{report}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.rpartition("MODULES ")[2].split())
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    modules = modules_after("import nnet3py")
+    assert not modules & (HEAVY | {"click"})
+    assert {name for name in modules if name.startswith("nnet3py")} == {"nnet3py"}
+
+
+def test_group_help_imports_no_command() -> None:
+    modules = modules_after("from nnet3py.cli.main import main; main(['--help'])")
+    assert not modules & HEAVY
+    assert not modules & {f"nnet3py.cli.{entry.module}" for entry in COMMANDS.values()}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_imports_only_that_command(name: str) -> None:
+    modules = modules_after(f"from nnet3py.cli.main import run; run({name!r}, ['--help'])")
+    assert not modules & HEAVY
+    commands = modules & {f"nnet3py.cli.{entry.module}" for entry in COMMANDS.values()}
+    assert commands == {f"nnet3py.cli.{COMMANDS[name].module}"}
+
+
+@pytest.mark.parametrize("module", ["nnet3py.io.tables", "nnet3py.network.nnet", "nnet3py.compiler",
+                                    "nnet3py.components.registry"])
+def test_files_and_compiler_need_no_numba(module: str) -> None:
+    modules = modules_after(f"import {module}")
+    assert not modules & KERNELS
+
+
+@pytest.mark.parametrize("name", ["nnet3-info", "feat-to-len"])
+def test_launcher(name: str, run_launcher: Callable[..., Any]) -> None:
+    done = run_launcher(name, "--help")
+    assert done.returncode == 0 and done.stdout == ""
+    assert f"Usage: {name}" in done.stderr or f"Usage:  {name}" in done.stderr
+
+
+def test_launcher_works_through_a_link_and_from_a_folder_that_shadows(run_launcher: Callable[..., Any],
+                                                                     tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit('the wrong click')\n")
+    (tmp_path / "feat-to-len").symlink_to(ROOT / "bin" / "feat-to-len")
+    done = subprocess.run(["./feat-to-len", "--help"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "NNET3PY_PYTHON": sys.executable})
+    assert done.returncode == 0 and "Standard options:" in done.stderr
+
+
+def checkout_without_venv(tmp_path: Path) -> Path:
+    """A copy of one launcher beside a link to the package, in a folder that has no ``.venv``."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "nnet3py").symlink_to(ROOT / "nnet3py")
+    launcher = tmp_path / "bin" / "feat-to-len"
+    launcher.write_text((ROOT / "bin" / "feat-to-len").read_text())
+    launcher.chmod(0o755)
+    return launcher
+
+
+def test_launcher_finds_a_python_on_path(tmp_path: Path) -> None:
+    launcher = checkout_without_venv(tmp_path)
+    bare, able = tmp_path / "bare", tmp_path / "able"
+    for folder, body in ((bare, "exit 1"), (able, f'exec "{sys.executable}" "$@"')):
+        folder.mkdir()
+        (folder / "python3").write_text(f"#!/bin/sh\n{body}\n")
+        (folder / "python3").chmod(0o755)
+    environment = {key: value for key, value in os.environ.items() if key != "NNET3PY_PYTHON"}
+
+    def start() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["/bin/sh", str(launcher), "--help"], env=environment, capture_output=True, text=True,
+                              timeout=60)
+
+    environment["PATH"] = f"{bare}:{able}"
+    done = start()
+    assert done.returncode == 0 and "Usage" in done.stderr
+    environment["PATH"] = str(bare)
+    done = start()
+    assert done.returncode == 255 and "no python3 on PATH has numba" in done.stderr
