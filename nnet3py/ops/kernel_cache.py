@@ -30,8 +30,9 @@ from typing import Any
 import llvmlite.binding
 import numba
 import numpy as np
-from numba.core import config
+from numba.core import config as numba_config
 
+config: Any = numba_config     # its attributes are made when it is imported
 logger = logging.getLogger("nnet3py.ops")
 
 _OPS = Path(__file__).resolve().parent
