@@ -174,3 +174,18 @@ def philox_normal(dst, seed, block, minibatch, component):
     radius, angle = np.sqrt(-2 * np.log(unit[0::2] + 2.0 ** -25)), 2 * np.pi * unit[1::2]
     pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
     dst[...] = pairs.reshape(-1)[:dst.size].reshape(dst.shape)
+
+
+# -- per_element ------------------------------------------------------------------------------------------------------
+
+
+def away_from_zero(scales, smallest):
+    return np.where(np.abs(scales) >= smallest, scales, np.where(scales >= 0, smallest, -smallest))
+
+
+def scale_and_offset(dst, src, scales, offsets, smallest):
+    dst[...] = src * away_from_zero(scales, smallest) + offsets
+
+
+def scale_gradient_from_output(dst, y, dy, scales, offsets, smallest):
+    dst[...] = dy * (y - offsets) / away_from_zero(scales, smallest)
