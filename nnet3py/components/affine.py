@@ -376,6 +376,8 @@ class FixedAffineComponent(Component):
     bias_params : float32 (output_dim,)
     """
 
+    CONSTANTS = ("linear_params", "bias_params")   # kernels read them
+
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray) -> None:
         self.linear_params = linear_params
         self.bias_params = bias_params
@@ -433,7 +435,7 @@ class FixedAffineComponent(Component):
                 + parameter_stats("bias", self.bias_params, with_mean=True))
 
 
-# -- what the classes of this module share with each other and with Tdnn ------------------------------------------------
+# -- what the classes of this module share with each other and with Tdnn -----------------------------------------------
 
 
 def preconditioners_from_config(line: ConfigLine, input_dim: int,

@@ -1,4 +1,4 @@
-"""Which module holds each component type, so that a network imports only the types it uses. Kaldi: NewComponentOfType."""
+"""Which module holds each component type: a network imports only the types it uses. Kaldi: NewComponentOfType."""
 from __future__ import annotations
 
 import difflib

@@ -134,13 +134,13 @@ class TdnnComponent(UpdatableComponent):
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         if self.bias_params is not None:
             ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
-        for part, weights in zip(_input_parts(indexes, x, y.shape[0]), self._blocks()):
+        for part, weights in zip(_input_parts(indexes, x, y.shape[0]), self._blocks(), strict=True):
             ops.add_mat_mat(y, part, weights, 1.0, 1.0, trans_b=True)
 
     def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
                  update: Component | None, dx: Any) -> None:
         if dx is not None:
-            for part, weights in zip(_input_parts(indexes, dx, dy.shape[0]), self._blocks()):
+            for part, weights in zip(_input_parts(indexes, dx, dy.shape[0]), self._blocks(), strict=True):
                 ops.add_mat_mat(part, dy, weights, 1.0, 1.0)
         if update is None:
             return
@@ -157,7 +157,7 @@ class TdnnComponent(UpdatableComponent):
     def _plain_step(self, ops: Any, parts: tuple[Any, ...], dy: Any) -> None:
         if self.bias_params is not None:
             ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
-        for part, weights in zip(parts, self._blocks()):
+        for part, weights in zip(parts, self._blocks(), strict=True):
             ops.add_mat_mat(weights, dy, part, self.learning_rate, 1.0, trans_a=True)
 
     def _blocks(self) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ class TimeGrid:
 
     @classmethod
     def from_indexes(cls, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-        """The smallest grid that holds the given indexes, int32 (rows, 3) each; padding rows count as sequences only."""
+        """The smallest grid that holds the given indexes, int32 (rows, 3) each; padding rows are sequences only."""
         return cls(images(inputs).shape[0], *_regular_times(inputs), *_regular_times(outputs))
 
     def input_rows(self, inputs: np.ndarray) -> np.ndarray:
