@@ -1,0 +1,68 @@
+"""feat-to-dim and feat-to-len: the numbers of columns and rows of feature matrices."""
+from __future__ import annotations
+
+import sys
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.options import Options
+from nnet3py.errors import FormatError
+from nnet3py.io.specifiers import is_wspecifier
+
+
+@kaldi_command("feat-to-dim", usage="""
+Reads an archive of features. If second argument is wxfilename, writes
+the feature dimension of the first feature file; if second argument is
+wspecifier, writes an archive of the feature dimension, indexed by utterance
+id.
+
+Usage: feat-to-dim [options] <feat-rspecifier> (<dim-wspecifier>|<dim-wxfilename>)
+e.g.: feat-to-dim scp:feats.scp -
+""", arguments=(2, 2))
+def feat_to_dim(args: list[str], options: Options) -> int:
+    """Write the dimension of the first matrix, or those of all."""
+    from nnet3py.io.holders import GENERAL_MATRIX
+    from nnet3py.io.object_files import write_object
+    from nnet3py.io.tables import SequentialReader
+
+    if is_wspecifier(args[1]):
+        return _write_sizes(args[0], args[1], axis=1)
+    with SequentialReader(args[0], GENERAL_MATRIX) as features:
+        first = next(iter(features), None)
+    if first is None:
+        raise FormatError("Could not read any features (empty archive?)", path=args[0])
+    dim = first[1].shape[1]
+    write_object(args[1], lambda writer: writer.raw(b"%d\n" % dim), binary=False)
+    return 0
+
+
+@kaldi_command("feat-to-len", usage="""
+Reads an archive of features and writes a corresponding archive
+that maps utterance-id to utterance length in frames, or (with
+one argument) print to stdout the total number of frames in the
+input archive.
+
+Usage: feat-to-len [options] <in-rspecifier> [<out-wspecifier>]
+e.g.: feat-to-len scp:feats.scp ark,t:feats.lengths
+or: feat-to-len scp:feats.scp
+""", arguments=(1, 2))
+def feat_to_len(args: list[str], options: Options) -> int:
+    """Write the number of frames of each matrix, or print their sum."""
+    from nnet3py.io.holders import GENERAL_MATRIX
+    from nnet3py.io.tables import SequentialReader
+
+    if len(args) == 2:
+        return _write_sizes(args[0], args[1], axis=0)
+    with SequentialReader(args[0], GENERAL_MATRIX) as features:
+        total = sum(matrix.shape[0] for _, matrix in features)
+    sys.stdout.write(f"{total}\n")
+    return 0
+
+
+def _write_sizes(rspecifier: str, wspecifier: str, axis: int) -> int:
+    from nnet3py.io.holders import GENERAL_MATRIX, INT32
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    with SequentialReader(rspecifier, GENERAL_MATRIX) as features, TableWriter(wspecifier, INT32) as writer:
+        for key, matrix in features:
+            writer.write(key, matrix.shape[axis])
+    return 0
