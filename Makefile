@@ -28,6 +28,7 @@ $(BIN)/python:
 # A stamp stands for what pip did; it is made again when the requirements change.
 $(STAMPS)/install: setup.cfg setup.py pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@$(BIN)/python -m compileall -q nnet3py  # starting is twice as quick, even where Python may not write bytecode
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/test $(STAMPS)/lint $(STAMPS)/dist: $(STAMPS)/%: $(STAMPS)/install
