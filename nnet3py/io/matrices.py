@@ -1,4 +1,7 @@
-"""Dense matrices and vectors in Kaldi's files, text and binary. Kaldi: ``kaldi-matrix.cc``, ``kaldi-vector.cc``."""
+"""Dense matrices, vectors and packed symmetric matrices, in text and in binary.
+
+Kaldi: ``Matrix``, ``Vector``, ``SpMatrix``, ``TpMatrix``.
+"""
 from __future__ import annotations
 
 import re
@@ -6,103 +9,198 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
 
-_DTYPES = {"F": np.dtype("<f4"), "D": np.dtype("<f8")}
-_WORD = re.compile(rb"-?[0-9][-+0-9.eE]*|-?\.?[0-9][-+0-9.eE]*|(?:inf|infinity|nan)", re.IGNORECASE)
+_LARGEST_COUNT = 1 << 40        # elements; keeps products of two damaged dimensions far from overflow
+_NUMBERS_TEXT = re.compile(rb"[-+.0-9a-zA-Z; \t\n\r\v\f]*")
+# a word that is no number where Kaldi's matrix reader wants one: it must begin with a digit or '-'
+_BAD_NUMBER = re.compile(
+    rb"(?<![^\s;])(?!(?:-?[0-9]+\.?[0-9]*|-\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?=[\s;]|\Z)"
+    rb"|(?:[iI][nN][fF](?:[iI][nN][iI][tT][yY])?|[nN][aA][nN])(?=[\s;]|\Z))[^\s;]+")
+_ROWS_AT_ONCE = 1 << 15         # numbers formatted in one go
+_DTYPES = {"F": np.dtype(np.float32), "D": np.dtype(np.float64)}
+
+
+# -- reading ---------------------------------------------------------------------------------------------------------
 
 
 def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
-    """A matrix (rows, cols) as ``dtype``; compressed ones decode. FormatError for what is none."""
+    """Read a matrix (rows, cols) of ``dtype``; other precisions are converted, compressed matrices decoded.
+
+    Raises FormatError for anything else. Kaldi: Matrix::Read.
+    """
     if not reader.binary:
-        return _read_text(reader, matrix=True).astype(dtype, copy=False)
-    if reader.peek(1) == b"C":
+        return read_text_matrix(reader, dtype)
+    token = reader.token()
+    if token in ("CM", "CM2", "CM3"):
         from nnet3py.io.compressed import CompressedMatrix
 
-        return CompressedMatrix.read(reader).to_dense().astype(dtype, copy=False)
-    stored = _stored_dtype(reader, "M")
+        return CompressedMatrix.read_after_token(reader, token).to_dense().astype(dtype, copy=False)
+    return read_matrix_after_token(reader, token, dtype)
+
+
+def read_matrix_after_token(reader: TokenReader, token: str, dtype: Any = np.float32) -> np.ndarray:
+    """Read what follows the token ``FM`` or ``DM`` of a binary matrix (rows, cols)."""
+    if token not in ("FM", "DM"):
+        raise reader.error(f"expected a matrix (FM, DM or compressed), found '{token[:20]}'")
+    stored = _DTYPES[token[0]]
+    rows, cols = read_dimensions(reader)
+    values = reader.array(stored, rows * cols, "matrix elements")
+    return values.reshape(rows, cols).astype(dtype, copy=False)
+
+
+def read_dimensions(reader: TokenReader) -> tuple[int, int]:
+    """Two sized int32, rows and columns; FormatError if negative."""
     rows, cols = reader.integer(), reader.integer()
-    if rows < 0 or cols < 0:
-        raise reader.error(f"expected the size of a matrix, found {rows} x {cols}")
-    reader.check_count(rows * cols, stored.itemsize)
-    data = np.frombuffer(reader.raw(rows * cols * stored.itemsize), dtype=stored)
-    return data.astype(dtype).reshape(rows, cols)
+    if rows < 0 or cols < 0 or (rows == 0) != (cols == 0):
+        raise reader.error(f"expected the dimensions of a matrix, found {rows} x {cols}")
+    return rows, cols
 
 
 def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
-    """A vector (dim,) as ``dtype``. FormatError for what is none."""
+    """Read a vector (dim,) of ``dtype``; the other precision is converted. Kaldi: Vector::Read."""
     if not reader.binary:
-        return _read_text(reader, matrix=False).astype(dtype, copy=False)
-    stored = _stored_dtype(reader, "V")
+        text = _bracketed_numbers(reader)
+        if b"\n" in text.strip() or b";" in text:
+            raise reader.error("expected a vector on one line, found more lines", hint="is it a matrix?")
+        return _parse_numbers(reader, text, dtype)
+    token = reader.token()
+    if token not in ("FV", "DV"):
+        raise reader.error(f"expected a vector (FV or DV), found '{token[:20]}'")
+    return reader.array(_DTYPES[token[0]], reader.integer(), "vector elements").astype(dtype, copy=False)
+
+
+def read_packed(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+    """Read a symmetric or triangular matrix: its lower triangle by rows, (dim (dim + 1) / 2,). Kaldi: PackedMatrix."""
+    reader.skip_whitespace()
+    if not reader.binary and reader.peek(1) == b"[":
+        values = _parse_numbers(reader, _bracketed_numbers(reader), dtype)
+        dim = int((np.sqrt(8.0 * len(values) + 1.0) - 1.0) / 2.0)
+        if dim * (dim + 1) // 2 != len(values):
+            raise reader.error(f"expected the elements of a lower triangle, found {len(values)} of them")
+        return values
+    token = reader.token()
+    if token not in ("FP", "DP"):
+        raise reader.error(f"expected a packed matrix (FP or DP), found '{token[:20]}'")
     dim = reader.integer()
-    reader.check_count(dim, stored.itemsize)
-    return np.frombuffer(reader.raw(dim * stored.itemsize), dtype=stored).astype(dtype)
+    reader.check_count(dim)
+    count = dim * (dim + 1) // 2
+    if reader.binary:
+        return reader.array(_DTYPES[token[0]], count, "matrix elements").astype(dtype, copy=False)
+    reader.check_count(count, 2, "matrix elements")
+    return np.fromiter((reader.real() for _ in range(count)), dtype=dtype, count=-1)
+
+
+def read_text_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+    """Read a matrix in text: ``[``, rows ended by newlines or ``;``, ``]``."""
+    text = _bracketed_numbers(reader).replace(b";", b"\n")
+    values = _parse_numbers(reader, text, dtype)
+    if values.size == 0:
+        return values.reshape(0, 0)
+    letters = np.frombuffer(text, dtype=np.uint8)
+    blank = letters <= 32
+    starts = np.flatnonzero(~blank & np.concatenate(([True], blank[:-1])))
+    newlines = np.flatnonzero(letters == 10)
+    per_line = np.bincount(np.searchsorted(newlines, starts))
+    per_row = per_line[per_line > 0]
+    if np.any(per_row != per_row[0]):
+        odd = int(np.flatnonzero(per_row != per_row[0])[0])
+        raise reader.error(f"expected rows of {per_row[0]} numbers, found {per_row[odd]} in row {odd}")
+    return values.reshape(len(per_row), -1)
+
+
+def _bracketed_numbers(reader: TokenReader) -> bytes:
+    """The text between ``[`` and ``]``; the newline after it is consumed too."""
+    reader.skip_whitespace()
+    found = reader.peek(1)
+    if found != b"[":
+        shown = repr(reader.peek(20)) if found else "the end of the file"
+        raise reader.error(f"expected [, found {shown}",
+                           hint="binary data begins with \\0B" if found[:1] in (b"F", b"D", b"C", b"\0") else None)
+    reader.raw(1)
+    text = reader.take_while(_NUMBERS_TEXT)
+    found = reader.peek(1)
+    if found != b"]":
+        raise reader.error(f"expected a number or ], found {found!r}" if found
+                           else "expected ], found the end of the file")
+    reader.raw(1)
+    after = reader.peek(1)
+    if after == b"\r":
+        reader.raw(1)
+        after = reader.peek(1)
+    if after == b"\n":
+        reader.raw(1)
+    return text
+
+
+def _parse_numbers(reader: TokenReader, text: bytes, dtype: Any) -> np.ndarray:
+    bad = _BAD_NUMBER.search(text)
+    if bad is not None:
+        raise reader.error(f"expected a number, found '{bad[0][:40].decode('latin-1')}'")
+    values = np.fromstring(text.replace(b";", b" "), dtype=np.float64, sep=" ") if text.strip() else np.empty(0)
+    with np.errstate(over="ignore"):
+        result = values.astype(dtype)
+    if np.isinf(result).any() and b"inf" not in text.lower():
+        raise reader.error(f"expected numbers that fit into {np.dtype(dtype).name}, found a larger one")
+    return result
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _stored(array: Any) -> tuple[np.ndarray, str]:
+    """The array as it is stored, and the first letter of its token: double stays double, all else is float."""
+    array = np.asarray(array)
+    letter = "D" if array.dtype == np.float64 else "F"
+    return array.astype(_DTYPES[letter], copy=False), letter
 
 
 def write_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:
-    """Write a matrix (rows, cols): float64 as doubles, all else as floats."""
-    matrix = _storable(matrix)
+    """Write a matrix (rows, cols): ``FM``, or ``DM`` if it is float64. Kaldi: Matrix::Write."""
+    values, letter = _stored(matrix)
+    rows, cols = values.shape if values.size else (0, 0)
     if writer.binary:
-        writer.token(f"{'D' if matrix.dtype == np.float64 else 'F'}M")
-        writer.integer(matrix.shape[0])
-        writer.integer(matrix.shape[1])
-        writer.raw(matrix.tobytes())
-    elif matrix.shape[1] == 0 or matrix.shape[0] == 0:
+        writer.token(letter + "M")
+        writer.integer(rows)
+        writer.integer(cols)
+        writer.array(values, values.dtype)
+        return
+    if rows == 0:
         writer.raw(b" [ ]\n")
-    else:
-        row = b"\n  " + b"%.7g " * matrix.shape[1]
-        writer.raw(b" [" + (row * matrix.shape[0]) % tuple(matrix.ravel().tolist()) + b"]\n")
+        return
+    writer.raw(b" [")
+    row_format = b"\n  " + TEXT_FLOAT * cols
+    step = max(1, _ROWS_AT_ONCE // cols)
+    for first in range(0, rows, step):
+        block = values[first:first + step]
+        writer.raw(row_format * len(block) % tuple(block.ravel().tolist()))
+    writer.raw(b"]\n")
 
 
 def write_vector(writer: TokenWriter, vector: np.ndarray) -> None:
-    """Write a vector (dim,): float64 as doubles, all else as floats."""
-    vector = _storable(vector)
+    """Write a vector (dim,): ``FV``, or ``DV`` if it is float64. Kaldi: Vector::Write."""
+    values, letter = _stored(vector)
     if writer.binary:
-        writer.token(f"{'D' if vector.dtype == np.float64 else 'F'}V")
-        writer.integer(vector.size)
-        writer.raw(vector.tobytes())
-    else:
-        writer.raw(b" [ " + (b"%.7g " * vector.size) % tuple(vector.tolist()) + b"]\n")
+        writer.token(letter + "V")
+        writer.integer(len(values))
+        writer.array(values, values.dtype)
+        return
+    writer.raw(b" [ ")
+    for first in range(0, len(values), _ROWS_AT_ONCE):
+        block = values[first:first + _ROWS_AT_ONCE]
+        writer.raw(TEXT_FLOAT * len(block) % tuple(block.tolist()))
+    writer.raw(b"]\n")
 
 
-def _storable(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array, dtype="<f8" if array.dtype == np.float64 else "<f4")
-
-
-def _stored_dtype(reader: TokenReader, kind: str) -> np.dtype:
-    found = reader.token()
-    if len(found) != 2 or found[0] not in _DTYPES or found[1] != kind:
-        raise reader.error(f"expected F{kind} or D{kind}, found {found[:40]}")
-    return _DTYPES[found[0]]
-
-
-def _read_text(reader: TokenReader, matrix: bool) -> np.ndarray:
-    what = "matrix" if matrix else "vector"
-    reader.skip_whitespace()
-    if reader.peek(2) == b"[]":
-        reader.raw(2)
-        return np.zeros((0, 0) if matrix else 0)
-    if reader.raw(1) != b"[":
-        raise reader.error(f"expected '[' before a {what}")
-    text = reader.up_to(b"]")
-    if reader.peek(1) == b"\n" or reader.peek(2) == b"\r\n":
-        reader.line()
-    rows = [_numbers(reader, row) for row in re.split(rb"[\n;]" if matrix else rb"\n", text) if row.strip()]
-    if not matrix:
-        if len(rows) > 1:
-            raise reader.error("expected a vector, found several rows", "maybe it is a matrix?")
-        return rows[0] if rows else np.zeros(0)
-    if len({len(row) for row in rows}) > 1:
-        raise reader.error(f"the rows of a matrix have different lengths: {sorted({len(row) for row in rows})}")
-    return np.array(rows) if rows else np.zeros((0, 0))
-
-
-def _numbers(reader: TokenReader, text: bytes) -> np.ndarray:
-    words = text.split()
-    for word in words:
-        if _WORD.fullmatch(word) is None or word[:1] in (b".", b"+") or word[:2] == b"-i":
-            raise reader.error(f"expected a number, found {word[:40]!r}")
-    try:
-        return np.array(words, dtype="S").astype(np.float64)
-    except ValueError:
-        raise reader.error(f"expected numbers, found {text[:40]!r}") from None
+def write_packed(writer: TokenWriter, values: np.ndarray) -> None:
+    """Write a symmetric or triangular matrix, given by its lower triangle by rows (dim (dim + 1) / 2,)."""
+    values, letter = _stored(values)
+    dim = int((np.sqrt(8.0 * len(values) + 1.0) - 1.0) / 2.0)
+    if writer.binary:
+        writer.token(letter + "P")
+        writer.integer(dim)
+        writer.array(values, values.dtype)
+        return
+    starts = [row * (row + 1) // 2 for row in range(dim)]
+    rows = [TEXT_FLOAT * (row + 1) % tuple(values[start:start + row + 1].tolist()) for row, start in enumerate(starts)]
+    writer.raw(b"[\n" + b"\n".join(rows) + b"]\n" if dim else b"[ ]\n")

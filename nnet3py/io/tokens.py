@@ -1,11 +1,10 @@
-"""Kaldi's token streams: the two ends of every object file, in text and binary.
+"""Tokens and numbers: the two ends of every Kaldi object file, in text and in binary.
 
-A reader takes what it needs and nothing beyond it from a buffered stream, so that archives can hand the stream on from
-value to value, and pipes will do. Kaldi: ``io-funcs.h``.
+Kaldi: ``io-funcs.h``.
 """
 from __future__ import annotations
 
-import io
+import math
 import re
 import struct
 from typing import Any, BinaryIO
@@ -13,358 +12,435 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from nnet3py.errors import FormatError
+from nnet3py.io.byte_source import ByteSource
 
-_WHITESPACE = b" \t\n\r\f\v"
-_TOKEN = re.compile(rb"[ \t\n\r\f\v]*([^ \t\n\r\f\v]+)[ \t\n\r\f\v]")
-_NUMBER = re.compile(rb"[ \t\n\r\f\v]*([-+]?[0-9.][-+0-9.eE]*)")
-_BRACKETED = re.compile(rb"[ \t\n\r\f\v]*\[([^\]]*)\]")
-_LONGEST_TOKEN = 100_000          # bytes; what is longer is no token
-_PIECE = 1 << 24                  # bytes asked for at a time where the size of the input is not known
-_INTEGERS = {"int8": "<b", "int16": "<h", "int32": "<i", "int64": "<q",
-             "uint8": "<B", "uint16": "<H", "uint32": "<I", "uint64": "<Q"}
+_BLANKS = frozenset((b" ", b"\t", b"\n", b"\r", b"\v", b"\f"))
+_INTEGER_BYTES = frozenset(bytes((c,)) for c in b"+-0123456789")
+_REAL_BYTES = _INTEGER_BYTES | frozenset((b".", b"e", b"E"))
+_LONGEST_TOKEN = 10000          # bytes; what is longer is no token, and no file of ours
+_LARGE = 1 << 16                # bytes; from here on a length is checked against the size before memory is asked for
+_BLANK_RUN = re.compile(rb"[ \t\n\r\v\f]*")
+_INTEGER = re.compile(rb"[+-]?[0-9]+")
+_REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_VECTOR_TEXT = re.compile(rb"[-+0-9, \t\n\r\v\f]*")
+_INTEGER_LIST = re.compile(rb"\s*(?:[+-]?[0-9]+\s+)*(?:[+-]?[0-9]+)?")
+_FLOAT32 = struct.Struct("<f")
+_FLOAT64 = struct.Struct("<d")
+_SIZED_FLOAT32 = struct.Struct("<bf")
+_SIZED_FLOAT64 = struct.Struct("<bd")
+
+TEXT_FLOAT = b"%.7g "           # how every real number is printed, float and double
+
+
+class _IntegerKind:
+    """How integers of one width are stored: a size byte (negative for unsigned types), then little-endian bytes."""
+
+    def __init__(self, name: str, code: str) -> None:
+        self.name = name
+        self.sized = struct.Struct("<b" + code)
+        bits = 8 * struct.calcsize("<" + code)
+        signed = code.islower()
+        self.size_byte = bits // 8 if signed else -(bits // 8)
+        self.least = -(1 << (bits - 1)) if signed else 0
+        self.largest = (1 << (bits - signed)) - 1
+
+
+_INTEGERS = {name: _IntegerKind(name, code) for name, code in (
+    ("int8", "b"), ("int16", "h"), ("int32", "i"), ("int64", "q"),
+    ("uint8", "B"), ("uint16", "H"), ("uint32", "I"), ("uint64", "Q"))}
 
 
 class TokenReader:
-    """Reads tokens, numbers and raw data.
-
-    Parameters
-    ----------
-    stream : a binary file object; one that cannot ``peek`` is wrapped
-    path : what errors call the input
-    size : its bytes, where known; lengths in the input are checked against it before memory is asked for
+    """Reads tokens, numbers and raw bytes from a binary stream.
 
     Attributes
     ----------
-    binary : whether values are in binary form; set by :meth:`read_header`
-    component : the network component being read, for errors; None elsewhere
+    binary : which of the two forms is being read; :meth:`read_header` sets it
+    path : the file, for messages
+    component : the network component being read, for messages, or None
     """
 
-    def __init__(self, stream: Any, path: str = "", size: int | None = None) -> None:
-        if size is None and isinstance(stream, io.BytesIO):
-            size = len(stream.getbuffer())
-        self.stream: Any = stream if hasattr(stream, "peek") else io.BufferedReader(stream)
-        self.path, self.size = path, size
-        self.binary = False
+    def __init__(self, stream: BinaryIO | Any, path: str = "", size: int | None = None, binary: bool = False) -> None:
+        self._source = ByteSource(stream, size)
+        self.path = path
+        self.binary = binary
         self.component: str | None = None
-        self._ahead = b""             # taken from the stream by a look-ahead across the edge of its buffer
-        self._captured: list[bytes] | None = None
-        self._count = 0               # bytes consumed, where the stream cannot tell
 
-    # -- bytes ---------------------------------------------------------------------------------------------------------
+    # -- where we are ----------------------------------------------------------------------------------------------
 
     @property
     def offset(self) -> int:
-        """Bytes of the input before the next one to be read."""
-        try:
-            return int(self.stream.tell()) - len(self._ahead)
-        except (OSError, ValueError, AttributeError):
-            return self._count
+        """Bytes consumed so far; counted from the start of the file where the stream can tell."""
+        return self._source.offset
 
-    def error(self, message: str, hint: str | None = None) -> FormatError:
-        """A FormatError that says where the reader is."""
-        return FormatError(message, self.path, self.offset, self.component, hint)
+    @property
+    def remaining(self) -> int | None:
+        """Bytes left, None if the stream cannot tell (pipes)."""
+        return self._source.remaining
 
-    def peek(self, count: int = 1) -> bytes:
-        """Up to ``count`` next bytes, not consumed; fewer only at the end."""
-        while len(self._ahead) < count:
-            buffered = self.stream.peek(1)
-            if self._ahead:
-                taken = self.stream.read(count - len(self._ahead))
-                self._ahead += taken
-                if not taken:
-                    break
-            elif len(buffered) >= count or not buffered:
-                return bytes(buffered[:count])
-            else:
-                self._ahead = self.stream.read(len(buffered))
-        return self._ahead[:count]
-
-    def raw(self, count: int) -> bytes:
-        """The next ``count`` bytes; FormatError if the input ends before."""
-        self.check_count(count, 1)
-        data = self._take(count)
-        if len(data) != count:
-            raise self.error(f"the input ends after {len(data)} of {count} bytes", "the file is truncated")
-        return data
-
-    def _take(self, count: int) -> bytes:
-        if not self._ahead and count <= _PIECE:
-            data = self.stream.read(count)
-        else:
-            pieces = [self._ahead[:count]]
-            self._ahead = self._ahead[count:]
-            missing = count - len(pieces[0])
-            while missing > 0:
-                piece = self.stream.read(min(missing, _PIECE))
-                if not piece:
-                    break
-                pieces.append(piece)
-                missing -= len(piece)
-            data = b"".join(pieces)
-        self._count += len(data)
-        if self._captured is not None:
-            self._captured.append(data)
-        return data
-
-    def skip(self, count: int) -> None:
-        """Pass over ``count`` bytes."""
-        while count > 0:
-            count -= len(self.raw(min(count, _PIECE)))
-
-    def check_count(self, count: int, itemsize: int) -> None:
-        """Raise FormatError if ``count`` items of ``itemsize`` bytes cannot lie in the rest of the input."""
-        if count < 0:
-            raise self.error(f"expected a size, found {count}")
-        if self.size is not None and count * itemsize > max(self.size - self.offset, 0):
-            raise self.error(f"found a size of {count} items of {itemsize} bytes, but only {max(self.size - self.offset, 0)} "
-                             f"bytes are left", "the file is truncated or damaged")
-
-    def line(self) -> bytes:
-        """The rest of the line, without its newline, which is consumed."""
-        data = self._ahead
-        self._ahead = b""
-        if b"\n" in data:
-            data, _, self._ahead = data.partition(b"\n")
-            data += b"\n"
-        else:
-            data += self.stream.readline()
-        self._count += len(data)
-        if self._captured is not None:
-            self._captured.append(data)
-        return data[:-1] if data.endswith(b"\n") else data
-
-    def up_to(self, end: bytes) -> bytes:
-        """The bytes before the next ``end`` (one byte), which is consumed; FormatError if it does not come."""
-        pieces = []
-        while True:
-            buffered = bytes(self._ahead or self.stream.peek(1))
-            if not buffered:
-                raise self.error(f"expected {end!r}, found the end of the input", "the file is truncated")
-            position = buffered.find(end)
-            if position >= 0:
-                pieces.append(self._take(position + 1)[:-1])
-                return b"".join(pieces)
-            pieces.append(self._take(len(buffered)))
+    def error(self, message: str, hint: str | None = None, offset: int | None = None) -> FormatError:
+        """A FormatError that names path, offset and component; the caller raises it."""
+        where = self.offset if offset is None else offset
+        return FormatError(message, path=self.path, offset=where, component=self.component, hint=hint)
 
     def at_end(self) -> bool:
-        """Whether nothing is left."""
-        return not self.peek(1)
-
-    def skip_whitespace(self) -> None:
-        """Pass over blanks, tabs and newlines."""
-        while True:
-            buffered = self._ahead or self.stream.peek(1)
-            if not buffered:
-                return
-            count = len(buffered) - len(bytes(buffered).lstrip(_WHITESPACE))
-            if count:
-                self._take(count)
-            if count < len(buffered):
-                return
+        """True if no byte is left."""
+        return not self._source.peek(1)
 
     def start_capture(self) -> None:
-        """Begin to keep a copy of every byte consumed."""
-        self._captured = []
+        """From here on keep a copy of every byte consumed."""
+        self._source.start_record()
 
     def end_capture(self) -> bytes:
         """The bytes consumed since :meth:`start_capture`."""
-        captured, self._captured = self._captured or [], None
-        return b"".join(captured)
+        return self._source.end_record()
 
-    def _match(self, pattern: re.Pattern[bytes], longest: int, what: str) -> bytes:
-        """The first group of ``pattern`` at the next bytes, which are consumed up to the end of the match."""
-        wanted = 1
+    # -- bytes -----------------------------------------------------------------------------------------------------
+
+    def check_count(self, count: int, bytes_each: int = 1, what: str = "elements") -> None:
+        """FormatError if ``count`` is negative, or so large that the file cannot hold ``bytes_each`` for each."""
+        if count < 0:
+            raise self.error(f"expected a number of {what}, found {count}")
+        if count * bytes_each > _LARGE:
+            left = self.remaining
+            if left is not None and count * bytes_each > left:
+                raise self.error(f"{count} {what} are announced, which need {count * bytes_each} bytes or more, "
+                                 f"but only {left} bytes follow", hint="the file is truncated or damaged")
+
+    def raw(self, count: int) -> bytes | bytearray:
+        """Exactly ``count`` bytes."""
+        if count <= _LARGE:
+            data = self._source.read(count) if count >= 0 else b""
+        else:
+            self.check_count(count, 1, "bytes")
+            data = self._source.read(count) if self.remaining is not None else self._source.read_pieces(count)
+        if len(data) != count:
+            raise self._truncated(count, len(data))
+        return data
+
+    read_exact = raw
+
+    def array(self, dtype: Any, count: int, what: str = "elements") -> np.ndarray:
+        """``count`` raw little-endian elements: a new writable array (count,) of ``dtype``."""
+        kind = np.dtype(dtype).newbyteorder("<")
+        self.check_count(count, kind.itemsize, what)
+        size = count * kind.itemsize
+        if size > _LARGE and self.remaining is None:
+            return np.frombuffer(self.raw(size), dtype=kind)
+        result = np.empty(count, dtype=kind)
+        found = self._source.read_into(result.data.cast("B")) if size else 0
+        if found != size:
+            raise self._truncated(size, found)
+        return result
+
+    def skip(self, count: int) -> None:
+        """Pass over ``count`` bytes."""
+        self.check_count(count, 1, "bytes")
+        while count > 0:
+            step = min(count, 1 << 20)
+            self.raw(step)
+            count -= step
+
+    def peek(self, count: int) -> bytes:
+        """The next ``count`` bytes, fewer at the end; nothing is consumed."""
+        return self._source.peek(count)[:count]
+
+    def peek_byte(self) -> bytes:
+        """The next byte, empty at the end; nothing is consumed. Text: the next that is no blank."""
+        if not self.binary:
+            self.skip_whitespace()
+        return self.peek(1)
+
+    def take_while(self, pattern: re.Pattern[bytes]) -> bytes:
+        """Consume the longest run that ``pattern``, a repeated set of bytes, matches."""
+        parts: list[bytes] = []
         while True:
-            buffered = bytes(self.peek(wanted)) if self._ahead else bytes(self.stream.peek(1))
-            match = pattern.match(buffered)
-            # A match that touches the end of what is buffered may go on beyond it.
-            if match is not None and match.end() < len(buffered):
-                break
-            more = bytes(self.peek(len(buffered) + 1 if len(buffered) < 64 else 2 * len(buffered)))
-            if len(more) <= len(buffered):
-                match = pattern.match(more)
-                if match is None:
-                    raise self._not_found(more, what)
-                break
-            if len(more) > longest and match is None:
-                raise self._not_found(more, what)
-            wanted = len(more)
-        self._take(match.end())
-        return match[1]
+            data = self._source.peek(1)
+            found = pattern.match(data)
+            length = found.end() if found else 0
+            if length:
+                parts.append(self._source.read(length))
+            if length < len(data) or not data:
+                return b"".join(parts)
 
-    def _not_found(self, data: bytes, what: str) -> FormatError:
-        if not data.strip():
-            return self.error(f"expected {what}, found the end of the input", "the file is truncated")
-        return self.error(f"expected {what}, found {data[:40]!r}", "the file is damaged or of another kind")
+    def skip_whitespace(self) -> None:
+        """Pass over blanks and newlines."""
+        self.take_while(_BLANK_RUN)
 
-    # -- tokens --------------------------------------------------------------------------------------------------------
+    def read_line(self) -> bytes:
+        """The rest of the line without its newline, which is consumed; FormatError if the file ends before it."""
+        line = self.take_while(_LINE)
+        if self._source.read(1) != b"\n":
+            raise self.error(f"expected a newline, found the end of the file after {line[-60:]!r}")
+        return line
+
+    def _truncated(self, wanted: int, found: int) -> FormatError:
+        return self.error(f"expected {wanted} more bytes, found the end of the file after {max(found, 0)}",
+                          hint="the file is truncated")
+
+    # -- tokens ----------------------------------------------------------------------------------------------------
 
     def read_header(self) -> bool:
-        """Consume the optional ``\\0B`` before a value; returns, and keeps as ``binary``, whether it was there."""
-        if self.peek(1) == b"\0":
-            found = self.raw(2) if len(self.peek(2)) == 2 else self.peek(2)
-            if found != b"\0B":
-                raise self.error(f"expected the binary header '\\0B', found {found!r}", "this is no Kaldi object")
-            self.binary = True
-        else:
-            self.binary = False
+        """Consume the optional ``\\0B``; sets and returns :attr:`binary`."""
+        self.binary = self._source.peek(1)[:1] == b"\0"
+        if self.binary:
+            header = self.peek(2)
+            if header != b"\0B":
+                raise self.error(f"expected the binary header \\0B, found {header!r}")
+            self._source.read(2)
         return self.binary
 
     def token(self) -> str:
-        """The next token; the blank after it is consumed."""
-        return self._match(_TOKEN, _LONGEST_TOKEN, "a token and a blank").decode("utf-8", "surrogateescape")
-
-    def peek_token(self) -> str:
-        """The letter after ``<`` of the next token (its first letter if it has no ``<``); "" at the end. Nothing is consumed."""
-        if not self.binary:
-            self.skip_whitespace()
-        ahead = self.peek(2)
-        letter = ahead[1:2] if ahead[:1] == b"<" else ahead[:1]
-        return letter.decode("latin-1")
+        """The next token; the blank after it is consumed. Kaldi: ReadToken."""
+        read = self._source.read
+        byte = read(1)
+        while byte in _BLANKS:
+            byte = read(1)
+        parts: list[bytes] = []
+        read = self._source.read
+        while byte not in _BLANKS:
+            if not byte:
+                raise self.error("expected a token, found the end of the file" + (
+                    f" after '{_shown(b''.join(parts))}'" if parts else ""), hint="the file is truncated")
+            parts.append(byte)
+            if len(parts) > _LONGEST_TOKEN:
+                raise self.error(f"expected a token, found {len(parts)} bytes without a blank")
+            byte = read(1)
+        return b"".join(parts).decode("utf-8", "surrogateescape")
 
     def expect(self, token: str) -> None:
-        """Consume ``token`` (also accepted without its ``<``); FormatError if there is another."""
+        """Consume ``token``; FormatError if another is there. Kaldi: ExpectToken."""
         found = self.token()
-        if found != token and found != token.removeprefix("<"):
-            raise self.error(f"expected {token}, found {found[:60]}")
+        if found != token:
+            self._check_token(found, token)
+
+    def _check_token(self, found: str, *expected: str) -> None:
+        """Kaldi lets the ``<`` be missing, because peeking may have taken it."""
+        if not any(found == token or (token[:1] == "<" and found == token[1:]) for token in expected):
+            shown = _shown(found.encode("utf-8", "surrogateescape"))
+            raise self.error(f"expected {' or '.join(expected)}, found '{shown}'")
 
     def expect_one_or_two(self, first: str, second: str) -> None:
-        """Consume ``first`` and ``second``, or ``second`` alone (the opening tag may have been read already)."""
+        """Consume ``first second`` or ``second`` alone. Kaldi: ExpectOneOrTwoTokens."""
         found = self.token()
         if found == first:
             self.expect(second)
-        elif found not in (second, second.removeprefix("<")):
-            raise self.error(f"expected {first} or {second}, found {found[:60]}")
+        elif found != second:
+            self._check_token(found, first, second)
 
-    # -- numbers -------------------------------------------------------------------------------------------------------
+    def peek_token(self) -> str:
+        """The letter after ``<`` of the next token (``/`` if it closes), or its first letter; ``""`` at the end.
 
-    def integer(self, kind: str = "int32") -> int:
-        """An integer of exactly the type ``kind`` ("int8" to "uint64")."""
-        code = _INTEGERS[kind]
-        if self.binary:
-            size = struct.calcsize(code)
-            mark = size if kind.startswith("i") else 256 - size
-            found = self.raw(1)[0]
-            if found != mark:
-                raise self.error(f"expected an {kind} (size byte {mark}), found size byte {found}")
-            return int(struct.unpack(code, self.raw(size))[0])
-        word = self._match(_NUMBER, _LONGEST_TOKEN, "an integer")
-        try:
-            value = int(word)
-            struct.pack(code, value)
-        except (ValueError, struct.error):
-            raise self.error(f"expected an {kind}, found {word.decode('latin-1')[:40]!r}") from None
-        return value
-
-    def real(self) -> float:
-        """A float or a double."""
-        if self.binary:
-            size = self.raw(1)[0]
-            if size not in (4, 8):
-                raise self.error(f"expected a float (size byte 4 or 8), found size byte {size}")
-            return float(struct.unpack("<f" if size == 4 else "<d", self.raw(size))[0])
-        word = self._match(_NUMBER, _LONGEST_TOKEN, "a number")
-        try:
-            return float(word)
-        except ValueError:
-            raise self.error(f"expected a number, found {word.decode('latin-1')[:40]!r}") from None
-
-    def boolean(self) -> bool:
-        """T or F."""
+        Nothing is consumed. Kaldi: PeekToken.
+        """
         if not self.binary:
             self.skip_whitespace()
-        found = self.raw(1)
-        if found not in (b"T", b"F"):
-            raise self.error(f"expected T or F, found {found!r}")
-        return found == b"T"
+        data = self._source.read(2)
+        self._source.push_back(data)
+        letter = data[1:2] if data[:1] == b"<" else data[:1]
+        return letter.decode("latin-1")
 
-    def integer_vector(self) -> np.ndarray:
-        """An integer vector inside an object: int32 (count,)."""
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def integer(self, kind: str = "int32") -> int:
+        """An integer stored as ``kind``: int8 … int64, uint8 … uint64. Kaldi: ReadBasicType."""
+        form = _INTEGERS[kind]
         if self.binary:
-            return np.frombuffer(self._sized_integers(1), dtype="<i4").astype(np.int32)
-        return self._text_integers(self._match(_BRACKETED, 1 << 62, "[ integers ]").split())
+            data = self._source.read(form.sized.size)
+            if len(data) != form.sized.size:
+                raise self._truncated(form.sized.size, len(data))
+            size_byte, value = form.sized.unpack(data)
+            if size_byte != form.size_byte:
+                raise self.error(f"expected an {kind} with size byte {form.size_byte}, found size byte {size_byte}",
+                                 offset=self.offset - form.sized.size)
+            return value
+        text = self._text_number(_INTEGER_BYTES, _INTEGER, "an integer")
+        number = int(text) if len(text) < 30 else form.largest + 1
+        if not form.least <= number <= form.largest:
+            raise self.error(f"expected an {kind}, found {_shown(text)}")
+        return number
 
-    def integer_pairs(self) -> np.ndarray:
-        """A vector of pairs of integers inside an object: int32 (count, 2)."""
+    def real(self) -> float:
+        """A float or a double, whichever is stored. Kaldi: ReadBasicType of float and double."""
         if self.binary:
-            return np.frombuffer(self._sized_integers(2), dtype="<i4").astype(np.int32).reshape(-1, 2)
-        pairs = [pair.split(b",") for pair in self._match(_BRACKETED, 1 << 62, "[ pairs ]").split()]
-        if any(len(pair) != 2 for pair in pairs):
-            raise self.error("expected pairs of integers such as 1,2")
-        return self._text_integers([value for pair in pairs for value in pair]).reshape(-1, 2)
+            size = self._source.read(1)
+            form = _FLOAT32 if size == b"\4" else _FLOAT64 if size == b"\10" else None
+            if form is None:
+                if not size:
+                    raise self._truncated(5, 0)
+                raise self.error(f"expected a number of 4 or 8 bytes, found size byte {size[0]}",
+                                 offset=self.offset - 1)
+            data = self._source.read(form.size)
+            if len(data) != form.size:
+                raise self._truncated(form.size, len(data))
+            return form.unpack(data)[0]
+        text = self._text_number(_REAL_BYTES, _REAL, "a number")
+        number = float(text)
+        if math.isinf(number):
+            raise self.error(f"expected a number, found {_shown(text)}, which is too large")
+        return number
 
-    def _sized_integers(self, per_item: int) -> bytes:
-        size = self.raw(1)[0]
-        if size != 4:
-            raise self.error(f"expected integers of 4 bytes, found size byte {size}")
-        count = int(struct.unpack("<i", self.raw(4))[0])
-        self.check_count(count, 4 * per_item)
-        return self.raw(count * 4 * per_item)
+    def boolean(self) -> bool:
+        """``T`` or ``F``. Kaldi: ReadBasicType of bool."""
+        if not self.binary:
+            self.skip_whitespace()
+        byte = self._source.read(1)
+        if byte not in (b"T", b"F"):
+            found = repr(byte) if byte else "the end of the file"
+            raise self.error(f"expected T or F, found {found}")
+        return byte == b"T"
 
-    def _text_integers(self, words: list[bytes]) -> np.ndarray:
+    def _text_number(self, allowed: frozenset[bytes], form: re.Pattern[bytes], what: str) -> bytes:
+        """The bytes of a number, as reading from a C++ stream takes them: up to the first that cannot belong to it.
+
+        One space after it is consumed, because writers put one there; any other byte stays.
+        """
+        read = self._source.read
+        byte = read(1)
+        while byte in _BLANKS:
+            byte = read(1)
+        parts: list[bytes] = []
+        read = self._source.read
+        while byte in allowed and len(parts) <= _LONGEST_TOKEN:
+            parts.append(byte)
+            byte = read(1)
+        text = b"".join(parts)
+        if not form.fullmatch(text):
+            text += byte + (self.take_while(_WORD)[:60] if byte not in _BLANKS else b"")
+            found = f"'{_shown(text)}'" if text.strip() else "the end of the file"
+            raise self.error(f"expected {what}, found {found}")
+        if byte != b" ":
+            self._source.push_back(byte)
+        return text
+
+    # -- lists of integers -----------------------------------------------------------------------------------------
+
+    def integer_vector(self, kind: str = "int32") -> np.ndarray:
+        """Integers as they lie inside objects: int32 (count,), or another ``kind``. Kaldi: ReadIntegerVector."""
+        if self.binary:
+            return self._binary_integers(kind, 1)
+        return self._integers_of(self._bracketed(), kind)
+
+    def integer_pairs(self, kind: str = "int32") -> np.ndarray:
+        """Pairs of integers: int32 (count, 2). Kaldi: ReadIntegerPairVector."""
+        if self.binary:
+            return self._binary_integers(kind, 2).reshape(-1, 2)
+        pairs = self._bracketed().split()
+        if any(pair.count(b",") != 1 for pair in pairs):
+            raise self.error("expected pairs such as 1,2 between [ and ]")
+        return self._integers_of(b" ".join(pairs).replace(b",", b" "), kind, 2 * len(pairs)).reshape(-1, 2)
+
+    def _binary_integers(self, kind: str, per_element: int) -> np.ndarray:
+        dtype = np.dtype(kind)
+        size_byte, count = struct.unpack("<bi", self.raw(5))
+        if size_byte != dtype.itemsize:
+            raise self.error(f"expected integers of {dtype.itemsize} bytes, found size byte {size_byte}",
+                             offset=self.offset - 5)
+        self.check_count(count, per_element * dtype.itemsize)
+        return self.array(dtype, count * per_element)
+
+    def _bracketed(self) -> bytes:
+        self.skip_whitespace()
+        found = self._source.read(1)
+        if found != b"[":
+            raise self.error(f"expected [, found {found!r}" if found else "expected [, found the end of the file")
+        text = self.take_while(_VECTOR_TEXT)
+        found = self._source.read(1)
+        if found != b"]":
+            raise self.error(f"expected an integer or ], found {found!r}" if found
+                             else "expected ], found the end of the file")
+        return text
+
+    def _integers_of(self, text: bytes, kind: str, count: int | None = None) -> np.ndarray:
+        words = text.split()
+        form = _INTEGERS[kind]
         try:
-            return np.array([int(word) for word in words], dtype=np.int64).astype(np.int32, casting="same_kind")
-        except (ValueError, OverflowError):
-            raise self.error(f"expected integers, found {b' '.join(words)[:40]!r}") from None
+            if count is not None and len(words) != count:
+                raise ValueError
+            numbers = [int(word) for word in words]
+        except ValueError:
+            raise self.error(f"expected integers between [ and ], found '{_shown(text[:60])}'") from None
+        if numbers and not (form.least <= min(numbers) and max(numbers) <= form.largest):
+            raise self.error(f"expected integers that fit into {kind}, found {min(numbers)} … {max(numbers)}")
+        return np.array(numbers, dtype=kind)
+
+
+_LINE = re.compile(rb"[^\n]*")
+_WORD = re.compile(rb"[^ \t\n\r\v\f]*")
+
+
+def _shown(text: bytes) -> str:
+    """``text`` for a message: one line of printable characters, not too long."""
+    words = text.decode("utf-8", "backslashreplace")
+    words = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
+    return words if len(words) <= 60 else words[:60] + "..."
 
 
 class TokenWriter:
-    """Writes tokens, numbers and raw data; ``binary`` says in which form."""
+    """Writes tokens, numbers and raw bytes to a binary stream, in text or in binary.
+
+    It writes no header: that is for whoever opens the file.
+    """
 
     def __init__(self, stream: BinaryIO | Any, binary: bool) -> None:
-        self.stream, self.binary = stream, binary
+        self._write = stream.write
+        self.binary = binary
 
-    def raw(self, data: bytes | memoryview) -> None:
+    def raw(self, data: bytes | bytearray | memoryview) -> None:
         """Write bytes as they are."""
-        self.stream.write(data)
+        self._write(data)
+
+    def array(self, values: np.ndarray, dtype: Any) -> None:
+        """Write the elements of ``values`` in C order as raw little-endian ``dtype``."""
+        data = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<"))
+        if data.size:
+            self._write(data.data.cast("B"))
 
     def token(self, token: str) -> None:
-        """Write a token and the blank after it."""
-        self.stream.write(token.encode("utf-8", "surrogateescape") + b" ")
-
-    def integer(self, value: int, kind: str = "int32") -> None:
-        """Write an integer of the type ``kind`` ("int8" to "uint64")."""
-        if self.binary:
-            code = _INTEGERS[kind]
-            size = struct.calcsize(code)
-            self.stream.write(bytes([size if kind.startswith("i") else 256 - size]) + struct.pack(code, value))
-        else:
-            self.stream.write(b"%d " % value)
-
-    def float32(self, value: float) -> None:
-        """Write a float."""
-        self.stream.write(b"\x04" + struct.pack("<f", value) if self.binary else b"%s " % format_real(float(np.float32(value))))
-
-    def float64(self, value: float) -> None:
-        """Write a double."""
-        self.stream.write(b"\x08" + struct.pack("<d", value) if self.binary else b"%s " % format_real(value))
-
-    def boolean(self, value: bool) -> None:
-        """Write T or F."""
-        self.stream.write((b"T" if value else b"F") + (b"" if self.binary else b" "))
-
-    def integer_vector(self, values: Any) -> None:
-        """Write an integer vector inside an object."""
-        array = np.asarray(values, dtype="<i4")
-        if self.binary:
-            self.stream.write(b"\x04" + struct.pack("<i", array.size) + array.tobytes())
-        else:
-            self.stream.write(b"[ %s]\n" % b"".join(b"%d " % value for value in array.tolist()))
-
-    def integer_pairs(self, values: Any) -> None:
-        """Write a vector of pairs of integers, (count, 2), inside an object."""
-        array = np.asarray(values, dtype="<i4").reshape(-1, 2)
-        if self.binary:
-            self.stream.write(b"\x04" + struct.pack("<i", len(array)) + array.tobytes())
-        else:
-            self.stream.write(b"[ %s]\n" % b"".join(b"%d,%d " % (a, b) for a, b in array.tolist()))
+        """Write a token and a space. Kaldi: WriteToken."""
+        self._write(token.encode("utf-8", "surrogateescape") + b" ")
 
     def newline_if_text(self) -> None:
-        """Write a newline in text mode."""
+        """In text, write a newline."""
         if not self.binary:
-            self.stream.write(b"\n")
+            self._write(b"\n")
 
+    def integer(self, value: int, kind: str = "int32") -> None:
+        """Write an integer as ``kind``: int8 … int64, uint8 … uint64. Kaldi: WriteBasicType."""
+        form = _INTEGERS[kind]
+        value = int(value)
+        if not form.least <= value <= form.largest:
+            raise FormatError(f"cannot write {value} as {kind}")
+        self._write(form.sized.pack(form.size_byte, value) if self.binary else b"%d " % value)
 
-def format_real(value: float) -> bytes:
-    """A number as Kaldi's text files show it: 7 significant digits."""
-    return b"%.7g" % value
+    def float32(self, value: float) -> None:
+        """Write a number as float."""
+        value = float(np.float32(value))
+        self._write(_SIZED_FLOAT32.pack(4, value) if self.binary else TEXT_FLOAT % value)
+
+    def float64(self, value: float) -> None:
+        """Write a number as double."""
+        self._write(_SIZED_FLOAT64.pack(8, value) if self.binary else TEXT_FLOAT % float(value))
+
+    def boolean(self, value: bool) -> None:
+        """Write ``T`` or ``F``, in text with a space."""
+        letter = b"T" if value else b"F"
+        self._write(letter if self.binary else letter + b" ")
+
+    def integer_vector(self, values: Any, kind: str = "int32") -> None:
+        """Write integers as they lie inside objects. Kaldi: WriteIntegerVector."""
+        numbers = np.asarray(values, dtype=kind).reshape(-1)
+        if self.binary:
+            self._write(struct.pack("<bi", numbers.itemsize, len(numbers)))
+            self.array(numbers, kind)
+        else:
+            self._write(b"[ " + b"%d " * len(numbers) % tuple(numbers.tolist()) + b"]\n")
+
+    def integer_pairs(self, values: Any, kind: str = "int32") -> None:
+        """Write pairs of integers, (count, 2). Kaldi: WriteIntegerPairVector."""
+        numbers = np.asarray(values, dtype=kind).reshape(-1, 2)
+        if self.binary:
+            self._write(struct.pack("<bi", numbers.itemsize, len(numbers)))
+            self.array(numbers, kind)
+        else:
+            self._write(b"[ " + b"%d,%d " * len(numbers) % tuple(numbers.reshape(-1).tolist()) + b"]\n")

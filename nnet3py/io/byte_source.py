@@ -1,0 +1,180 @@
+"""Bytes of any binary stream, with looking ahead, an offset for messages, and a record of what was consumed.
+
+Nothing is taken from a buffered stream that is not consumed, so that its owner can go on reading from it where a value
+ended.
+"""
+from __future__ import annotations
+
+import io
+import os
+import stat
+from typing import Any
+
+_PIECE = 1 << 20        # bytes; how much of a length that nothing vouches for is read at a time
+
+
+class ByteSource:
+    """What a :class:`~nnet3py.io.tokens.TokenReader` reads from.
+
+    ``read(n)`` gives ``n`` bytes, fewer only at the end; while nothing is pushed back or recorded it is the stream's
+    own method, because tokens are read byte by byte.
+    """
+
+    def __init__(self, stream: Any, size: int | None = None) -> None:
+        self._stream = _with_peek(stream)
+        self._seekable = _is_seekable(self._stream)
+        self._size = size if size is not None else _size_of(stream)
+        self._pushed_back = b""
+        self._consumed = 0                              # bytes read here; tells the offset if the stream cannot
+        self._record: bytearray | None = None
+        self._choose()
+
+    def _choose(self) -> None:
+        plain = self._seekable and not self._pushed_back and self._record is None
+        self.read: Any = self._stream.read if plain else self._read
+
+    def _read(self, count: int) -> bytes:
+        if self._pushed_back:
+            data = self._pushed_back[:count]
+            self._pushed_back = self._pushed_back[count:]
+            if len(data) < count:
+                data += self._stream.read(count - len(data))
+            if not self._pushed_back:
+                self._choose()
+        else:
+            data = self._stream.read(count)
+        self._consumed += len(data)
+        if self._record is not None:
+            self._record += data
+        return data
+
+    def push_back(self, data: bytes) -> None:
+        """Make ``data``, which was read last, the next to be read."""
+        if not data:
+            return
+        self._pushed_back = data + self._pushed_back
+        self._consumed -= len(data)
+        if self._record is not None:
+            del self._record[-len(data):]
+        self._choose()
+
+    def read_pieces(self, count: int) -> bytearray:
+        """Like ``read``, but memory grows only as bytes really come; a bytearray."""
+        data = bytearray()
+        while len(data) < count:
+            piece = self.read(min(_PIECE, count - len(data)))
+            if not piece:
+                break
+            data += piece
+        return data
+
+    def read_into(self, target: memoryview) -> int:
+        """Fill ``target`` (bytes); returns how many there were."""
+        if self.read == self._read:
+            data = self.read(len(target))
+            target[:len(data)] = data
+            return len(data)
+        done = 0
+        while done < len(target):
+            count = self._stream.readinto(target[done:])
+            if not count:
+                break
+            done += count
+        return done
+
+    def peek(self, count: int = 1) -> bytes:
+        """The next bytes, none of them consumed: at least ``count``, fewer only at the end, often many more."""
+        while True:
+            data = self._pushed_back + self._stream.peek(count)
+            if len(data) >= count:
+                return data
+            taken = self._stream.read(count - len(self._pushed_back))
+            self._pushed_back += taken                  # too close to the edge of the stream's buffer
+            self._choose()
+            if len(self._pushed_back) < count:
+                return self._pushed_back
+
+    @property
+    def offset(self) -> int:
+        """Bytes before the next one."""
+        if self._seekable:
+            try:
+                return self._stream.tell() - len(self._pushed_back)
+            except (OSError, ValueError):
+                pass
+        return self._consumed
+
+    @property
+    def remaining(self) -> int | None:
+        """Bytes that are left; None if nobody knows."""
+        if self._size is None or not self._seekable:
+            return None
+        return max(self._size - self.offset, 0)
+
+    def start_record(self) -> None:
+        """From here on keep a copy of what is consumed."""
+        self._record = bytearray()
+        self._choose()
+
+    def end_record(self) -> bytes:
+        """What was consumed since :meth:`start_record`."""
+        data = bytes(self._record or b"")
+        self._record = None
+        self._choose()
+        return data
+
+
+class _Rewinding:
+    """A seekable stream with ``peek``: reads ahead and seeks back."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.read, self.readinto, self.tell = stream.read, stream.readinto, stream.tell
+
+    def seekable(self) -> bool:
+        return True
+
+    def peek(self, count: int) -> bytes:
+        data = self._stream.read(max(count, 4096))
+        self._stream.seek(-len(data), io.SEEK_CUR)
+        return data
+
+
+class _Unclosed(io.RawIOBase):
+    """Another stream's bytes; closing this one leaves the other open."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        data = self._stream.read(len(target)) or b""
+        target[:len(data)] = data
+        return len(data)
+
+
+def _with_peek(stream: Any) -> Any:
+    if hasattr(stream, "peek"):
+        return stream
+    if _is_seekable(stream) and not isinstance(stream, io.RawIOBase):
+        return _Rewinding(stream)
+    return io.BufferedReader(_Unclosed(stream), 1 << 16)
+
+
+def _is_seekable(stream: Any) -> bool:
+    try:
+        return bool(stream.seekable())
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def _size_of(stream: Any) -> int | None:
+    if isinstance(stream, io.BytesIO):
+        return stream.getbuffer().nbytes
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, AttributeError, ValueError):
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
