@@ -189,3 +189,21 @@ def scale_and_offset(dst, src, scales, offsets, smallest):
 
 def scale_gradient_from_output(dst, y, dy, scales, offsets, smallest):
     dst[...] = dy * (y - offsets) / away_from_zero(scales, smallest)
+
+
+# -- objective ---------------------------------------------------------------------------------------------------------
+
+
+def copy_from_sparse(dst, row_starts, columns, values):
+    dst[...] = 0
+    for i in range(dst.shape[0]):
+        for k in range(row_starts[i], row_starts[i + 1]):
+            dst[i, columns[k]] += values[k]
+
+
+def sum_product_sparse(src, row_starts, columns, values):
+    total = 0.0
+    for i in range(src.shape[0]):
+        for k in range(row_starts[i], row_starts[i + 1]):
+            total += float(src[i, columns[k]]) * float(values[k])
+    return total

@@ -153,27 +153,109 @@ RANDOM = (
 
 # -- nonlinear: sigmoid, tanh, rectifiers, softmax -------------------------------------------------------------------
 
-NONLINEAR: tuple[Operation, ...] = (
+NONLINEAR = (
+    Operation("sigmoid", "out mat dst, mat src", "dst = 1 / (1 + exp(-src)); dst may be src"),
+    Operation("tanh", "out mat dst, mat src", "dst = tanh(src); dst may be src"),
+    Operation("relu", "out mat dst, mat src", "dst = max(src, 0); dst may be src"),
+    Operation("softmax", "out mat dst, mat src", "each row: exp(src) over its sum, at least 1e-20; dst may be src"),
+    Operation("log_softmax", "out mat dst, mat src", "each row: src - log(sum of exp(src))"),
+    Operation("sigmoid_backprop", "out mat dx, mat y, mat dy, vec repair",
+              "dx = dy y (1 - y) - repair[j] (2 y - 1)"),
+    Operation("tanh_backprop", "out mat dx, mat y, mat dy, vec repair", "dx = dy (1 - y^2) - repair[j] y"),
+    Operation("relu_backprop", "out mat dx, mat y, mat dy, vec repair", "dx = (dy where y > 0, else 0) - repair[j]"),
+    Operation("softmax_backprop", "out mat dx, mat y, mat dy", "each row: dx = y (dy - sum of y dy); dx may be dy"),
+    Operation("log_softmax_backprop", "out mat dx, mat y, mat dy", "each row: dx = dy - exp(y) (sum of dy)"),
+    Operation("sigmoid_stats", "out dvec value_sum, out dvec deriv_sum, out dvec counters, mat y, int draw",
+              "add columns' sums of y and y (1 - y), and the rows to counters[0], unless draw = 0 and counters[0] != 0"),
+    Operation("tanh_stats", "out dvec value_sum, out dvec deriv_sum, out dvec counters, mat y, int draw",
+              "the same with 1 - y^2"),
+    Operation("relu_stats", "out dvec value_sum, out dvec deriv_sum, out dvec counters, mat y, int draw",
+              "the same with 1 where y > 0"),
+    Operation("value_stats", "out dvec value_sum, out dvec counters, mat y",
+              "add columns' sums of y, and the rows to counters[0]"),
+    Operation("output_deriv_stats", "out dvec oderiv_sumsq, out dvec counters, mat dy, int draw",
+              "add columns' sums of dy^2, and the rows to counters[1], unless draw = 0 and counters[1] != 0"),
+    Operation("low_slope_repair", "out vec repair, out dvec updated_counters, dvec deriv_sum, dvec counters, "
+              "f32 threshold, f32 scale, f32 draw",
+              "repair[j] = 2 scale if deriv_sum[j] / counters[0] < threshold and draw <= 0.5; counts into [2] and [3]"),
+    Operation("relu_repair", "out vec repair, out dvec updated_counters, dvec deriv_sum, dvec counters, int block_dim, "
+              "f32 lower, f32 upper, f32 scale, f32 draw",
+              "repair[j] = -2 scale, 0 or 2 scale by the mean activity of place j % block_dim; counts into [2] and [3]"),
 )
 
 # -- normalize: row norms, batch normalisation -----------------------------------------------------------------------
 
-NORMALIZE: tuple[Operation, ...] = (
+NORMALIZE = (
+    Operation("normalize_rows", "out mat dst, mat src, f32 target_rms",
+              "each row scaled to rms target_rms; the log of its rms in a further column, if dst has one"),
+    Operation("normalize_rows_backprop", "out mat dx, mat x, mat dy, f32 target_rms, f32 beta",
+              "derivative of normalize_rows + beta dx (beta 0 or 1); dx may be dy if beta is 0"),
+    Operation("batch_norm_propagate", "out mat dst, out mat memo, mat src, f32 epsilon, f32 target_rms",
+              "columns get mean 0 and variance target_rms^2; memo (5 rows) gets mean, mean square, scale, work, work"),
+    Operation("batch_norm_backprop", "out mat dx, out mat memo, mat y, mat dy, f32 target_rms",
+              "derivative of batch_norm_propagate; dx may be dy"),
+    Operation("batch_norm_store_stats", "out dvec count, out dvec total, out dvec total_square, mat memo, int num_rows",
+              "add num_rows, and num_rows times the memo's mean and mean square"),
 )
 
 # -- recurrent: LSTM and GRU cells -----------------------------------------------------------------------------------
 
-RECURRENT: tuple[Operation, ...] = (
+RECURRENT = (
+    Operation("lstm_propagate", "out mat dst, mat src, mat params",
+              "dst = (c, m) from src = (i, f, c, o parts, c_prev, perhaps 3 masks) and the peephole weights (3, cells)"),
+    Operation("lstm_backprop", "out mat dx, out mat sums, out vec work, mat x, mat dy, mat params, mat repair, "
+              "bool want_dx",
+              "dx (if want_dx) and sums (13, cells): gradients of params, sums of values, of slopes; work has 2112"),
+    Operation("lstm_self_repair", "out mat repair, out vec flagged, dmat deriv_sum, dvec count, vec config",
+              "repair[k, j] = config[5 + k] if deriv_sum[k, j] / (count + 1) < config[k], else 0; flagged[k] = how many"),
+    Operation("lstm_store_stats", "out dmat value_sum, out dmat deriv_sum, out dvec self_repair_total, out dvec count, "
+              "mat sums, vec flagged, int num_rows",
+              "add the sums of lstm_backprop, num_rows flagged, and num_rows"),
 )
 
 # -- structural: permutations, blocks, pooling, statistics -----------------------------------------------------------
 
-STRUCTURAL: tuple[Operation, ...] = (
+STRUCTURAL = (
+    Operation("copy_cols", "out mat dst, mat src, ivec indexes",
+              "dst[i, j] = src[i, indexes[j]]; a zero column for -1"),
+    Operation("multiply_blocks", "out mat dst, mat src", "dst = the product of src's blocks that are as wide as dst"),
+    Operation("multiply_blocks_backprop", "out mat dx, mat x, mat dy",
+              "each block of dx = dy times the product of the other blocks of x"),
+    Operation("add_sum_of_blocks", "out mat dst, mat src, f32 alpha",
+              "dst += alpha (sum of src's blocks that are as wide as dst)"),
+    Operation("add_to_blocks", "out mat dst, mat src, f32 alpha",
+              "every block of dst that is as wide as src += alpha src"),
+    Operation("sum_column_groups", "out mat dst, mat src, imat groups",
+              "dst[i, j] = sum of src[i, groups[j, 0]:groups[j, 1]]"),
+    Operation("copy_to_column_groups", "out mat dst, mat src, imat groups",
+              "dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]"),
+    Operation("clip_elements", "out mat dx, out dvec counters, mat dy, f32 limit, bool store",
+              "dx = dy held between -limit and limit; dx may be dy; if store, counters[3] += 1"),
+    Operation("clip_rows", "out mat dx, out dvec counters, mat dy, f32 limit, bool store",
+              "dx = dy, rows of a larger norm than limit scaled down to it; dx may be dy; if store, counts"),
+    Operation("clip_gradient_repair", "out mat dx, out dvec updated_counters, mat x, dvec counters, "
+              "f32 proportion_threshold, f32 target, f32 scale, f32 draw",
+              "pull x towards target if too many rows are clipped and draw <= 0.5; the sum of dx's row norms stays"),
+    Operation("truncate_gradient", "out mat dx, out dvec counters, mat dy, vec zeroing, f32 scale, "
+              "f32 clipping_threshold, f32 zeroing_threshold, bool store",
+              "dx = scale dy, rows clipped to a norm, or 0 where zeroing = -1 and the norm is large; if store, counts"),
 )
 
 # -- dropout: masks --------------------------------------------------------------------------------------------------
 
-DROPOUT: tuple[Operation, ...] = (
+DROPOUT = (
+    Operation("dropout_elements", "out mat dst, mat src, mat draws, f32 proportion",
+              "dst = src where draws > proportion, else 0"),
+    Operation("dropout_rows", "out mat dst, mat src, mat draws, f32 proportion",
+              "dst[i] = src[i] where draws[i, 0] > proportion, else 0"),
+    Operation("dropout_backprop", "out mat dx, mat x, mat y, mat dy", "dx = dy y / x, dy where x = 0; dx may be dy"),
+    Operation("binary_mask", "out mat mask, f32 proportion",
+              "uniform numbers become 1 / (1 - proportion) where above proportion, else 0"),
+    Operation("continuous_mask", "out mat mask, f32 proportion", "mask = 4 proportion mask + 1 - 2 proportion"),
+    Operation("specaugment_mask", "out mat mask, mat draws, int max_zeroed",
+              "rows of ones with a random band of at most max_zeroed zeros, cut into draws' columns - 1 regions"),
+    Operation("mul_mask_rows", "out mat dst, mat src, mat mask, ivec indexes",
+              "dst[i] = src[i] mask[indexes[i]], elementwise; dst may be src"),
 )
 
 # -- per_element: trained scales and offsets of columns ---------------------------------------------------------------
@@ -184,6 +266,15 @@ PER_ELEMENT = (
     Operation("scale_gradient_from_output",
               "out mat dst, mat y, mat dy, vec scales, vec offsets, f32 smallest",
               "dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j], s: scales moved to +-smallest if closer to 0"),
+)
+
+# -- objective: outputs against supervision ---------------------------------------------------------------------------
+
+OBJECTIVE = (
+    Operation("copy_from_sparse", "out mat dst, lvec row_starts, ivec columns, vec values",
+              "dst = the sparse matrix whose row i has values[k] at columns[k], row_starts[i] <= k < row_starts[i + 1]"),
+    Operation("sum_product_sparse", "mat src, lvec row_starts, ivec columns, vec values",
+              "the sum of src times that sparse matrix, elementwise, in float64", returns="float"),
 )
 
 FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module in cpu/ and cuda/
@@ -198,6 +289,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "structural": STRUCTURAL,
     "dropout": DROPOUT,
     "per_element": PER_ELEMENT,
+    "objective": OBJECTIVE,
 }
 
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}

@@ -52,7 +52,7 @@ def compute_objective(ops: Any, kind: str, supervision: Any, output: Any, deriv:
     """
     if isinstance(supervision, SparseMatrix) and kind == "linear":
         table = (ops.upload(supervision.row_starts), ops.upload(supervision.columns), ops.upload(supervision.values))
-        value = ops.trace_mat_sparse(output, *table)
+        value = ops.sum_product_sparse(output, *table)
         if deriv is not None:
             ops.copy_from_sparse(deriv, *table)
         return Objective(float(supervision.values.sum(dtype=np.float64)), value)
@@ -60,6 +60,6 @@ def compute_objective(ops: Any, kind: str, supervision: Any, output: Any, deriv:
     target = deriv if deriv is not None else ops.scratch(*output.shape)
     ops.copy_in(target, dense)
     if kind == "linear":
-        return Objective(float(dense.sum(dtype=np.float64)), ops.trace_mat_mat(output, target))
+        return Objective(float(dense.sum(dtype=np.float64)), ops.sum_product(output, target))
     ops.add_mat(target, output, -1.0)
-    return Objective(float(dense.shape[0]), -0.5 * ops.trace_mat_mat(target, target))
+    return Objective(float(dense.shape[0]), -0.5 * ops.sum_product(target, target))

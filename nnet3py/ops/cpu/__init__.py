@@ -9,6 +9,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+import numpy as np
+
 from nnet3py.ops.random import Random
 from nnet3py.ops.table import FAMILY_OF
 from nnet3py.ops.workspace import Workspace
@@ -35,6 +37,26 @@ class CpuOps:
         self.scratch_vector = workspace.scratch_vector
         self.reset_scratch = workspace.reset_scratch
         self.random = Random(self)
+
+    @staticmethod
+    def new_vector(size: int) -> np.ndarray:
+        """Uninitialised float32 memory that lasts."""
+        return np.empty(size, dtype=np.float32)
+
+    @staticmethod
+    def upload(table: np.ndarray) -> np.ndarray:
+        """A host array where kernels can read it: here, itself."""
+        return table
+
+    @staticmethod
+    def copy_in(dst: np.ndarray, src: np.ndarray) -> None:
+        """Fill a matrix of this device from a host array of any float type."""
+        np.copyto(dst, src, casting="same_kind")
+
+    @staticmethod
+    def copy_out(src: np.ndarray) -> np.ndarray:
+        """A host copy (contiguous) of a matrix of this device."""
+        return np.array(src, order="C")
 
     def __getattr__(self, name: str) -> Any:
         operation = load(name)
