@@ -3,7 +3,8 @@
 usage: python benchmarks/startup.py [--runs=20] [--model=FILE]
 
 Every command is measured against a bare interpreter that imports click (for help) or numpy and click (for a command
-that reads a model). The package is compiled to bytecode first, as an installer does. The runs are interleaved, so that a busy machine slows both sides alike; medians are compared.
+that reads a model). The package is compiled to bytecode first, as an installer does. The runs are interleaved, so that
+a busy machine slows both sides alike; medians are compared.
 """
 from __future__ import annotations
 

@@ -25,6 +25,8 @@ e.g.: copy-feats --compress=true ark:feats.ark ark:feats-compressed.ark
 See also: copy-matrix
 """, arguments=(2, 2), options=[
     BINARY,
+    option("htk-in", bool, False, "Read features in the format of HTK"),
+    option("sphinx-in", bool, False, "Read features in the format of Sphinx"),
     option("compress", bool, False, "Write the features in compressed form"),
     option("compression-method", int, 1, "How to compress: 1 automatic, 2 speech features, 3 two bytes, 4 two-byte "
            "integers, 5 one byte, 6 one-byte integers, 7 one byte for values from 0 to 1"),
@@ -34,6 +36,8 @@ def copy_feats(args: list[str], options: Options) -> int:
     """Copy a table or a file; 1 if a table was empty."""
     if options.compression_method not in METHODS:
         raise OptionError(f"Invalid option --compression-method={options.compression_method}", "expected 1 to 7")
+    if options.htk_in and options.sphinx_in:
+        raise OptionError("Only one of --htk-in and --sphinx-in can be given")
     if between_tables(args):
         count = _copy_table(args, options)
         log.log(f"Copied {count} feature matrices.")
@@ -43,6 +47,17 @@ def copy_feats(args: list[str], options: Options) -> int:
     _copy_file(args, options)
     log_copied("features", args)
     return 0
+
+
+def _input_form(options: Options) -> Any:
+    """The holder of what is read."""
+    if options.htk_in or options.sphinx_in:
+        from nnet3py.io.foreign_features import HTK_MATRIX, SPHINX_MATRIX
+
+        return HTK_MATRIX if options.htk_in else SPHINX_MATRIX
+    from nnet3py.io.holders import FLOAT_MATRIX
+
+    return FLOAT_MATRIX
 
 
 def _output_form(options: Options) -> tuple[Any, Any]:
@@ -57,13 +72,13 @@ def _output_form(options: Options) -> tuple[Any, Any]:
 
 
 def _copy_table(args: list[str], options: Options) -> int:
-    from nnet3py.io.holders import FLOAT_MATRIX, INT32
+    from nnet3py.io.holders import INT32
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     holder, convert = _output_form(options)
     count = 0
     with ExitStack() as stack:
-        reader = stack.enter_context(SequentialReader(args[0], FLOAT_MATRIX))
+        reader = stack.enter_context(SequentialReader(args[0], _input_form(options)))
         writer = stack.enter_context(TableWriter(args[1], holder))
         lengths = None
         if options.write_num_frames:
@@ -77,8 +92,13 @@ def _copy_table(args: list[str], options: Options) -> int:
 
 
 def _copy_file(args: list[str], options: Options) -> None:
-    from nnet3py.io.object_files import read_matrix_file, write_object
+    from nnet3py.io.object_files import read_matrix_file, token_reader, write_object
+    from nnet3py.io.streams import open_input
 
     holder, convert = _output_form(options)
-    matrix = convert(read_matrix_file(args[0]))
+    if options.htk_in or options.sphinx_in:
+        with open_input(args[0]) as stream:
+            matrix = convert(_input_form(options).read_value(token_reader(stream)))
+    else:
+        matrix = convert(read_matrix_file(args[0]))
     write_object(args[1], lambda writer: holder.write(writer, matrix), options.binary)
