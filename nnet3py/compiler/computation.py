@@ -1,0 +1,116 @@
+"""The command list: what the compiler makes, the optimiser changes and the runtime binds. Data only.
+
+Kaldi: ``NnetComputation`` (nnet-computation.h).
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role, command
+from nnet3py.compiler.describe import describe_computation
+
+if TYPE_CHECKING:
+    from nnet3py.network.nnet import Nnet
+
+__all__ = ["COMMANDS", "Command", "CommandType", "Computation", "MatrixDebugInfo", "MatrixInfo", "Role", "SubMatrix",
+           "command"]
+
+
+class MatrixInfo(NamedTuple):
+    """A matrix's size; ``contiguous`` if its rows must follow each other without gaps."""
+
+    num_rows: int
+    num_cols: int
+    contiguous: bool = False
+
+
+class SubMatrix(NamedTuple):
+    """A window of a matrix."""
+
+    matrix: int
+    row_offset: int
+    num_rows: int
+    col_offset: int
+    num_cols: int
+
+
+class MatrixDebugInfo(NamedTuple):
+    """What the rows of a matrix are: nodes int32 (rows,), indexes int32 (rows, 3), and whether it holds derivatives."""
+
+    nodes: np.ndarray
+    indexes: np.ndarray
+    is_deriv: bool
+
+
+def _no_rows() -> MatrixDebugInfo:
+    return MatrixDebugInfo(np.zeros(0, np.int32), np.zeros((0, 3), np.int32), False)
+
+
+@dataclass
+class Computation:
+    """A list of commands and what their arguments refer to. Entry 0 of matrices, sub-matrices and debug info is empty.
+
+    Attributes
+    ----------
+    indexes : int32 arrays, one row number per row (-1: none)
+    indexes_multi : int32 arrays (rows, 2), pairs (sub-matrix, row) (-1, -1: none)
+    indexes_ranges : int32 arrays (rows, 2), pairs (begin, end) (-1, -1: none)
+    precomputed_indexes : what components made of their row indexes; entry 0 is None
+    """
+
+    matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
+    submatrices: list[SubMatrix] = field(default_factory=lambda: [SubMatrix(0, 0, 0, 0, 0)])
+    commands: list[Command] = field(default_factory=list)
+    indexes: list[np.ndarray] = field(default_factory=list)
+    indexes_multi: list[np.ndarray] = field(default_factory=list)
+    indexes_ranges: list[np.ndarray] = field(default_factory=list)
+    precomputed_indexes: list[Any] = field(default_factory=lambda: [None])
+    debug_info: list[MatrixDebugInfo] = field(default_factory=lambda: [_no_rows()])
+    need_model_derivative: bool = False
+
+    def new_matrix(self, num_rows: int, num_cols: int, contiguous: bool = False) -> int:
+        """Add a matrix; returns the sub-matrix that covers it."""
+        self.matrices.append(MatrixInfo(num_rows, num_cols, contiguous))
+        self.submatrices.append(SubMatrix(len(self.matrices) - 1, 0, num_rows, 0, num_cols))
+        return len(self.submatrices) - 1
+
+    def new_submatrix(self, base: int, row_offset: int, num_rows: int, col_offset: int, num_cols: int) -> int:
+        """Add a window of sub-matrix ``base``, with offsets inside it; -1 rows or columns: as many as there are."""
+        inside = self.submatrices[base]
+        num_rows = inside.num_rows - row_offset if num_rows < 0 else num_rows
+        num_cols = inside.num_cols - col_offset if num_cols < 0 else num_cols
+        self.submatrices.append(SubMatrix(inside.matrix, inside.row_offset + row_offset, num_rows,
+                                          inside.col_offset + col_offset, num_cols))
+        return len(self.submatrices) - 1
+
+    def is_whole(self, s: int) -> bool:
+        """Whether sub-matrix ``s`` is all of its matrix (not the empty one)."""
+        sub = self.submatrices[s]
+        info = self.matrices[sub.matrix]
+        return s > 0 and sub.num_rows == info.num_rows and sub.num_cols == info.num_cols
+
+    def whole_submatrices(self) -> list[int]:
+        """For each matrix a sub-matrix that covers it; adds those that are missing."""
+        whole = [0] * len(self.matrices)
+        for s in range(len(self.submatrices) - 1, 0, -1):
+            if self.is_whole(s):
+                whole[self.submatrices[s].matrix] = s
+        for m in range(1, len(self.matrices)):
+            if not whole[m]:
+                info = self.matrices[m]
+                self.submatrices.append(SubMatrix(m, 0, info.num_rows, 0, info.num_cols))
+                whole[m] = len(self.submatrices) - 1
+        return whole
+
+    def copy(self) -> Computation:
+        """A computation with lists of its own; the arrays in them are shared, for they are never changed."""
+        return replace(self, **{name: list(getattr(self, name)) for name in (
+            "matrices", "submatrices", "commands", "indexes", "indexes_multi", "indexes_ranges",
+            "precomputed_indexes", "debug_info")})
+
+    def describe(self, nnet: Nnet) -> str:
+        """The text that Kaldi prints for a computation."""
+        return describe_computation(self, nnet)

@@ -1,0 +1,196 @@
+"""Sets of indexes (n, t, x) as int32 arrays (rows, 3): their order, sortable keys, lookup, and how Kaldi's logs print them.
+
+n is the sequence in the minibatch, t the time, x an extra index that few networks use. The order is t, then x, then n.
+Kaldi: ``Index``, ``Cindex`` (nnet-common.h).
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+
+NO_TIME = -2147483648   # the t of a padding row, which stands for no frame; nothing may be added to it
+
+PRINTED_LENGTH = 200    # longer lists print their first and last half of this
+
+_LOW_BITS = 31          # of a key: x and n share them, t has the 32 above
+
+
+def as_indexes(indexes: object, what: str = "indexes") -> np.ndarray:
+    """``indexes`` as a contiguous int32 array (rows, 3); raises Nnet3Error for other shapes or numbers."""
+    array = np.asarray(indexes)
+    if array.size == 0 and array.ndim <= 2:
+        return np.zeros((0, 3), dtype=np.int32)
+    if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
+        raise Nnet3Error(f"{what}: expected integers of shape (rows, 3) with columns n, t, x, found shape {array.shape} of "
+                         f"{array.dtype}")
+    if array.dtype != np.int32:
+        limits = np.iinfo(np.int32)
+        if array.min() < limits.min or array.max() > limits.max:
+            raise Nnet3Error(f"{what}: a value does not fit into 32 bits")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+class KeySpace:
+    """Maps indexes to int64 keys that sort as the indexes do, and back. Padding rows get keys below all others.
+
+    Parameters
+    ----------
+    min_n, max_n : the range of n; x may use the bits that n leaves of 31
+    """
+
+    def __init__(self, min_n: int, max_n: int) -> None:
+        self.min_n = min_n
+        self._n_bits = max(int(max_n) - int(min_n), 0).bit_length()
+        self._x_bits = _LOW_BITS - self._n_bits
+        if self._x_bits < 1:
+            raise Nnet3Error(f"the sequence numbers n reach from {min_n} to {max_n}, which is too far")
+        self._x_bias = 1 << (self._x_bits - 1)
+
+    @classmethod
+    def of(cls, arrays: Iterable[np.ndarray]) -> KeySpace:
+        """A key space that holds every n of the given index arrays."""
+        columns = [a[:, 0] for a in arrays if len(a)]
+        if not columns:
+            return cls(0, 0)
+        return cls(min(int(c.min()) for c in columns), max(int(c.max()) for c in columns))
+
+    def keys(self, indexes: np.ndarray) -> np.ndarray:
+        """int64 keys (...) of int32 indexes (..., 3)."""
+        x = indexes[..., 2].astype(np.int64)
+        if x.size and not (-self._x_bias <= x.min() and x.max() < self._x_bias):
+            raise Nnet3Error(f"an x of {int(np.abs(x).max())} in an index is too large")
+        n = indexes[..., 0].astype(np.int64)
+        n -= self.min_n
+        keys = indexes[..., 1].astype(np.int64)
+        keys <<= _LOW_BITS
+        x += self._x_bias
+        x <<= self._n_bits
+        keys += x
+        keys += n
+        return keys
+
+    def indexes(self, keys: np.ndarray) -> np.ndarray:
+        """int32 indexes (..., 3) of int64 keys (...)."""
+        out = np.empty((*keys.shape, 3), dtype=np.int32)
+        out[..., 0] = (keys & ((1 << self._n_bits) - 1)) + self.min_n
+        out[..., 1] = keys >> _LOW_BITS
+        out[..., 2] = ((keys & ((1 << _LOW_BITS) - 1)) >> self._n_bits) - self._x_bias
+        return out
+
+
+def keys(indexes: np.ndarray, space: KeySpace | None = None) -> np.ndarray:
+    """int64 keys (rows,) of int32 indexes (rows, 3); comparable between arrays only if they share a ``space``."""
+    return (space or KeySpace.of([indexes])).keys(indexes)
+
+
+def sort_order(indexes: np.ndarray) -> np.ndarray:
+    """The permutation (rows,) that sorts int32 indexes (rows, 3) by t, then x, then n. Stable."""
+    return np.argsort(keys(indexes), kind="stable")
+
+
+def lookup(table: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """For each row of ``wanted`` (rows, 3) its row in ``table`` (any order), int64 (rows,); -1 where it is not there."""
+    if not len(table) or not len(wanted):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    space = KeySpace.of([table, wanted])
+    table_keys = space.keys(table)
+    order = np.argsort(table_keys, kind="stable")
+    return find_keys(table_keys[order], order, space.keys(wanted))
+
+
+def find_keys(sorted_keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """``values[i]`` where ``sorted_keys[i]`` equals each wanted key, -1 where none does."""
+    if not len(sorted_keys):
+        return np.full(wanted.shape, -1, dtype=np.int64)
+    at = np.searchsorted(sorted_keys, wanted)
+    at[at == len(sorted_keys)] = 0
+    return np.where(sorted_keys[at] == wanted, values[at], -1)
+
+
+def first_duplicate(indexes: np.ndarray) -> int:
+    """A row of int32 indexes (rows, 3) that repeats an earlier one, or -1."""
+    k = keys(indexes)
+    if np.all(k[1:] > k[:-1]):
+        return -1
+    order = np.argsort(k, kind="stable")
+    repeats = np.flatnonzero(np.diff(k[order]) == 0)
+    return int(order[repeats[0] + 1]) if len(repeats) else -1
+
+
+# -- printing --------------------------------------------------------------------------------------------------------
+
+
+def shorten(text: str) -> str:
+    """``text``, or its first 100 characters, `` ... `` and its last 100 if it has more than 200."""
+    half = PRINTED_LENGTH // 2
+    return text if len(text) <= PRINTED_LENGTH else f"{text[:half]} ... {text[-half:]}"
+
+
+def format_cindex(name: str, index: Sequence[int]) -> str:
+    """``name(n,t)``, or ``name(n,t,x)`` where x is not 0. Kaldi: PrintCindex."""
+    n, t, x = (int(v) for v in index)
+    return f"{name}({n},{t},{x})" if x else f"{name}({n},{t})"
+
+
+def format_indexes(indexes: np.ndarray) -> str:
+    """Kaldi's text for a list of indexes: ``[(0,-1:1), (1,5)]``, shortened if long."""
+    if not len(indexes):
+        return "[ ]"
+    n, t, x = (indexes[:, column].astype(np.int64) for column in range(3))
+    joined = (np.diff(n) == 0) & (np.diff(x) == 0) & (np.diff(t) == 1)
+    starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))
+    ends = np.append(starts[1:], len(indexes)) - 1
+    chosen = np.arange(len(starts))
+    if len(starts) > PRINTED_LENGTH:   # far too long: only the groups at the two ends can show
+        chosen = np.concatenate((chosen[:PRINTED_LENGTH // 2], chosen[-PRINTED_LENGTH // 2:]))
+    groups = [f"({n[i]},{t[i]}{f':{t[j]}' if j > i else ''}{f',{x[i]}' if x[i] else ''})"
+              for i, j in zip(starts[chosen].tolist(), ends[chosen].tolist(), strict=True)]
+    return shorten(f"[{', '.join(groups)}]")
+
+
+def format_cindexes(nodes: np.ndarray, indexes: np.ndarray, node_names: Sequence[str]) -> str:
+    """Kaldi's text for a list of cindexes: for each run of one node its name and its list of indexes.
+
+    Parameters
+    ----------
+    nodes : int (rows,), node numbers
+    indexes : int32 (rows, 3)
+    """
+    if not len(nodes):
+        return "[ ]"
+    bounds = [0, *(np.flatnonzero(np.diff(nodes)) + 1).tolist(), len(nodes)]
+    return "".join(node_names[int(nodes[begin])] + format_indexes(indexes[begin:end])
+                   for begin, end in zip(bounds[:-1], bounds[1:], strict=True))
+
+
+def format_integers(values: np.ndarray) -> str:
+    """Kaldi's text for a list of integers: ``[0:3, -1, -1]``, ``[-1x10, 1:20]``."""
+    if not len(values):
+        return "[ ]"
+    values = np.asarray(values, dtype=np.int64)
+    step = np.diff(values)
+    # Maximal stretches of steps that are all 0 or all 1; other steps separate runs.
+    bounds = [0, *(np.flatnonzero(np.diff(step)) + 1).tolist(), len(step)] if len(step) else [0, 0]
+    items: list[str] = []
+    at = 0                             # the next value to print
+    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+        begin = max(begin, at)         # the step that led to value `at` was used up by the run before
+        if begin >= end:
+            continue
+        if step[begin] not in (0, 1):
+            items.extend(str(v) for v in values[begin:end].tolist())
+            at = end
+        else:
+            items.extend(_run_items(int(values[begin]), int(step[begin]), end - begin + 1))
+            at = end + 1
+    items.extend(str(v) for v in values[at:].tolist())
+    return f"[{', '.join(items)}]"
+
+
+def _run_items(first: int, step: int, length: int) -> list[str]:
+    if length == 2:
+        return [str(first), str(first + step)]
+    return [f"{first}x{length}" if step == 0 else f"{first}:{first + length - 1}"]
