@@ -55,7 +55,7 @@ def initial_weights(line: ConfigLine, rng: np.random.Generator, extra_columns: i
         return matrix
     input_dim, output_dim = read_dims(line)
     stddev = line.get_float("param-stddev", 1.0 / np.sqrt(input_dim))
-    if stddev < 0.0:
+    if not stddev >= 0.0:
         raise bad_initializer(line, "param-stddev must not be negative")
     return normal(rng, (output_dim, input_dim), stddev)
 
@@ -135,7 +135,7 @@ class AffineComponent(UpdatableComponent):
             return np.ascontiguousarray(matrix[:, :-1]), np.ascontiguousarray(matrix[:, -1])
         linear = initial_weights(line, rng, extra_columns=0)
         stddev = line.get_float("bias-stddev", 1.0)
-        if stddev < 0.0:
+        if not stddev >= 0.0:
             raise bad_initializer(line, "bias-stddev must not be negative")
         mean = line.get_float("bias-mean", 0.0) if bias_mean else 0.0
         return linear, normal(rng, (linear.shape[0],), stddev, mean)

@@ -29,7 +29,7 @@ SMALLEST_SCALE = 1.0e-4   # ScaleAndOffset acts as if no scale were closer to 0,
 def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default_mean: float) -> np.ndarray:
     """A random float32 vector (dim,) of the keys ``param-mean`` and ``param-stddev``."""
     mean, stddev = line.get_float("param-mean", default_mean), line.get_float("param-stddev", 0.0)
-    if dim <= 0 or stddev < 0.0:
+    if dim <= 0 or not stddev >= 0.0:
         raise bad_initializer(line, "dim must be above 0 and param-stddev must not be negative")
     return normal(rng, (dim,), stddev, mean)
 

@@ -27,6 +27,7 @@ LARGEST_CONDITION = 1.0e6             # of the update's eigenvalues, beyond whic
 ORTHOGONALITY = 1.0e-3                # tolerated deviation of Q Qᵀ from the unit matrix
 LARGEST_INVERSE_FACTOR = 100.0        # elements of an inverse Cholesky factor that can still be trusted
 SMALLEST_REST = 0.01                  # of the squared size after preconditioning, to be found as a difference
+LARGEST_SIZE = 1.0e38                 # of a sum of squares in float32
 f32 = np.float32
 
 
@@ -178,6 +179,9 @@ class OnlineNaturalGradient:
         updating = not self.frozen and (
             self.t <= FIRST_UPDATES or (self.t - FIRST_UPDATES) % self.update_period == 0)
         size = rows.sum_sq(ops)
+        if not size < LARGEST_SIZE:
+            raise NumericError("natural gradient was given NaN or infinity, or numbers too large to square",
+                               "training has diverged or the input is not finite; try a lower learning rate")
         if self.t == 0:
             self._lower_rank(dim)
         rank = self.rank
@@ -279,6 +283,9 @@ class OnlineNaturalGradient:
     def _decompose(self, square: np.ndarray, cross: np.ndarray, inverse_scales: np.ndarray, per_row: float,
                    keep: float) -> tuple[np.ndarray, np.ndarray]:
         """Eigenvalues (falling absolute value) and eigenvectors (columns) of the projected new estimate, float32."""
+        if not (np.isfinite(square).all() and np.isfinite(cross).all()):
+            raise NumericError("natural gradient was given numbers whose fourth powers are too large",
+                               "training is diverging or the input is badly scaled; try a lower learning rate")
         v = inverse_scales.astype(np.float64)
         a = (self.d + self.rho).astype(np.float64)
         square, cross = square.astype(np.float64), cross.astype(np.float64)
@@ -286,9 +293,6 @@ class OnlineNaturalGradient:
         z += (0.5 * per_row * keep) * (cross + cross.T) * np.outer(v, v) * np.add.outer(a, a)
         z[np.diag_indices_from(z)] += keep * keep * a * a
         scale = f32(max(1.0, np.trace(z)))
-        if not np.isfinite(z).all() or not np.isfinite(scale):
-            raise NumericError("natural gradient was given NaN or infinity, or numbers too large to square",
-                               "training has diverged or the input is not finite; try a lower learning rate")
         values, vectors = np.linalg.eigh((z / np.float64(scale)).astype(f32))
         order = np.argsort(-np.abs(values), kind="stable")
         return values[order] * scale, vectors[:, order]

@@ -177,7 +177,7 @@ class TdnnComponent(UpdatableComponent):
         if stddev < 0.0:
             stddev = 1.0 / np.sqrt(spliced_dim)
         bias_mean, bias_stddev = line.get_float("bias-mean", 0.0), line.get_float("bias-stddev", 1.0)
-        if bias_stddev < 0.0:
+        if not bias_stddev >= 0.0:
             raise bad_initializer(line, "bias-stddev must not be negative")
         linear = normal(rng, (output_dim, spliced_dim), stddev)
         bias = normal(rng, (output_dim,), bias_stddev, bias_mean) if line.get_bool("use-bias", True) else None
@@ -272,13 +272,9 @@ def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
 
 
 def _parse_offsets(line: ConfigLine) -> np.ndarray:
-    text = line.get_string("time-offsets", "")
-    try:
-        offsets = np.array([int(part) for part in text.split(",")], dtype=np.int32)
-    except (ValueError, OverflowError) as error:
-        raise bad_initializer(line, f"time-offsets={text} is not a list of integers such as -1,0,1") from error
-    if np.unique(offsets).size != offsets.size:
-        raise bad_initializer(line, f"time-offsets={text} repeats an offset")
+    offsets = np.array(line.get_ints("time-offsets"), dtype=np.int32)
+    if offsets.size == 0 or np.unique(offsets).size != offsets.size:
+        raise bad_initializer(line, "time-offsets must be given, and none of them twice")
     return offsets
 
 

@@ -42,8 +42,8 @@ class UpdateSettings:
         """
         settings = cls(line.get_float("learning-rate", 0.001), line.get_float("learning-rate-factor", 1.0),
                        line.get_float("max-change", 0.0), line.get_float("l2-regularize", 0.0))
-        if min(settings.learning_rate, settings.learning_rate_factor, settings.max_change,
-               settings.l2_regularize) < 0.0:
+        if not all(value >= 0.0 for value in (settings.learning_rate, settings.learning_rate_factor,
+                                              settings.max_change, settings.l2_regularize)):
             raise bad_initializer(line, "learning-rate, learning-rate-factor, max-change and l2-regularize "
                                         "must not be negative")
         return settings
@@ -173,7 +173,7 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float, mean
 
 def bad_initializer(line: ConfigLine, reason: str) -> ConfigError:
     """The error for a config line with impossible values."""
-    return ConfigError(f"Bad initializer {line.whole_line}", reason)
+    return line.error(f"Bad initializer {line.whole_line}", reason)
 
 
 def read_config_matrix(line: ConfigLine, key: str) -> np.ndarray | None:
