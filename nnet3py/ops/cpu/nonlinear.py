@@ -1,0 +1,258 @@
+"""Sigmoid, tanh, rectifier and softmax on the CPU: values, derivatives, statistics and self-repair.
+
+``counters`` (float64) holds how many rows the value statistics have seen, how many the output-derivative statistics have
+seen, how many dimensions self-repair has changed, and how many it has looked at. Whether a call's statistics count is
+decided here, by the counters and a random draw, so that a device need not ask its host.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cpu.element_formulas import exp, sigmoid as _sigmoid, sigmoid_slope, tanh as _tanh, tanh_slope
+from nnet3py.ops.cpu.jit import inline, kernel, row
+
+COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
+REPAIR_PROBABILITY = np.float32(0.5)
+SOFTMAX_FLOOR = np.float32(1.0e-20)
+ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat")
+def sigmoid(dst, src):
+    """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = _sigmoid(s[j])
+
+
+@kernel("mat mat")
+def tanh(dst, src):
+    """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = _tanh(s[j])
+
+
+@kernel("mat mat")
+def relu(dst, src):
+    """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = ZERO if s[j] < ZERO else s[j]
+
+
+@inline
+def _maximum(vector):
+    largest = vector[0]
+    for j in range(1, vector.shape[0]):
+        largest = vector[j] if vector[j] > largest else largest
+    return largest
+
+
+@kernel("mat mat", reassociate=True)
+def softmax(dst, src):
+    """Each row: exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``. Kaldi: SoftMaxPerRow, ApplyFloor."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        largest = _maximum(s)
+        total = ZERO
+        for j in range(d.shape[0]):
+            e = exp(s[j] - largest)
+            d[j] = e
+            total += e
+        scale = ONE / total
+        for j in range(d.shape[0]):
+            value = d[j] * scale
+            d[j] = SOFTMAX_FLOOR if value < SOFTMAX_FLOOR else value
+
+
+@kernel("mat mat", reassociate=True)
+def log_softmax(dst, src):
+    """Each row: src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        largest = _maximum(s)
+        total = ZERO
+        for j in range(d.shape[0]):
+            shifted = s[j] - largest       # the largest first: with its logarithm in one sum, small digits are lost
+            d[j] = shifted
+            total += exp(shifted)
+        shift = np.float32(math.log(total))
+        for j in range(d.shape[0]):
+            d[j] -= shift
+
+
+# -- derivatives ------------------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat mat vec")
+def sigmoid_backprop(dx, y, dy, repair):
+    """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
+    for i in range(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        for j in range(d.shape[0]):
+            d[j] = e[j] * sigmoid_slope(v[j]) - repair[j] * (TWO * v[j] - ONE)
+
+
+@kernel("mat mat mat vec")
+def tanh_backprop(dx, y, dy, repair):
+    """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
+    for i in range(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        for j in range(d.shape[0]):
+            d[j] = e[j] * tanh_slope(v[j]) - repair[j] * v[j]
+
+
+@kernel("mat mat mat vec")
+def relu_backprop(dx, y, dy, repair):
+    """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
+    for i in range(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        for j in range(d.shape[0]):
+            d[j] = (e[j] if v[j] > ZERO else ZERO) - repair[j]
+
+
+@kernel("mat mat mat", reassociate=True)
+def softmax_backprop(dx, y, dy):
+    """Each row: ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
+    for i in range(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        total = ZERO
+        for j in range(d.shape[0]):
+            total += v[j] * e[j]
+        for j in range(d.shape[0]):
+            d[j] = v[j] * (e[j] - total)
+
+
+@kernel("mat mat mat", reassociate=True)
+def log_softmax_backprop(dx, y, dy):
+    """Each row: ``dx = dy - exp(y) (sum of dy)``; ``dx`` may be ``dy``. Kaldi: DiffLogSoftmaxPerRow."""
+    for i in range(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        total = ZERO
+        for j in range(d.shape[0]):
+            total += e[j]
+        for j in range(d.shape[0]):
+            d[j] = e[j] - exp(v[j]) * total
+
+
+# -- statistics -------------------------------------------------------------------------------------------------------
+
+
+@kernel("dvec dvec dvec mat int")
+def sigmoid_stats(value_sum, deriv_sum, counters, y, draw):
+    """Add the columns' sums of ``y`` and y (1 - y), unless ``draw`` is 0 and something is stored already."""
+    if draw == 0 and counters[COUNT] != 0.0:
+        return
+    counters[COUNT] += y.shape[0]
+    for i in range(y.shape[0]):
+        v = row(y, i)
+        for j in range(v.shape[0]):
+            value_sum[j] += v[j]
+            deriv_sum[j] += sigmoid_slope(v[j])
+
+
+@kernel("dvec dvec dvec mat int")
+def tanh_stats(value_sum, deriv_sum, counters, y, draw):
+    """Add the columns' sums of ``y`` and 1 - y^2, unless ``draw`` is 0 and something is stored already."""
+    if draw == 0 and counters[COUNT] != 0.0:
+        return
+    counters[COUNT] += y.shape[0]
+    for i in range(y.shape[0]):
+        v = row(y, i)
+        for j in range(v.shape[0]):
+            value_sum[j] += v[j]
+            deriv_sum[j] += tanh_slope(v[j])
+
+
+@kernel("dvec dvec dvec mat int")
+def relu_stats(value_sum, deriv_sum, counters, y, draw):
+    """Add the columns' sums of ``y`` and how often it is positive, unless ``draw`` is 0 and something is stored."""
+    if draw == 0 and counters[COUNT] != 0.0:
+        return
+    counters[COUNT] += y.shape[0]
+    for i in range(y.shape[0]):
+        v = row(y, i)
+        for j in range(v.shape[0]):
+            value_sum[j] += v[j]
+            deriv_sum[j] += ONE if v[j] > ZERO else ZERO
+
+
+@kernel("dvec dvec mat")
+def value_stats(value_sum, counters, y):
+    """Add the columns' sums of ``y``."""
+    counters[COUNT] += y.shape[0]
+    for i in range(y.shape[0]):
+        v = row(y, i)
+        for j in range(v.shape[0]):
+            value_sum[j] += v[j]
+
+
+@kernel("dvec dvec mat int")
+def output_deriv_stats(oderiv_sumsq, counters, dy, draw):
+    """Add the columns' sums of squares of ``dy``, unless ``draw`` is 0 and something is stored already."""
+    if draw == 0 and counters[ODERIV_COUNT] != 0.0:
+        return
+    counters[ODERIV_COUNT] += dy.shape[0]
+    for i in range(dy.shape[0]):
+        e = row(dy, i)
+        for j in range(e.shape[0]):
+            oderiv_sumsq[j] += e[j] * e[j]
+
+
+# -- self-repair ------------------------------------------------------------------------------------------------------
+
+
+@kernel("vec dvec dvec dvec f32 f32 f32")
+def low_slope_repair(repair, updated_counters, deriv_sum, counters, threshold, scale, draw):
+    """What ``sigmoid_backprop`` and ``tanh_backprop`` need to repair columns of low average derivative.
+
+    ``repair`` becomes 2 ``scale`` in the columns whose average derivative is below ``threshold``, 0 in the others; 0
+    everywhere if nothing is stored or ``draw`` is above 0.5. ``updated_counters`` may be ``counters``.
+    """
+    count = counters[COUNT]
+    limit = threshold * np.float32(count)
+    active = scale != ZERO and count != 0.0 and draw <= REPAIR_PROBABILITY
+    num_repaired = 0
+    for j in range(repair.shape[0]):
+        low = active and limit > np.float32(deriv_sum[j])
+        repair[j] = scale / REPAIR_PROBABILITY if low else ZERO
+        num_repaired += low
+    updated_counters[NUM_PROCESSED] += repair.shape[0]
+    updated_counters[NUM_REPAIRED] += num_repaired
+
+
+@kernel("vec dvec dvec dvec int f32 f32 f32 f32")
+def relu_repair(repair, updated_counters, deriv_sum, counters, block_dim, lower, upper, scale, draw):
+    """What ``relu_backprop`` needs to repair units that are too rarely or too often active.
+
+    ``repair`` becomes -2 ``scale`` where a unit is active in at most ``lower`` of the rows, 2 ``scale`` where in more
+    than ``upper``, 0 between; 0 everywhere if nothing is stored or ``draw`` is above 0.5. A unit is a place in a block
+    of ``block_dim`` columns, and its activity the mean over the blocks. ``updated_counters`` may be ``counters``.
+    """
+    count = counters[COUNT]
+    repair[:] = ZERO
+    if count == 0.0 or draw > REPAIR_PROBABILITY:
+        return
+    num_blocks = repair.shape[0] // block_dim
+    low, high = lower * np.float32(count), upper * np.float32(count)
+    num_repaired = 0
+    for c in range(block_dim):
+        total = 0.0
+        for b in range(num_blocks):
+            total += deriv_sum[b * block_dim + c]
+        active = np.float32(total / num_blocks)
+        direction = ONE if active > high else -ONE if active <= low else ZERO
+        if direction != ZERO:
+            num_repaired += 1
+            for b in range(num_blocks):
+                repair[b * block_dim + c] = direction * (scale / REPAIR_PROBABILITY)
+    updated_counters[NUM_PROCESSED] += block_dim
+    updated_counters[NUM_REPAIRED] += num_repaired

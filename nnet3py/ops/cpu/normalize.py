@@ -1,0 +1,144 @@
+"""Row normalisation and batch normalisation on the CPU."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cpu.jit import inline, kernel, row
+
+ZERO, ONE = np.float32(0), np.float32(1)
+SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # of a row's mean square, relative to the target's
+FLOORED_SCALE = np.float32(2.0 ** 33)           # the scale of a row at the floor, a power of two and so exact
+PARTIAL_ROWS = 64                               # rows summed in float32 before they join the total
+
+MEAN, UNCENTERED_VARIANCE, SCALE, WORK_0, WORK_1 = range(5)     # rows of a batch-norm memo
+
+
+@inline
+def _row_scale(square, inverse):
+    """target / rms of a row, from its squared norm and 1 / (dim target^2)."""
+    ratio = square * inverse
+    if ratio < SQUARED_NORM_FLOOR:
+        ratio = SQUARED_NORM_FLOOR
+    return ONE / np.float32(math.sqrt(ratio))
+
+
+@kernel("mat mat f32", reassociate=True)
+def normalize_rows(dst, src, target_rms):
+    """Scale each row to the rms ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.
+
+    If ``dst`` has a column more than ``src``, it gets the logarithm of the row's rms.
+    """
+    dim = src.shape[1]
+    inverse = ONE / (np.float32(dim) * target_rms * target_rms)
+    for i in range(src.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        square = ZERO
+        for j in range(dim):
+            square += s[j] * s[j]
+        scale = _row_scale(square, inverse)
+        for j in range(dim):
+            d[j] = scale * s[j]
+        if d.shape[0] > dim:
+            d[dim] = np.float32(math.log(target_rms)) - np.float32(math.log(scale))
+
+
+@kernel("mat mat mat f32 f32", reassociate=True)
+def normalize_rows_backprop(dx, x, dy, target_rms, beta):
+    """Derivative of ``normalize_rows``, plus ``beta`` (0 or 1) times ``dx``; ``dx`` may be ``dy`` if ``beta`` is 0.
+
+    Kaldi: DiffNormalizePerRow.
+    """
+    dim = x.shape[1]
+    inverse = ONE / (np.float32(dim) * target_rms * target_rms)
+    for i in range(x.shape[0]):
+        d, s, e = row(dx, i), row(x, i), row(dy, i)
+        square, product = ZERO, ZERO
+        for j in range(dim):
+            square += s[j] * s[j]
+            product += s[j] * e[j]
+        scale = _row_scale(square, inverse)
+        # at the floor the scale does not depend on x
+        towards_x = ZERO if scale == FLOORED_SCALE else -inverse * scale * scale * scale * product
+        if e.shape[0] > dim:
+            towards_x += e[dim] / max(square, np.float32(dim) * SQUARED_NORM_FLOOR)
+        if beta == ZERO:
+            for j in range(dim):
+                d[j] = scale * e[j] + towards_x * s[j]
+        else:
+            for j in range(dim):
+                d[j] += scale * e[j] + towards_x * s[j]
+
+
+@inline
+def _flush(total, partial):
+    for j in range(total.shape[0]):
+        total[j] += partial[j]
+        partial[j] = ZERO
+
+
+@kernel("mat mat mat f32 f32")
+def batch_norm_propagate(dst, memo, src, epsilon, target_rms):
+    """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
+
+    ``memo`` gets the columns' mean, mean square and scale, and two rows of work space. The variance is a difference of
+    float32 numbers, as in Kaldi.
+    """
+    mean, square, scale = row(memo, MEAN), row(memo, UNCENTERED_VARIANCE), row(memo, SCALE)
+    partial_sum, partial_square = row(memo, WORK_0), row(memo, WORK_1)
+    memo[:, :] = ZERO
+    for i in range(src.shape[0]):
+        s = row(src, i)
+        for j in range(s.shape[0]):
+            partial_sum[j] += s[j]
+            partial_square[j] += s[j] * s[j]
+        if (i + 1) % PARTIAL_ROWS == 0:
+            _flush(mean, partial_sum)
+            _flush(square, partial_square)
+    _flush(mean, partial_sum)
+    _flush(square, partial_square)
+    inverse_count = ONE / np.float32(src.shape[0])
+    inverse_target = ONE / (target_rms * target_rms)
+    for j in range(mean.shape[0]):
+        mean[j] *= inverse_count
+        square[j] *= inverse_count
+        variance = inverse_target * square[j] - inverse_target * (mean[j] * mean[j])
+        variance = ZERO if variance < ZERO else variance
+        scale[j] = ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
+    for i in range(src.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = (s[j] - mean[j]) * scale[j]
+
+
+@kernel("mat mat mat mat f32")
+def batch_norm_backprop(dx, memo, y, dy, target_rms):
+    """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``."""
+    scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, WORK_0), row(memo, WORK_1)
+    mean_deriv[:] = ZERO
+    towards_y[:] = ZERO
+    for i in range(dy.shape[0]):
+        v, e = row(y, i), row(dy, i)
+        for j in range(e.shape[0]):
+            mean_deriv[j] += e[j]
+            towards_y[j] += v[j] * e[j]
+    inverse_count = ONE / np.float32(dy.shape[0])
+    factor = -inverse_count / (target_rms * target_rms)
+    for j in range(scale.shape[0]):
+        mean_deriv[j] *= inverse_count
+        towards_y[j] *= factor * scale[j]
+    for i in range(dy.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        for j in range(d.shape[0]):
+            d[j] = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
+
+
+@kernel("dvec dvec dvec mat int")
+def batch_norm_store_stats(count, total, total_square, memo, num_rows):
+    """Add to the sums what ``batch_norm_propagate`` found in ``num_rows`` rows."""
+    mean, square = row(memo, MEAN), row(memo, UNCENTERED_VARIANCE)
+    count[0] += num_rows
+    for j in range(mean.shape[0]):
+        total[j] += num_rows * np.float64(mean[j])
+        total_square[j] += num_rows * np.float64(square[j])

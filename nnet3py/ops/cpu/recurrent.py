@@ -1,0 +1,155 @@
+"""LSTM cells on the CPU: values, derivatives, statistics and self-repair, each in one pass over the rows.
+
+The backward pass works on a tile of cells at a time, in a small work space where every quantity has a fixed place: so
+the compiler can see that they do not overlap, and vectorises, which it would not do for twenty pointers into matrices.
+The work space stays in the first-level cache while all rows pass through it.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.ops.cpu.element_formulas import lstm_cell, lstm_cell_backprop, sigmoid_slope, tanh_slope
+from nnet3py.ops.cpu.jit import inline, kernel, row, span
+
+ZERO, ONE = np.float32(0), np.float32(1)
+TILE = 64                   # cells
+NUM_GATES, NUM_SUMS = 5, 13
+# places in the work space, in tiles
+PARTS, WEIGHTS, REPAIRS, OUTPUT_DERIVS, INPUT_DERIVS, SUMS, WORK_TILES = 0, 5, 8, 13, 15, 20, 33
+
+
+@kernel("mat mat mat")
+def lstm_propagate(dst, src, params):
+    """The cells of every row: ``dst`` = (c, m), from ``src`` = (i, f, c, o parts, c_prev, perhaps 3 masks).
+
+    ``params`` are the peephole weights (3, cells). Kaldi: ComputeLstmNonlinearity.
+    """
+    cells = params.shape[1]
+    w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
+    for r in range(dst.shape[0]):
+        s, d = row(src, r), row(dst, r)
+        i_scale, f_scale, o_scale = _masks(s, cells)
+        i_part, f_part, c_part = span(s, 0, cells), span(s, cells, cells), span(s, 2 * cells, cells)
+        o_part, c_prev = span(s, 3 * cells, cells), span(s, 4 * cells, cells)
+        c_out, m_out = span(d, 0, cells), span(d, cells, cells)
+        for j in range(cells):
+            cell = lstm_cell(i_part[j], f_part[j], c_part[j], o_part[j], c_prev[j], w_ic[j], w_fc[j], w_oc[j],
+                             i_scale, f_scale, o_scale)
+            c_out[j] = cell[0]
+            m_out[j] = cell[1]
+
+
+@inline
+def _masks(src, cells):
+    """The dropout masks of the gates i, f and o, which follow the five parts if there are any."""
+    start = NUM_GATES * cells
+    if src.shape[0] > start:
+        return src[start], src[start + 1], src[start + 2]
+    return ONE, ONE, ONE
+
+
+@inline
+def _copy(dst, src):
+    for j in range(dst.shape[0]):
+        dst[j] = src[j]
+
+
+@inline
+def _differentiate_tile(work, length, i_scale, f_scale, o_scale):
+    """Derivatives at the inputs of one row's tile of cells, and what it adds to the sums; all places are in ``work``."""
+    i_part, f_part, c_part = span(work, 0, TILE), span(work, TILE, TILE), span(work, 2 * TILE, TILE)
+    o_part, c_prev = span(work, 3 * TILE, TILE), span(work, 4 * TILE, TILE)
+    w_ic, w_fc, w_oc = span(work, 5 * TILE, TILE), span(work, 6 * TILE, TILE), span(work, 7 * TILE, TILE)
+    repair_i, repair_f, repair_g = span(work, 8 * TILE, TILE), span(work, 9 * TILE, TILE), span(work, 10 * TILE, TILE)
+    repair_o, repair_u = span(work, 11 * TILE, TILE), span(work, 12 * TILE, TILE)
+    dc_out, dm = span(work, 13 * TILE, TILE), span(work, 14 * TILE, TILE)
+    d_i, d_f, d_c = span(work, 15 * TILE, TILE), span(work, 16 * TILE, TILE), span(work, 17 * TILE, TILE)
+    d_o, d_prev = span(work, 18 * TILE, TILE), span(work, 19 * TILE, TILE)
+    sum_ic, sum_fc, sum_oc = span(work, 20 * TILE, TILE), span(work, 21 * TILE, TILE), span(work, 22 * TILE, TILE)
+    sum_i, sum_f, sum_g = span(work, 23 * TILE, TILE), span(work, 24 * TILE, TILE), span(work, 25 * TILE, TILE)
+    sum_o, sum_u = span(work, 26 * TILE, TILE), span(work, 27 * TILE, TILE)
+    slope_i, slope_f, slope_g = span(work, 28 * TILE, TILE), span(work, 29 * TILE, TILE), span(work, 30 * TILE, TILE)
+    slope_o, slope_u = span(work, 31 * TILE, TILE), span(work, 32 * TILE, TILE)
+    for j in range(length):
+        c, m, i, f, g, o, u = lstm_cell(i_part[j], f_part[j], c_part[j], o_part[j], c_prev[j],
+                                        w_ic[j], w_fc[j], w_oc[j], i_scale, f_scale, o_scale)
+        d_i[j], d_f[j], d_c[j], d_o[j], d_prev[j] = lstm_cell_backprop(
+            i, f, g, o, u, c_prev[j], w_ic[j], w_fc[j], w_oc[j], i_scale, f_scale, o_scale, dc_out[j], dm[j],
+            repair_i[j], repair_f[j], repair_g[j], repair_o[j], repair_u[j])
+        sum_ic[j] += c_prev[j] * d_i[j]
+        sum_fc[j] += c_prev[j] * d_f[j]
+        sum_oc[j] += c * d_o[j]
+        sum_i[j] += i
+        sum_f[j] += f
+        sum_g[j] += g
+        sum_o[j] += o
+        sum_u[j] += u
+        slope_i[j] += sigmoid_slope(i)
+        slope_f[j] += sigmoid_slope(f)
+        slope_g[j] += tanh_slope(g)
+        slope_o[j] += sigmoid_slope(o)
+        slope_u[j] += tanh_slope(u)
+
+
+@kernel("mat mat vec mat mat mat mat bool")
+def lstm_backprop(dx, sums, work, x, dy, params, repair, want_dx):
+    """Derivatives of ``lstm_propagate`` with self-repair, and sums over the rows. Kaldi: BackpropLstmNonlinearity.
+
+    ``dx`` gets the derivatives at the five parts, if ``want_dx``; columns of masks stay as they are. ``sums`` (13,
+    cells) gets the derivatives of ``params``, then the sums of the five nonlinearities' values, then of their
+    derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made. ``work`` has 33 * 64 elements.
+    """
+    cells = params.shape[1]
+    for start in range(0, cells, TILE):
+        length = min(TILE, cells - start)
+        for k in range(3):
+            _copy(span(work, (WEIGHTS + k) * TILE, length), span(row(params, k), start, length))
+        for k in range(NUM_GATES):
+            _copy(span(work, (REPAIRS + k) * TILE, length), span(row(repair, k), start, length))
+        span(work, SUMS * TILE, NUM_SUMS * TILE)[:] = ZERO
+        for r in range(x.shape[0]):
+            s, e = row(x, r), row(dy, r)
+            for k in range(NUM_GATES):
+                _copy(span(work, (PARTS + k) * TILE, length), span(s, k * cells + start, length))
+            for k in range(2):
+                _copy(span(work, (OUTPUT_DERIVS + k) * TILE, length), span(e, k * cells + start, length))
+            i_scale, f_scale, o_scale = _masks(s, cells)
+            _differentiate_tile(work, length, i_scale, f_scale, o_scale)
+            if want_dx:
+                d = row(dx, r)
+                for k in range(NUM_GATES):
+                    _copy(span(d, k * cells + start, length), span(work, (INPUT_DERIVS + k) * TILE, length))
+        for k in range(NUM_SUMS):
+            _copy(span(row(sums, k), start, length), span(work, (SUMS + k) * TILE, length))
+
+
+@kernel("mat vec dmat dvec vec")
+def lstm_self_repair(repair, flagged, deriv_sum, count, config):
+    """``repair[k, j]`` = the scale of nonlinearity k if its average derivative in cell j is too small, else 0.
+
+    ``config`` holds five thresholds, then five scales; averages are over ``count`` + 1 rows, so that cells of which
+    nothing is known are repaired. ``flagged[k]`` becomes the number of such cells.
+    """
+    divisor = np.float32(ONE + np.float32(count[0]))
+    for k in range(NUM_GATES):
+        r, total = row(repair, k), row(deriv_sum, k)
+        threshold, scale = config[k], config[NUM_GATES + k]
+        num_flagged = 0
+        for j in range(r.shape[0]):
+            low = np.float32(total[j]) / divisor < threshold
+            r[j] = scale if low else ZERO
+            num_flagged += low
+        flagged[k] = num_flagged
+
+
+@kernel("dmat dmat dvec dvec mat vec int")
+def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagged, num_rows):
+    """Add to the statistics what ``lstm_backprop`` and ``lstm_self_repair`` found in ``num_rows`` rows."""
+    for k in range(NUM_GATES):
+        values, slopes = row(sums, 3 + k), row(sums, 3 + NUM_GATES + k)
+        total, total_slope = row(value_sum, k), row(deriv_sum, k)
+        for j in range(total.shape[0]):
+            total[j] += values[j]
+            total_slope[j] += slopes[j]
+        self_repair_total[k] += num_rows * np.float64(flagged[k])
+    count[0] += num_rows

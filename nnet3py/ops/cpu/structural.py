@@ -1,0 +1,237 @@
+"""Columns on the CPU: permutations, blocks, groups; and the clipping of derivatives, row by row."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cpu.jit import inline, kernel, row, span
+
+ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat ivec")
+def copy_cols(dst, src, indexes):
+    """``dst[i, j] = src[i, indexes[j]]``, a zero column where the index is -1. Kaldi: CopyCols."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            c = indexes[j]
+            d[j] = s[c] if c >= 0 else ZERO
+
+
+@kernel("mat mat")
+def multiply_blocks(dst, src):
+    """``dst`` = the elementwise product of the blocks of ``src`` that are as wide as ``dst``."""
+    width = dst.shape[1]
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(width):
+            d[j] = s[j]
+        for start in range(width, src.shape[1], width):
+            factor = span(s, start, width)
+            for j in range(width):
+                d[j] *= factor[j]
+
+
+@kernel("mat mat mat")
+def multiply_blocks_backprop(dx, x, dy):
+    """Derivative of ``multiply_blocks``: each block gets ``dy`` times the product of the other blocks of ``x``."""
+    width = dy.shape[1]
+    for i in range(dx.shape[0]):
+        s, e = row(x, i), row(dy, i)
+        for start in range(0, x.shape[1], width):
+            d = span(row(dx, i), start, width)
+            for j in range(width):
+                d[j] = e[j]
+            for other in range(0, x.shape[1], width):
+                if other != start:
+                    factor = span(s, other, width)
+                    for j in range(width):
+                        d[j] *= factor[j]
+
+
+@kernel("mat mat f32")
+def add_sum_of_blocks(dst, src, alpha):
+    """``dst += alpha`` times the sum of the blocks of ``src`` that are as wide as ``dst``. Kaldi: AddMatBlocks."""
+    width = dst.shape[1]
+    for i in range(dst.shape[0]):
+        d = row(dst, i)
+        for start in range(0, src.shape[1], width):
+            s = span(row(src, i), start, width)
+            for j in range(width):
+                d[j] += alpha * s[j]
+
+
+@kernel("mat mat f32")
+def add_to_blocks(dst, src, alpha):
+    """Every block of ``dst`` that is as wide as ``src`` gets ``alpha src`` added. Kaldi: AddMatBlocks."""
+    width = src.shape[1]
+    for i in range(dst.shape[0]):
+        s = row(src, i)
+        for start in range(0, dst.shape[1], width):
+            d = span(row(dst, i), start, width)
+            for j in range(width):
+                d[j] += alpha * s[j]
+
+
+@kernel("mat mat imat")
+def sum_column_groups(dst, src, groups):
+    """``dst[i, j]`` = sum of ``src[i, groups[j, 0]:groups[j, 1]]``. Kaldi: SumColumnRanges."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            total = ZERO
+            for k in range(groups[j, 0], groups[j, 1]):
+                total += s[k]
+            d[j] = total
+
+
+@kernel("mat mat imat")
+def copy_to_column_groups(dst, src, groups):
+    """``dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]``. Kaldi: CopyCols."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in range(s.shape[0]):
+            for k in range(groups[j, 0], groups[j, 1]):
+                d[k] = s[j]
+
+
+# -- derivatives in bounds ---------------------------------------------------------------------------------------------
+
+
+@kernel("mat dvec mat f32 bool")
+def clip_elements(dx, counters, dy, limit, store):
+    """``dx = dy`` held between -``limit`` and ``limit``; ``dx`` may be ``dy``; with ``store``, counters[3] += 1."""
+    for i in range(dx.shape[0]):
+        d, e = row(dx, i), row(dy, i)
+        for j in range(d.shape[0]):
+            value = limit if e[j] > limit else e[j]
+            d[j] = -limit if value < -limit else value
+    if store:
+        counters[3] += 1.0
+
+
+@inline
+def _square(vector):
+    """Squared norm: eight sums side by side, which compilers turn into vector arithmetic."""
+    a, b, c, d = ZERO, ZERO, ZERO, ZERO
+    blocked = vector.shape[0] - vector.shape[0] % 4
+    for j in range(0, blocked, 4):
+        a += vector[j] * vector[j]
+        b += vector[j + 1] * vector[j + 1]
+        c += vector[j + 2] * vector[j + 2]
+        d += vector[j + 3] * vector[j + 3]
+    for j in range(blocked, vector.shape[0]):
+        a += vector[j] * vector[j]
+    return (a + b) + (c + d)
+
+
+@kernel("mat dvec mat f32 bool")
+def clip_rows(dx, counters, dy, limit, store):
+    """``dx = dy``, rows of a larger norm than ``limit`` scaled down to it; ``dx`` may be ``dy``.
+
+    With ``store``, ``counters`` (rows clipped, rows seen, -, calls) go up; a row of just that norm counts as clipped.
+    """
+    inverse = ONE / (limit * limit)
+    num_clipped = 0
+    for i in range(dx.shape[0]):
+        d, e = row(dx, i), row(dy, i)
+        ratio = _square(e) * inverse
+        factor = ONE
+        if not ratio < ONE:
+            num_clipped += 1
+            factor = ONE / np.float32(math.sqrt(ratio))
+        for j in range(d.shape[0]):
+            d[j] = factor * e[j]
+    if store:
+        counters[0] += num_clipped
+        counters[1] += dx.shape[0]
+        counters[3] += 1.0
+
+
+@inline
+def _sum_of_norms(matrix):
+    total = 0.0
+    for i in range(matrix.shape[0]):
+        total += math.sqrt(_square(row(matrix, i)))
+    return total
+
+
+@inline
+def _excess(value, target):
+    """How far the size of ``value`` is above ``target``, with the sign of ``value``; 0 counts as negative."""
+    size = max(abs(value) - target, ZERO)
+    return size if value > ZERO else -size
+
+
+@kernel("mat dvec mat dvec f32 f32 f32 f32")
+def clip_gradient_repair(dx, updated_counters, x, counters, proportion_threshold, target, scale, draw):
+    """Pull ``x`` back towards ``target`` if more rows than ``proportion_threshold`` are clipped; the norms' sum stays.
+
+    ``counters`` (rows clipped, rows seen, calls repaired, calls) decide, and a ``draw`` of at most 0.5; counters[2] of
+    ``updated_counters`` goes up. Kaldi: ClipGradientComponent::RepairGradients.
+    """
+    if counters[1] == 0.0 or draw > 0.5:
+        return
+    proportion = np.float32(counters[0] / counters[1])
+    if proportion <= proportion_threshold:
+        return
+    updated_counters[2] += 1.0
+    norms_before = _sum_of_norms(dx)
+    repair_norms = 0.0
+    for i in range(x.shape[0]):
+        s = row(x, i)
+        square = ZERO
+        for j in range(s.shape[0]):
+            value = _excess(s[j], target)
+            square += value * value
+        repair_norms += math.sqrt(square)
+    if repair_norms != 0.0:
+        factor = TWO * np.float32(scale * proportion * norms_before / repair_norms)
+        for i in range(dx.shape[0]):
+            d, s = row(dx, i), row(x, i)
+            for j in range(d.shape[0]):
+                d[j] -= factor * _excess(s[j], target)
+    norms_after = _sum_of_norms(dx)
+    if norms_after != 0.0:
+        factor = np.float32(norms_before / norms_after)
+        for i in range(dx.shape[0]):
+            d = row(dx, i)
+            for j in range(d.shape[0]):
+                d[j] *= factor
+
+
+@kernel("mat dvec mat vec f32 f32 f32 bool")
+def truncate_gradient(dx, counters, dy, zeroing, scale, clipping_threshold, zeroing_threshold, store):
+    """``dx = scale dy``, its rows clipped to a norm, or zero where ``zeroing`` is -1 and the norm is above a threshold.
+
+    With ``store``, ``counters`` (rows clipped, rows zeroed, rows seen, rows at boundaries) go up. ``dx`` may be ``dy``.
+    Kaldi: BackpropTruncationComponent::Backprop.
+    """
+    inverse = ONE / (clipping_threshold * clipping_threshold)
+    num_clipped, num_zeroed, num_boundaries = 0, 0, ZERO
+    for i in range(dx.shape[0]):
+        d, e = row(dx, i), row(dy, i)
+        for j in range(d.shape[0]):
+            d[j] = scale * e[j]
+        square = _square(d)
+        ratio = square * inverse
+        factor = ONE
+        if not ratio < ONE:
+            num_clipped += 1
+            factor = ONE / np.float32(math.sqrt(ratio))
+        num_boundaries -= zeroing[i]
+        if square > zeroing_threshold * zeroing_threshold and zeroing[i] != ZERO:
+            num_zeroed += 1
+            factor = ZERO
+        if factor != ONE:
+            for j in range(d.shape[0]):
+                d[j] *= factor
+    if store:
+        counters[0] += num_clipped
+        counters[1] += num_zeroed
+        counters[2] += dx.shape[0]
+        counters[3] += num_boundaries

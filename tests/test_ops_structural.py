@@ -1,0 +1,144 @@
+"""The structural, normalising and dropout operations against the reference."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ops_cases import SIZES, check, matrix
+
+from nnet3py.ops import get_ops
+
+ops = get_ops("cpu")
+NONEMPTY = [size for size in SIZES if min(size) > 0] + [(200, 5)]
+NORM_ERROR = 2e-6        # float32 sums of squares, a root and a division
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(6)
+
+
+def uniform(rng, rows, cols):
+    return rng.random((rows, cols)).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_copy_cols(rng, size):
+    rows, cols = size
+    indexes = rng.integers(-1, cols, size=5).astype(np.int32)
+    check(ops, "copy_cols", matrix(rng, rows, 5), matrix(rng, rows, cols), indexes)
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3])
+@pytest.mark.parametrize("size", [(0, 3), (5, 1), (7, 13)])
+def test_blocks(rng, size, blocks):
+    rows, width = size
+    wide, narrow = matrix(rng, rows, blocks * width), matrix(rng, rows, width)
+    if blocks > 1:
+        wide[:1, :1] = 0            # no division: zeros stay exact
+    check(ops, "multiply_blocks", narrow, wide)
+    check(ops, "multiply_blocks_backprop", matrix(rng, rows, blocks * width), wide, matrix(rng, rows, width))
+    check(ops, "add_sum_of_blocks", narrow, wide, -0.7, scale=blocks)
+    check(ops, "add_to_blocks", wide, narrow, 0.3)
+
+
+def test_column_groups(rng):
+    groups = np.array([[0, 3], [3, 4], [4, 9]], np.int32)
+    check(ops, "sum_column_groups", matrix(rng, 6, 3), matrix(rng, 6, 9), groups, scale=5)
+    check(ops, "copy_to_column_groups", matrix(rng, 6, 9), matrix(rng, 6, 3), groups)
+
+
+@pytest.mark.parametrize("store", [True, False])
+@pytest.mark.parametrize("size", SIZES)
+def test_clipping(rng, size, store):
+    check(ops, "clip_elements", matrix(rng, *size), rng.random(4), matrix(rng, *size), 0.5, store)
+    limit = 0.8 * np.sqrt(size[1])
+    check(ops, "clip_rows", matrix(rng, *size), rng.random(4), matrix(rng, *size), float(limit or 1), store,
+          tolerance=NORM_ERROR)
+    zeroing = -rng.integers(0, 2, size=size[0]).astype(np.float32)
+    for clip, zero in ((limit, 1.1 * limit), (1e10, 1e10)):
+        check(ops, "truncate_gradient", matrix(rng, *size), np.zeros(4), matrix(rng, *size), zeroing, 0.9,
+              float(clip or 1), float(zero or 1), store, tolerance=NORM_ERROR)
+
+
+def test_a_row_at_the_limit_counts_as_clipped():
+    dx, dy, counters = np.empty((2, 2), np.float32), np.array([[3, 4], [0, 1]], np.float32), np.zeros(4)
+    ops.clip_rows(dx, counters, dy, 5.0, True)
+    np.testing.assert_array_equal(dx, dy)
+    np.testing.assert_array_equal(counters, [1, 2, 0, 1])
+
+
+@pytest.mark.parametrize("counters", [[0, 0, 0, 0], [1, 100, 2, 5], [9, 100, 0, 0]])
+@pytest.mark.parametrize("draw", [0.4, 0.6])
+def test_repair_of_clipped_gradients(rng, draw, counters):
+    x, dx = matrix(rng, 7, 5), matrix(rng, 7, 5)
+    x[0, 0] = 0.0
+    given = np.array(counters, float)
+    check(ops, "clip_gradient_repair", dx, np.zeros(4), x, given, 0.02, 0.1, 0.5, draw, tolerance=NORM_ERROR, scale=5)
+
+
+@pytest.mark.parametrize("log_column", [0, 1])
+@pytest.mark.parametrize("size", NONEMPTY)
+def test_normalize_rows(rng, size, log_column):
+    rows, dim = size
+    x = matrix(rng, rows, dim)
+    x[0] = 0.0                      # below the floor
+    check(ops, "normalize_rows", matrix(rng, rows, dim + log_column), x, 0.5, tolerance=NORM_ERROR, scale=50)
+    x = matrix(rng, rows, dim)      # a zero row's derivative is of the order 2^66
+    for beta in (0.0, 1.0):
+        check(ops, "normalize_rows_backprop", matrix(rng, rows, dim), x, matrix(rng, rows, dim + log_column), 0.5,
+              beta, tolerance=NORM_ERROR, scale=10 + 10 / float(np.abs(x).max(axis=1).min()))
+
+
+def test_normalize_rows_of_zeros(rng):
+    x, dy, dx = np.zeros((2, 3), np.float32), matrix(rng, 2, 3), np.zeros((2, 3), np.float32)
+    ops.normalize_rows_backprop(dx, x, dy, 1.0, 1.0)
+    np.testing.assert_array_equal(dx, np.float32(2.0 ** 33) * dy)
+
+
+@pytest.mark.parametrize("size", NONEMPTY)
+def test_batch_norm(rng, size):
+    x, memo = 2 * matrix(rng, *size) + 0.5, matrix(rng, 5, size[1])
+    y = matrix(rng, *size)
+    check(ops, "batch_norm_propagate", y, memo, x, 1e-3, 0.7, tolerance=2e-5, scale=3)
+    memo[2] = np.abs(memo[2])
+    check(ops, "batch_norm_backprop", matrix(rng, *size), memo, y, matrix(rng, *size), 0.7, tolerance=1e-5,
+          scale=1 + float(np.abs(memo[2]).max()))
+    check(ops, "batch_norm_store_stats", np.ones(1), rng.random(size[1]), rng.random(size[1]), memo, size[0])
+
+
+def test_normalisation_in_place(rng):
+    x, dy = matrix(rng, 6, 5), matrix(rng, 6, 5)
+    memo = np.zeros((5, 5), np.float32)
+    apart, together = np.zeros((6, 5), np.float32), x.copy()
+    ops.batch_norm_propagate(apart, memo, x, 1e-3, 1.0)
+    ops.batch_norm_propagate(together, memo, together, 1e-3, 1.0)
+    np.testing.assert_array_equal(apart, together)
+    y = apart.copy()
+    for name, before, after in (("batch_norm_backprop", (memo, y), (1.0,)),
+                                ("normalize_rows_backprop", (x,), (1.0, 0.0))):
+        together = dy.copy()
+        getattr(ops, name)(apart, *before, dy, *after)
+        getattr(ops, name)(together, *before, together, *after)
+        np.testing.assert_array_equal(apart, together)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_dropout(rng, size):
+    x, dst = matrix(rng, *size), matrix(rng, *size)
+    x[:, :1] = 0
+    check(ops, "dropout_elements", dst, x, uniform(rng, *size), 0.4)
+    check(ops, "dropout_backprop", matrix(rng, *size), x, dst, matrix(rng, *size))
+    check(ops, "dropout_rows", dst, x, uniform(rng, size[0], 1), 0.4)
+    check(ops, "binary_mask", uniform(rng, *size), 0.25)
+    check(ops, "continuous_mask", uniform(rng, *size), 0.25)
+    mask, indexes = matrix(rng, 4, size[1]), rng.integers(0, 4, size=size[0]).astype(np.int32)
+    check(ops, "mul_mask_rows", dst, x, mask, indexes)
+
+
+@pytest.mark.parametrize("regions", [1, 2, 4])
+@pytest.mark.parametrize("width", [1, 2, 9, 40])
+def test_specaugment_mask(rng, width, regions):
+    mask, most = matrix(rng, 50, width), (width + 1) // 2
+    check(ops, "specaugment_mask", mask, uniform(rng, 50, regions + 1), most)
+    zeros = (mask == 0).sum(axis=1)
+    assert ((mask == 0) | (mask == 1)).all() and zeros.max() <= most and zeros.min() == 0
