@@ -23,6 +23,7 @@ _DEBUG = 10  # logging.DEBUG: VLOG[1]; every number below it one level more
 
 _program = ""
 _verbose = 0
+_show_warning_before: Any = None   # warnings.showwarning before connect_logging
 
 T = TypeVar("T")
 
@@ -106,8 +107,13 @@ def _logging_level() -> int:
 
 
 def connect_logging() -> None:
-    """Show what the ``nnet3py`` loggers say as Kaldi's lines: INFO as LOG, DEBUG as VLOG[1], 9 as VLOG[2] and so on."""
+    """Show what the ``nnet3py`` loggers say as Kaldi's lines: INFO as LOG, DEBUG as VLOG[1], 9 as VLOG[2] and so on.
+
+    Python's own warnings (a library's RuntimeWarning) become WARNING lines.
+    """
+    global _show_warning_before
     import logging
+    import warnings
 
     logger = logging.getLogger("nnet3py")
     if not any(getattr(handler, "writes_kaldi_lines", False) for handler in logger.handlers):
@@ -117,10 +123,22 @@ def connect_logging() -> None:
         logger.addHandler(handler)
     logger.propagate = False
     logger.setLevel(_logging_level())
+    if _show_warning_before is None:
+        _show_warning_before = warnings.showwarning
+        warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+                  file: Any = None, line: str | None = None) -> None:
+    _write("WARNING", f"{category.__name__}: {' '.join(str(message).split())}", "main", short_path(filename), lineno)
 
 
 def disconnect_logging() -> None:
     """Undo :func:`connect_logging`, for a program that goes on after running a command."""
+    global _show_warning_before
+    if _show_warning_before is not None:
+        sys.modules["warnings"].showwarning = _show_warning_before   # type: ignore[attr-defined]
+        _show_warning_before = None
     if "logging" not in sys.modules:
         return
     logger = sys.modules["logging"].getLogger("nnet3py")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import re
+import warnings
 
 import pytest
 
@@ -25,9 +26,9 @@ def test_line_has_kaldis_form(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_place_defaults_to_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
     log.warning("careful", function="work")
-    kind, program, function, file, line, message = HEADER.match(capsys.readouterr().err.rstrip("\n")).groups()
-    assert (kind, program, function, file, message) == ("WARNING", "nnet3-train", "work", "tests/test_log.py", "careful")
-    assert int(line) > 20
+    *rest, line, message = HEADER.match(capsys.readouterr().err.rstrip("\n")).groups()
+    assert rest == ["WARNING", "nnet3-train", "work", "tests/test_log.py"]
+    assert message == "careful" and int(line) > 20
 
 
 def test_lines_match_what_recipes_search(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +42,8 @@ def test_lines_match_what_recipes_search(capsys: pytest.CaptureFixture[str]) -> 
                      capsys.readouterr().err)
 
 
-@pytest.mark.parametrize("level, verbose, shown", [(1, 0, False), (1, 1, True), (2, 1, False), (2, 2, True), (0, 0, True)])
+@pytest.mark.parametrize("level, verbose, shown", [
+    (1, 0, False), (1, 1, True), (2, 1, False), (2, 2, True), (0, 0, True)])
 def test_vlog_follows_verbose(level: int, verbose: int, shown: bool, capsys: pytest.CaptureFixture[str]) -> None:
     log.set_verbose(verbose)
     log.vlog(level, "detail")
@@ -62,6 +64,18 @@ def test_library_loggers_become_kaldi_lines(capsys: pytest.CaptureFixture[str]) 
     logger.log(8, "level three, not shown")
     found = [HEADER.match(line).group(1, 6) for line in capsys.readouterr().err.splitlines()]
     assert found == [("WARNING", "key utt1"), ("LOG", "fine"), ("VLOG[1]", "level one"), ("VLOG[2]", "level two")]
+
+
+def test_pythons_warnings_become_kaldi_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    shown_before = warnings.showwarning
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        log.connect_logging()
+        warnings.warn("two\nlines", RuntimeWarning, stacklevel=1)
+        log.disconnect_logging()
+    assert re.fullmatch(r"WARNING \(nnet3-train\[5.5\]:main\(\):tests/test_log.py:\d+\) RuntimeWarning: two lines\n",
+                        capsys.readouterr().err)
+    assert warnings.showwarning is shown_before
 
 
 def test_logging_outside_commands_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
