@@ -123,8 +123,8 @@ class BoundComputation:
         raise CompileError(f"the runtime has no way to run {command.type.name}")
 
     def _view(self, s: int) -> Any:
-        """The matrix view of sub-matrix ``s``, or None for the empty one."""
-        if s == 0:
+        """The matrix view of sub-matrix ``s``, or None for none."""
+        if s <= 0:
             return None
         if s not in self._views:
             sub = self.computation.submatrices[s]

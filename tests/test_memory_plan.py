@@ -1,0 +1,58 @@
+"""nnet3py/runtime/memory_plan.py: matrices that live at the same time never share memory, others may."""
+from __future__ import annotations
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+from nnet3py.compiler.computation import CommandType, Computation, command
+from nnet3py.runtime.memory_plan import ALIGNMENT, plan_memory
+
+
+def sequence_of_lives(events: list[tuple[bool, int, int]]) -> Computation:
+    """A computation that allocates (True, rows, cols) and frees (False, which of the living, -) matrices."""
+    computation, alive = Computation(), []
+    for is_allocation, a, b in events:
+        if is_allocation:
+            alive.append(computation.new_matrix(a, b))
+            computation.commands.append(command(CommandType.ALLOC_MATRIX, alive[-1]))
+        elif alive:
+            computation.commands.append(command(CommandType.DEALLOC_MATRIX, alive.pop(a % len(alive))))
+    return computation
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40), st.integers(1, 40)), max_size=40))
+def test_living_matrices_never_overlap(events):
+    computation = sequence_of_lives(events)
+    plan = plan_memory(computation)
+    alive: dict[int, tuple[int, int]] = {}
+    for one in computation.commands:
+        matrix = computation.submatrices[one.args[0]].matrix
+        if one.type == CommandType.DEALLOC_MATRIX:
+            del alive[matrix]
+            continue
+        info = computation.matrices[matrix]
+        begin = int(plan.offsets[matrix])
+        end = begin + info.num_rows * info.num_cols
+        assert begin % ALIGNMENT == 0 and end <= plan.size
+        assert all(end <= b or e <= begin for b, e in alive.values())
+        alive[matrix] = (begin, end)
+
+
+def test_memory_of_the_dead_is_used_again():
+    lives = [event for _ in range(10) for event in ((True, 8, 16), (False, 0, 0))]
+    assert plan_memory(sequence_of_lives(lives)).size == 8 * 16
+
+
+def test_holes_that_touch_become_one():
+    plan = plan_memory(sequence_of_lives([(True, 1, 16), (True, 1, 16), (True, 1, 16), (False, 0, 0), (False, 0, 0), (True, 2, 16)]))
+    assert plan.size == 48 and plan.offsets[-1] == 0
+
+
+def test_swap_takes_the_memory_over():
+    computation = Computation()
+    a, b = computation.new_matrix(4, 4), computation.new_matrix(4, 4)
+    computation.commands += [command(CommandType.ALLOC_MATRIX, a), command(CommandType.SWAP_MATRIX, b, a),
+                             command(CommandType.DEALLOC_MATRIX, b)]
+    plan = plan_memory(computation)
+    assert plan.offsets[1] == plan.offsets[2] and plan.size == 16
