@@ -18,9 +18,10 @@ from nnet3py.components.registry import component_class
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 CASES = DATA / "cases"
-TRAINED_CASES = sorted(["affine", "natural-gradient-affine", "natural-gradient-per-element-scale", "linear", "linear-no-ng",
-                        "per-element-offset", "per-element-offset-block", "per-element-scale", "scale-and-offset",
-                        "scale-and-offset-block", "tdnn-component", "tdnn-component-no-bias"])
+TRAINED_CASES = [
+    "affine", "linear", "linear-no-ng", "natural-gradient-affine", "natural-gradient-per-element-scale",
+    "per-element-offset", "per-element-offset-block", "per-element-scale", "scale-and-offset", "scale-and-offset-block",
+    "tdnn-component", "tdnn-component-no-bias"]
 
 
 def read_components(path: Path) -> dict[str, tuple]:
@@ -140,7 +141,7 @@ class DrivenCase:
         return y
 
 
-# -- finite differences ---------------------------------------------------------------------------------------------------
+# -- finite differences ----------------------------------------------------------------------------------------------
 
 STEP = 1e-6          # of the differences, in float64
 FINITE_DIFFERENCE = 1e-7   # relative: rounding 1e-16 / STEP, and STEP squared

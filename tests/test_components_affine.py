@@ -53,7 +53,7 @@ def make(kind: str, **settings):
 KINDS = ("affine", "ng-affine", "linear", "fixed")
 
 
-# -- Kaldi's cases (they cover the components of elementwise.py and tdnn.py too) -----------------------------------------
+# -- Kaldi's cases (they cover the components of elementwise.py and tdnn.py too) -------------------------------------
 
 
 @pytest.fixture(params=["numpy", "cpu"])
@@ -109,7 +109,7 @@ def test_kaldis_information(name):
         assert_same_info(components[key][0].info(), expected)
 
 
-# -- each component ------------------------------------------------------------------------------------------------------
+# -- each component --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,7 +178,7 @@ def test_singular_values_are_shown_when_verbose():
         assert f"{name}-singular-values" not in make(kind).info(verbose=1)
 
 
-# -- older and damaged files ----------------------------------------------------------------------------------------------
+# -- older and damaged files -----------------------------------------------------------------------------------------
 
 HEAD = b"<LearningRate> 0.1 <LinearParams> [ 1 2\n 3 4 ] <BiasParams> [ 5 6 ] "
 
@@ -224,7 +224,7 @@ def test_settings_of_a_copy_are_its_own():
     assert component.learning_rate == 0.5 and component.linear_params.any()
 
 
-# -- config lines ---------------------------------------------------------------------------------------------------------
+# -- config lines ----------------------------------------------------------------------------------------------------
 
 
 def from_config(kind, text: str, seed: int = 0):

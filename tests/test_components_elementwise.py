@@ -15,9 +15,9 @@ from nnet3py.components.elementwise import (
     NaturalGradientPerElementScaleComponent,
     PerElementOffsetComponent,
     PerElementScaleComponent,
-    ScaleAndOffsetComponent,
 )
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.scale_and_offset import ScaleAndOffsetComponent
 from nnet3py.config_line import ConfigLine
 from nnet3py.errors import ConfigError, FormatError
 from nnet3py.io.tokens import TokenReader
@@ -129,7 +129,7 @@ def test_which_preconditioners_freeze():
         assert [p.frozen for p in component.preconditioners()] == [True] * count
 
 
-# -- files ----------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------------------------
 
 
 @kinds
@@ -176,7 +176,7 @@ def test_damaged_files(kind, text, message):
         read_text(kind, text)
 
 
-# -- config lines ---------------------------------------------------------------------------------------------------------
+# -- config lines ----------------------------------------------------------------------------------------------------
 
 
 def from_config(kind, text: str):

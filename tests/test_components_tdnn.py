@@ -134,7 +134,7 @@ def test_precomputed_indexes_files():
     assert TdnnPrecomputedIndexes.read(TokenReader(io.BytesIO(stream.getvalue()))) == precomputed
 
 
-# -- computing ------------------------------------------------------------------------------------------------------------
+# -- computing -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -178,7 +178,7 @@ def test_flags():
     assert int(make([0]).properties) == 0x072 and int(make([0], bias=False).properties) == 0x07A
 
 
-# -- files and config lines -----------------------------------------------------------------------------------------------
+# -- files and config lines ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -176,7 +176,7 @@ def test_spoiled_directions_are_repaired(ops, caplog):
     assert LOST_RANK in caplog.text
 
 
-# -- layers -------------------------------------------------------------------------------------------------------------
+# -- layers ----------------------------------------------------------------------------------------------------------
 
 
 def step(monkeypatch, gradient_first: bool, parts, dy, has_bias: bool, calls: int = 4):

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
-SMALLEST_SCALE = 1.0e-4   # ScaleAndOffset acts as if no scale were closer to 0, so that its input can be recovered
-
 
 def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default_mean: float) -> np.ndarray:
     """A random float32 vector (dim,) of the keys ``param-mean`` and ``param-stddev``."""
@@ -265,7 +263,7 @@ class PerElementOffsetComponent(UpdatableComponent):
         assert isinstance(update, PerElementOffsetComponent)
         gradient, factor = blocks(dy, self.offsets.shape[0]), 1.0
         if update.use_natural_gradient and not update.is_gradient:
-            gradient, factor = _preconditioned_rows(ops, update.preconditioner, gradient)
+            gradient, factor = preconditioned_rows(ops, update.preconditioner, gradient)
         ops.add_row_sum(update.offsets, gradient, factor * update.learning_rate, 1.0)
 
     # -- files and text ----------------------------------------------------------------------------------------------
@@ -296,7 +294,7 @@ class PerElementOffsetComponent(UpdatableComponent):
             reader.expect("<UseNaturalGradient>")
             use_natural_gradient = reader.boolean()
         reader.expect(f"</{cls.__name__}>")
-        _check_blocks(reader, dim, offsets.size)
+        check_blocks(reader, dim, offsets.size)
         return cls(offsets, dim, use_natural_gradient, settings)
 
     def write(self, writer: TokenWriter) -> None:
@@ -316,135 +314,14 @@ class PerElementOffsetComponent(UpdatableComponent):
                 + parameter_stats("offsets", self.offsets, with_mean=True))
 
 
-class ScaleAndOffsetComponent(UpdatableComponent):
-    """y = s * x + o, where s and o may be repeated over blocks of columns; scales near 0 act as +-1e-4.
-
-    Attributes
-    ----------
-    scales, offsets : float32 (block_dim,)
-    dim : columns of input and output, a multiple of block_dim
-    """
-
-    PARAMETERS = ("scales", "offsets")
-
-    def __init__(self, scales: np.ndarray, offsets: np.ndarray, dim: int, use_natural_gradient: bool = True,
-                 rank: int = 20, update_period: int = 4, settings: UpdateSettings | None = None) -> None:
-        super().__init__(settings)
-        self.scales = scales
-        self.offsets = offsets
-        self.dim = dim
-        self.use_natural_gradient = use_natural_gradient
-        self.preconditioner_scale = OnlineNaturalGradient(rank, update_period)   # not reached by freezing,
-        self.preconditioner_offset = OnlineNaturalGradient(rank, update_period)  # as in Kaldi
-
-    @property
-    def properties(self) -> Properties:
-        flags = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_IN_PLACE
-                 | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_NEEDS_OUTPUT)
-        if self.scales.shape[0] == self.dim:
-            return flags
-        return flags | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
-
-    # -- computing ---------------------------------------------------------------------------------------------------
-
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        block_dim = self.scales.shape[0]
-        ops.scale_and_offset(blocks(y, block_dim), blocks(x, block_dim), self.scales, self.offsets, SMALLEST_SCALE)
-
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
-        block_dim = self.scales.shape[0]
-        dy = blocks(dy, block_dim)
-        if update is not None:   # first, since dx may lie where dy does
-            assert isinstance(update, ScaleAndOffsetComponent)
-            self._update(ops, blocks(y, block_dim), dy, update)
-        if dx is not None:
-            ops.mul_cols_vec(blocks(dx, block_dim), dy, self.scales)
-
-    def _update(self, ops: Any, y: Any, dy: Any, update: ScaleAndOffsetComponent) -> None:
-        natural = update.use_natural_gradient and not update.is_gradient
-        gradient, factor = dy, 1.0
-        if natural:
-            gradient, factor = _preconditioned_rows(ops, update.preconditioner_offset, dy)
-        ops.add_row_sum(update.offsets, gradient, factor * update.learning_rate, 1.0)
-        gradient, factor = ops.scratch(dy.shape[0], dy.shape[1]), 1.0
-        ops.scale_gradient_from_output(gradient, y, dy, self.scales, self.offsets, SMALLEST_SCALE)
-        if natural:
-            factor = update.preconditioner_scale.precondition(ops, gradient)
-        ops.add_row_sum(update.scales, gradient, factor * update.learning_rate, 1.0)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
-        settings = UpdateSettings.from_config(line)
-        dim = line.get_int("dim", 0)
-        block_dim = read_block_dim(line, dim)
-        rank = line.get_int("rank", 20)
-        if rank <= 0:
-            raise bad_initializer(line, "rank must be above 0")
-        return cls(np.ones(block_dim, dtype=np.float32), np.zeros(block_dim, dtype=np.float32), dim,
-                   line.get_bool("use-natural-gradient", True), rank, settings=settings)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<Dim>")
-        dim = read_dim(reader, "<Dim>")
-        reader.expect("<Scales>")
-        scales = read_vector(reader)
-        reader.expect("<Offsets>")
-        offsets = read_vector(reader)
-        reader.expect("<UseNaturalGradient>")
-        use_natural_gradient = reader.boolean()
-        reader.expect("<Rank>")
-        rank = reader.integer()
-        reader.expect(f"</{cls.__name__}>")
-        _check_blocks(reader, dim, scales.size)
-        if offsets.size != scales.size:
-            raise reader.error(f"{offsets.size} offsets, expected {scales.size}, the number of scales")
-        if rank <= 0:
-            raise reader.error(f"<Rank> is {rank}, expected a number above 0")
-        # Kaldi's reader leaves the update period at 1; only a component from a config has period 4.
-        return cls(scales, offsets, dim, use_natural_gradient, rank, update_period=1, settings=settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        writer.token("<Scales>")
-        write_vector(writer, self.scales)
-        writer.token("<Offsets>")
-        write_vector(writer, self.offsets)
-        writer.token("<UseNaturalGradient>")
-        writer.boolean(self.use_natural_gradient)
-        writer.token("<Rank>")
-        writer.integer(self.preconditioner_scale.rank)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        text = f"{super().info(verbose)}, rank={self.preconditioner_scale.rank}"
-        if self.scales.size != self.dim:
-            text += f", block-size={self.scales.size}"
-        return (text + parameter_stats("scales", self.scales, with_mean=True)
-                + parameter_stats("offsets", self.offsets, with_mean=True))
-
-
-def _preconditioned_rows(ops: Any, preconditioner: OnlineNaturalGradient, rows: Any) -> tuple[Any, float]:
+def preconditioned_rows(ops: Any, preconditioner: OnlineNaturalGradient, rows: Any) -> tuple[Any, float]:
     """A preconditioned copy of ``rows`` in scratch memory, and the factor that the caller applies."""
     copied = ops.scratch(rows.shape[0], rows.shape[1])
     ops.copy_mat(copied, rows, 1.0)
     return copied, preconditioner.precondition(ops, copied)
 
 
-def _check_blocks(reader: TokenReader, dim: int, block_dim: int) -> None:
+def check_blocks(reader: TokenReader, dim: int, block_dim: int) -> None:
+    """Raise FormatError unless ``dim`` is a multiple of ``block_dim``."""
     if dim <= 0 or block_dim == 0 or dim % block_dim != 0:
         raise reader.error(f"<Dim> is {dim}, expected a multiple of the {block_dim} parameters")

@@ -10,7 +10,8 @@ from nnet3py.errors import ConfigError
 _TYPES_OF_MODULE = {
     "affine": ("AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent"),
     "elementwise": ("PerElementScaleComponent", "NaturalGradientPerElementScaleComponent",
-                    "PerElementOffsetComponent", "ScaleAndOffsetComponent"),
+                    "PerElementOffsetComponent"),
+    "scale_and_offset": ("ScaleAndOffsetComponent",),
     "tdnn": ("TdnnComponent",),
     "nonlinear": ("SigmoidComponent", "TanhComponent", "RectifiedLinearComponent", "SoftmaxComponent",
                   "LogSoftmaxComponent"),

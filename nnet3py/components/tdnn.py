@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.affine import (
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.info_text import number, parameter_stats
+from nnet3py.components.layer_fields import (
     default_rank_in,
     default_rank_out,
     read_dims,
     read_linear_and_bias,
     write_linear_and_bias,
 )
-from nnet3py.components.base import Component, Properties
-from nnet3py.components.info_text import number, parameter_stats
 from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.time_grid import TimeGrid
