@@ -54,7 +54,7 @@ class CRandom:
 
 
 def shuffled(count: int, seed: int) -> list[int]:
-    """The order, as a permutation of 0 … count-1, into which ``std::shuffle`` with ``mt19937(seed)`` puts ``count`` items.
+    """The permutation of 0 … count-1 that ``std::shuffle`` with ``mt19937(seed)`` makes of ``count`` items.
 
     That of libstdc++, which draws two positions from one random number where their product fits.
     """

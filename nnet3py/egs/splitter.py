@@ -35,7 +35,7 @@ class SplitOptions:
 
     @classmethod
     def parse(cls, num_frames: str, **others: int) -> SplitOptions:
-        """Options with ``num_frames`` as on the command line; lengths are rounded up to multiples of the subsampling."""
+        """Options with ``num_frames`` as typed; lengths are rounded up to multiples of the subsampling factor."""
         factor = others.get("frame_subsampling_factor", 1)
         try:
             lengths = tuple(int(part) for part in num_frames.split(","))
@@ -45,8 +45,8 @@ class SplitOptions:
             raise Nnet3Error(f"Invalid value --frame-subsampling-factor={factor}", "it must be at least 1")
         if lengths != (-1,):
             if not lengths or min(lengths) <= 0:
-                raise Nnet3Error(f"Invalid option --num-frames={num_frames}", "expected -1 or a comma-separated list of "
-                                 "positive numbers")
+                raise Nnet3Error(f"Invalid option --num-frames={num_frames}", "expected -1 or a comma-separated list "
+                                 "of positive numbers")
             rounded = tuple(-(-length // factor) * factor for length in lengths)
             if rounded != lengths:
                 logger.info("Rounding up --num-frames=%s to multiples of --frame-subsampling-factor=%d, to: %s",
@@ -82,7 +82,7 @@ class UtteranceSplitter:
 
     def __init__(self, options: SplitOptions, seed: int = 1) -> None:
         self.options = options
-        self._random = CRandom(seed)
+        self.random = CRandom(seed)
         self._gap_random = philox(seed)
         self._pools = [] if options.num_frames == (-1,) else split_pools(options)
         self.num_utterances = self.num_frames = self.num_chunks = self.num_chunk_frames = self.num_overlap = 0
@@ -103,7 +103,7 @@ class UtteranceSplitter:
             gaps = self._gaps(utterance_length, sizes)
         found = []
         position = 0
-        for i, (size, gap) in enumerate(zip(sizes, gaps)):
+        for i, (size, gap) in enumerate(zip(sizes, gaps, strict=True)):
             position += gap
             first = i == 0 and options.left_context_initial >= 0
             last = i == len(sizes) - 1 and options.right_context_final >= 0
@@ -121,8 +121,8 @@ class UtteranceSplitter:
         pool = self._pools[utterance_length - repeats * step]
         if not pool:
             return []
-        sizes = sorted([*pool[self._random.integer(0, len(pool) - 1)], *[principal] * repeats])
-        return sizes[::-1] if self._random.integer(0, 1) == 0 else sizes
+        sizes = sorted([*pool[self.random.integer(0, len(pool) - 1)], *[principal] * repeats])
+        return sizes[::-1] if self.random.integer(0, 1) == 0 else sizes
 
     def _gaps(self, utterance_length: int, sizes: list[int]) -> list[int]:
         """Frames between one chunk's end and the next one's start (negative where they overlap), the first included."""
@@ -139,7 +139,7 @@ class UtteranceSplitter:
             return [factor * int(gap) for gap in gaps[:-1]]
         if len(sizes) == 1:
             raise Nnet3Error(f"Chunk size is {sizes[0]} but utterance length is only {utterance_length}")
-        weights = [min(pair) for pair in zip(sizes, sizes[1:])]
+        weights = [min(pair) for pair in zip(sizes, sizes[1:], strict=False)]
         return [0, *(-factor * share for share in _shares(-total, weights))]
 
     def _set_weights(self, utterance_length: int, chunks: list[Chunk]) -> None:
@@ -149,10 +149,10 @@ class UtteranceSplitter:
                  for chunk in chunks]
         for span in spans:
             counts[span] += 1
-        for chunk, span in zip(chunks, spans):
+        for chunk, span in zip(chunks, spans, strict=True):
             chunk.output_weights = np.float32(1) / counts[span].astype(np.float32)
 
-    # -- checking and reporting ------------------------------------------------------------------------------------------
+    # -- checking and reporting -----------------------------------------------------------------------------------
 
     def lengths_match(self, utterance: str, utterance_length: int, supervision_length: int, tolerance: int = 0) -> bool:
         """Whether a supervision of so many frames fits the utterance; a warning if not. Kaldi: LengthsMatch."""
@@ -174,7 +174,7 @@ class UtteranceSplitter:
         for chunk in chunks:
             self._frames_by_size[chunk.num_frames] += chunk.num_frames
             self.num_chunk_frames += chunk.num_frames
-        for before, after in zip(chunks, chunks[1:]):
+        for before, after in zip(chunks, chunks[1:], strict=False):
             self.num_overlap += max(0, before.first_frame + before.num_frames - after.first_frame)
 
     def report(self) -> list[str]:
@@ -196,7 +196,7 @@ class UtteranceSplitter:
 
     def log_report(self) -> None:
         """Log :meth:`report` where Kaldi's own programs log it."""
-        for line, number in zip(self.report(), (373, 383, 399)):
+        for line, number in zip(self.report(), (373, 383, 399), strict=False):
             logger.info("%s", line, extra=kaldi_place("~UtteranceSplitter", "nnet-example-utils.cc", number))
 
 
@@ -208,7 +208,7 @@ def _shares(total: int, weights: Sequence[int]) -> list[int]:
     return shares
 
 
-# -- which splits are possible -------------------------------------------------------------------------------------------
+# -- which splits are possible --------------------------------------------------------------------------------------
 
 
 def split_pools(options: SplitOptions) -> list[list[tuple[int, ...]]]:
@@ -221,7 +221,7 @@ def split_pools(options: SplitOptions) -> list[list[tuple[int, ...]]]:
     splits = _candidate_splits(options, ceiling=longest + principal)
     lengths = np.arange(longest + 1, dtype=np.float32)
     costs = np.empty((len(splits), longest + 1), dtype=np.float32)
-    for row, split in zip(costs, splits):
+    for row, split in zip(costs, splits, strict=True):
         duration = _default_duration(split, options)
         row[:] = np.where(duration > lengths, duration - lengths, 2 * (lengths - duration))
         row[lengths < max(split)] = np.inf

@@ -20,7 +20,7 @@ from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfi
 
 logger = logging.getLogger(__name__)
 
-BUFFER_SIZE = 1 << 17
+BUFFER_SIZE = 1 << 15          # small, because looking ahead copies it
 _SHELL = "/bin/sh"
 _BROKEN_PIPE = (-signal.SIGPIPE, 128 + signal.SIGPIPE)     # statuses of a command whose reader went away
 _temporary_numbers = itertools.count()

@@ -1,0 +1,122 @@
+"""Training examples: what one or more sequences feed into a network and what it should put out.
+
+Kaldi: ``NnetIo`` and ``NnetExample`` of ``nnet-example.h``.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from nnet3py.egs.features import compress_features
+from nnet3py.egs.index_vector import read_index_vector, write_index_vector
+from nnet3py.errors import ShapeError
+from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.io.general import read_general_matrix, write_general_matrix
+from nnet3py.io.holders import Holder
+from nnet3py.io.sparse import SparseMatrix
+from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tokens import TokenReader, TokenWriter
+
+Features: TypeAlias = "np.ndarray | CompressedMatrix | SparseMatrix"
+
+MAX_IO = 1_000_000             # more inputs and outputs in one example are taken for garbage
+
+
+@dataclass
+class NnetIo:
+    """One input or output of an example.
+
+    Attributes
+    ----------
+    name : of the network's input or output node
+    indexes : int32 (rows, 3): n, t, x of each row
+    features : a matrix of as many rows: float32 array, CompressedMatrix or SparseMatrix
+    """
+
+    name: str
+    indexes: np.ndarray
+    features: Features
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> NnetIo:
+        """Read from ``<NnetIo>`` to ``</NnetIo>``; FormatError for anything else."""
+        reader.expect("<NnetIo>")
+        name = reader.token()
+        indexes = read_index_vector(reader)
+        features = read_general_matrix(reader)
+        reader.expect("</NnetIo>")
+        if features.shape[0] != len(indexes):
+            raise reader.error(f"io '{name}' of an example has {len(indexes)} indexes but {features.shape[0]} rows")
+        return cls(name, indexes, features)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write it; ShapeError if there are not as many rows as indexes."""
+        if self.features.shape[0] != len(self.indexes):
+            raise ShapeError(f"io '{self.name}' has {len(self.indexes)} indexes but {self.features.shape[0]} rows")
+        writer.token("<NnetIo>")
+        writer.token(self.name)
+        write_index_vector(writer, self.indexes)
+        write_general_matrix(writer, self.features)
+        writer.token("</NnetIo>")
+
+
+@dataclass
+class NnetExample:
+    """An example: its inputs and outputs, in the file's order."""
+
+    io: list[NnetIo]
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> NnetExample:
+        """Read from ``<Nnet3Eg>`` to ``</Nnet3Eg>``; FormatError for anything else."""
+        reader.expect("<Nnet3Eg>")
+        reader.expect("<NumIo>")
+        count = reader.integer()
+        if not 0 < count <= MAX_IO:
+            raise reader.error(f"expected an example with 1 to {MAX_IO} inputs and outputs, found {count}")
+        io = [NnetIo.read(reader) for _ in range(count)]
+        reader.expect("</Nnet3Eg>")
+        return cls(io)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write it; ShapeError for an example that has no io or whose rows do not match its indexes."""
+        if not self.io:
+            raise ShapeError("an example needs at least one input or output")
+        writer.token("<Nnet3Eg>")
+        writer.token("<NumIo>")
+        writer.integer(len(self.io))
+        for io in self.io:
+            io.write(writer)
+        writer.token("</Nnet3Eg>")
+
+    def find(self, name: str) -> NnetIo | None:
+        """The io of that name, or None."""
+        return next((io for io in self.io if io.name == name), None)
+
+    def compress(self) -> None:
+        """Compress every dense matrix, in place; the others stay as they are. Kaldi: NnetExample::Compress."""
+        for io in self.io:
+            io.features = compress_features(io.features)
+
+    def structure(self) -> tuple[Any, ...]:
+        """What examples that can be merged have in common: names, indexes and dimensions. Kaldi: NnetExampleStructure."""
+        return tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.io)
+
+    def size(self) -> int:
+        """The largest number of indexes of any io. Kaldi: GetNnetExampleSize."""
+        return max((len(io.indexes) for io in self.io), default=0)
+
+
+EXAMPLE: Holder[NnetExample] = Holder("training example", NnetExample.read, lambda writer, value: value.write(writer))
+
+
+def read_egs(rspecifier: str) -> Iterator[tuple[str, NnetExample]]:
+    """The examples of a table: yields (key, NnetExample).
+
+    Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialNnetExampleReader.
+    """
+    with SequentialReader(rspecifier, EXAMPLE) as reader:
+        yield from reader

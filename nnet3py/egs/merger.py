@@ -1,0 +1,128 @@
+"""Merging examples of equal structure into minibatches. Kaldi: ``ExampleMerger``, ``MergeExamples``."""
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.egs.example import NnetExample, NnetIo
+from nnet3py.egs.features import append_rows, compress_features
+from nnet3py.egs.minibatch_size import MinibatchSizes
+from nnet3py.errors import ShapeError
+from nnet3py.log import kaldi_place
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = ("Merged specific eg types as follows [format: <eg-size1>={<mb-size1>-><num-minibatches1>,<mbsize2>->"
+           "<num-minibatches2>.../d=<num-discarded>},<egs-size2>={...},... (note,egs-size == number of input frames "
+           "including context).")
+
+
+def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> NnetExample:
+    """One example made of several: io's by name, n counted up, rows one example after the other.
+
+    Sparse features stay sparse; others become one dense matrix, compressed again if ``compress``. ShapeError if columns
+    differ. The examples are left as they are. Kaldi: MergeExamples.
+    """
+    stride = 1 + int(examples[0].io[0].indexes[:, 0].max(initial=0))
+    names = sorted({io.name for example in examples for io in example.io})
+    merged = []
+    for name in names:
+        parts = [(j, io) for j, example in enumerate(examples) for io in example.io if io.name == name]
+        lengths = [len(io.indexes) for _, io in parts]
+        indexes = np.concatenate([io.indexes for _, io in parts])
+        indexes[:, 0] += np.repeat(np.array([j * stride for j, _ in parts], dtype=np.int32), lengths)
+        if len({io.features.shape[1] for _, io in parts if io.features.shape[0]}) > 1:
+            raise ShapeError("Merging examples with inconsistent feature dims: "
+                             + " vs. ".join(str(d) for d in sorted({io.features.shape[1] for _, io in parts}))
+                             + f" (io '{name}')")
+        features = append_rows([io.features for _, io in parts])
+        merged.append(NnetIo(name, indexes, compress_features(features) if compress else features))
+    return NnetExample(merged)
+
+
+@dataclass
+class _Statistics:
+    """What happened to the examples of one structure."""
+
+    eg_size: int
+    minibatches: Counter[int] = field(default_factory=Counter)     # size -> how many, in order of first use
+    num_discarded: int = 0
+
+
+class ExampleMerger:
+    """Collects examples by structure and yields minibatches (key, merged example) as the rules allow."""
+
+    def __init__(self, sizes: MinibatchSizes, compress: bool = False) -> None:
+        self._sizes, self._compress = sizes, compress
+        self._waiting: dict[tuple, list[NnetExample]] = {}
+        self._statistics: dict[tuple, _Statistics] = {}
+        self.num_minibatches = 0
+
+    def merge(self, examples: Iterable[NnetExample]) -> Iterator[tuple[str, NnetExample]]:
+        """Yield (key, minibatch) for all of ``examples``."""
+        for example in examples:
+            structure = example.structure()
+            statistics = self._statistics.get(structure)
+            if statistics is None:
+                statistics = self._statistics[structure] = _Statistics(example.size())
+            group = self._waiting.setdefault(structure, [])
+            group.append(example)
+            if self._sizes.size(statistics.eg_size, len(group), ended=False):
+                yield self._write(statistics, self._waiting.pop(structure))
+        for structure, group in self._waiting.items():
+            yield from self._finish(self._statistics[structure], group)
+        self._waiting.clear()
+
+    def _finish(self, statistics: _Statistics, group: list[NnetExample]) -> Iterator[tuple[str, NnetExample]]:
+        start = 0
+        while True:
+            count = self._sizes.size(statistics.eg_size, len(group) - start, ended=True)
+            if not count:
+                break
+            yield self._write(statistics, group[start:start + count])
+            start += count
+        statistics.num_discarded += len(group) - start
+
+    def _write(self, statistics: _Statistics, group: list[NnetExample]) -> tuple[str, NnetExample]:
+        statistics.minibatches[len(group)] += 1
+        key = f"merged-{self.num_minibatches}-{len(group)}"
+        self.num_minibatches += 1
+        return key, merge_examples(group, self._compress)
+
+    # -- reporting -------------------------------------------------------------------------------------------------------
+
+    def specific_report(self) -> list[str]:
+        """Kaldi's two lines on each size of example: which minibatches were made, how many examples were left over."""
+        by_size: dict[int, _Statistics] = {}
+        for one in self._statistics.values():
+            total = by_size.setdefault(one.eg_size, _Statistics(one.eg_size))
+            total.minibatches.update(one.minibatches)
+            total.num_discarded += one.num_discarded
+        # Kaldi lists the size that was first used last, which is how its hash table happens to be ordered.
+        parts = [f"{size}={{{','.join(f'{n}->{count}' for n, count in reversed(one.minibatches.items()))}"
+                 f",d={one.num_discarded}}}" for size, one in sorted(by_size.items())]
+        return [_FORMAT, ",".join(parts)]
+
+    def aggregate_report(self) -> str:
+        """Kaldi's line of totals."""
+        every = self._statistics.values()
+        used = [(one.eg_size, size, count) for one in every for size, count in one.minibatches.items()]
+        merged = sum(size * count for _, size, count in used)
+        discarded = sum(one.num_discarded for one in every)
+        frames = sum(eg_size * size * count for eg_size, size, count in used)
+        frames += sum(one.eg_size * one.num_discarded for one in every)
+        total, nan = merged + discarded, float("nan")
+        return (f"Processed {total} egs of avg. size {frames / (total or nan):.4g} into {self.num_minibatches} "
+                f"minibatches, discarding {100 * discarded / (total or nan):.4g}% of egs.  Avg minibatch size was "
+                f"{merged / (self.num_minibatches or nan):.4g}, #distinct types of egs/minibatches was "
+                f"{len(self._statistics)}/{len(used)}")
+
+    def log_report(self) -> None:
+        """Log both reports where Kaldi's own programs log them."""
+        for line, number in zip(self.specific_report(), (1160, 1190), strict=True):
+            logger.info("%s", line, extra=kaldi_place("PrintSpecificStats", "nnet-example-utils.cc", number))
+        logger.info("%s", self.aggregate_report(), extra=kaldi_place("PrintAggregateStats", "nnet-example-utils.cc", 1156))

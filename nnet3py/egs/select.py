@@ -1,0 +1,150 @@
+"""Choosing frames and contexts of examples while they are copied. Kaldi: nnet3-copy-egs."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.egs.example import NnetExample, NnetIo
+from nnet3py.egs.features import scale_features, select_rows
+from nnet3py.egs.random_sequence import CRandom
+from nnet3py.errors import Nnet3Error
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is taken of an example.
+
+    Attributes
+    ----------
+    frame : the one output time to keep, ``"random"`` for any of them, None for all
+    left_context, right_context : input frames to keep before the first and after the last output frame; -1 for all
+    frame_shift : added to every t but those of iVectors
+    """
+
+    frame: int | str | None = None
+    left_context: int = -1
+    right_context: int = -1
+    frame_shift: int = 0
+
+    @classmethod
+    def parse(cls, frame: str, left_context: int, right_context: int, frame_shift: int) -> Selection:
+        """A selection with ``frame`` as on the command line: empty, ``random`` or an integer."""
+        chosen: int | str | None = None
+        if frame == "random":
+            chosen = frame
+        elif frame:
+            try:
+                chosen = int(frame)
+            except ValueError:
+                raise Nnet3Error(f"Invalid option --frame='{frame}'", "expected an integer or 'random'") from None
+        return cls(chosen, left_context, right_context, frame_shift)
+
+    def is_everything(self) -> bool:
+        """True if examples would be copied as they are."""
+        return self == Selection()
+
+
+class ExampleSelector:
+    """Applies a :class:`Selection` to examples, one after the other."""
+
+    def __init__(self, selection: Selection, random: CRandom) -> None:
+        self.selection, self._random = selection, random
+        self._warned: set[str] = set()
+
+    def __call__(self, example: NnetExample) -> NnetExample | None:
+        """A new example with the frames asked for; None if it has no frame of that number.
+
+        Nnet3Error for an example that is merged already, or without ``input`` and ``output``.
+        """
+        times = self._output_times(example)
+        if times is None:
+            return None
+        low, high = times
+        kept = []
+        for io in example.io:
+            if io.name == "output":
+                io = _filter(io, low, high)
+            elif io.name == "input":
+                io = self._with_context(io, low, high)
+            shift = self.selection.frame_shift if io.name != "ivector" else 0
+            indexes = io.indexes.copy()
+            indexes[:, 1] += shift
+            kept.append(NnetIo(io.name, indexes, io.features))
+        return NnetExample(kept)
+
+    def _output_times(self, example: NnetExample) -> tuple[int, int] | None:
+        """The first and last output time to keep."""
+        for name in ("input", "output"):
+            io = example.find(name)
+            if io is None or not len(io.indexes):
+                raise Nnet3Error(f"an example without '{name}' cannot be cut", "leave out --frame and the contexts")
+        if any(io.indexes[:, 0].any() for io in example.io):
+            raise Nnet3Error("merged examples cannot be cut", "select frames before merging")
+        times = example.find("output").indexes[:, 1]  # type: ignore[union-attr]
+        low, high = int(times.min()), int(times.max())
+        frame = self.selection.frame
+        if frame is None:
+            return low, high
+        chosen = self._random.integer(low, high) if frame == "random" else int(frame)
+        return (chosen, chosen) if low <= chosen <= high else None
+
+    def _with_context(self, io: NnetIo, low: int, high: int) -> NnetIo:
+        times = io.indexes[:, 1]
+        first, last = int(times.min()), int(times.max())
+        left, right = self.selection.left_context, self.selection.right_context
+        if left != -1:
+            first = self._limit("left", left, low - left, first, max)
+        if right != -1:
+            last = self._limit("right", right, high + right, last, min)
+        return _filter(io, first, last)
+
+    def _limit(self, side: str, wanted: int, time: int, available: int, choose: Callable[[int, int], int]) -> int:
+        limited = choose(time, available)
+        if limited != time and side not in self._warned:
+            self._warned.add(side)
+            logger.warning("The examples have less than the %s-context of %d that was asked for: %d frames less "
+                           "(said only once)", side, wanted, abs(time - available))
+        return limited
+
+
+def _filter(io: NnetIo, low: int, high: int) -> NnetIo:
+    keep = (io.indexes[:, 1] >= low) & (io.indexes[:, 1] <= high)
+    if keep.all():
+        return io
+    if not keep.any():
+        raise Nnet3Error(f"the selection removed all indexes of '{io.name}'",
+                         "with frame subsampling not every t has an output")
+    return NnetIo(io.name, io.indexes[keep], select_rows(io.features, np.flatnonzero(keep)))
+
+
+def scale_outputs(example: NnetExample, weight: float) -> None:
+    """Multiply the features of every io named ``output``, in place; Nnet3Error if there is none."""
+    outputs = [io for io in example.io if io.name == "output"]
+    if not outputs:
+        raise Nnet3Error("an example without 'output' cannot be weighted")
+    if weight != 1.0:
+        for io in outputs:
+            io.features = scale_features(io.features, weight)
+
+
+def rename_output(example: NnetExample, name: str) -> None:
+    """Rename every io called ``output``, in place; Nnet3Error if there is none."""
+    outputs = [io for io in example.io if io.name == "output"]
+    if not outputs:
+        raise Nnet3Error("an example without 'output' cannot have it renamed")
+    for io in outputs:
+        io.name = name
+
+
+def number_of_copies(keep_proportion: float, random: CRandom) -> int:
+    """How often an example is copied: the whole part, and once more with the probability of the rest."""
+    count = 0
+    while keep_proportion > 1.0:
+        count += 1
+        keep_proportion -= 1.0
+    return count + random.happens(keep_proportion)

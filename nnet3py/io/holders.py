@@ -1,0 +1,119 @@
+"""How the values of each type of table are read and written. Kaldi: ``kaldi-holder.h``.
+
+A :class:`Holder` is what a table reader or writer is given besides its specifier.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.io.general import as_dense, read_general_matrix, write_general_matrix
+from nnet3py.io.kaldi_io_adapter import read_matrix, read_vector
+from nnet3py.io.matrices import write_matrix, write_vector
+from nnet3py.io.posteriors import read_posterior, write_posterior
+from nnet3py.io.simple_values import (
+    read_bool_value,
+    read_int_pairs,
+    read_int_vector,
+    read_int_vectors,
+    read_integer_value,
+    read_real_value,
+    read_token_line,
+    read_token_value,
+    write_bool_value,
+    write_int_pairs,
+    write_int_vector,
+    write_int_vectors,
+    write_integer_value,
+    write_real_value,
+    write_token_line,
+    write_token_value,
+)
+from nnet3py.io.specifiers import RANGE_TOLERANCE, parse_range
+from nnet3py.io.tokens import TokenReader, TokenWriter
+
+logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Holder(Generic[Value]):
+    """One type of table values.
+
+    Attributes
+    ----------
+    name : for messages
+    read : reads a value, after its header
+    write : writes a value, after its header
+    has_header : whether binary values begin with ``\\0B``
+    select : the part of a value that a range such as ``0:9`` in a script line asks for; None if there are no ranges
+    """
+
+    name: str
+    read: Callable[[TokenReader], Value]
+    write: Callable[[TokenWriter, Value], None]
+    has_header: bool = True
+    select: Callable[[Value, str], Value] | None = None
+
+    def read_value(self, reader: TokenReader) -> Value:
+        """Read the header, if there may be one, and the value."""
+        if self.has_header:
+            reader.read_header()
+        return self.read(reader)
+
+
+def _bounds(part: tuple[int, int] | None, size: int, tolerance: int, what: str, text: str) -> slice:
+    if part is None:
+        return slice(0, size)
+    first, last = part
+    if last >= size + tolerance or first >= size:
+        raise Nnet3Error(f"the range '[{text}]' lies outside the {size} {what}")
+    if last >= size:
+        logger.warning("The range '[%s]' ends beyond the %d %s; it was cut", text, size, what)
+    return slice(first, min(last + 1, size))
+
+
+def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
+    """The rows and columns of a matrix that ``first:last,first:last`` names, both included; a dense array.
+
+    Up to two rows beyond the end are forgiven. Nnet3Error for what lies outside.
+    """
+    dense = as_dense(matrix)
+    rows, columns = parse_range(text, 2)
+    return dense[_bounds(rows, dense.shape[0], RANGE_TOLERANCE, "rows", text),
+                 _bounds(columns, dense.shape[1], 0, "columns", text)]
+
+
+def select_vector_range(vector: np.ndarray, text: str) -> np.ndarray:
+    """The elements of a vector that ``first:last`` names, both included. Nnet3Error for what lies outside."""
+    return vector[_bounds(parse_range(text, 1)[0], len(vector), RANGE_TOLERANCE, "elements", text)]
+
+
+FLOAT_MATRIX: Holder[np.ndarray] = Holder("matrix", read_matrix, write_matrix, select=select_matrix_range)
+DOUBLE_MATRIX: Holder[np.ndarray] = Holder("matrix", partial(read_matrix, dtype=np.float64), write_matrix,
+                                           select=select_matrix_range)
+GENERAL_MATRIX: Holder[Any] = Holder("matrix", read_general_matrix, write_general_matrix, select=select_matrix_range)
+COMPRESSED_MATRIX: Holder[Any] = Holder(
+    "compressed matrix", CompressedMatrix.read, lambda writer, value: value.write(writer),
+    select=lambda value, text: CompressedMatrix.compress(select_matrix_range(value, text)))
+FLOAT_VECTOR: Holder[np.ndarray] = Holder("vector", read_vector, write_vector, select=select_vector_range)
+DOUBLE_VECTOR: Holder[np.ndarray] = Holder("vector", partial(read_vector, dtype=np.float64), write_vector,
+                                           select=select_vector_range)
+INT32: Holder[int] = Holder("integer", read_integer_value, write_integer_value)
+FLOAT: Holder[float] = Holder("number", read_real_value, partial(write_real_value, double=False))
+DOUBLE: Holder[float] = Holder("number", read_real_value, partial(write_real_value, double=True))
+BOOL: Holder[bool] = Holder("boolean", read_bool_value, write_bool_value)
+INT_VECTOR: Holder[np.ndarray] = Holder("integer vector", read_int_vector, write_int_vector)
+INT_VECTOR_VECTOR: Holder[list[np.ndarray]] = Holder("list of integer vectors", read_int_vectors, write_int_vectors)
+INT_PAIR_VECTOR: Holder[np.ndarray] = Holder("list of integer pairs", read_int_pairs, write_int_pairs)
+POSTERIOR: Holder[Any] = Holder("posterior", read_posterior, write_posterior)
+TOKEN: Holder[str] = Holder("token", read_token_value, write_token_value, has_header=False)
+TOKEN_VECTOR: Holder[list[str]] = Holder("list of tokens", read_token_line, write_token_line, has_header=False)

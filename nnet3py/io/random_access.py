@@ -1,0 +1,282 @@
+"""Looking values up by key. Kaldi: ``RandomAccessTableReader`` and ``RandomAccessTableReaderMapped``.
+
+How an archive is searched depends on what its specifier promises: nothing (all values read so far are kept), sorted
+keys (``s``: reading stops at the key), sorted keys and sorted questions (``s,cs``: one value is kept).
+"""
+from __future__ import annotations
+
+import logging
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.io.archive import ArchiveScanner
+from nnet3py.io.holders import TOKEN, Holder
+from nnet3py.io.script import LoadedObject, Script, sort_key
+from nnet3py.io.specifiers import Rspecifier, is_token, parse_rspecifier
+from nnet3py.io.streams import open_input
+
+logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+
+
+class RandomAccessReader(Generic[Value]):
+    """The values of a table by key: ``key in reader``, ``reader[key]``, ``reader.get(key)``.
+
+    Asking for a missing key with ``[]`` raises Nnet3Error. A context manager; closing raises after a read error in an
+    archive, unless the rspecifier is permissive.
+    """
+
+    def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
+        specifier = parse_rspecifier(rspecifier)
+        self.specifier = specifier
+        self._lookup: Any
+        if specifier.kind == "scp":
+            self._lookup = _ScriptLookup(specifier, holder)
+        elif not specifier.sorted:
+            self._lookup = _UnsortedLookup(specifier, holder)
+        elif not specifier.called_sorted:
+            self._lookup = _SortedLookup(specifier, holder)
+        else:
+            self._lookup = _DoublySortedLookup(specifier, holder)
+
+    def __contains__(self, key: str) -> bool:
+        return self._lookup.has(_checked(key))
+
+    def __getitem__(self, key: str) -> Value:
+        return self._lookup.value(_checked(key))
+
+    def get(self, key: str) -> Value | None:
+        """The value, or None if the table has no such key."""
+        return self[key] if key in self else None
+
+    def close(self) -> None:
+        """Close; raises FormatError if the archive could not be read, unless permissive."""
+        self._lookup.close(quiet=False)
+
+    def __enter__(self) -> RandomAccessReader[Value]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self._lookup.close(quiet=kind is not None)
+
+
+def _checked(key: str) -> str:
+    if not is_token(key):
+        raise Nnet3Error(f"'{key}' cannot be a key")
+    return key
+
+
+class _ScriptLookup:
+    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+        self._specifier = specifier
+        self._script = Script(specifier.source, sorted=specifier.sorted)
+        self._loaded = LoadedObject(holder)
+
+    def has(self, key: str) -> bool:
+        name = self._script.get(key)
+        if name is None or not self._specifier.permissive:
+            return name is not None
+        try:
+            self._loaded.load(name)
+        except Nnet3Error as error:
+            logger.warning("Cannot load %s of %s: %s", key, self._specifier.text, error)
+            return False
+        return True
+
+    def value(self, key: str) -> Any:
+        name = self._script.get(key)
+        if name is None:
+            raise _missing(key, self._specifier)
+        return self._loaded.load(name)
+
+    def close(self, quiet: bool) -> None:
+        pass
+
+
+def _missing(key: str, specifier: Rspecifier) -> Nnet3Error:
+    return Nnet3Error(f"there is no key {key} in '{specifier.text}'")
+
+
+class _ArchiveLookup:
+    """What the three ways to search an archive share: reading on, and failing."""
+
+    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+        self._specifier = specifier
+        self._stream = open_input(specifier.source)
+        self._scanner = ArchiveScanner(self._stream, holder)
+        self._at_end = False
+        self._error: Nnet3Error | None = None
+        self._first = True
+
+    def _next(self) -> tuple[str, Any] | None:
+        """The archive's next entry, or None at its end or after an error."""
+        if self._at_end:
+            return None
+        try:
+            entry = self._scanner.next()
+            self._first = False
+            if entry is not None:
+                return entry
+        except Nnet3Error as error:
+            if self._first:
+                raise
+            logger.warning("Stopped reading %s: %s", self._specifier.text, error)
+            self._error = error
+        self._at_end = True
+        return None
+
+    def _in_order(self, key: str, previous: str | None) -> None:
+        if previous is not None and sort_key(key) <= sort_key(previous):
+            what = "occurs twice" if key == previous else f"follows {previous}"
+            raise FormatError(f"key {key} {what} although the archive is said to be sorted",
+                              path=self._specifier.source, hint="leave out 's' and 'cs', or sort with LC_ALL=C")
+
+    def close(self, quiet: bool) -> None:
+        if self._stream.closed:
+            return
+        self._stream.close()         # what a pipe's command returned does not matter here
+        if self._error is not None and not quiet and not self._specifier.permissive:
+            raise self._error
+
+
+class _UnsortedLookup(_ArchiveLookup):
+    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+        super().__init__(specifier, holder)
+        self._values: dict[str, Any] = {}
+        self._first_dropped: str | None = None
+        self._to_drop: str | None = None
+
+    def _drop(self, but: str) -> None:
+        """With ``o``, forget the value handed out last."""
+        if self._to_drop is not None and self._to_drop != but:
+            del self._values[self._to_drop]
+            self._first_dropped = self._first_dropped or self._to_drop
+            self._to_drop = None
+
+    def has(self, key: str) -> bool:
+        self._drop(but=key)
+        if key == self._first_dropped:
+            raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
+        while key not in self._values:
+            entry = self._next()
+            if entry is None:
+                return False
+            if entry[0] in self._values:
+                raise FormatError(f"key {entry[0]} occurs twice", path=self._specifier.source)
+            self._values[entry[0]] = entry[1]
+        return True
+
+    def value(self, key: str) -> Any:
+        if not self.has(key):
+            raise _missing(key, self._specifier)
+        if self._specifier.once:
+            self._to_drop = key
+        return self._values[key]
+
+
+class _SortedLookup(_ArchiveLookup):
+    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+        super().__init__(specifier, holder)
+        self._values: dict[str, Any] = {}
+        self._last: str | None = None
+        self._given: set[str] = set()
+
+    def has(self, key: str) -> bool:
+        if key in self._given:
+            raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
+        while self._last is None or sort_key(self._last) < sort_key(key):
+            entry = self._next()
+            if entry is None:
+                break
+            self._in_order(entry[0], self._last)
+            self._last = entry[0]
+            self._values[entry[0]] = entry[1]
+        return key in self._values
+
+    def value(self, key: str) -> Any:
+        if not self.has(key):
+            raise _missing(key, self._specifier)
+        if self._specifier.once:
+            self._given.add(key)
+            return self._values.pop(key)
+        return self._values[key]
+
+
+class _DoublySortedLookup(_ArchiveLookup):
+    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+        super().__init__(specifier, holder)
+        self._key: str | None = None
+        self._value: Any = None
+        self._asked: str | None = None
+
+    def has(self, key: str) -> bool:
+        if self._asked is not None and sort_key(key) < sort_key(self._asked):
+            raise Nnet3Error(f"key {key} was asked for after {self._asked} in '{self._specifier.text}'",
+                             hint="leave out the 'cs', or sort with LC_ALL=C what the keys come from")
+        self._asked = key
+        while self._key is None or sort_key(self._key) < sort_key(key):
+            entry = self._next()
+            if entry is None:
+                return False
+            self._in_order(entry[0], self._key)
+            self._key, self._value = entry
+        return self._key == key
+
+    def value(self, key: str) -> Any:
+        if not self.has(key):
+            raise _missing(key, self._specifier)
+        return self._value
+
+
+class RandomAccessMappedReader(Generic[Value]):
+    """A table by speaker, asked by utterance through an utt2spk table; used like RandomAccessReader.
+
+    ``utt2spk`` is an rspecifier of tokens, or empty, and then keys are used as they are. A key that utt2spk does not
+    have raises Nnet3Error; a speaker that the table does not have is just missing.
+    """
+
+    def __init__(self, rspecifier: str, utt2spk: str, holder: Holder[Value]) -> None:
+        self._table = RandomAccessReader(rspecifier, holder)
+        self._map: RandomAccessReader[str] | None = None
+        if utt2spk:
+            try:
+                self._map = RandomAccessReader(utt2spk, TOKEN)
+            except BaseException:
+                self._table._lookup.close(quiet=True)
+                raise
+
+    def _mapped(self, key: str) -> str:
+        if self._map is None:
+            return key
+        if key not in self._map:
+            raise Nnet3Error(f"utterance {key} is not in the utt2spk map '{self._map.specifier.text}'")
+        return self._map[key]
+
+    def __contains__(self, key: str) -> bool:
+        return self._mapped(key) in self._table
+
+    def __getitem__(self, key: str) -> Value:
+        return self._table[self._mapped(key)]
+
+    def get(self, key: str) -> Value | None:
+        """The value, or None if the table has nothing for the mapped key."""
+        mapped = self._mapped(key)
+        return self._table[mapped] if mapped in self._table else None
+
+    def close(self) -> None:
+        """Close both tables; raises as RandomAccessReader does."""
+        if self._map is not None:
+            self._map.close()
+        self._table.close()
+
+    def __enter__(self) -> RandomAccessMappedReader[Value]:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if self._map is not None:
+            self._map.__exit__(kind, value, traceback)
+        self._table.__exit__(kind, value, traceback)

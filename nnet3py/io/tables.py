@@ -1,0 +1,225 @@
+"""Tables: sequences of keys and values in archives (ark) and script files (scp).
+
+Kaldi: ``SequentialTableReader``, ``TableWriter`` of ``kaldi-table.h``; random access is in ``random_access.py``.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.io.archive import ArchiveScanner
+from nnet3py.io.holders import FLOAT_MATRIX, Holder
+from nnet3py.io.object_files import BINARY_HEADER
+from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReader
+from nnet3py.io.read_ahead import read_ahead
+from nnet3py.io.script import LoadedObject, Script, read_script_line
+from nnet3py.io.specifiers import Medium, is_token, parse_rspecifier, parse_wspecifier, parse_wxfilename
+from nnet3py.io.streams import InputStream, OutputStream, open_input, open_output
+from nnet3py.io.tokens import TokenWriter
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "read_matrices"]
+
+logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
+Table = TypeVar("Table", bound="_Closing")
+
+
+class _Closing:
+    """A context manager whose ``close`` stays quiet when an exception is passing already."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Let go of everything without a word."""
+        raise NotImplementedError
+
+    def __enter__(self: Table) -> Table:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+
+class SequentialReader(_Closing, Generic[Value]):
+    """The entries of a table in their order.
+
+    Iterating gives (key, value). An unreadable first entry of an archive raises FormatError; a later one is a warning
+    and ends the iteration, and then :meth:`close` (or leaving the ``with`` block) raises, unless the rspecifier is
+    permissive (``p``). In a script, an unreadable object raises, or with ``p`` is skipped.
+    """
+
+    def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
+        self.specifier = parse_rspecifier(rspecifier)
+        self.holder = holder
+        self._error: Exception | None = None
+        self._at_end = False
+        self._stream: InputStream = open_input(self.specifier.source)
+        if self.specifier.kind == "scp" and self._stream.peek(2)[:2] == BINARY_HEADER:
+            self._stream.close()
+            raise FormatError("a script file cannot begin with the binary header", path=self.specifier.source,
+                              hint="is it an archive? then the specifier begins with 'ark:'")
+
+    def __iter__(self) -> Iterator[tuple[str, Value]]:
+        entries = ((key, load()) for key, load in self.lazy())
+        return read_ahead(entries) if self.specifier.background else entries
+
+    def lazy(self) -> Iterator[tuple[str, Callable[[], Value]]]:
+        """Like iterating, but with a function to load the value: a script's objects are read only if asked for."""
+        return self._archive_entries() if self.specifier.kind == "ark" else self._script_entries()
+
+    def _archive_entries(self) -> Iterator[tuple[str, Callable[[], Value]]]:
+        scanner = ArchiveScanner(self._stream, self.holder)
+        first = True
+        while True:
+            try:
+                entry = scanner.next()
+            except Nnet3Error as error:
+                if first:
+                    raise
+                self._stop(error)
+                return
+            if entry is None:
+                self._at_end = True
+                return
+            first = False
+            key, value = entry
+            yield key, lambda value=value: value
+
+    def _stop(self, error: Exception) -> None:
+        logger.warning("Stopped reading %s: %s", self.specifier.text, error)
+        self._error = error
+
+    def _script_entries(self) -> Iterator[tuple[str, Callable[[], Value]]]:
+        loaded = LoadedObject(self.holder)
+        while True:
+            line = self._stream.readline()
+            if not line:
+                self._at_end = True
+                return
+            entry = read_script_line(line)
+            if entry is None:
+                self._stop(FormatError(f"a script line is KEY FILE, found {line!r}", path=self.specifier.source))
+                return
+            key, name = entry
+            if self.specifier.permissive:
+                try:
+                    value = loaded.load(name)
+                except Nnet3Error as error:
+                    logger.warning("Skipping %s of %s: %s", key, self.specifier.text, error)
+                    continue
+                yield key, lambda value=value: value
+            else:
+                yield key, lambda name=name: loaded.load(name)
+
+    def close(self) -> None:
+        """Close; unless permissive, raises FormatError after a read error, Nnet3Error if a pipe's command failed."""
+        if self._stream.closed:
+            return
+        self._stream.close()
+        error = self._error
+        if error is None and self._at_end and self._stream.status:
+            error = Nnet3Error(f"the command of '{self.specifier.text}' failed with status {self._stream.status}")
+        self._error = None
+        if error is not None and not self.specifier.permissive:
+            raise error
+
+    def abandon(self) -> None:
+        self._stream.close()
+
+
+class TableWriter(_Closing, Generic[Value]):
+    """Writes entries to an archive, an archive with a script of offsets, or to the files that a script names.
+
+    ``writer.write(key, value)`` raises on any failure. As a context manager it makes the files appear when complete.
+    """
+
+    def __init__(self, wspecifier: str, holder: Holder[Value]) -> None:
+        self.specifier = parse_wspecifier(wspecifier)
+        self.holder = holder
+        self._archive: OutputStream | None = None
+        self._script: OutputStream | None = None
+        self._names: Script | None = None
+        archive, script = self.specifier.archive, self.specifier.script
+        if archive is not None:
+            if script is not None and parse_wxfilename(archive).medium is not Medium.FILE:
+                logger.warning("The archive of '%s' is not a file, so its script cannot be used", wspecifier)
+            self._archive = open_output(archive)
+            self._tokens = TokenWriter(self._archive, self.specifier.binary)
+            self._header = BINARY_HEADER if self.specifier.binary and holder.has_header else b""
+            if script is not None:
+                try:
+                    self._script = open_output(script)
+                except Exception:
+                    self._archive.close()
+                    raise
+        elif script is not None:
+            self._names = Script(script)
+
+    def write(self, key: str, value: Value) -> None:
+        """Write one entry. ``key`` must not be empty nor contain blanks."""
+        if not is_token(key):
+            raise Nnet3Error(f"'{key}' cannot be a key", hint="keys are not empty and contain no blanks")
+        if self._archive is None:
+            self._write_to_named_file(key, value)
+            return
+        encoded = key.encode("utf-8", "surrogateescape")
+        self._archive.write(encoded + b" ")
+        if self._script is not None:
+            name = (self.specifier.archive or "").encode("utf-8", "surrogateescape")
+            self._script.write(b"%b %b:%d\n" % (encoded, name, self._archive.tell()))
+        if self._header:
+            self._archive.write(self._header)
+        self.holder.write(self._tokens, value)
+        if self.specifier.flush:
+            self._archive.flush()
+            if self._script is not None:
+                self._script.flush()
+
+    def _write_to_named_file(self, key: str, value: Value) -> None:
+        assert self._names is not None
+        name = self._names.get(key)
+        if name is None:
+            if not self.specifier.permissive:
+                raise Nnet3Error(f"the script of '{self.specifier.text}' has no entry for key {key}")
+            return
+        with open_output(name) as stream:
+            if self.specifier.binary and self.holder.has_header:
+                stream.write(BINARY_HEADER)
+            self.holder.write(TokenWriter(stream, self.specifier.binary), value)
+
+    def close(self) -> None:
+        """Complete the files; Nnet3Error if that fails."""
+        if self._archive is not None:
+            try:
+                self._archive.commit()
+                if self._script is not None:
+                    self._script.commit()
+            finally:
+                self.abandon()
+
+    def abandon(self) -> None:
+        """Throw away the files that are not complete."""
+        for stream in (self._archive, self._script):
+            if stream is not None:
+                stream.close()
+
+
+def read_matrices(rspecifier: str) -> Iterator[tuple[str, np.ndarray]]:
+    """The matrices of a table: yields (key, float32 array (rows, cols)); compressed matrices are decoded.
+
+    Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialBaseFloatMatrixReader.
+    """
+    with SequentialReader(rspecifier, FLOAT_MATRIX) as reader:
+        yield from reader
