@@ -12,8 +12,8 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Nnet": "nnet3py.network.nnet",
     "read_nnet": "nnet3py.network.model_file",
-    "read_model": "nnet3py.network.model_file",
-    "AcousticModel": "nnet3py.network.model_file",
+    "read_model": "nnet3py.acoustic_model",
+    "AcousticModel": "nnet3py.acoustic_model",
     "info": "nnet3py.model_info",
     "IoSpecification": "nnet3py.compiler.request",
     "ComputationRequest": "nnet3py.compiler.request",

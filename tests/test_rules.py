@@ -23,7 +23,7 @@ STAGES = [
     {"components"},
     {"network"},
     {"xconfig", "compiler"},
-    {"runtime", "egs", "model_info"},
+    {"runtime", "egs", "model_info", "acoustic_model"},
     {"training"},
     {"cli"},
 ]

@@ -63,9 +63,10 @@ def compute(args: list[str], options: Options) -> int:
 
 
 def _utterance_computer(model: str, options: Options, device: str) -> UtteranceComputer:
+    from nnet3py.acoustic_model import read_model
     from nnet3py.cli.compute_setup import optimize_options
     from nnet3py.network.collapse import prepare_for_test
-    from nnet3py.network.model_file import read_model, read_nnet
+    from nnet3py.network.model_file import read_nnet
     from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
 
     priors = None

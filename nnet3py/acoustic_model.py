@@ -1,0 +1,96 @@
+"""Acoustic models: a transition model, a network and priors in one file. Kaldi: ``AmNnetSimple``."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.network.model_file import read_nnet_body
+from nnet3py.network.nnet import Nnet
+
+_NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an output 'output', and if it has other "
+               "inputs, 'ivector' among them")
+
+
+@dataclass
+class AcousticModel:
+    """A network with what decoding needs. Kaldi: ``TransitionModel`` and ``AmNnetSimple`` in one file.
+
+    Attributes
+    ----------
+    transition_model : from transition-ids to pdfs
+    nnet : must be simple: an ``input``, an ``output``, perhaps an ``ivector``
+    priors : float32 (pdfs,), or (0,) for none
+    """
+
+    transition_model: TransitionModel
+    nnet: Nnet
+    priors: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+
+    def contexts(self) -> tuple[int, int]:
+        """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
+        check_is_simple(self.nnet)
+        return compute_simple_nnet_context(self.nnet)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> AcousticModel:
+        """Read transition model, network, contexts (which are not believed) and priors; the header is consumed."""
+        transition_model = TransitionModel.read(reader)
+        nnet = read_nnet_body(reader)
+        for token in ("<LeftContext>", "<RightContext>"):
+            reader.expect(token)
+            reader.integer()
+        reader.expect("<Priors>")
+        priors = read_vector(reader)
+        check_is_simple(nnet, reader)
+        return cls(transition_model, nnet, priors)
+
+    def write_to(self, writer: TokenWriter) -> None:
+        """Write the parts one after the other, contexts measured anew."""
+        left, right = self.contexts()
+        self.transition_model.write(writer)
+        self.nnet.write_to(writer)
+        writer.token("<LeftContext>")
+        writer.integer(left)
+        writer.token("<RightContext>")
+        writer.integer(right)
+        writer.token("<Priors>")
+        write_vector(writer, self.priors)
+
+    def write(self, path: str, binary: bool = True) -> None:
+        """Write to a file of its own (``path`` may be any wxfilename)."""
+        write_object(path, self.write_to, binary)
+
+
+def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
+    """Raise an error (FormatError with a reader) if the network cannot be that of an acoustic model."""
+    if nnet.is_simple():
+        return
+    if reader is not None:
+        raise reader.error(_NOT_SIMPLE)
+    raise Nnet3Error(_NOT_SIMPLE, "write it as a raw network instead")
+
+
+def read_model(path: str) -> AcousticModel:
+    """Read an acoustic model (``.mdl``), text or binary.
+
+    Raises
+    ------
+    FormatError : bytes that are no acoustic model; a raw network is refused with a hint
+    Nnet3Error : a file that cannot be opened
+    """
+    return read_object(path, _read_model)
+
+
+def _read_model(reader: TokenReader) -> AcousticModel:
+    if reader.peek_token() == "N":
+        raise FormatError("expected an acoustic model that begins with <TransitionModel>, found a raw network",
+                          path=reader.path, offset=reader.offset,
+                          hint="nnet3-am-init makes an acoustic model of a transition model and a raw network")
+    return AcousticModel.read(reader)

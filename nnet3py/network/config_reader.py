@@ -1,0 +1,198 @@
+"""Config lines into a network, two passes over them: slots first, so that a line may refer to later ones.
+
+Kaldi: ``Nnet::ReadConfig``.
+"""
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3py.components.base import Component
+from nnet3py.components.registry import component_class
+from nnet3py.config_line import ConfigLine, did_you_mean, is_valid_name, parse_config_lines
+from nnet3py.errors import ConfigError, DescriptorError
+from nnet3py.network.consistency import check_nnet
+from nnet3py.network.descriptor import Descriptor
+from nnet3py.network.descriptor_parser import parse_descriptor
+from nnet3py.network.nodes import OBJECTIVES, ComponentNode, DescriptorNode, DimRangeNode, InputNode, Node
+
+if TYPE_CHECKING:
+    from nnet3py.network.nnet import Nnet
+
+FIRST_TOKENS = ("component", "component-node", "input-node", "output-node", "dim-range-node")
+INPUT_SUFFIX = "_input"      # of the hidden node that holds a component node's input
+
+
+def component_rng(seed: int, name: str) -> np.random.Generator:
+    """The generator of a component's initial parameters: depends on seed and component name only."""
+    digest = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
+    return np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), digest], dtype=np.uint64)))
+
+
+def read_config_into(nnet: Nnet, text: str, seed: int = 0, path: str | None = None) -> None:
+    """Add the nodes and components of config ``text`` to ``nnet``; see ``Nnet.read_config``.
+
+    A node that the config defines again moves to the place of its new line; a component stays where it was.
+    """
+    new_lines = parse_config_lines(text, path)
+    names = _checked_names(new_lines)
+    redefined = {names[i] for i, line in enumerate(new_lines) if line.first_token != "component"}
+    old_lines = [line for line in parse_config_lines("\n".join(nnet.config_lines()))
+                 if line.get_string("name") not in redefined]
+    trial = type(nnet)()
+    trial.components, trial.component_names = list(nnet.components), list(nnet.component_names)
+    for line, name in zip(new_lines, names, strict=True):
+        if line.first_token == "component":
+            _add_component(trial, line, name, seed)
+    node_lines = [*old_lines, *(line for line in new_lines if line.first_token != "component")]
+    _add_nodes(trial, node_lines)
+    check_nnet(trial, warn_for_orphans=True)
+    nnet.nodes, nnet.components, nnet.component_names = trial.nodes, trial.components, trial.component_names
+
+
+def _checked_names(lines: list[ConfigLine]) -> list[str]:
+    """The name that each line defines. Raises ConfigError for a bad kind of line or name, or one defined twice."""
+    names: list[str] = []
+    seen: set[tuple[bool, str]] = set()
+    for line in lines:
+        if line.first_token not in FIRST_TOKENS:
+            raise line.error(f"Invalid config-file line ('{line.first_token}' not expected): {line.whole_line}",
+                             did_you_mean(line.first_token, list(FIRST_TOKENS))
+                             or f"a line begins with one of {', '.join(FIRST_TOKENS)}")
+        if not line.has("name"):
+            raise line.error(f"Config line has no field 'name=xxx': {line.whole_line}")
+        name = line.get_string("name")
+        if not is_valid_name(name):
+            raise line.error(f"Name '{name}' is not allowable, in line: {line.whole_line}",
+                             "a letter or '_', then letters, digits, '_', '-' and '.'")
+        is_component = line.first_token == "component"
+        if (is_component, name) in seen:
+            raise line.error(f"{'Component' if is_component else 'Node'} name {name} appears twice in the same "
+                             f"config file.", f"in line: {line.whole_line}")
+        seen.add((is_component, name))
+        names.append(name)
+    return names
+
+
+def _add_component(nnet: Nnet, line: ConfigLine, name: str, seed: int) -> None:
+    type_name = _required(line, "type")
+    try:
+        component = component_class(type_name).from_config(line, component_rng(seed, name))
+    except ConfigError as error:
+        raise _in_line(line, error) from None
+    line.check_all_used()
+    put_component(nnet, name, component)
+
+
+def put_component(nnet: Nnet, name: str, component: Component) -> int:
+    """Set the component of that name, in the place of an older one or as the last; returns its index."""
+    if name in nnet.component_names:
+        index = nnet.component_names.index(name)
+        nnet.components[index] = component
+        return index
+    nnet.components.append(component)
+    nnet.component_names.append(name)
+    return len(nnet.components) - 1
+
+
+def _required(line: ConfigLine, key: str) -> str:
+    """A key that the line must have."""
+    if not line.has(key):
+        raise line.error(f"Expected {key}=xxx in config line: {line.whole_line}")
+    return line.get_string(key)
+
+
+def _in_line(line: ConfigLine, error: ConfigError) -> ConfigError:
+    """``error`` with the line and its place, unless it names them already."""
+    message = error.message
+    if line.whole_line not in message:
+        message = f"{message} in config line: {line.whole_line}"
+    place = f"line {line.number}" if line.number is not None else ""
+    return line.error(message, error.hint) if place and place not in message else type(error)(message, error.hint)
+
+
+# -- nodes -------------------------------------------------------------------------------------------------------------
+
+
+def _add_nodes(nnet: Nnet, lines: list[ConfigLine]) -> None:
+    """Fill ``nnet.nodes`` from lines whose names are valid and unique."""
+    slots = [_slot(nnet, line) for line in lines]
+    nnet.nodes = [node for nodes in slots for node in nodes]
+    _check_hidden_names(nnet, lines)
+    # Only these can be mentioned in a descriptor: not outputs, not the hidden inputs of components.
+    visible = ["" if isinstance(node, DescriptorNode) else node.name for node in nnet.nodes]
+    for line, nodes in zip(lines, slots, strict=True):
+        first, last = nodes[0], nodes[-1]
+        if isinstance(last, DimRangeNode):
+            last.source = _dim_range_source(line, visible)
+        elif isinstance(first, DescriptorNode):
+            first.descriptor = _parsed_descriptor(line, visible)
+            if isinstance(last, DescriptorNode):
+                last.objective = _objective(line)
+        line.check_all_used()
+
+
+def _slot(nnet: Nnet, line: ConfigLine) -> list[Node]:
+    """The node or nodes of a line, with what can be known of them without the others."""
+    name = line.get_string("name")
+    if line.first_token == "input-node":
+        return [InputNode(name, _dim(line))]
+    if line.first_token == "output-node":
+        return [DescriptorNode(name, Descriptor(()))]
+    if line.first_token == "dim-range-node":
+        offset = line.get_int("dim-offset")
+        if offset < 0:
+            raise line.error(f"Invalid dimension-offset: {line.whole_line}", "dim-offset must be 0 or more")
+        return [DimRangeNode(name, -1, offset, _dim(line))]
+    component = _required(line, "component")
+    if component not in nnet.component_names:
+        raise line.error(f"No component named '{component}', in config line: {line.whole_line}",
+                         did_you_mean(component, nnet.component_names))
+    return [DescriptorNode(name + INPUT_SUFFIX, Descriptor(())),
+            ComponentNode(name, nnet.component_names.index(component))]
+
+
+def _dim(line: ConfigLine) -> int:
+    _required(line, "dim")
+    dim = line.get_int("dim")
+    if dim <= 0:
+        raise line.error(f"Invalid dimension in config line: {line.whole_line}", "dim must be 1 or more")
+    return dim
+
+
+def _check_hidden_names(nnet: Nnet, lines: list[ConfigLine]) -> None:
+    """Raise ConfigError where a node has the name of the hidden input of a component node."""
+    hidden = {node.name for i, node in enumerate(nnet.nodes) if nnet.is_component_input(i)}
+    for line in lines:
+        if line.get_string("name") in hidden:
+            raise line.error(f"Node name {line.get_string('name')} is that of the input of a component node, in line: "
+                             f"{line.whole_line}", f"take a name that does not end in {INPUT_SUFFIX}")
+
+
+def _parsed_descriptor(line: ConfigLine, visible: list[str]) -> Descriptor:
+    text = _required(line, "input")
+    try:
+        return parse_descriptor(text, visible)
+    except DescriptorError as error:
+        what = ("Error parsing Descriptor in config line" if line.first_token == "component-node"
+                else "Error parsing descriptor (input=...) in config line")
+        raise DescriptorError(line.error(f"{error.message}. {what}: {line.whole_line}").message, error.hint) from None
+
+
+def _objective(line: ConfigLine) -> str:
+    objective = line.get_string("objective", "linear")
+    if objective not in OBJECTIVES:
+        raise line.error(f"Invalid objective type: {objective} in config line: {line.whole_line}",
+                         f"expected {' or '.join(OBJECTIVES)}")
+    return objective
+
+
+def _dim_range_source(line: ConfigLine, visible: list[str]) -> int:
+    name = _required(line, "input-node")
+    if not name or name not in visible:
+        raise line.error(f"Invalid input-node '{name}' in config line: {line.whole_line}",
+                         did_you_mean(name, [other for other in visible if other])
+                         or "expected the name of an input or component node")
+    return visible.index(name)

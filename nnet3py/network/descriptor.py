@@ -1,0 +1,382 @@
+"""Descriptors: what the input of a node is made of, in the normalised form that the compiler works on.
+
+A descriptor is a row of parts whose columns are appended. A part is a tree of :class:`Sum`, :class:`Failover`,
+:class:`IfDefined` and :class:`Const` over leaves; a leaf only forwards rows of one node at a time: a tree of
+:class:`Offset`, :class:`Round`, :class:`ReplaceIndex` and :class:`Switch` over :class:`Source`.
+
+Kaldi: ``nnet-descriptor.h`` (``SumDescriptor``, ``ForwardingDescriptor``).
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3py.errors import DescriptorError
+from nnet3py.index import NO_TIME
+
+if TYPE_CHECKING:
+    from nnet3py.network.nnet import Nnet
+
+COLUMNS = {"t": 1, "x": 2}       # the coordinates that ReplaceIndex can replace
+
+
+def format_real(value: float) -> str:
+    """A number as config lines show it: six significant digits."""
+    return f"{value:.6g}"
+
+
+class Part:
+    """One appended part of a descriptor, or a subtree of one. Immutable, equal by value."""
+
+    def children(self) -> tuple[Part, ...]:
+        """The direct subtrees."""
+        return ()
+
+    def leaves(self) -> list[Leaf]:
+        """The forwarding leaves, in the order in which they are written."""
+        return [leaf for child in self.children() for leaf in child.leaves()]
+
+    def sources(self) -> Iterator[Source]:
+        """Every mention of a node, in the order in which they are written."""
+        for child in self.children():
+            yield from child.sources()
+
+    def modulus(self) -> int:
+        """The smallest shift of t under which the expression means the same."""
+        return math.lcm(*(child.modulus() for child in self.children()))
+
+    def dim(self, nnet: Nnet) -> int:
+        """Columns of the value. Raises DescriptorError where a sum's sides differ."""
+        raise NotImplementedError
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """The expression as config lines show it."""
+        raise NotImplementedError
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Part:
+        """A copy with every :class:`Source` replaced by ``change(source)``; the result is not normalised again."""
+        raise NotImplementedError
+
+    def scales(self) -> dict[int, float]:
+        """Node index -> the scale with which this part takes its rows.
+
+        Raises
+        ------
+        DescriptorError : one node with two scales in the same part, which the command list cannot express
+        """
+        found: dict[int, float] = {}
+        for source in self.sources():
+            if found.setdefault(source.node, source.scale) != source.scale:
+                raise DescriptorError(
+                    f"the same node is used with the scales {format_real(found[source.node])} and "
+                    f"{format_real(source.scale)} in one part of a descriptor",
+                    "give the node a second name with a dim-range-node of its full width, and scale that")
+        return found
+
+    def constant(self) -> float:
+        """What is added to every element, whatever the rows. Raises DescriptorError where that is not defined."""
+        return 0.0
+
+
+class Leaf(Part):
+    """A subtree that picks, for each requested index, one row of one node."""
+
+    def leaves(self) -> list[Leaf]:
+        return [self]
+
+    def map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the rows for ``indexes`` come from.
+
+        Parameters
+        ----------
+        indexes : int32 (rows, 3), n, t, x; a row with t = NO_TIME is padding and is returned as it is
+
+        Returns
+        -------
+        nodes : int32 (rows,), the node index of each row
+        mapped : int32 (rows, 3), the index at that node
+        """
+        padding = indexes[:, 1] == NO_TIME
+        if not padding.any():
+            return self._map(indexes)
+        real = ~padding
+        nodes = np.full(len(indexes), next(self.sources()).node, dtype=np.int32)
+        mapped = indexes.copy()
+        nodes[real], mapped[real] = self._map(indexes[real])
+        return nodes, mapped
+
+    def _map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        raise NotImplementedError
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Leaf:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Source(Leaf):
+    """Rows of one node, times a scale. Kaldi: ``SimpleForwardingDescriptor``."""
+
+    node: int
+    scale: float = 1.0
+
+    def sources(self) -> Iterator[Source]:
+        yield self
+
+    def modulus(self) -> int:
+        return 1
+
+    def dim(self, nnet: Nnet) -> int:
+        return nnet.node_dim(self.node)
+
+    def text(self, node_names: Sequence[str]) -> str:
+        name = node_names[self.node]
+        return name if self.scale == 1.0 else f"Scale({format_real(self.scale)}, {name})"
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Leaf:
+        return change(self)
+
+    def _map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full(len(indexes), self.node, dtype=np.int32), indexes
+
+
+class _Wrapper(Leaf):
+    """A leaf with one child, whose rows it asks for at other indexes."""
+
+    child: Leaf
+
+    def children(self) -> tuple[Leaf]:
+        return (self.child,)
+
+    def dim(self, nnet: Nnet) -> int:
+        return self.child.dim(nnet)
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Leaf:
+        return replace(self, child=self.child.map_sources(change))   # type: ignore[type-var]
+
+    def _moved(self, indexes: np.ndarray) -> np.ndarray:
+        """The indexes at which the child is asked."""
+        raise NotImplementedError
+
+    def _map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.child._map(self._moved(indexes))
+
+
+@dataclass(frozen=True)
+class Offset(_Wrapper):
+    """The child at (n, t + t_offset, x + x_offset). Kaldi: ``OffsetForwardingDescriptor``."""
+
+    child: Leaf
+    t: int
+    x: int = 0
+
+    def text(self, node_names: Sequence[str]) -> str:
+        x = f", {self.x}" if self.x else ""
+        return f"Offset({self.child.text(node_names)}, {self.t}{x})"
+
+    def _moved(self, indexes: np.ndarray) -> np.ndarray:
+        return indexes + np.array([0, self.t, self.x], dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class Round(_Wrapper):
+    """The child at t rounded down to a multiple of ``step``. Kaldi: ``RoundingForwardingDescriptor``."""
+
+    child: Leaf
+    step: int
+
+    def modulus(self) -> int:
+        return self.step
+
+    def text(self, node_names: Sequence[str]) -> str:
+        return f"Round({self.child.text(node_names)}, {self.step})"
+
+    def _moved(self, indexes: np.ndarray) -> np.ndarray:
+        moved = indexes.copy()
+        moved[:, 1] -= indexes[:, 1] % self.step
+        return moved
+
+
+@dataclass(frozen=True)
+class ReplaceIndex(_Wrapper):
+    """The child at a fixed t or x. Kaldi: ``ReplaceIndexForwardingDescriptor``."""
+
+    child: Leaf
+    variable: str
+    value: int
+
+    def modulus(self) -> int:
+        return 1
+
+    def text(self, node_names: Sequence[str]) -> str:
+        return f"ReplaceIndex({self.child.text(node_names)}, {self.variable}, {self.value})"
+
+    def _moved(self, indexes: np.ndarray) -> np.ndarray:
+        moved = indexes.copy()
+        moved[:, COLUMNS[self.variable]] = self.value
+        return moved
+
+
+@dataclass(frozen=True)
+class Switch(Leaf):
+    """The child number t mod k of k children. Kaldi: ``SwitchingForwardingDescriptor``."""
+
+    alternatives: tuple[Leaf, ...]
+
+    def children(self) -> tuple[Leaf, ...]:
+        return self.alternatives
+
+    def modulus(self) -> int:
+        return math.lcm(len(self.alternatives), super().modulus())
+
+    def dim(self, nnet: Nnet) -> int:
+        return self.alternatives[0].dim(nnet)
+
+    def text(self, node_names: Sequence[str]) -> str:
+        return f"Switch({', '.join(child.text(node_names) for child in self.alternatives)})"
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Leaf:
+        return Switch(tuple(child.map_sources(change) for child in self.alternatives))
+
+    def _map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        choice = indexes[:, 1] % len(self.alternatives)
+        nodes = np.empty(len(indexes), dtype=np.int32)
+        mapped = np.empty_like(indexes)
+        for number, child in enumerate(self.alternatives):
+            chosen = np.flatnonzero(choice == number)
+            nodes[chosen], mapped[chosen] = child._map(indexes[chosen])
+        return nodes, mapped
+
+
+@dataclass(frozen=True)
+class Const(Part):
+    """The same value in each of ``width`` columns of every row. Kaldi: ``ConstantSumDescriptor``."""
+
+    value: float
+    width: int
+
+    def modulus(self) -> int:
+        return 1
+
+    def dim(self, nnet: Nnet) -> int:
+        return self.width
+
+    def text(self, node_names: Sequence[str]) -> str:
+        return f"Const({format_real(self.value)}, {self.width})"
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Part:
+        return self
+
+    def constant(self) -> float:
+        return self.value
+
+
+@dataclass(frozen=True)
+class IfDefined(Part):
+    """The child where it can be computed, zero elsewhere. Kaldi: ``OptionalSumDescriptor``."""
+
+    child: Part
+
+    def children(self) -> tuple[Part]:
+        return (self.child,)
+
+    def dim(self, nnet: Nnet) -> int:
+        return self.child.dim(nnet)
+
+    def text(self, node_names: Sequence[str]) -> str:
+        return f"IfDefined({self.child.text(node_names)})"
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Part:
+        return IfDefined(self.child.map_sources(change))
+
+    def constant(self) -> float:
+        if self.child.constant() != 0.0:
+            raise DescriptorError("a constant inside IfDefined() is not supported", "move Const() out of IfDefined()")
+        return 0.0
+
+
+@dataclass(frozen=True)
+class _Binary(Part):
+    """Two parts of equal dimension."""
+
+    a: Part
+    b: Part
+
+    def children(self) -> tuple[Part, Part]:
+        return self.a, self.b
+
+    def dim(self, nnet: Nnet) -> int:
+        dims = self.a.dim(nnet), self.b.dim(nnet)
+        if dims[0] != dims[1]:
+            raise DescriptorError(
+                f"Neural net contains {type(self).__name__} expression with inconsistent dimension: "
+                f"{dims[0]} vs. {dims[1]}", f"in {self.text(nnet.node_names)}")
+        return dims[0]
+
+    def text(self, node_names: Sequence[str]) -> str:
+        return f"{type(self).__name__}({self.a.text(node_names)}, {self.b.text(node_names)})"
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Part:
+        return type(self)(self.a.map_sources(change), self.b.map_sources(change))
+
+
+class Sum(_Binary):
+    """a + b; computable where both are. Kaldi: ``BinarySumDescriptor`` of kind kSumOperation."""
+
+    def constant(self) -> float:
+        return float(np.float32(self.a.constant()) + np.float32(self.b.constant()))
+
+
+class Failover(_Binary):
+    """a where it can be computed, else b. Kaldi: ``BinarySumDescriptor`` of kind kFailoverOperation."""
+
+    def constant(self) -> float:
+        if self.a.constant() != self.b.constant():
+            raise DescriptorError(f"the two sides of Failover() have different constant terms "
+                                  f"({format_real(self.a.constant())} and {format_real(self.b.constant())})",
+                                  "move Const() out of Failover()")
+        return self.a.constant()
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """Appended parts. Immutable, equal by value."""
+
+    parts: tuple[Part, ...]
+
+    def leaves(self) -> list[Leaf]:
+        """The forwarding leaves of all parts, in the order in which they are written."""
+        return [leaf for part in self.parts for leaf in part.leaves()]
+
+    def sources(self) -> Iterator[Source]:
+        """Every mention of a node, in the order in which they are written."""
+        for part in self.parts:
+            yield from part.sources()
+
+    def source_nodes(self) -> list[int]:
+        """The node indexes mentioned, each once, in increasing order. Kaldi: ``GetNodeDependencies``."""
+        return sorted({source.node for source in self.sources()})
+
+    def modulus(self) -> int:
+        """The smallest shift of t under which the descriptor means the same (components play no part in it)."""
+        return math.lcm(*(part.modulus() for part in self.parts))
+
+    def dim(self, nnet: Nnet) -> int:
+        """Columns of the value. Raises DescriptorError where the sides of a sum differ."""
+        return sum(part.dim(nnet) for part in self.parts)
+
+    def text(self, node_names: Sequence[str]) -> str:
+        """The expression as config lines show it; ``parse_descriptor`` reads it back."""
+        texts = [part.text(node_names) for part in self.parts]
+        return texts[0] if len(texts) == 1 else f"Append({', '.join(texts)})"
+
+    def map_sources(self, change: Callable[[Source], Leaf]) -> Descriptor:
+        """A copy with every :class:`Source` replaced by ``change(source)``; the result is not normalised again."""
+        return Descriptor(tuple(part.map_sources(change) for part in self.parts))
+
+    def renumbered(self, new_index: Sequence[int]) -> Descriptor:
+        """A copy whose node i is ``new_index[i]``."""
+        return self.map_sources(lambda source: Source(int(new_index[source.node]), source.scale))

@@ -1,0 +1,111 @@
+"""Files of raw networks, in text and binary, and the network in the file of an acoustic model.
+
+Kaldi: ``Nnet::Read``, ``Nnet::Write``, ``ReadKaldiObject`` for ``Nnet``.
+"""
+from __future__ import annotations
+
+from nnet3py.components.base import Component
+from nnet3py.components.registry import component_class
+from nnet3py.config_line import is_valid_name
+from nnet3py.errors import ConfigError
+from nnet3py.io.object_files import read_object
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.network.nnet import MAX_COMPONENTS, Nnet
+
+LARGEST_CONFIG = 1 << 26     # bytes of config lines in a model file; the largest known are below 1 MB
+
+
+def read_nnet(path: str) -> Nnet:
+    """Read a network from a raw model or an acoustic model, text or binary.
+
+    Parameters
+    ----------
+    path : any rxfilename: a file, ``-``, ``command |``, ``file:offset``
+
+    Raises
+    ------
+    FormatError : bytes that are no model; it names the file, the byte, the component and what was expected
+    Nnet3Error : a file that cannot be opened
+    """
+    return read_object(path, read_nnet_or_model)
+
+
+def read_nnet_or_model(reader: TokenReader) -> Nnet:
+    """Read a network, or an acoustic model of which only the network is kept; the header is consumed already."""
+    if reader.peek_token() == "T":
+        from nnet3py.io.transition_model import TransitionModel
+
+        TransitionModel.read(reader)
+    return read_nnet_body(reader)
+
+
+def read_nnet_body(reader: TokenReader) -> Nnet:
+    """Read from ``<Nnet3>`` to ``</Nnet3>``. Raises FormatError, or ConfigError for the config lines in it."""
+    reader.expect("<Nnet3>")
+    config = _read_config_text(reader)
+    reader.expect("<NumComponents>")
+    count = reader.integer()
+    if not 0 <= count < MAX_COMPONENTS:
+        raise reader.error(f"expected 0 to {MAX_COMPONENTS - 1} components, found {count}")
+    nnet = Nnet()
+    for _ in range(count):
+        name, component = _read_component(reader)
+        if name in nnet.component_names:
+            raise reader.error(f"two components are named {name}")
+        nnet.component_names.append(name)
+        nnet.components.append(component)
+    reader.expect("</Nnet3>")
+    nnet.read_config(config, path=reader.path or None)
+    return nnet
+
+
+def _read_config_text(reader: TokenReader) -> str:
+    """The lines up to the first empty one, which end the config section; they are text in binary files too."""
+    first = reader.read_line().strip(b" \t\r")
+    if first:
+        raise reader.error(f"expected a newline after <Nnet3>, found {first[:40]!r}")
+    lines: list[bytes] = []
+    size = 0
+    while line := reader.read_line().rstrip(b"\r"):
+        lines.append(line)
+        size += len(line)
+        if size > LARGEST_CONFIG:
+            raise reader.error("expected an empty line at the end of the config lines, found none in "
+                               f"{LARGEST_CONFIG} bytes")
+    try:
+        return b"\n".join(lines).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise reader.error(f"expected config lines, found bytes that are not text: {error.reason}") from None
+
+
+def _read_component(reader: TokenReader) -> tuple[str, Component]:
+    reader.expect("<ComponentName>")
+    name = reader.token()
+    if not is_valid_name(name):
+        raise reader.error(f"expected the name of a component, found {name[:60]!r}")
+    reader.component = name
+    token = reader.token()
+    if not (token.startswith("<") and token.endswith(">")):
+        raise reader.error(f"expected the opening tag of a component, found {token[:60]!r}")
+    try:
+        kind = component_class(token[1:-1])
+    except ConfigError as error:
+        raise reader.error(f"unknown component type {token}", hint=error.hint) from None
+    component = kind.read(reader)
+    reader.component = None
+    return name, component
+
+
+def write_nnet_body(nnet: Nnet, writer: TokenWriter) -> None:
+    """Write from ``<Nnet3>`` to ``</Nnet3>``."""
+    writer.token("<Nnet3>")
+    writer.raw("".join(f"{line}\n" for line in ["", *nnet.config_lines(), ""]).encode())
+    writer.token("<NumComponents>")
+    writer.integer(len(nnet.components))
+    writer.newline_if_text()
+    for name, component in zip(nnet.component_names, nnet.components, strict=True):
+        writer.token("<ComponentName>")
+        writer.token(name)
+        component.write(writer)
+        writer.newline_if_text()
+    writer.token("</Nnet3>")
