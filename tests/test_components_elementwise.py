@@ -163,6 +163,7 @@ def test_older_files():
 
 
 @pytest.mark.parametrize("kind, text, message", [
+    (PerElementScaleComponent, "<Params> [ ]", "the vector after <Params> is empty"),
     (PerElementOffsetComponent, "<Offsets> [ 1 2 ] <Dim> 5 <UseNaturalGradient> T", "expected a multiple of the 2"),
     (PerElementOffsetComponent, "<Offsets> [ ] <Dim> 5 <UseNaturalGradient> T", "expected a multiple of the 0"),
     (ScaleAndOffsetComponent, "<Dim> 2 <Scales> [ 1 2 ] <Offsets> [ 1 ] <UseNaturalGradient> T <Rank> 2",

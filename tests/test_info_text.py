@@ -50,3 +50,11 @@ def test_parameter_stats_of_a_matrix():
     assert parameter_stats("w", matrix, with_mean=True) == ", w-{mean,stddev}=1.75,1.785"
     assert parameter_stats("w", matrix, norms=True, singular_values=True) == (
         ", w-rms=2.5, w-row-norms=[ 3.0 4.0 ], w-col-norms=[ 3.0 4.0 ], w-singular-values=[ 4.0 3.0 ]")
+
+
+def test_parameters_that_have_diverged_are_shown():
+    matrix = np.array([[1e30, 1.0], [np.nan, np.inf]], dtype=np.float32)
+    text = parameter_stats("w", matrix, norms=True, singular_values=True)
+    assert text.startswith(", w-rms=-nan, w-row-norms=[ inf") and "singular" not in text
+    assert "nan" in parameter_stats("b", matrix[1], with_mean=True)
+    assert vector_summary(np.full(12, np.nan, dtype=np.float32)).count("nan") == 15

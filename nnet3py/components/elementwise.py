@@ -111,8 +111,7 @@ class PerElementScaleComponent(UpdatableComponent):
     @classmethod
     def read(cls, reader: TokenReader) -> Component:
         settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<Params>")
-        scales = read_vector(reader)
+        scales = _read_scales(reader)
         if reader.peek_token() == "I":   # where older files have it
             reader.expect("<IsGradient>")
             settings.is_gradient = reader.boolean()
@@ -174,8 +173,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     @classmethod
     def read(cls, reader: TokenReader) -> Component:
         settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<Params>")
-        scales = read_vector(reader)
+        scales = _read_scales(reader)
         reader.expect("<IsGradient>")
         settings.is_gradient = reader.boolean()
         reader.expect("<Rank>")
@@ -312,6 +310,14 @@ class PerElementOffsetComponent(UpdatableComponent):
                 f"offsets-max={number(self.offsets.max())}, block-dim={self.offsets.size}, "
                 f"use-natural-gradient={truth(self.use_natural_gradient)}"
                 + parameter_stats("offsets", self.offsets, with_mean=True))
+
+
+def _read_scales(reader: TokenReader) -> np.ndarray:
+    reader.expect("<Params>")
+    scales = read_vector(reader)
+    if scales.size == 0:
+        raise reader.error("the vector after <Params> is empty")
+    return scales
 
 
 def preconditioned_rows(ops: Any, preconditioner: OnlineNaturalGradient, rows: Any) -> tuple[Any, float]:

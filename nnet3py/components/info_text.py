@@ -31,6 +31,7 @@ def compact(value: float) -> str:
     return f"{value:.2f}" if size >= 0.01 else f"{value:.1g}"
 
 
+@np.errstate(over="ignore", invalid="ignore")   # parameters that have diverged are shown as they are
 def vector_summary(vector: np.ndarray) -> str:
     """All values of a short vector, the percentiles, mean and standard deviation of a long one (10 values or more).
 
@@ -43,9 +44,10 @@ def vector_summary(vector: np.ndarray) -> str:
     values = " ".join(",".join(compact(float(ordered[(vector.size - 1) * p // 100])) for p in group)
                       for group in _PERCENTILES)
     mean, stddev = _mean_and_stddev(vector)
-    return (f"[percentiles({names})=({values}), mean={significant(mean, 3)}, stddev={significant(stddev, 3)}]")
+    return f"[percentiles({names})=({values}), mean={significant(mean, 3)}, stddev={significant(stddev, 3)}]"
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def parameter_stats(name: str, values: np.ndarray, with_mean: bool = False, norms: bool = False,
                     singular_values: bool = False) -> str:
     """The fields that describe one parameter array, each with its leading comma. Kaldi: PrintParameterStats.
@@ -67,7 +69,7 @@ def parameter_stats(name: str, values: np.ndarray, with_mean: bool = False, norm
         squares = values * values
         text += f", {name}-row-norms={vector_summary(np.sqrt(squares.sum(axis=1)))}"
         text += f", {name}-col-norms={vector_summary(np.sqrt(squares.sum(axis=0)))}"
-    if singular_values:
+    if singular_values and np.isfinite(values).all():   # there are none of a matrix with NaN
         text += f", {name}-singular-values={vector_summary(np.linalg.svd(values, compute_uv=False))}"
     return text
 
