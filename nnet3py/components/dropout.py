@@ -165,7 +165,9 @@ class GeneralDropoutComponent(Component):
     def properties(self) -> Properties:
         flags = (Properties.RANDOM | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
                  | Properties.USES_MEMO)
-        return flags if self.block_dim == self.dim else flags | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+        if self.block_dim != self.dim:
+            flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
+        return flags
 
     @property
     def input_dim(self) -> int:

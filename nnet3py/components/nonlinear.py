@@ -111,9 +111,10 @@ class NonlinearComponent(Component):
             reader.expect("<OderivCount>")
             self.counters[ODERIV_COUNT] = reader.real()
         self.stored[:] = value.size > 0, deriv.size > 0, rms.size > 0
+        mean_square = np.square(rms, dtype=np.float64)
         for total, average, count in ((self.value_sum, value, self.counters[COUNT]),
                                       (self.deriv_sum, deriv, self.counters[COUNT]),
-                                      (self.oderiv_sumsq, np.square(rms, dtype=np.float64), self.counters[ODERIV_COUNT])):
+                                      (self.oderiv_sumsq, mean_square, self.counters[ODERIV_COUNT])):
             if average.size:
                 np.multiply(average, count, out=total, dtype=np.float64)
 
@@ -124,7 +125,7 @@ class NonlinearComponent(Component):
         rms = np.sqrt(np.maximum(mean_square, 0.0))
         averages = self.value_sum / count, self.deriv_sum / count, rms
         value, deriv, oderiv = (average if stored else average[:0]
-                                for average, stored in zip(averages, self.stored))
+                                for average, stored in zip(averages, self.stored, strict=True))
         return value, deriv, oderiv
 
     def write(self, writer: TokenWriter) -> None:

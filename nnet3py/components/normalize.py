@@ -152,7 +152,8 @@ class BatchNormComponent(Component):
     STATISTICS = ("count", "sum", "sumsq")
     CONSTANTS = ("test_scale", "test_offset")    # computed on the host; kernels read them
 
-    def __init__(self, dim: int, block_dim: int | None = None, epsilon: float = 1.0e-3, target_rms: float = 1.0) -> None:
+    def __init__(self, dim: int, block_dim: int | None = None, epsilon: float = 1.0e-3,
+                 target_rms: float = 1.0) -> None:
         self.dim = dim
         self.block_dim = block_dim or dim
         self.epsilon, self.target_rms = as_float32(epsilon), as_float32(target_rms)
@@ -256,7 +257,8 @@ class BatchNormComponent(Component):
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> BatchNormComponent:
         dim = line.get_int("dim", 0)
         if dim <= 0:
-            raise ConfigError("BatchNormComponent must have 'dim' specified, and > 0", f"the line is: {line.whole_line}")
+            raise ConfigError("BatchNormComponent must have 'dim' specified, and > 0",
+                              f"the line is: {line.whole_line}")
         block_dim = line.get_int("block-dim", -1)
         epsilon, target_rms = line.get_float("epsilon", 1.0e-3), line.get_float("target-rms", 1.0)
         test_mode = line.get_bool("test-mode", False)

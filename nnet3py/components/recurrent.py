@@ -24,7 +24,9 @@ WORK_SIZE = 33 * 64                          # of its work space
 
 
 class LstmNonlinearityComponent(UpdatableComponent):
-    """From the sums at the gates and the previous cell to the new cell and its output. Kaldi: LstmNonlinearityComponent.
+    """From the sums at the gates and the previous cell to the new cell and its output.
+
+    Kaldi: LstmNonlinearityComponent.
 
     The input's columns are i_part, f_part, c_part, o_part, c_prev (``cell_dim`` each) and, with ``use_dropout``, one
     mask for each of the gates i, f and o; the output's are c and m.
@@ -112,7 +114,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
                                       "sigmoid-self-repair-threshold between 0 and 0.25, self-repair-scale between 0 "
                                       "and 0.1")
         thresholds = [sigmoid_threshold, sigmoid_threshold, tanh_threshold, sigmoid_threshold, tanh_threshold]
-        return cls(normal(rng, (3, cell_dim), stddev), np.array(thresholds + [scale] * NUM_GATES), use_dropout, settings)
+        config = np.array(thresholds + [scale] * NUM_GATES)
+        return cls(normal(rng, (3, cell_dim), stddev), config, use_dropout, settings)
 
     @classmethod
     def read(cls, reader: TokenReader) -> LstmNonlinearityComponent:
@@ -172,7 +175,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     def info(self, verbose: int = 0) -> str:
         text = f"{super().info(verbose)}, cell-dim={self.cell_dim}, use-dropout={truth(self.use_dropout)}"
-        for name, weights in zip(PARAMETER_ROWS, self.params):
+        for name, weights in zip(PARAMETER_ROWS, self.params, strict=True):
             text += parameter_stats(name, weights)
         count = float(self.count[0])
         if count > 0:

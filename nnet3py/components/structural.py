@@ -132,7 +132,10 @@ class _BlockComponent(Component):
 
 
 class ElementwiseProductComponent(_BlockComponent):
-    """y is the elementwise product of the input's blocks of ``output_dim`` columns. Kaldi: ElementwiseProductComponent."""
+    """y is the elementwise product of the input's blocks of ``output_dim`` columns.
+
+    Kaldi: ElementwiseProductComponent.
+    """
 
     properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
 

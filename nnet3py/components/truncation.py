@@ -91,8 +91,9 @@ class ClipGradientComponent(Component):
         repair = (line.get_float("self-repair-clipped-proportion-threshold", 0.01),
                   line.get_float("self-repair-target", 0.0), line.get_float("self-repair-scale", 1.0))
         if dim <= 0 or not threshold >= 0.0 or not min(repair) >= 0.0:
-            raise invalid_initializer(line, cls.__name__, "dim must be positive; clipping-threshold, norm-based-clipping "
-                                      "and self-repair-{clipped-proportion-threshold,target,scale} not negative")
+            raise invalid_initializer(line, cls.__name__, "dim must be positive; clipping-threshold and self-repair-"
+                                      "{clipped-proportion-threshold,target,scale} not negative; the other key is "
+                                      "norm-based-clipping")
         return cls(dim, threshold, norm_based, *repair)
 
     @classmethod
@@ -244,8 +245,8 @@ class BackpropTruncationComponent(Component):
         thresholds = line.get_float("clipping-threshold", 30.0), line.get_float("zeroing-threshold", 15.0)
         intervals = line.get_int("zeroing-interval", 20), line.get_int("recurrence-interval", 1)
         if dim <= 0 or not scale > 0.0 or not min(thresholds) >= 0.0 or min(intervals) < 1:
-            raise invalid_initializer(line, cls.__name__, "dim and scale must be positive, {clipping,zeroing}-threshold "
-                                      "not negative, {zeroing,recurrence}-interval at least 1")
+            raise invalid_initializer(line, cls.__name__, "dim and scale must be positive, {clipping,zeroing}-"
+                                      "threshold not negative, {zeroing,recurrence}-interval at least 1")
         return cls(dim, scale, *thresholds, *intervals)
 
     @classmethod
