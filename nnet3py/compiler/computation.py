@@ -4,7 +4,8 @@ Kaldi: ``NnetComputation`` (nnet-computation.h).
 """
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import copy
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -107,9 +108,11 @@ class Computation:
 
     def copy(self) -> Computation:
         """A computation with lists of its own; the arrays in them are shared, for they are never changed."""
-        return replace(self, **{name: list(getattr(self, name)) for name in (
-            "matrices", "submatrices", "commands", "indexes", "indexes_multi", "indexes_ranges",
-            "precomputed_indexes", "debug_info")})
+        other = copy.copy(self)
+        for name in ("matrices", "submatrices", "commands", "indexes", "indexes_multi", "indexes_ranges",
+                     "precomputed_indexes", "debug_info"):
+            setattr(other, name, list(getattr(self, name)))
+        return other
 
     def describe(self, nnet: Nnet) -> str:
         """The text that Kaldi prints for a computation."""
