@@ -1,0 +1,327 @@
+"""Nonlinear components: Kaldi's cases, finite differences, statistics, self-repair, files and config lines.
+
+The cases of normalize, structural, truncation and recurrent components are here too: all run the same way.
+"""
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from case_with_stats import CaseWithStats, check_gradient, check_update
+from component_cases import CASES, assert_same_info, check_derivatives, info_lines, read_components, reread, written
+from own_ops import reference_ops
+
+from nnet3py.components.base import Properties
+from nnet3py.components.nonlinear import (
+    LogSoftmaxComponent,
+    RectifiedLinearComponent,
+    SigmoidComponent,
+    SoftmaxComponent,
+    TanhComponent,
+)
+from nnet3py.config_line import ConfigLine
+from nnet3py.errors import ConfigError, FormatError
+from nnet3py.io.tokens import TokenReader
+from nnet3py.ops import get_ops
+
+NAMES = ["sigmoid", "tanh", "relu", "relu-block-dim", "softmax", "log-softmax", "normalize", "normalize-log-stddev",
+         "batch-norm", "batch-norm-block", "no-op", "elementwise-product", "permute", "sum-group", "sum-block",
+         "clip-gradient", "clip-gradient-elementwise", "backprop-truncation", "lstm-nonlinearity",
+         "lstm-nonlinearity-dropout"]
+# Kaldi's self-repair was random, or it read memory that nobody had written
+WITHOUT_UPDATE = ("clip-gradient", "lstm-nonlinearity-dropout")
+KINDS = (SigmoidComponent, TanhComponent, RectifiedLinearComponent, SoftmaxComponent, LogSoftmaxComponent)
+REPAIRED = KINDS[:3]
+FLOAT32 = 1e-6
+
+
+@pytest.fixture(params=["reference", "cpu"])
+def ops(request):
+    return reference_ops() if request.param == "reference" else get_ops("cpu")
+
+
+class Draws:
+    """Random numbers that a test chooses; also remembers in which order they were asked for."""
+
+    def __init__(self, integers=(), uniforms=()):
+        self.integers, self.uniforms, self.asked = list(integers), list(uniforms), []
+
+    def integer(self, n):
+        self.asked.append(n)
+        return self.integers.pop(0)
+
+    def uniform(self):
+        self.asked.append("uniform")
+        return self.uniforms.pop(0)
+
+
+@pytest.fixture
+def draws(ops, monkeypatch):
+    """Gives ``ops`` the integers and uniform numbers that it will draw."""
+    def chosen(integers=(), uniforms=()):
+        numbers = Draws(integers, uniforms)
+        monkeypatch.setattr(ops, "random", numbers)
+        return numbers
+    return chosen
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32)
+
+
+def from_config(kind, text):
+    line = ConfigLine(text)
+    component = kind.from_config(line, np.random.default_rng(0))
+    line.check_all_used()
+    return component
+
+
+def read_text(kind, text):
+    return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
+
+
+# -- Kaldi's cases -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kaldis_outputs_gradients_and_statistics(name, ops):
+    check_gradient(CaseWithStats(name, ops))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in WITHOUT_UPDATE])
+def test_kaldis_updates(name, ops, draws):
+    draws([1] * 9, [0.6] * 9)          # statistics are kept, no self-repair, as it happened there
+    check_update(CaseWithStats(name, ops))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kaldis_files_are_written_back_alike(name):
+    for path in sorted((CASES / name).glob("*.raw")) + [CASES / name / "nnet.txt"]:
+        binary = path.suffix == ".raw"
+        for key, (component, data) in read_components(path).items():
+            assert written(component, binary) == data, f"{path} {key}"
+            assert written(reread(component, binary), binary) == data, f"{path} {key}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kaldis_information(name):
+    components = read_components(CASES / name / "nnet.raw")
+    for key, expected in info_lines(name).items():
+        assert_same_info(components[key][0].info(), expected)
+
+
+# -- computation -----------------------------------------------------------------------------------------------------------
+
+
+def test_flags():
+    assert [int(kind(4).properties) for kind in KINDS] == [0x285, 0x285, 0x285, 0x385, 0x281]
+    assert int(RectifiedLinearComponent(4, 2).properties) == 0x685
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives(kind):
+    check_derivatives(reference_ops(np.float64), kind(4), 5, 5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_updated_without_a_component_to_update(kind, ops):
+    component, y, dy = kind(6), normal(5, 6), normal(5, 6)
+    component.backprop(ops, None, None, y, dy, None, None, np.empty_like(dy))
+    assert not component.counters.any() and not component.stored.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_output_derivative_statistics_without_an_input_derivative(kind, ops, draws):
+    draws([1])
+    component = kind(6)
+    component.backprop(ops, None, None, normal(5, 6), normal(5, 6), None, component, None)
+    wanted = kind in (SoftmaxComponent, LogSoftmaxComponent)
+    assert component.counters[1] == (5 if wanted else 0)
+
+
+# -- statistics -------------------------------------------------------------------------------------------------------------
+
+
+def slopes(kind, y):
+    return {SigmoidComponent: y * (1 - y), TanhComponent: 1 - y * y, RectifiedLinearComponent: y > 0}[kind]
+
+
+@pytest.mark.parametrize("kind", REPAIRED)
+def test_values_are_stored_on_half_of_the_calls(kind, ops, draws):
+    component, y = kind(3), np.abs(normal(5, 3)) / 4
+    numbers = draws([0, 0, 1])
+    for count in (5, 5, 10):           # the first always
+        component.store_stats(ops, None, y, None)
+        assert component.counters[0] == count
+    assert numbers.asked == [2, 2, 2]
+    np.testing.assert_allclose(component.value_sum, 2 * y.sum(axis=0), rtol=FLOAT32)
+    np.testing.assert_allclose(component.deriv_sum, 2 * slopes(kind, y).sum(axis=0), rtol=FLOAT32)
+
+
+def test_softmax_stores_values_always_and_log_softmax_never(ops, draws):
+    numbers = draws()
+    for kind, count in ((SoftmaxComponent, 10), (LogSoftmaxComponent, 0)):
+        component = kind(3)
+        for _ in range(2):
+            component.store_stats(ops, None, normal(5, 3), None)
+        assert component.counters[0] == count and component.stored.tolist() == [count > 0, False, False]
+    assert numbers.asked == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_output_derivatives_are_stored_on_three_of_four_calls(kind, ops, draws):
+    component, dy = kind(3), normal(5, 3)
+    numbers = draws([0, 0, 1, 2, 3])
+    for count in (5, 5, 10, 15, 20):
+        component.backprop(ops, None, None, normal(5, 3), dy, None, component, np.empty_like(dy))
+        assert component.counters[1] == count
+    assert numbers.asked == [4] * 5
+    np.testing.assert_allclose(component.oderiv_sumsq, 4 * (dy.astype(float) ** 2).sum(axis=0), rtol=FLOAT32)
+
+
+def with_statistics(kind, dim=3, **settings):
+    component = kind(dim, **settings)
+    rng = np.random.default_rng(0)
+    for total in (component.value_sum, component.deriv_sum, component.oderiv_sumsq):
+        total[...] = rng.random(dim)
+    component.counters[...] = 8, 16, 3, 12
+    component.stored[:] = True
+    return component
+
+
+def test_scaling_adding_and_zeroing():
+    component = with_statistics(SigmoidComponent)
+    before = {name: getattr(component, name).copy() for name in component.STATISTICS}
+    fresh = SigmoidComponent(3)
+    fresh.add(0.5, component)
+    component.scale(0.5)
+    for name in component.STATISTICS:
+        np.testing.assert_allclose(getattr(component, name), 0.5 * before[name])
+        np.testing.assert_allclose(getattr(fresh, name), 0.5 * before[name])
+    assert fresh.stored.all()          # empty vectors take the other's size
+    component.zero_stats()
+    assert not any(getattr(component, name).any() for name in component.STATISTICS) and component.stored.all()
+    assert b"<ValueAvg>  [ 0 0 0 ]\n<DerivAvg>  [ 0 0 0 ]\n<Count> 0 " in written(component, False)
+
+
+# -- self-repair ------------------------------------------------------------------------------------------------------------
+
+
+def repaired(component, ops, numbers, y, dy):
+    """What self-repair adds to the derivative, and what it adds to the counters."""
+    plain, dx, before = np.empty_like(dy), np.empty_like(dy), component.counters.copy()
+    component.backprop(ops, None, None, y, dy, None, None, plain)
+    component.backprop(ops, None, None, y, dy, None, component, dx)
+    assert numbers.asked == ["uniform", 4]
+    return dx - plain, component.counters[2:] - before[2:]
+
+
+@pytest.mark.parametrize("draw", [0.4, 0.6])
+@pytest.mark.parametrize("kind, threshold", [(SigmoidComponent, None), (SigmoidComponent, 0.1), (TanhComponent, None)])
+def test_repair_of_squashing_units(kind, threshold, draw, ops, draws):
+    numbers = draws([1], [draw])
+    settings = {} if threshold is None else {"lower_threshold": threshold}
+    component = with_statistics(kind, self_repair_scale=0.01, **settings)
+    limit = threshold or (0.05 if kind is SigmoidComponent else 0.2)
+    component.deriv_sum[:] = 8 * limit * np.array([0.9, 1.1, 0.99])
+    y, dy = normal(5, 3), normal(5, 3)
+    change, counted = repaired(component, ops, numbers, y, dy)
+    low = np.array([True, False, True]) & (draw <= 0.5)
+    centred = 2 * y - 1 if kind is SigmoidComponent else y
+    np.testing.assert_allclose(change, -(0.01 / 0.5) * centred * low, atol=FLOAT32)
+    assert counted.tolist() == [low.sum(), 3]
+
+
+@pytest.mark.parametrize("draw", [0.4, 0.6])
+@pytest.mark.parametrize("block_dim", [6, 3])
+def test_repair_of_rectifiers(block_dim, draw, ops, draws):
+    numbers = draws([1], [draw])
+    component = with_statistics(RectifiedLinearComponent, 6, block_dim=block_dim, self_repair_scale=0.01)
+    # in blocks the mean decides: 0.04, 0.5, 0.96
+    component.deriv_sum[:] = 8 * np.array([0.05, 0.5, 0.97, 0.03, 0.5, 0.95])
+    change, counted = repaired(component, ops, numbers, normal(5, 6), normal(5, 6))
+    direction = np.array([-1, 0, 1, -1, 0, 0 if block_dim == 6 else 1]) * (draw <= 0.5)
+    np.testing.assert_allclose(change, np.broadcast_to(-(0.01 / 0.5) * direction, (5, 6)), atol=FLOAT32)
+    assert counted.tolist() == ([(direction[:block_dim] ** 2).sum(), block_dim] if draw <= 0.5 else [0, 0])
+
+
+@pytest.mark.parametrize("kind", REPAIRED)
+def test_repair_needs_a_scale_and_statistics(kind, ops, draws):
+    for component in (with_statistics(kind), kind(3, self_repair_scale=0.01)):
+        numbers = draws([1], [0.1])
+        component.deriv_sum[:] = 0
+        y, dy = normal(5, 3), normal(5, 3)
+        plain, dx = np.empty_like(dy), np.empty_like(dy)
+        before = component.counters.copy()
+        component.backprop(ops, None, None, y, dy, None, None, plain)
+        component.backprop(ops, None, None, y, dy, None, component, dx)
+        np.testing.assert_array_equal(dx, plain)
+        # sigmoid and tanh count what they look at even then
+        assert component.counters[3] - before[3] == (0 if kind is RectifiedLinearComponent else 3)
+        assert "uniform" not in numbers.asked
+
+
+def test_impossible_repair(ops, draws):
+    draws([1] * 9, [0.1] * 9)
+    for component, message in ((with_statistics(SigmoidComponent, self_repair_scale=0.2), "0 < self-repair-scale < 0.1"),
+                               (with_statistics(TanhComponent, self_repair_scale=0.01, upper_threshold=0.5),
+                                "self-repair-upper-threshold")):
+        with pytest.raises(ConfigError, match=message):
+            component.backprop(ops, None, None, normal(5, 3), normal(5, 3), None, component, normal(5, 3))
+
+
+# -- files -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_files_with_everything(binary):
+    component = with_statistics(RectifiedLinearComponent, 4, block_dim=2, lower_threshold=0.1, upper_threshold=0.9,
+                                self_repair_scale=1e-5)
+    again = reread(component, binary)
+    assert written(again, binary) == written(component, binary)
+    for name in component.STATISTICS:
+        np.testing.assert_allclose(getattr(again, name), getattr(component, name), rtol=1e-6)     # float32 averages
+    assert again.info() == ("RectifiedLinearComponent, dim=4, block-dim=2, self-repair-lower-threshold=0.1, "
+                            "self-repair-upper-threshold=0.9, self-repair-scale=1e-05, count=8, "
+                            "self-repaired-proportion=0.25, value-avg=[ 0.08 0.03 0.005 0.002 ], "
+                            "deriv-avg=[ 0.10 0.11 0.08 0.09 ], oderiv-rms=[ 0.18 0.24 0.23 0.01 ], oderiv-count=16")
+
+
+def test_older_files():
+    text = "<SigmoidComponent> <Dim> 2 <ValueAvg> [ 0.5 0.25 ] <DerivAvg> [ 0.2 0.1 ] <Count> 10 "
+    component = read_text(SigmoidComponent, text + "</SigmoidComponent> ")
+    np.testing.assert_allclose(component.value_sum, [5, 2.5])
+    assert component.stored.tolist() == [True, True, False]
+    component = read_text(SigmoidComponent, text + "<NumDimsProcessed> 7 <SelfRepairScale> 0.5 </SigmoidComponent> ")
+    assert component.counters.tolist() == [10, 0, 0, 7] and component.self_repair_scale == 0.5
+
+
+@pytest.mark.parametrize("text, message", [
+    ("<Dim> 0 ", "dimension between 1 and"), ("<Dim> 2000000000 ", "dimension between 1 and"),
+    ("<Dim> 4 <BlockDim> 3 ", "divides the dimension 4"),
+    ("<Dim> 2 <ValueAvg> [ 1 2 3 ] ", "expected 2 elements after <ValueAvg>, found 3"),
+    ("<Dim> 2 <ValueAvg> [ ] <DerivAvg> [ ] <Count> 0 </TanhComponent> ", "expected </SigmoidComponent>")])
+def test_damaged_files(text, message):
+    with pytest.raises(FormatError, match=message):
+        read_text(SigmoidComponent, text)
+
+
+# -- config lines ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_key():
+    component = from_config(RectifiedLinearComponent, "dim=6 block-dim=3 self-repair-lower-threshold=0.1 "
+                                                      "self-repair-upper-threshold=0.9 self-repair-scale=1e-5")
+    assert (component.dim, component.block_dim) == (6, 3)
+    assert component.info() == ("RectifiedLinearComponent, dim=6, block-dim=3, self-repair-lower-threshold=0.1, "
+                                "self-repair-upper-threshold=0.9, self-repair-scale=1e-05")
+    plain = from_config(TanhComponent, "dim=6")
+    assert plain.block_dim == 6 and plain.info() == "TanhComponent, dim=6"
+    assert plain.has(Properties.STORES_STATS)
+
+
+@pytest.mark.parametrize("text", ["block-dim=3", "dim=0", "dim=-1", "dim=6 block-dim=4", "dim=6 block-dim=0"])
+def test_impossible_lines(text):
+    with pytest.raises(ConfigError, match="Invalid initializer for layer of type SigmoidComponent"):
+        from_config(SigmoidComponent, text)
