@@ -65,7 +65,7 @@ def test_copy_feats_decompresses_as_kaldi_does(folder: Path) -> None:
 
 def test_copy_feats_num_frames(folder: Path) -> None:
     assert copy_feats.execute(["--write-num-frames=ark,t:len", "ark:feats.txt", "ark:/dev/null"]) == 0
-    assert (folder / "len").read_text() == "a 2\nb 1\n"
+    assert (folder / "len").read_text() == "a 2 \nb 1 \n"
 
 
 def test_copy_feats_of_a_file(folder: Path) -> None:
@@ -119,6 +119,22 @@ def test_copy_feats_refuses(words: list[str], message: str, folder: Path, capsys
     assert not (folder / "plain").exists()
 
 
+def test_a_truncated_table_leaves_no_output(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert copy_feats.execute(["ark:feats.txt", "ark:feats.ark"]) == 0
+    assert copy_int_vector.execute(["ark:ali.txt", "ark:ali.ark"]) == 0
+    for name in ("feats.ark", "ali.ark"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-3])
+    for words in (["ark:feats.ark", "ark:out"], ["--write-num-frames=ark:out", "ark:feats.ark", "ark:out2"]):
+        assert copy_feats.execute(words) == 255
+    assert copy_matrix.execute(["ark:feats.ark", "ark:out"]) == 255
+    assert feat_to_len.execute(["ark:feats.ark", "ark:out"]) == 255
+    assert feat_to_len.execute(["ark:feats.ark"]) == 255
+    assert copy_int_vector.execute(["ark:ali.ark", "ark:out"]) == 255
+    assert ali_to_post.execute(["ark:ali.ark", "ark:out"]) == 255
+    assert not (folder / "out").exists() and not (folder / "out2").exists()
+    assert capsys.readouterr().out == ""
+
+
 def test_empty_tables_are_failures(folder: Path) -> None:
     for command in (copy_feats, copy_matrix, copy_int_vector, ali_to_post):
         assert command.execute(["ark:empty", "ark:out"]) == 1
@@ -128,7 +144,7 @@ def test_feat_to_dim(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert feat_to_dim.execute(["ark:feats.txt", "-"]) == 0
     assert capfd.readouterr().out == "3\n"
     assert feat_to_dim.execute(["ark:feats.txt", "ark,t:-"]) == 0
-    assert capfd.readouterr().out == "a 3\nb 3\n"
+    assert capfd.readouterr().out == "a 3 \nb 3 \n"
     assert feat_to_dim.execute(["ark:empty", "-"]) == 255
     assert "Could not read any features (empty archive?)" in capfd.readouterr().err
 
@@ -137,7 +153,7 @@ def test_feat_to_len(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert feat_to_len.execute(["ark:feats.txt"]) == 0
     assert capfd.readouterr().out == "3\n"
     assert feat_to_len.execute(["ark:feats.txt", "ark,t:-"]) == 0
-    assert capfd.readouterr().out == "a 2\nb 1\n"
+    assert capfd.readouterr().out == "a 2 \nb 1 \n"
     assert feat_to_len.execute(["ark:empty"]) == 0
     assert capfd.readouterr().out == "0\n"
 

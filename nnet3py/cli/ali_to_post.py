@@ -23,13 +23,13 @@ See also: ali-to-pdf, ali-to-phones
 def ali_to_post(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
     from nnet3py.io.holders import INT_VECTOR, POSTERIOR
-    from nnet3py.io.posteriors import Posterior
+    from nnet3py.io.posteriors import posterior_of_alignment
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     count = 0
-    with SequentialReader(args[0], INT_VECTOR) as alignments, TableWriter(args[1], POSTERIOR) as writer:
+    with TableWriter(args[1], POSTERIOR) as writer, SequentialReader(args[0], INT_VECTOR) as alignments:
         for key, alignment in alignments:
-            writer.write(key, Posterior.from_alignment(alignment))
+            writer.write(key, posterior_of_alignment(alignment))
             count += 1
     log.log(f"Converted {count} alignments.")
     return 0 if count else 1

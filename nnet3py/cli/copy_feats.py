@@ -78,11 +78,12 @@ def _copy_table(args: list[str], options: Options) -> int:
     holder, convert = _output_form(options)
     count = 0
     with ExitStack() as stack:
-        reader = stack.enter_context(SequentialReader(args[0], _input_form(options)))
         writer = stack.enter_context(TableWriter(args[1], holder))
         lengths = None
         if options.write_num_frames:
             lengths = stack.enter_context(TableWriter(options.write_num_frames, INT32))
+        # The reader is closed first: if its input was bad, the output does not appear.
+        reader = stack.enter_context(SequentialReader(args[0], _input_form(options)))
         for key, matrix in reader:
             writer.write(key, convert(matrix))
             if lengths is not None:

@@ -47,7 +47,7 @@ def copy_matrix(args: list[str], options: Options) -> int:
         log.log(f"Copied matrix to {args[1]}")
         return 0
     count = 0
-    with SequentialReader(args[0], FLOAT_MATRIX) as reader, TableWriter(args[1], FLOAT_MATRIX) as writer:
+    with TableWriter(args[1], FLOAT_MATRIX) as writer, SequentialReader(args[0], FLOAT_MATRIX) as reader:
         for key, matrix in reader:
             writer.write(key, transformed(matrix, options))
             count += 1

@@ -29,7 +29,8 @@ def copy_table(rspecifier: str, wspecifier: str, holder: Any) -> int:
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     count = 0
-    with SequentialReader(rspecifier, holder) as reader, TableWriter(wspecifier, holder) as writer:
+    # The reader is closed first: if its input was bad, the output does not appear.
+    with TableWriter(wspecifier, holder) as writer, SequentialReader(rspecifier, holder) as reader:
         for key, value in reader:
             writer.write(key, value)
             count += 1

@@ -62,7 +62,7 @@ def _write_sizes(rspecifier: str, wspecifier: str, axis: int) -> int:
     from nnet3py.io.holders import GENERAL_MATRIX, INT32
     from nnet3py.io.tables import SequentialReader, TableWriter
 
-    with SequentialReader(rspecifier, GENERAL_MATRIX) as features, TableWriter(wspecifier, INT32) as writer:
+    with TableWriter(wspecifier, INT32) as writer, SequentialReader(rspecifier, GENERAL_MATRIX) as features:
         for key, matrix in features:
             writer.write(key, matrix.shape[axis])
     return 0
