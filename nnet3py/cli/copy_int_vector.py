@@ -23,7 +23,7 @@ def copy_int_vector(args: list[str], options: Options) -> int:
     from nnet3py.io.object_files import read_object, write_object
 
     if between_tables(args):
-        count = copy_table(*args, INT_VECTOR)
+        count = copy_table(args[0], args[1], INT_VECTOR)
         log.log(f"Copied {count} vectors of int32.")
         return 0 if count else 1
     vector = read_object(args[0], INT_VECTOR.read)
