@@ -27,8 +27,8 @@ def test_the_rule_of_the_closest_size():
     assert sizes.size(250, 40, ended=False) == 40
 
 
-@pytest.mark.parametrize("text", ["", "0", "64-128", "5:3", "a", "64,", "1=2/3", "=4", "1=", "1=2/1=3", "1:64:128", "-1",
-                                  "1=2=3", " 64"])
+@pytest.mark.parametrize("text", ["", "0", "64-128", "5:3", "a", "64,", "1=2/3", "=4", "1=", "1=2/1=3", "1:64:128",
+                                  "-1", "1=2=3", " 64"])
 def test_malformed_rules(text):
     with pytest.raises(Nnet3Error, match="minibatch-size") as caught:
         MinibatchSizes(text)

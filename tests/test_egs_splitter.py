@@ -22,8 +22,8 @@ REPORTS = {
           "Average chunk length was 1 frames; overlap between adjacent chunks was 0.2457% of input length; length of "
           "output was 100.246% of input length (minus overlap = 100%)."],
     "40,30,20": [HEAD + "77 chunks.",
-                 "Average chunk length was 37.2727 frames; overlap between adjacent chunks was 1.0179% of input length; "
-                 "length of output was 100.737% of input length (minus overlap = 99.7192%).",
+                 "Average chunk length was 37.2727 frames; overlap between adjacent chunks was 1.0179% of input "
+                 "length; length of output was 100.737% of input length (minus overlap = 99.7192%).",
                  "Output frames are distributed among chunk-sizes as follows: 20 = 5.575%, 30 = 5.226%, 40 = 89.2%"],
 }
 

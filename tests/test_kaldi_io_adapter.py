@@ -51,7 +51,8 @@ def test_kaldi_io_is_really_used(monkeypatch):
 
 def test_what_kaldi_io_gets_wrong_is_an_error_of_ours():
     good = written(matrices.write_matrix, MATRICES[0])
-    for bad in (good[:-1], good[:9], b"FM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f", b"XM ", b"FM \4\xff\xff\xff\xff\4\1\0\0\0",
+    for bad in (good[:-1], good[:9], b"XM ", b"FM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f",
+                b"FM \4\xff\xff\xff\xff\4\1\0\0\0",
                 b"FM \3\1\0\0\0\4\1\0\0\0abcd"):
         with pytest.raises(FormatError):
             kaldi_io_adapter.read_matrix(reader(bad))

@@ -6,21 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from nnet3py.egs.features import compress_features
 from nnet3py.egs.index_vector import read_index_vector, write_index_vector
 from nnet3py.errors import ShapeError
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import read_general_matrix, write_general_matrix
+from nnet3py.io.general import GeneralMatrix, compressed, read_general_matrix, write_general_matrix
 from nnet3py.io.holders import Holder
-from nnet3py.io.sparse import SparseMatrix
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
-
-Features: TypeAlias = "np.ndarray | CompressedMatrix | SparseMatrix"
 
 MAX_IO = 1_000_000             # more inputs and outputs in one example are taken for garbage
 
@@ -38,7 +33,7 @@ class NnetIo:
 
     name: str
     indexes: np.ndarray
-    features: Features
+    features: GeneralMatrix
 
     @classmethod
     def read(cls, reader: TokenReader) -> NnetIo:
@@ -99,10 +94,10 @@ class NnetExample:
     def compress(self) -> None:
         """Compress every dense matrix, in place; the others stay as they are. Kaldi: NnetExample::Compress."""
         for io in self.io:
-            io.features = compress_features(io.features)
+            io.features = compressed(io.features)
 
     def structure(self) -> tuple[Any, ...]:
-        """What examples that can be merged have in common: names, indexes and dimensions. Kaldi: NnetExampleStructure."""
+        """What examples that can be merged share: names, indexes and dimensions. Kaldi: NnetExampleStructure."""
         return tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.io)
 
     def size(self) -> int:

@@ -41,7 +41,7 @@ def _read_count(reader: TokenReader) -> int:
     return count
 
 
-def _read_codes(read: Callable[[int], bytes], count: int) -> tuple[bytearray, list[int]]:
+def _read_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[bytearray, list[int]]:
     """The bytes of ``count`` coded indexes, and where among them the full ones begin.
 
     The length is known only when all are seen, so as many bytes are read as must be there at least, again and again.
@@ -122,5 +122,6 @@ def encode(indexes: np.ndarray) -> bytes:
     full["escape"] = ESCAPE
     full["n_size"] = full["t_size"] = full["x_size"] = 4
     full["n"], full["t"], full["x"] = indexes[rows].T
-    data[starts[rows][:, None] + np.arange(_FULL.itemsize)] = np.frombuffer(full.tobytes(), np.int8).reshape(len(rows), -1)
+    payload = starts[rows][:, None] + np.arange(_FULL.itemsize)
+    data[payload] = np.frombuffer(full.tobytes(), np.int8).reshape(len(rows), -1)
     return data.tobytes()

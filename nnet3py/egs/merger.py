@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.egs.features import append_rows, compress_features
 from nnet3py.egs.minibatch_size import MinibatchSizes
 from nnet3py.errors import ShapeError
+from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.io.general import GeneralMatrix, compressed, to_dense
+from nnet3py.io.sparse import SparseMatrix
 from nnet3py.log import kaldi_place
 
 logger = logging.getLogger(__name__)
@@ -39,9 +41,26 @@ def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> N
             raise ShapeError("Merging examples with inconsistent feature dims: "
                              + " vs. ".join(str(d) for d in sorted({io.features.shape[1] for _, io in parts}))
                              + f" (io '{name}')")
-        features = append_rows([io.features for _, io in parts])
-        merged.append(NnetIo(name, indexes, compress_features(features) if compress else features))
+        features = _append_rows([io.features for _, io in parts])
+        merged.append(NnetIo(name, indexes, compressed(features) if compress else features))
     return NnetExample(merged)
+
+
+def _append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:
+    """The rows of all ``parts``: sparse if all are sparse, else float32 (rows, cols)."""
+    if all(isinstance(part, SparseMatrix) for part in parts):
+        return SparseMatrix.concatenate(parts)  # type: ignore[arg-type]
+    filled = [part for part in parts if part.shape[0]]
+    result = np.empty((sum(part.shape[0] for part in filled), filled[0].shape[1] if filled else 0), dtype=np.float32)
+    row = 0
+    for part in filled:
+        target = result[row:row + part.shape[0]]
+        if isinstance(part, CompressedMatrix):
+            part.decode_into(target)
+        else:
+            target[...] = to_dense(part)
+        row += part.shape[0]
+    return result
 
 
 @dataclass
@@ -93,7 +112,7 @@ class ExampleMerger:
         self.num_minibatches += 1
         return key, merge_examples(group, self._compress)
 
-    # -- reporting -------------------------------------------------------------------------------------------------------
+    # -- reporting ------------------------------------------------------------------------------------------------
 
     def specific_report(self) -> list[str]:
         """Kaldi's two lines on each size of example: which minibatches were made, how many examples were left over."""
@@ -125,4 +144,5 @@ class ExampleMerger:
         """Log both reports where Kaldi's own programs log them."""
         for line, number in zip(self.specific_report(), (1160, 1190), strict=True):
             logger.info("%s", line, extra=kaldi_place("PrintSpecificStats", "nnet-example-utils.cc", number))
-        logger.info("%s", self.aggregate_report(), extra=kaldi_place("PrintAggregateStats", "nnet-example-utils.cc", 1156))
+        logger.info("%s", self.aggregate_report(),
+                    extra=kaldi_place("PrintAggregateStats", "nnet-example-utils.cc", 1156))

@@ -29,7 +29,7 @@ class _Recorder:
         self.pieces: list[bytes] = []
 
     def take(self, count: int) -> bytes:
-        piece = self._reader.raw(count)
+        piece = bytes(self._reader.raw(count))
         self.pieces.append(piece)
         return piece
 

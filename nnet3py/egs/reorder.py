@@ -1,4 +1,4 @@
-"""Shuffling and subsampling sequences of examples; the values may be anything. Kaldi: nnet3-shuffle-egs, nnet3-subset-egs."""
+"""Shuffling and subsampling sequences of examples, whatever they are. Kaldi: nnet3-shuffle-egs, nnet3-subset-egs."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator

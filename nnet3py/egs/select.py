@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.egs.features import scale_features, select_rows
 from nnet3py.egs.random_sequence import CRandom
 from nnet3py.errors import Nnet3Error
+from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.io.general import scaled, take_rows
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +120,9 @@ def _filter(io: NnetIo, low: int, high: int) -> NnetIo:
     if not keep.any():
         raise Nnet3Error(f"the selection removed all indexes of '{io.name}'",
                          "with frame subsampling not every t has an output")
-    return NnetIo(io.name, io.indexes[keep], select_rows(io.features, np.flatnonzero(keep)))
+    # What is left of compressed features becomes dense, as in Kaldi.
+    features = io.features.to_dense() if isinstance(io.features, CompressedMatrix) else io.features
+    return NnetIo(io.name, io.indexes[keep], take_rows(features, np.flatnonzero(keep)))
 
 
 def scale_outputs(example: NnetExample, weight: float) -> None:
@@ -129,7 +132,7 @@ def scale_outputs(example: NnetExample, weight: float) -> None:
         raise Nnet3Error("an example without 'output' cannot be weighted")
     if weight != 1.0:
         for io in outputs:
-            io.features = scale_features(io.features, weight)
+            io.features = scaled(io.features, weight)
 
 
 def rename_output(example: NnetExample, name: str) -> None:

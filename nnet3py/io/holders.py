@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import as_dense, read_general_matrix, write_general_matrix
+from nnet3py.io.general import to_dense, read_general_matrix, write_general_matrix
 from nnet3py.io.kaldi_io_adapter import read_matrix, read_vector
 from nnet3py.io.matrices import write_matrix, write_vector
 from nnet3py.io.posteriors import read_posterior, write_posterior
@@ -86,7 +86,7 @@ def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
 
     Up to two rows beyond the end are forgiven. Nnet3Error for what lies outside.
     """
-    dense = as_dense(matrix)
+    dense = to_dense(matrix)
     rows, columns = parse_range(text, 2)
     return dense[_bounds(rows, dense.shape[0], RANGE_TOLERANCE, "rows", text),
                  _bounds(columns, dense.shape[1], 0, "columns", text)]

@@ -28,7 +28,7 @@ _LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products 
 
 @functools.cache
 def kaldi_io() -> ModuleType:
-    """The package, imported so that nothing of its import remains: it edits PATH and KALDI_ROOT and prints a warning."""
+    """The package, imported so that no trace remains: importing it edits PATH and KALDI_ROOT and prints a warning."""
     before = {name: os.environ.get(name) for name in ("PATH", "KALDI_ROOT")}
     stderr = sys.stderr
     os.environ["KALDI_ROOT"] = os.sep           # a folder that exists, which silences the warning

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -29,6 +30,10 @@ logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
 Table = TypeVar("Table", bound="_Closing")
+
+
+def _identity(value: Value) -> Value:
+    return value
 
 
 class _Closing:
@@ -95,7 +100,7 @@ class SequentialReader(_Closing, Generic[Value]):
                 return
             first = False
             key, value = entry
-            yield key, lambda value=value: value
+            yield key, partial(_identity, value)
 
     def _stop(self, error: Exception) -> None:
         logger.warning("Stopped reading %s: %s", self.specifier.text, error)
@@ -119,9 +124,9 @@ class SequentialReader(_Closing, Generic[Value]):
                 except Nnet3Error as error:
                     logger.warning("Skipping %s of %s: %s", key, self.specifier.text, error)
                     continue
-                yield key, lambda value=value: value
+                yield key, partial(_identity, value)
             else:
-                yield key, lambda name=name: loaded.load(name)
+                yield key, partial(loaded.load, name)
 
     def close(self) -> None:
         """Close; unless permissive, raises FormatError after a read error, Nnet3Error if a pipe's command failed."""
