@@ -23,9 +23,9 @@ _BLANK_RUN = re.compile(rb"[ \t\n\r\v\f]*")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _VECTOR_TEXT = re.compile(rb"[-+0-9, \t\n\r\v\f]*")
-_INTEGER_LIST = re.compile(rb"\s*(?:[+-]?[0-9]+\s+)*(?:[+-]?[0-9]+)?")
 _FLOAT32 = struct.Struct("<f")
 _FLOAT64 = struct.Struct("<d")
+_SIZED_INT32 = np.dtype([("size", "i1"), ("value", "<i4")])
 _SIZED_FLOAT32 = struct.Struct("<bf")
 _SIZED_FLOAT64 = struct.Struct("<bd")
 
@@ -260,6 +260,16 @@ class TokenReader:
             raise self.error(f"expected an {kind}, found {_shown(text)}")
         return number
 
+    def integers(self, count: int) -> np.ndarray:
+        """``count`` int32 one after the other, each stored as by :meth:`integer`: int32 (count,)."""
+        if not self.binary:
+            self.check_count(count, 2)
+            return np.fromiter((self.integer() for _ in range(count)), dtype=np.int32)
+        found = self.array(_SIZED_INT32, count)
+        if np.any(found["size"] != 4):
+            raise self.error("expected 4-byte integers, found another size byte")
+        return found["value"].astype(np.int32)
+
     def real(self) -> float:
         """A float or a double, whichever is stored. Kaldi: ReadBasicType of float and double."""
         if self.binary:
@@ -412,6 +422,15 @@ class TokenWriter:
         if not form.least <= value <= form.largest:
             raise FormatError(f"cannot write {value} as {kind}")
         self._write(form.sized.pack(form.size_byte, value) if self.binary else b"%d " % value)
+
+    def integers(self, values: np.ndarray) -> None:
+        """Write each of ``values`` as :meth:`integer` writes an int32."""
+        if self.binary:
+            records = np.empty(values.size, dtype=_SIZED_INT32)
+            records["size"], records["value"] = 4, values.ravel()
+            self._write(records.tobytes())
+        else:
+            self._write(b"%d " * values.size % tuple(values.ravel().tolist()))
 
     def float32(self, value: float) -> None:
         """Write a number as float."""

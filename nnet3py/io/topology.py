@@ -1,0 +1,251 @@
+"""HMM topologies: the states of each phone's HMM and where they lead. Kaldi: ``HmmTopology``."""
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.errors import FormatError
+from nnet3py.io.tokens import TokenReader, TokenWriter
+
+logger = logging.getLogger(__name__)
+
+NO_PDF = -1                     # the pdf class of a state that emits nothing
+_LARGEST_PHONE = 10_000_000     # a table as long as the largest phone is part of the binary form
+_TOLERANCE = 0.01               # how far from 1 a state's probabilities may sum without a warning
+
+
+@dataclass
+class HmmState:
+    """One state.
+
+    Attributes
+    ----------
+    forward_pdf_class, self_loop_pdf_class : which of the phone's pdfs, -1 for a state that emits nothing
+    transitions : (destination state, probability), in the file's order, which numbers transition-ids
+    """
+
+    forward_pdf_class: int = NO_PDF
+    self_loop_pdf_class: int = NO_PDF
+    transitions: list[tuple[int, float]] = field(default_factory=list)
+
+
+@dataclass
+class HmmTopology:
+    """The HMMs of all phones.
+
+    Attributes
+    ----------
+    entries : the states of each distinct HMM
+    entry_of_phone : phone -> index into ``entries``
+    """
+
+    entries: list[list[HmmState]]
+    entry_of_phone: dict[int, int]
+
+    @property
+    def phones(self) -> list[int]:
+        """The phones, ascending."""
+        return sorted(self.entry_of_phone)
+
+    @property
+    def is_hmm(self) -> bool:
+        """True if no state has another pdf class for its self-loop than for leaving it; files are shorter then."""
+        return all(s.forward_pdf_class == s.self_loop_pdf_class for entry in self.entries for s in entry)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> HmmTopology:
+        """Read from ``<Topology>`` to ``</Topology>``; FormatError for what is no topology."""
+        reader.expect("<Topology>")
+        topology = _read_binary(reader) if reader.binary else _read_text(reader)
+        try:
+            topology.check()
+        except FormatError as error:
+            raise reader.error(error.message) from error
+        return topology
+
+    def check(self) -> None:
+        """FormatError if no HMM can be made of this."""
+        if not self.entry_of_phone or min(self.entry_of_phone) <= 0:
+            raise FormatError("expected a topology with phones above 0")
+        if set(self.entry_of_phone.values()) != set(range(len(self.entries))):
+            raise FormatError("expected each entry of the topology to belong to a phone")
+        for number, entry in enumerate(self.entries):
+            problem = _problem(entry)
+            if problem:
+                raise FormatError(f"entry {number} of the topology: {problem}")
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write it, text or binary."""
+        writer.token("<Topology>")
+        writer.newline_if_text()
+        if writer.binary:
+            self._write_binary(writer)
+        else:
+            for number, entry in enumerate(self.entries):
+                self._write_text_entry(writer, number, entry)
+        writer.token("</Topology>")
+        writer.newline_if_text()
+
+    def _write_binary(self, writer: TokenWriter) -> None:
+        phones = self.phones
+        entry_of = np.full(phones[-1] + 1, -1, dtype=np.int32)
+        entry_of[phones] = [self.entry_of_phone[phone] for phone in phones]
+        writer.integer_vector(phones)
+        writer.integer_vector(entry_of)
+        is_hmm = self.is_hmm
+        if not is_hmm:
+            writer.integer(-1)
+        writer.integer(len(self.entries))
+        for entry in self.entries:
+            writer.integer(len(entry))
+            for state in entry:
+                writer.integer(state.forward_pdf_class)
+                if not is_hmm:
+                    writer.integer(state.self_loop_pdf_class)
+                writer.integer(len(state.transitions))
+                for destination, probability in state.transitions:
+                    writer.integer(destination)
+                    writer.float32(probability)
+
+    def _write_text_entry(self, writer: TokenWriter, number: int, entry: list[HmmState]) -> None:
+        phones = [phone for phone in self.phones if self.entry_of_phone[phone] == number]
+        writer.raw(b"<TopologyEntry> \n<ForPhones> \n" + b"%d " * len(phones) % tuple(phones) + b"\n</ForPhones> \n")
+        is_hmm = self.is_hmm
+        for index, state in enumerate(entry):
+            writer.token("<State>")
+            writer.integer(index)
+            if state.forward_pdf_class != NO_PDF:
+                writer.token("<PdfClass>" if is_hmm else "<ForwardPdfClass>")
+                writer.integer(state.forward_pdf_class)
+                if not is_hmm:
+                    writer.token("<SelfLoopPdfClass>")
+                    writer.integer(state.self_loop_pdf_class)
+            for destination, probability in state.transitions:
+                writer.token("<Transition>")
+                writer.integer(destination)
+                writer.float32(probability)
+            writer.raw(b"</State> \n")
+        writer.raw(b"</TopologyEntry> \n")
+
+
+def _problem(entry: list[HmmState]) -> str | None:
+    """What is wrong with the states of an entry, or None."""
+    last = len(entry) - 1
+    if last < 1:
+        return f"expected at least 2 states, found {len(entry)}"
+    if entry[last].transitions or entry[last].forward_pdf_class != NO_PDF:
+        return "expected a last state without transitions and pdf"
+    reached = {0}
+    classes = set()
+    for index, state in enumerate(entry):
+        pair = {state.forward_pdf_class, state.self_loop_pdf_class}
+        if min(pair) < NO_PDF or (NO_PDF in pair and len(pair) > 1):
+            return f"state {index} has the pdf classes {sorted(pair)}"
+        classes |= pair - {NO_PDF}
+        destinations = [destination for destination, _ in state.transitions]
+        if len(set(destinations)) != len(destinations):
+            return f"state {index} has two transitions to one state"
+        if any(not 0 <= destination <= last for destination in destinations):
+            return f"state {index} has a transition to a state that does not exist"
+        if any(not 0.0 < probability < float("inf") for _, probability in state.transitions):
+            return f"state {index} has a transition of probability 0 or less"
+        if state.forward_pdf_class == NO_PDF and last in destinations:
+            return f"state {index} emits nothing and leads to the final state"
+        reached.update(destination for destination in destinations if destination != index)
+        total = sum(probability for _, probability in state.transitions)
+        if index < last and not total:
+            return f"state {index} has no transition"
+        if index < last and abs(total - 1.0) > _TOLERANCE:
+            logger.warning("The probabilities of state %d of a topology sum to %g", index, total)
+    if len(reached) != len(entry):
+        return f"no transition leads to state {min(set(range(len(entry))) - reached)}"
+    if classes != set(range(len(classes))):
+        return f"expected pdf classes from 0 on without gaps, found {sorted(classes)[:10]}"
+    return None
+
+
+# -- the two forms -----------------------------------------------------------------------------------------------------
+
+
+def _read_binary(reader: TokenReader) -> HmmTopology:
+    phones = reader.integer_vector()
+    entry_of = reader.integer_vector()
+    covered = np.flatnonzero(entry_of != -1)
+    if not np.array_equal(covered, phones) or not len(phones):
+        raise reader.error("expected a topology whose table of entries covers just its phones")
+    count = reader.integer()
+    is_hmm = count != -1
+    if not is_hmm:
+        count = reader.integer()
+    reader.check_count(count, 5, "topology entries")
+    entries = []
+    for _ in range(count):
+        num_states = reader.integer()
+        reader.check_count(num_states, 10, "states")
+        entries.append([_read_binary_state(reader, is_hmm) for _ in range(num_states)])
+    reader.expect("</Topology>")
+    return HmmTopology(entries, dict(zip(phones.tolist(), entry_of[phones].tolist(), strict=True)))
+
+
+def _read_binary_state(reader: TokenReader, is_hmm: bool) -> HmmState:
+    forward = reader.integer()
+    self_loop = forward if is_hmm else reader.integer()
+    count = reader.integer()
+    reader.check_count(count, 10, "transitions")
+    return HmmState(forward, self_loop, [(reader.integer(), reader.real()) for _ in range(count)])
+
+
+def _read_text(reader: TokenReader) -> HmmTopology:
+    entries: list[list[HmmState]] = []
+    entry_of_phone: dict[int, int] = {}
+    while (token := reader.token()) != "</Topology>":
+        if token != "<TopologyEntry>":
+            raise reader.error(f"expected <TopologyEntry> or </Topology>, found '{token[:40]}'")
+        reader.expect("<ForPhones>")
+        while (word := reader.token()) != "</ForPhones>":
+            phone = int(word) if word.isascii() and word.isdigit() and len(word) < 10 else 0
+            if not 0 < phone <= _LARGEST_PHONE:
+                raise reader.error(f"expected a phone (1 to {_LARGEST_PHONE}) or </ForPhones>, found '{word[:40]}'")
+            if phone in entry_of_phone:
+                raise reader.error(f"phone {phone} is in the topology twice")
+            entry_of_phone[phone] = len(entries)
+        entries.append(_read_text_states(reader))
+    return HmmTopology(entries, entry_of_phone)
+
+
+def _read_text_states(reader: TokenReader) -> list[HmmState]:
+    states: list[HmmState] = []
+    while (token := reader.token()) != "</TopologyEntry>":
+        if token != "<State>":
+            raise reader.error(f"expected <State> or </TopologyEntry>, found '{token[:40]}'")
+        index = reader.integer()
+        if index != len(states):
+            raise reader.error(f"expected state {len(states)}, found state {index}")
+        states.append(_read_text_state(reader))
+    return states
+
+
+def _read_text_state(reader: TokenReader) -> HmmState:
+    state = HmmState()
+    token = reader.token()
+    if token == "<PdfClass>":
+        state.forward_pdf_class = state.self_loop_pdf_class = reader.integer()
+        token = reader.token()
+    elif token == "<ForwardPdfClass>":
+        state.forward_pdf_class = reader.integer()
+        reader.expect("<SelfLoopPdfClass>")
+        state.self_loop_pdf_class = reader.integer()
+        token = reader.token()
+    while token == "<Transition>":
+        destination = reader.integer()
+        state.transitions.append((destination, float(np.float32(reader.real()))))
+        token = reader.token()
+    if token != "</State>":
+        raise reader.error(f"expected <Transition> or </State>, found '{token[:40]}'")
+    return state
