@@ -12,7 +12,7 @@ import numpy as np
 from nnet3py.components.base import Component
 from nnet3py.components.registry import component_class
 from nnet3py.config_line import ConfigLine, did_you_mean, is_valid_name, parse_config_lines
-from nnet3py.errors import ConfigError, DescriptorError
+from nnet3py.errors import ConfigError, DescriptorError, Nnet3Error
 from nnet3py.network.consistency import check_nnet
 from nnet3py.network.descriptor import Descriptor
 from nnet3py.network.descriptor_parser import parse_descriptor
@@ -80,7 +80,7 @@ def _add_component(nnet: Nnet, line: ConfigLine, name: str, seed: int) -> None:
     type_name = _required(line, "type")
     try:
         component = component_class(type_name).from_config(line, component_rng(seed, name))
-    except ConfigError as error:
+    except Nnet3Error as error:
         raise _in_line(line, error) from None
     line.check_all_used()
     put_component(nnet, name, component)
@@ -104,13 +104,13 @@ def _required(line: ConfigLine, key: str) -> str:
     return line.get_string(key)
 
 
-def _in_line(line: ConfigLine, error: ConfigError) -> ConfigError:
-    """``error`` with the line and its place, unless it names them already."""
+def _in_line(line: ConfigLine, error: Nnet3Error) -> ConfigError:
+    """``error`` as one that names the line and its place, unless it does already."""
     message = error.message
     if line.whole_line not in message:
-        message = f"{message} in config line: {line.whole_line}"
-    place = f"line {line.number}" if line.number is not None else ""
-    return line.error(message, error.hint) if place and place not in message else type(error)(message, error.hint)
+        message = f"{message}, in config line: {line.whole_line}"
+    names_place = line.number is not None and f"line {line.number}]" in message
+    return ConfigError(message, error.hint) if names_place else line.error(message, error.hint)
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------------

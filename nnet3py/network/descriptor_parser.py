@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -298,3 +298,45 @@ def _to_leaf(e: Expression) -> Leaf:
         raise DescriptorError("Const() appeared too deep in the expression",
                               "it may stand in Append, Sum, Failover and IfDefined only")
     raise DescriptorError(f"{e.op}() cannot stand inside Switch(), except in its first and only argument")
+
+
+# -- replacing a node by what it is made of ----------------------------------------------------------------------------
+
+
+def substitute(descriptor: Descriptor, node: int, replacement: Descriptor) -> Descriptor:
+    """``descriptor`` with every mention of ``node`` replaced, in normal form; a scale goes on to the replacement.
+
+    Raises
+    ------
+    DescriptorError : the result has no normal form
+    """
+    new = _appended(_to_expression(part) for part in replacement.parts)
+
+    def replaced(e: Expression) -> Expression:
+        if e.op == "node":
+            return new if e.numbers[0] == node else e
+        return Expression(e.op, tuple(replaced(arg) for arg in e.args), e.numbers)
+
+    expression = replaced(_appended(_to_expression(part) for part in descriptor.parts))
+    return Descriptor(tuple(_to_part(_normalize(term)) for term in _terms(expression)))
+
+
+def _appended(expressions: Iterable[Expression]) -> Expression:
+    return Expression("Append", tuple(expressions))
+
+
+def _to_expression(part: Part) -> Expression:
+    """The expression tree of a part."""
+    if isinstance(part, Source):
+        node = Expression("node", numbers=(part.node,))
+        return node if part.scale == 1.0 else Expression("Scale", (node,), (part.scale,))
+    numbers: tuple = ()
+    if isinstance(part, Offset):
+        numbers = part.t, part.x
+    elif isinstance(part, Round):
+        numbers = (part.step,)
+    elif isinstance(part, ReplaceIndex):
+        numbers = part.variable, part.value
+    elif isinstance(part, Const):
+        numbers = part.value, part.width
+    return Expression(type(part).__name__, tuple(_to_expression(child) for child in part.children()), numbers)

@@ -1,0 +1,43 @@
+"""What ``nnet3-info`` and ``nnet3-am-info`` print. Kaldi: ``Nnet::Info``, ``AmNnetSimple::Info``."""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.acoustic_model import AcousticModel
+from nnet3py.network.nnet import Nnet
+
+
+def info(nnet: Nnet, verbose: int = 0) -> str:
+    """The text that ``nnet3-info`` prints: contexts (of a simple network), sizes, nodes and components.
+
+    Parameters
+    ----------
+    nnet : the network
+    verbose : at 2 and above some components add summaries of singular values
+
+    Raises
+    ------
+    Nnet3Error : no output of a simple network can be computed, however much context it gets
+    """
+    lines = []
+    if nnet.is_simple():
+        from nnet3py.compiler.context import compute_simple_nnet_context
+
+        left, right = compute_simple_nnet_context(nnet)
+        lines += [f"left-context: {left}", f"right-context: {right}"]
+    lines += [f"num-parameters: {nnet.num_parameters()}", f"modulus: {nnet.modulus()}"]
+    lines += nnet.config_lines(include_dims=True)
+    lines += [f"component name={name} type={component.info(verbose)}"
+              for name, component in zip(nnet.component_names, nnet.components, strict=True)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def acoustic_model_info(model: AcousticModel, verbose: int = 0) -> str:
+    """The text that ``nnet3-am-info`` prints: dimensions and priors, then the network's."""
+    nnet, priors = model.nnet, model.priors
+    lines = [f"input-dim: {nnet.input_dim('input')}", f"ivector-dim: {nnet.input_dim('ivector')}",
+             f"num-pdfs: {nnet.output_dim('output')}", f"prior-dimension: {priors.size}"]
+    if priors.size:
+        lines += [f"prior-sum: {float(priors.sum(dtype=np.float64)):.6g}", f"prior-min: {float(priors.min()):.6g}",
+                  f"prior-max: {float(priors.max()):.6g}"]
+    return "".join(f"{line}\n" for line in [*lines, "# Nnet info follows."]) + info(nnet, verbose)

@@ -1,0 +1,88 @@
+"""Removing nodes and components, above all those that no output needs. Kaldi: ``RemoveOrphanNodes`` and the like."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from nnet3py.network.consistency import check_nnet, orphan_components, orphan_nodes
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, Node
+
+logger = logging.getLogger(__name__)
+
+
+def remove_orphans(nnet: Nnet, remove_inputs: bool = False) -> None:
+    """Remove the nodes that no output needs, then the components that no node uses, in place."""
+    remove_orphan_nodes(nnet, remove_inputs)
+    remove_orphan_components(nnet)
+
+
+def remove_orphan_nodes(nnet: Nnet, remove_inputs: bool = False) -> None:
+    """Remove the nodes from which no output is computed, in place; logs how many.
+
+    Without ``remove_inputs`` input nodes stay, except that of two neighbours in the list of orphans only the first
+    does: files that Kaldi has edited are as they are because of this.
+    """
+    orphans = orphan_nodes(nnet)
+    if not remove_inputs:
+        orphans = _without_inputs(nnet, orphans)
+    count = sum(not nnet.is_component_input(i) for i in orphans)
+    remove_nodes(nnet, orphans)
+    logger.info("Removed %d orphan nodes.", count)
+
+
+def _without_inputs(nnet: Nnet, orphans: list[int]) -> list[int]:
+    kept, position = [], 0
+    while position < len(orphans):
+        if nnet.is_input(orphans[position]):
+            position += 1                    # this one is not removed, and the next is removed unseen
+        kept += orphans[position:position + 1]
+        position += 1
+    return kept
+
+
+def remove_nodes(nnet: Nnet, indexes: Iterable[int]) -> None:
+    """Remove nodes that no other node needs, in place; the others are renumbered.
+
+    Raises
+    ------
+    ConfigError : no input or no output node would remain; the network is then as it was
+    """
+    removed = set(indexes)
+    if not removed:
+        return
+    is_kept = np.array([i not in removed for i in range(len(nnet.nodes))])
+    new_index = np.where(is_kept, np.cumsum(is_kept) - 1, -1).tolist()
+    trial = Nnet()
+    trial.components, trial.component_names = nnet.components, nnet.component_names
+    trial.nodes = [_renumbered(node, new_index) for i, node in enumerate(nnet.nodes) if is_kept[i]]
+    check_nnet(trial)
+    nnet.nodes = trial.nodes
+    nnet.structure_changed()
+
+
+def _renumbered(node: Node, new_index: list[int]) -> Node:
+    if isinstance(node, DescriptorNode):
+        return replace(node, descriptor=node.descriptor.renumbered(new_index))
+    if isinstance(node, DimRangeNode):
+        return replace(node, source=new_index[node.source])
+    return node
+
+
+def remove_orphan_components(nnet: Nnet) -> None:
+    """Remove the components that no node uses, in place; logs how many."""
+    orphans = set(orphan_components(nnet))
+    logger.info("Removing %d orphan components.", len(orphans))
+    if not orphans:
+        return
+    kept = [c for c in range(len(nnet.components)) if c not in orphans]
+    new_index = {old: new for new, old in enumerate(kept)}
+    nnet.components = [nnet.components[c] for c in kept]
+    nnet.component_names = [nnet.component_names[c] for c in kept]
+    for node in nnet.nodes:
+        if isinstance(node, ComponentNode):
+            node.component_index = new_index[node.component_index]
+    nnet.structure_changed()

@@ -1,0 +1,159 @@
+"""Operations on all components of a network at once: test modes, rates, statistics, the orthonormal constraint.
+
+They see top-level components only, not those inside a CompositeComponent. Kaldi: ``nnet-utils.h``.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.errors import NumericError, UsageError
+from nnet3py.network.nnet import Nnet
+
+logger = logging.getLogger(__name__)
+
+RANDOM_TYPES = ("DropoutComponent", "DropoutMaskComponent", "GeneralDropoutComponent", "SpecAugmentTimeMaskComponent")
+DROPOUT_TYPES = RANDOM_TYPES[:3]         # those with a dropout proportion
+
+UPDATE_SPEED = np.float32(0.125)         # of the orthonormal constraint
+SMALLEST_TRACE = np.float32(1.0e-15)     # below it a matrix counts as zero
+
+
+def is_a(component: Component, *type_names: str) -> bool:
+    """True if the component is of one of these types or derived from it; needs no import of the types."""
+    return any(cls.__name__ in type_names for cls in type(component).__mro__)
+
+
+def components_of_type(nnet: Nnet, *type_names: str) -> Iterator[Any]:
+    """The network's components of these types, or derived from them, in order."""
+    return (component for component in nnet.components if is_a(component, *type_names))
+
+
+@contextmanager
+def _compiled_form_may_change(nnet: Nnet) -> Iterator[None]:
+    """Raise the network's version if what a compiler sees of the components is different afterwards."""
+    def seen() -> list[tuple[Properties, bool]]:
+        return [(c.properties, getattr(c, "learning_rate", 1.0) != 0.0) for c in nnet.components]
+
+    before = seen()
+    yield
+    if seen() != before:
+        nnet.structure_changed()
+
+
+def has_batchnorm(nnet: Nnet) -> bool:
+    """True if some component is a BatchNormComponent."""
+    return any(components_of_type(nnet, "BatchNormComponent"))
+
+
+def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
+    """Let batch normalisation use its stored statistics (True) or each minibatch's own, in place."""
+    with _compiled_form_may_change(nnet):
+        for component in components_of_type(nnet, "BatchNormComponent"):
+            component.set_test_mode(test_mode)
+
+
+def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
+    """Switch dropout and the like to its expectation (True) or back, in place."""
+    with _compiled_form_may_change(nnet):
+        for component in components_of_type(nnet, *RANDOM_TYPES):
+            component.test_mode = test_mode
+
+
+def set_dropout_proportion(nnet: Nnet, proportion: float) -> None:
+    """Set the proportion of all dropout components, in place."""
+    with _compiled_form_may_change(nnet):
+        for component in components_of_type(nnet, *DROPOUT_TYPES):
+            component.dropout_proportion = float(np.float32(proportion))
+
+
+def set_learning_rate(nnet: Nnet, rate: float) -> None:
+    """Set the learning rate of each trainable component to ``rate`` times its factor, in place."""
+    with _compiled_form_may_change(nnet):
+        for component in components_of_type(nnet, "UpdatableComponent"):
+            component.set_underlying_learning_rate(rate)
+
+
+def scale_batchnorm_stats(nnet: Nnet, factor: float) -> None:
+    """Scale the statistics of batch normalisation, in place; ``factor`` is between 0 and 1."""
+    if not 0.0 <= factor <= 1.0:
+        raise UsageError(f"batch-norm statistics cannot be scaled by {factor:g}; the factor is between 0 and 1")
+    if factor != 1.0:
+        for component in components_of_type(nnet, "BatchNormComponent"):
+            component.scale(factor)
+
+
+def zero_component_stats(nnet: Nnet) -> None:
+    """Set the statistics of all components to zero, in place (of batch normalisation only outside test mode)."""
+    for component in nnet.components:
+        component.zero_stats()
+
+
+def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
+    """Stop the natural gradient from adapting to what it sees, or let it go on, in place."""
+    for component in components_of_type(nnet, "UpdatableComponent"):
+        component.freeze_natural_gradient(freeze)
+
+
+# -- orthonormal constraint --------------------------------------------------------------------------------------------
+
+
+def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool]) -> None:
+    """Move the matrices of constrained components a step towards equal singular values, in place.
+
+    Parameters
+    ----------
+    draw : called once per constrained component, in order; True with probability 1/4: the step is taken
+
+    Raises
+    ------
+    NumericError : a matrix whose parameters are not finite
+
+    Kaldi: ConstrainOrthonormal. The step follows Povey et al., "Semi-orthogonal low-rank matrix factorization for deep
+    neural networks", 2018.
+    """
+    for name, component in zip(nnet.component_names, nnet.components, strict=True):
+        constraint = getattr(component, "orthonormal_constraint", 0.0)
+        if constraint != 0.0 and draw():
+            parameters = component.parameters()
+            weights = parameters["linear_params"] if "linear_params" in parameters else parameters["params"]
+            constrain_matrix(weights, constraint, name)
+
+
+def constrain_matrix(weights: np.ndarray, constraint: float, name: str) -> None:
+    """One step of M towards M Mᵀ = s² I, in place; M is ``weights`` or its transpose, whichever has fewer rows.
+
+    Parameters
+    ----------
+    weights : float32 (rows, cols)
+    constraint : s, or a negative number for the s that leaves the size of M as it is
+    name : of the component, for messages
+    """
+    m = weights if weights.shape[0] <= weights.shape[1] else weights.T
+    p = m @ m.T
+    speed, scale = UPDATE_SPEED, np.float32(constraint)
+    if constraint < 0.0:
+        trace, trace_of_square = np.trace(p), np.vdot(p, p)
+        if trace < SMALLEST_TRACE:
+            return
+        scale = np.sqrt(trace_of_square / trace)
+        speed = _update_speed(float(trace_of_square * len(p) / (trace * trace)), name)
+    p[np.diag_indices(len(p))] -= scale * scale
+    m -= (np.float32(4.0) * speed / (scale * scale)) * (p @ m)
+
+
+def _update_speed(ratio: float, name: str) -> np.float32:
+    """The speed for a matrix whose squared singular values have this mean square over squared mean (1 if all equal)."""
+    if not ratio > 0.9:
+        raise NumericError(f"Ratio is {ratio:g} in the orthonormal constraint of component {name}; expected at least 1",
+                           "its parameters are not finite, or too large")
+    if not 0.99 < ratio <= 1.02:
+        logger.warning("Ratio is %g (expected 0.99 to 1.02), component is %s", ratio, name)
+    if ratio > 1.1:
+        return UPDATE_SPEED / np.float32(4.0)
+    return UPDATE_SPEED / np.float32(2.0) if ratio > 1.02 else UPDATE_SPEED
