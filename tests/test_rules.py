@@ -23,7 +23,8 @@ STAGES = [
     {"components"},
     {"network"},
     {"xconfig", "compiler"},
-    {"runtime", "egs", "model_info", "acoustic_model"},
+    {"acoustic_model"},
+    {"runtime", "egs", "model_info"},
     {"training"},
     {"cli"},
 ]

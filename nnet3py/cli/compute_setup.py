@@ -1,11 +1,16 @@
-"""Where and on how many threads a command computes: ``--device``, ``--use-gpu`` and ``--num-threads``."""
+"""What a command that computes makes of its options: the device, the threads, the optimisations of the compiler."""
 from __future__ import annotations
 
+import dataclasses
 import os
+from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.options import Options
 from nnet3py.errors import DeviceError
+
+if TYPE_CHECKING:
+    from nnet3py.compiler.cache import OptimizeOptions
 
 _GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under Windows' Linux
 
@@ -20,6 +25,15 @@ def set_up(options: Options) -> str:
 
         set_num_threads(options.num_threads)
     return chosen_device(options)
+
+
+def optimize_options(options: Options) -> OptimizeOptions:
+    """What the ``OPTIM`` and ``COMPILER`` groups ask of the compiler; a pass that does not exist is not run."""
+    from nnet3py.compiler.cache import OptimizeOptions
+
+    known = {one.name for one in dataclasses.fields(OptimizeOptions)}
+    values = {**options.group("optimization"), **options.group("compiler")}
+    return OptimizeOptions(**{name: value for name, value in values.items() if name in known})
 
 
 def chosen_device(options: Options) -> str:
