@@ -1,0 +1,88 @@
+"""Compiled computations, kept by request. Kaldi: ``CachingOptimizingCompiler``."""
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+
+from nnet3py.compiler.check import check_computation
+from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.generate import generate_computation
+from nnet3py.compiler.optimize import OptimizeOptions, optimize
+from nnet3py.compiler.request import ComputationRequest
+from nnet3py.errors import Nnet3Error
+from nnet3py.network.nnet import Nnet
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_CAPACITY = 64
+
+__all__ = ["CachingCompiler", "OptimizeOptions"]
+
+
+class CachingCompiler:
+    """Compiles requests for one network and keeps the most recently used results.
+
+    Parameters
+    ----------
+    nnet : the network; after a structural edit (a new ``version``) everything is compiled again
+    options : what the optimiser may do
+    capacity : how many computations are kept
+    use_shortcut : work out sequences of one shape together
+    """
+
+    def __init__(self, nnet: Nnet, options: OptimizeOptions | None = None, capacity: int = DEFAULT_CAPACITY,
+                 use_shortcut: bool = True) -> None:
+        if capacity < 1:
+            raise Nnet3Error(f"a cache of {capacity} computations was asked for, 1 is the least",
+                             "use a larger --compiler.cache-capacity")
+        self.nnet, self.options = nnet, options or OptimizeOptions()
+        self.capacity, self.use_shortcut = capacity, use_shortcut
+        self.seconds = {"compilation": 0.0, "optimization": 0.0, "checking": 0.0}
+        self.seconds_total = 0.0
+        self._kept: OrderedDict[tuple[int, ComputationRequest], Computation] = OrderedDict()
+
+    def compile(self, request: ComputationRequest) -> Computation:
+        """The computation for ``request``: the very same object for an equal request, as long as it is kept.
+
+        Raises
+        ------
+        NotComputableError : an output row cannot be computed from the inputs
+        Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
+        """
+        start = perf_counter()
+        key = self.nnet.version, request
+        computation = self._kept.get(key)
+        if computation is None:
+            computation = self._kept[key] = self._compile(request)
+            while len(self._kept) > self.capacity:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key)
+        self.seconds_total += perf_counter() - start
+        return computation
+
+    def _compile(self, request: ComputationRequest) -> Computation:
+        with self._timed("compilation"):
+            computation = generate_computation(self.nnet, request, share=self.use_shortcut)
+        with self._timed("optimization"):
+            computation = optimize(computation, self.nnet, self.options)
+        with self._timed("checking"):
+            check_computation(computation, self.nnet)
+        return computation
+
+    @contextmanager
+    def _timed(self, what: str) -> Iterator[None]:
+        start = perf_counter()
+        yield
+        self.seconds[what] += perf_counter() - start
+
+    def log_time(self) -> None:
+        """Log how long compiling took, if it took any time."""
+        if self.seconds_total > 0.0:
+            misc = self.seconds_total - sum(self.seconds.values())
+            logger.info("%.3g seconds taken in nnet3 compilation total (breakdown: %.3g compilation, %.3g optimization, "
+                        "0 shortcut expansion, %.3g checking, 0 computing indexes, %.3g misc.) + 0 I/O.",
+                        self.seconds_total, *self.seconds.values(), misc)

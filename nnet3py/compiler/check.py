@@ -1,0 +1,3 @@
+"""Stub"""
+def check_computation(computation, nnet):
+    pass

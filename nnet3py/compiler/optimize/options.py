@@ -1,0 +1,35 @@
+"""What the optimiser may do. Kaldi: ``NnetOptimizeOptions``."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INT32_MIN, INT32_MAX = -2147483648, 2147483647
+
+
+@dataclass(frozen=True)
+class OptimizeOptions:
+    """The ``--optimization.*`` options of commands, by the same names, with Kaldi's defaults.
+
+    Results never depend on them, but for ``min_deriv_time``, ``max_deriv_time`` and ``max_deriv_time_relative``.
+    ``optimize=False`` switches off everything else but what running needs and the marks of memory compression.
+    """
+
+    optimize: bool = True
+    consolidate_model_update: bool = True
+    propagate_in_place: bool = True
+    backprop_in_place: bool = True
+    extend_matrices: bool = True
+    optimize_row_ops: bool = True
+    split_row_ops: bool = True
+    convert_addition: bool = True
+    remove_assignments: bool = True
+    allow_left_merge: bool = True
+    allow_right_merge: bool = True
+    initialize_undefined: bool = True
+    move_sizing_commands: bool = True
+    allocate_from_other: bool = True
+    snip_row_ops: bool = True
+    min_deriv_time: int = INT32_MIN
+    max_deriv_time: int = INT32_MAX
+    max_deriv_time_relative: int = INT32_MAX
+    memory_compression_level: int = 1
