@@ -139,7 +139,7 @@ def dropout_rows(dst, src, draws, proportion):
 
 
 def dropout_backprop(dx, x, y, dy):
-    dx[...] = np.where(x != 0, dy * y / np.where(x != 0, x, 1), dy)
+    dx[...] = np.where(x != 0, dy * (y / np.where(x != 0, x, 1)), dy)
 
 
 def binary_mask(mask, proportion):

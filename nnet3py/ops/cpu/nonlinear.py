@@ -10,7 +10,9 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cpu.element_formulas import exp, sigmoid as _sigmoid, sigmoid_slope, tanh as _tanh, tanh_slope
+from nnet3py.ops.cpu.element_formulas import exp, sigmoid_slope, tanh_slope
+from nnet3py.ops.cpu.element_formulas import sigmoid as _sigmoid
+from nnet3py.ops.cpu.element_formulas import tanh as _tanh
 from nnet3py.ops.cpu.jit import inline, kernel, row
 
 COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)

@@ -1,0 +1,178 @@
+"""Structural components and fixed scales and biases: values, finite differences, files and config lines."""
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from component_cases import check_derivatives, reread, written
+from own_ops import reference_ops
+
+from nnet3py.components.structural import (
+    ElementwiseProductComponent,
+    FixedBiasComponent,
+    FixedScaleComponent,
+    NoOpComponent,
+    PermuteComponent,
+    SumBlockComponent,
+    SumGroupComponent,
+)
+from nnet3py.config_line import ConfigLine
+from nnet3py.errors import ConfigError, FormatError
+from nnet3py.io.tokens import TokenReader
+from nnet3py.ops import get_ops
+
+FLOAT32 = 1e-6
+VECTOR = np.array([1.5, -2, 0.25, 3, 0, 1], np.float32)
+COMPONENTS = {
+    "no-op": NoOpComponent(6), "product": ElementwiseProductComponent(6, 2), "block": SumBlockComponent(6, 2, 0.75),
+    "group": SumGroupComponent([1, 3, 2]), "permute": PermuteComponent([3, 0, 1, 5, 4, 2]),
+    "scale": FixedScaleComponent(VECTOR), "bias": FixedBiasComponent(VECTOR)}
+
+
+@pytest.fixture(params=["reference", "cpu"])
+def ops(request):
+    return reference_ops() if request.param == "reference" else get_ops("cpu")
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32)
+
+
+def from_config(kind, text):
+    line = ConfigLine(text)
+    component = kind.from_config(line, np.random.default_rng(0))
+    line.check_all_used()
+    return component
+
+
+def read(kind, data: bytes):
+    reader = TokenReader(io.BytesIO(data), size=len(data))
+    reader.read_header()
+    return kind.read(reader)
+
+
+EXPECTED = {
+    "no-op": lambda x: x, "product": lambda x: x[:, :2] * x[:, 2:4] * x[:, 4:],
+    "block": lambda x: 0.75 * (x[:, :2] + x[:, 2:4] + x[:, 4:]),
+    "group": lambda x: np.stack([x[:, 0], x[:, 1:4].sum(axis=1), x[:, 4:].sum(axis=1)], axis=1),
+    "permute": lambda x: x[:, [3, 0, 1, 5, 4, 2]], "scale": lambda x: x * VECTOR, "bias": lambda x: x + VECTOR}
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_values(name, ops):
+    component, x = COMPONENTS[name], normal(5, 6)
+    y = np.zeros((5, component.output_dim), np.float32)
+    component.propagate(ops, None, x, y, None)
+    np.testing.assert_allclose(y, EXPECTED[name](x), atol=FLOAT32)
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_derivatives(name):
+    check_derivatives(reference_ops(np.float64), COMPONENTS[name], 5, 5)
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_derivatives_on_the_cpu(name):
+    component, x = COMPONENTS[name], normal(5, 6)
+    dy = normal(5, component.output_dim, seed=1)
+    found, expected = np.zeros_like(x), np.zeros_like(x)
+    component.backprop(get_ops("cpu"), None, x, None, dy, None, None, found)
+    component.backprop(reference_ops(), None, x, None, dy, None, None, expected)
+    np.testing.assert_allclose(found, expected, atol=FLOAT32)
+    component.backprop(get_ops("cpu"), None, x, None, dy, None, None, None)      # nobody wants it
+
+
+@pytest.mark.parametrize("name", ["no-op", "scale", "bias"])
+def test_in_place(name, ops):
+    component, x, dy = COMPONENTS[name], normal(5, 6), normal(5, 6, seed=1)
+    y, dx = x.copy(), dy.copy()
+    component.propagate(ops, None, y, y, None)
+    np.testing.assert_allclose(y, EXPECTED[name](x), atol=FLOAT32)
+    component.backprop(ops, None, None, None, dx, None, None, dx)
+    np.testing.assert_allclose(dx, dy * VECTOR if name == "scale" else dy, atol=FLOAT32)
+
+
+def test_scaled_backprop(ops):
+    for scale in (0.5, 0.0, -1.0):
+        dx = dy = normal(5, 6)
+        expected = scale * dy
+        NoOpComponent(6, scale).backprop(ops, None, None, None, dy, None, None, dx)
+        np.testing.assert_array_equal(dx, expected)
+
+
+def test_flags():
+    assert {name: int(component.properties) for name, component in COMPONENTS.items()} == {
+        "no-op": 0x105, "product": 0x41, "block": 0x29, "group": 0x1, "permute": 0x1, "scale": 0x105, "bias": 0x105}
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_files(name, binary):
+    component = COMPONENTS[name]
+    again = reread(component, binary)
+    assert written(again, binary) == written(component, binary) and again.info() == component.info()
+    assert (again.input_dim, again.output_dim) == (component.input_dim, component.output_dim)
+    assert again.parameters() == {}
+
+
+def test_older_files():
+    old = (b"<NoOpComponent> <Dim> 4 <ValueAvg> [ ] <DerivAvg> [ 1 2 3 4 ]\n <Count> 3 <OderivRms> [ ] <OderivCount> 0 "
+           b"<NumDimsSelfRepaired> 0 <NumDimsProcessed> 0 </NoOpComponent> ")
+    assert read(NoOpComponent, old).info() == "NoOpComponent, dim=4"
+    assert read(NoOpComponent, b"<Dim> 4 <ValueAvg> [ ] <DerivAvg> [ ] <Count> 3 </NoOpComponent> ").dim == 4
+    assert read(SumGroupComponent, b"<Sizes> [ 1 2 ] <SumGroupComponent> ").output_dim == 2
+    floats = np.array([2.0, 0.4, 0.6, 7.0], "<f4").tobytes()     # 0.4 rounds to 0, 0.6 to 1, the last is forced to 3
+    data = b"\0B<ColumnMap> FV \4\4\0\0\0" + floats + b"</PermuteComponent> "
+    assert read(PermuteComponent, data).column_map.tolist() == [2, 0, 1, 3]
+
+
+@pytest.mark.parametrize("kind, text, message", [
+    (NoOpComponent, b"<Dim> -3 ", "dimension"), (NoOpComponent, b"<Dim> 3 <BackpropScale> 1 <Dim> ", "</NoOpComponent>"),
+    (ElementwiseProductComponent, b"<InputDim> 6 <OutputDim> 4 ", "divides the input dimension 6"),
+    (SumGroupComponent, b"<Sizes> [ 1 0 ] ", "positive group sizes"), (SumGroupComponent, b"<Sizes> [ ] ", "positive"),
+    (PermuteComponent, b"<ColumnMap> [ 0 2 ] ", "permutation"), (PermuteComponent, b"<ColumnMap> [ ] ", "permutation"),
+    (FixedScaleComponent, b"<Scales> [ ] ", "vector with elements")])
+def test_damaged_files(kind, text, message):
+    with pytest.raises(FormatError, match=message):
+        read(kind, text)
+
+
+def test_information():
+    assert COMPONENTS["block"].info() == "SumBlockComponent, input-dim=6, output-dim=2, scale=0.75"
+    assert COMPONENTS["product"].info() == "ElementwiseProductComponent, input-dim=6, output-dim=2"
+    assert COMPONENTS["group"].info() == "SumGroupComponent, input-dim=6, output-dim=3"
+    assert COMPONENTS["permute"].info() == "PermuteComponent, dim=6 , column-map=[ 3 0 1 5 4 ... ]"
+    assert PermuteComponent([1, 0]).info() == "PermuteComponent, dim=2 , column-map=[ 1 0 ]"
+    assert NoOpComponent(3, 0.5).info() == "NoOpComponent, dim=3, backprop-scale=0.5"
+    assert COMPONENTS["bias"].info() == (
+        "FixedBiasComponent, input-dim=6, output-dim=6, bias-{mean,stddev}=0.625,1.526")
+    assert ", scales-{mean,stddev}=" in COMPONENTS["scale"].info()
+
+
+def test_configs(tmp_path):
+    assert from_config(NoOpComponent, "dim=3 backprop-scale=-2").backprop_scale == -2.0
+    assert from_config(ElementwiseProductComponent, "input-dim=6 output-dim=3").output_dim == 3
+    assert from_config(SumBlockComponent, "input-dim=6 output-dim=3 scale=0.5").block_scale == 0.5
+    assert from_config(SumGroupComponent, "sizes=3:4,5").sizes.tolist() == [3, 4, 5]
+    assert from_config(SumGroupComponent, "input-dim=6 output-dim=3").sizes.tolist() == [2, 2, 2]
+    assert from_config(PermuteComponent, "column-map=1,,0").column_map.tolist() == [1, 0]
+    assert from_config(FixedScaleComponent, "dim=3 scale=0.5").vector.tolist() == [0.5] * 3
+    assert from_config(FixedScaleComponent, "dim=3").vector.std() > 0
+    (tmp_path / "v").write_text(" [ 1 2 4 ]\n")
+    assert from_config(FixedScaleComponent, f"scales={tmp_path}/v").vector.tolist() == [1, 2, 4]
+    assert from_config(FixedBiasComponent, f"bias={tmp_path}/v").vector.tolist() == [1, 2, 4]
+    with pytest.raises(ConfigError, match="Unused values 'dim=3'"):
+        from_config(FixedBiasComponent, f"bias={tmp_path}/v dim=3")
+
+
+@pytest.mark.parametrize("kind, text", [
+    (NoOpComponent, "backprop-scale=1"), (NoOpComponent, "dim=0"), (ElementwiseProductComponent, "input-dim=6"),
+    (ElementwiseProductComponent, "input-dim=6 output-dim=6"), (ElementwiseProductComponent, "input-dim=6 output-dim=4"),
+    (SumBlockComponent, "input-dim=6 output-dim=4"), (SumBlockComponent, "output-dim=4"),
+    (SumGroupComponent, "sizes=1,0"), (SumGroupComponent, "sizes=1,x"), (SumGroupComponent, "input-dim=6 output-dim=4"),
+    (SumGroupComponent, ""), (PermuteComponent, "column-map=0,2"), (PermuteComponent, ""),
+    (PermuteComponent, "column-map=0,0"), (FixedScaleComponent, ""), (FixedBiasComponent, "dim=-1")])
+def test_impossible_lines(kind, text):
+    with pytest.raises(ConfigError, match=f"Invalid initializer for layer of type {kind.__name__}"):
+        from_config(kind, text)
