@@ -92,7 +92,8 @@ class ExampleMerger:
             group.append(example)
             if self._sizes.size(statistics.eg_size, len(group), ended=False):
                 yield self._write(statistics, self._waiting.pop(structure))
-        for structure, group in self._waiting.items():
+        # Kaldi goes through a hash table here, which happens to hold what came last first.
+        for structure, group in reversed(self._waiting.items()):
             yield from self._finish(self._statistics[structure], group)
         self._waiting.clear()
 
