@@ -100,6 +100,17 @@ def freeze_natural_gradient(nnet: Nnet, freeze: bool) -> None:
         component.freeze_natural_gradient(freeze)
 
 
+def convert_repeated_to_block_affine(nnet: Nnet) -> None:
+    """Replace each RepeatedAffineComponent, or one derived from it, by an equal BlockAffineComponent, in place.
+
+    Types that can be converted, or hold others that can, have a method ``as_block_affine()``, which makes the equal.
+    """
+    for c, component in enumerate(nnet.components):
+        if hasattr(component, "as_block_affine"):
+            nnet.components[c] = component.as_block_affine()
+            nnet.structure_changed()
+
+
 # -- orthonormal constraint --------------------------------------------------------------------------------------------
 
 

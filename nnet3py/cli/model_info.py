@@ -1,0 +1,41 @@
+"""nnet3-info and nnet3-am-info: what a model consists of, on standard output."""
+from __future__ import annotations
+
+import sys
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.options import Options
+
+
+@kaldi_command("nnet3-info", usage="""
+Print some text information about 'raw' nnet3 neural network, to standard output.
+
+Usage:  nnet3-info [options] <raw-nnet>
+
+e.g.:
+ nnet3-info 0.raw
+""", arguments=(1, 1))
+def info(args: list[str], options: Options) -> int:
+    """Print the description of a network; with --verbose=2 singular values too."""
+    from nnet3py.model_info import info as describe
+    from nnet3py.network.model_file import read_nnet
+
+    sys.stdout.write(describe(read_nnet(args[0]), verbose=options.verbose))
+    return 0
+
+
+@kaldi_command("nnet3-am-info", usage="""
+Print some text information about an nnet3 acoustic model (transition model, network and priors), to standard output.
+
+Usage:  nnet3-am-info [options] <nnet>
+
+e.g.:
+ nnet3-am-info 0.mdl
+""", arguments=(1, 1))
+def am_info(args: list[str], options: Options) -> int:
+    """Print the description of an acoustic model."""
+    from nnet3py.acoustic_model import read_model
+    from nnet3py.model_info import acoustic_model_info
+
+    sys.stdout.write(acoustic_model_info(read_model(args[0]), verbose=options.verbose))
+    return 0
