@@ -68,8 +68,8 @@ def test_limits():
 
 
 @pytest.mark.parametrize("data", [
-    EXAMPLE_BYTES[:-1], EXAMPLE_BYTES[:12], b"<I1V> \4\xff\xff\xff\xff", b"<I1V> \4\xff\xff\xff\x7f\0\0", b"<I1V> \4\1\0\0\0\x7d",
-    b"<I1V> \4\1\0\0\0\x80", b"<I1V> \4\1\0\0\0\x7f\3\1\0\0\0\4\5\0\0\0\4\0\0\0\0"])
+    EXAMPLE_BYTES[:-1], EXAMPLE_BYTES[:12], b"<I1V> \4\xff\xff\xff\xff", b"<I1V> \4\xff\xff\xff\x7f\0\0",
+    b"<I1V> \4\1\0\0\0\x7d", b"<I1V> \4\1\0\0\0\x80", b"<I1V> \4\1\0\0\0\x7f\3\1\0\0\0\4\5\0\0\0\4\0\0\0\0"])
 def test_garbage(data):
     with pytest.raises(FormatError):
         read(data)

@@ -1,0 +1,77 @@
+"""Minibatches: what is merged with what, into which rows, and the report."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from paths import DATA, shared_golden
+
+from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, read_egs
+from nnet3py.egs.make import time_indexes
+from nnet3py.egs.merger import ExampleMerger, merge_examples
+from nnet3py.egs.minibatch_size import MinibatchSizes
+from nnet3py.errors import ShapeError
+from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.io.sparse import SparseMatrix
+from nnet3py.io.tables import TableWriter
+
+EGS = f"ark:{DATA / 'egs' / 'compressed.ark'}"
+
+
+def example(rows, seed=0, dim=2, label=1):
+    features = np.random.default_rng(seed).standard_normal((rows, dim)).astype(np.float32)
+    return NnetExample([NnetIo("input", time_indexes(-1, rows), features),
+                        NnetIo("a", time_indexes(0, 1), SparseMatrix.from_rows([[(label, 1.0)]], 4))])
+
+
+def test_rows_and_indexes():
+    merged = merge_examples([example(3, 1, label=1), example(3, 2, label=2)])
+    assert [io.name for io in merged.io] == ["a", "input"]
+    assert merged.io[0].indexes.tolist() == [[0, 0, 0], [1, 0, 0]]
+    assert merged.io[0].features.columns.tolist() == [1, 2]
+    assert merged.io[1].indexes[:, :2].tolist() == [[0, -1], [0, 0], [0, 1], [1, -1], [1, 0], [1, 1]]
+    expected = np.concatenate([example(3, s).io[0].features for s in (1, 2)])
+    assert np.array_equal(merged.io[1].features, expected)
+    twice = merge_examples([merged, merged])
+    assert twice.io[0].indexes[:, 0].tolist() == [0, 1, 2, 3]
+
+
+def test_compressed_inputs():
+    egs = [eg for _, eg in read_egs(EGS)][:3]
+    dense = merge_examples(egs).find("input").features
+    assert np.array_equal(dense, np.concatenate([eg.find("input").features.to_dense() for eg in egs]))
+    assert isinstance(merge_examples(egs, compress=True).find("input").features, CompressedMatrix)
+    assert isinstance(egs[0].find("input").features, CompressedMatrix)
+
+
+def test_inconsistent_dims():
+    with pytest.raises(ShapeError, match="inconsistent"):
+        merge_examples([example(3, dim=2), example(3, dim=3)])
+
+
+def test_grouping_and_report():
+    merger = ExampleMerger(MinibatchSizes("3,2"))
+    found = list(merger.merge([example(4), example(5), *(example(4) for _ in range(5)), example(5), example(6)]))
+    assert [key for key, _ in found] == ["merged-0-3", "merged-1-3", "merged-2-2"]
+    assert [len(eg.io[1].indexes) for _, eg in found] == [12, 12, 10]
+    assert merger.specific_report()[1] == "4={3->2,d=0},5={2->1,d=0},6={,d=1}"
+    assert merger.aggregate_report() == ("Processed 9 egs of avg. size 4.444 into 3 minibatches, discarding 11.11% "
+                                         "of egs.  Avg minibatch size was 2.667, #distinct types of egs/minibatches was 3/2")
+
+
+def test_an_empty_table():
+    merger = ExampleMerger(MinibatchSizes("3"))
+    assert list(merger.merge([])) == [] and "Processed 0 egs" in merger.aggregate_report()
+
+
+@pytest.mark.parametrize("source, options, rules, expected", [
+    ("get-egs/egs.ark", "ark", "64,32,7", "merge-egs/egs.ark"),
+    ("get-egs-variable/egs.txt", "ark,t", "20=4/30=8,2/40=16", "merge-egs-rules/egs.txt")])
+def test_kaldis_minibatches(source, options, rules, expected, tmp_path):
+    tools = shared_golden() / "tools"
+    merger = ExampleMerger(MinibatchSizes(rules))
+    with TableWriter(f"{options}:{tmp_path}/out", EXAMPLE) as writer:
+        for key, eg in merger.merge(eg for _, eg in read_egs(f"ark:{tools / source}")):
+            writer.write(key, eg)
+    assert (tmp_path / "out").read_bytes() == (tools / expected).read_bytes()
+    log = (tools / expected).parent.joinpath("log").read_text()
+    assert all(line in log for line in (*merger.specific_report(), merger.aggregate_report()))
