@@ -59,8 +59,8 @@ class CaseWithStats(DrivenCase):
 
 def assert_close(found, expected, tolerance, what="") -> None:
     """Equal within ``tolerance`` of the largest absolute expected value."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(np.abs(expected).max(initial=0.0), SMALLEST),
-                               err_msg=what)
+    allowed = tolerance * max(np.abs(expected).max(initial=0.0), SMALLEST)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=allowed, err_msg=what)
 
 
 def check_gradient(case: CaseWithStats, gradient_file: str = "gradient.raw") -> None:

@@ -39,7 +39,7 @@ def assert_share(found, expected, count):
     assert abs(found - expected) < FOUR_SIGMA * np.sqrt(expected * (1 - expected) / count) + 1e-12
 
 
-# -- Kaldi's case ------------------------------------------------------------------------------------------------------------
+# -- Kaldi's case -----------------------------------------------------------------
 
 
 def components_until(data: bytes, names: list[str]) -> dict:
@@ -83,7 +83,7 @@ def test_kaldis_test_mode(ops):
         assert f"component name={name} type={components[name].info()}\n" in text
 
 
-# -- DropoutComponent ----------------------------------------------------------------------------------------------------------
+# -- DropoutComponent -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("per_frame", [False, True])
@@ -139,7 +139,7 @@ def test_dropout_config():
             from_config(DropoutComponent, text)
 
 
-# -- GeneralDropoutComponent -----------------------------------------------------------------------------------------------------
+# -- GeneralDropoutComponent -----------------------------------------------------------------
 
 
 def rows(num_sequences, num_frames):

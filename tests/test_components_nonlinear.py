@@ -81,7 +81,7 @@ def read_text(kind, text):
     return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
 
 
-# -- Kaldi's cases -------------------------------------------------------------------------------------------------------
+# -- Kaldi's cases -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -111,7 +111,7 @@ def test_kaldis_information(name):
         assert_same_info(components[key][0].info(), expected)
 
 
-# -- computation -----------------------------------------------------------------------------------------------------------
+# -- computation -----------------------------------------------------------------
 
 
 def test_flags():
@@ -140,7 +140,7 @@ def test_output_derivative_statistics_without_an_input_derivative(kind, ops, dra
     assert component.counters[1] == (5 if wanted else 0)
 
 
-# -- statistics -------------------------------------------------------------------------------------------------------------
+# -- statistics -----------------------------------------------------------------
 
 
 def slopes(kind, y):
@@ -205,7 +205,7 @@ def test_scaling_adding_and_zeroing():
     assert b"<ValueAvg>  [ 0 0 0 ]\n<DerivAvg>  [ 0 0 0 ]\n<Count> 0 " in written(component, False)
 
 
-# -- self-repair ------------------------------------------------------------------------------------------------------------
+# -- self-repair -----------------------------------------------------------------
 
 
 def repaired(component, ops, numbers, y, dy):
@@ -264,14 +264,14 @@ def test_repair_needs_a_scale_and_statistics(kind, ops, draws):
 
 def test_impossible_repair(ops, draws):
     draws([1] * 9, [0.1] * 9)
-    for component, message in ((with_statistics(SigmoidComponent, self_repair_scale=0.2), "0 < self-repair-scale < 0.1"),
-                               (with_statistics(TanhComponent, self_repair_scale=0.01, upper_threshold=0.5),
-                                "self-repair-upper-threshold")):
+    too_much = with_statistics(SigmoidComponent, self_repair_scale=0.2)
+    upper = with_statistics(TanhComponent, self_repair_scale=0.01, upper_threshold=0.5)
+    for component, message in ((too_much, "0 < self-repair-scale < 0.1"), (upper, "self-repair-upper-threshold")):
         with pytest.raises(ConfigError, match=message):
             component.backprop(ops, None, None, normal(5, 3), normal(5, 3), None, component, normal(5, 3))
 
 
-# -- files -------------------------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -307,7 +307,7 @@ def test_damaged_files(text, message):
         read_text(SigmoidComponent, text)
 
 
-# -- config lines ---------------------------------------------------------------------------------------------------------
+# -- config lines -----------------------------------------------------------------
 
 
 def test_every_key():

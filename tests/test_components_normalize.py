@@ -39,7 +39,7 @@ def read_text(kind, text):
     return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
 
 
-# -- NormalizeComponent ----------------------------------------------------------------------------------------------------
+# -- NormalizeComponent -----------------------------------------------------------------
 
 SHAPES = [(6, 6, False), (6, 3, False), (6, 6, True), (6, 2, True)]
 
@@ -108,7 +108,7 @@ def test_normalize_config():
         from_config(NormalizeComponent, "dim=6 input-dim=6")
 
 
-# -- BatchNormComponent ------------------------------------------------------------------------------------------------------
+# -- BatchNormComponent -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("block_dim", [6, 3])

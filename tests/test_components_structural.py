@@ -128,9 +128,11 @@ def test_older_files():
 
 
 @pytest.mark.parametrize("kind, text, message", [
-    (NoOpComponent, b"<Dim> -3 ", "dimension"), (NoOpComponent, b"<Dim> 3 <BackpropScale> 1 <Dim> ", "</NoOpComponent>"),
+    (NoOpComponent, b"<Dim> -3 ", "dimension"),
+    (NoOpComponent, b"<Dim> 3 <BackpropScale> 1 <Dim> ", "</NoOpComponent>"),
     (ElementwiseProductComponent, b"<InputDim> 6 <OutputDim> 4 ", "divides the input dimension 6"),
-    (SumGroupComponent, b"<Sizes> [ 1 0 ] ", "positive group sizes"), (SumGroupComponent, b"<Sizes> [ ] ", "positive"),
+    (SumGroupComponent, b"<Sizes> [ 1 0 ] ", "positive group sizes"),
+    (SumGroupComponent, b"<Sizes> [ ] ", "positive"),
     (PermuteComponent, b"<ColumnMap> [ 0 2 ] ", "permutation"), (PermuteComponent, b"<ColumnMap> [ ] ", "permutation"),
     (FixedScaleComponent, b"<Scales> [ ] ", "vector with elements")])
 def test_damaged_files(kind, text, message):
@@ -168,9 +170,11 @@ def test_configs(tmp_path):
 
 @pytest.mark.parametrize("kind, text", [
     (NoOpComponent, "backprop-scale=1"), (NoOpComponent, "dim=0"), (ElementwiseProductComponent, "input-dim=6"),
-    (ElementwiseProductComponent, "input-dim=6 output-dim=6"), (ElementwiseProductComponent, "input-dim=6 output-dim=4"),
+    (ElementwiseProductComponent, "input-dim=6 output-dim=6"),
+    (ElementwiseProductComponent, "input-dim=6 output-dim=4"),
     (SumBlockComponent, "input-dim=6 output-dim=4"), (SumBlockComponent, "output-dim=4"),
-    (SumGroupComponent, "sizes=1,0"), (SumGroupComponent, "sizes=1,x"), (SumGroupComponent, "input-dim=6 output-dim=4"),
+    (SumGroupComponent, "sizes=1,0"), (SumGroupComponent, "sizes=1,x"),
+    (SumGroupComponent, "input-dim=6 output-dim=4"),
     (SumGroupComponent, ""), (PermuteComponent, "column-map=0,2"), (PermuteComponent, ""),
     (PermuteComponent, "column-map=0,0"), (FixedScaleComponent, ""), (FixedBiasComponent, "dim=-1")])
 def test_impossible_lines(kind, text):

@@ -34,7 +34,7 @@ def norms(matrix):
     return np.sqrt((matrix.astype(float) ** 2).sum(axis=1))
 
 
-# -- ClipGradientComponent ---------------------------------------------------------------------------------------------------
+# -- ClipGradientComponent -----------------------------------------------------------------
 
 
 def test_identity_forward(ops):
@@ -161,7 +161,7 @@ def test_clip_gradient_config():
             from_config(ClipGradientComponent, text)
 
 
-# -- BackpropTruncationComponent -----------------------------------------------------------------------------------------------
+# -- BackpropTruncationComponent -----------------------------------------------------------------
 
 
 def test_where_the_intervals_end():

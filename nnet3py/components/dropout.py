@@ -187,7 +187,7 @@ class GeneralDropoutComponent(Component):
         return GeneralDropoutComponentPrecomputedIndexes(
             len(first) * blocks, np.repeat(rank[stretch.reshape(-1)], blocks).astype(np.int32))
 
-    # -- computation ---------------------------------------------------------------------------------------------------
+    # -- computation ----------------------------------------------------------------------------------------
 
     @property
     def _is_identity(self) -> bool:
@@ -228,7 +228,7 @@ class GeneralDropoutComponent(Component):
             return
         ops.mul_mask_rows(in_blocks(dx, self.block_dim), in_blocks(dy, self.block_dim), memo.matrix, indexes.indexes)
 
-    # -- files and text ------------------------------------------------------------------------------------------------
+    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> GeneralDropoutComponent:

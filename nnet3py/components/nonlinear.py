@@ -55,14 +55,14 @@ class NonlinearComponent(Component):
         assert isinstance(other, NonlinearComponent)
         self.stored |= other.stored
 
-    # -- statistics --------------------------------------------------------------------------------------------------
+    # -- statistics -----------------------------------------------------------------------------------------
 
     def _store_output_deriv(self, ops: Any, dy: Any) -> None:
         """Add ``dy``'s squares to ``oderiv_sumsq``: the first time always, then three times out of four."""
         ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.integer(4))
         self.stored[ODERIV] = True
 
-    # -- files and text ----------------------------------------------------------------------------------------------
+    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NonlinearComponent:
@@ -177,7 +177,7 @@ class NonlinearComponent(Component):
             text += f", oderiv-rms={vector_summary(rms)}, oderiv-count={number(oderiv_count)}"
         return text
 
-    # -- self-repair -------------------------------------------------------------------------------------------------
+    # -- self-repair ----------------------------------------------------------------------------------------
 
     def _repair_scale(self) -> float:
         """The scale of self-repair, 0 while it is off or nothing is known of the derivatives.

@@ -80,7 +80,7 @@ class NormalizeComponent(Component):
         ops.normalize_rows_backprop(in_blocks(dx, self.block_dim), in_blocks(x, self.block_dim),
                                     in_blocks(dy, self._output_block_dim), self.target_rms, beta)
 
-    # -- files and text ----------------------------------------------------------------------------------------------
+    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NormalizeComponent:
@@ -179,7 +179,7 @@ class BatchNormComponent(Component):
     def output_dim(self) -> int:
         return self.dim
 
-    # -- test mode and statistics --------------------------------------------------------------------------------------
+    # -- test mode and statistics ---------------------------------------------------------------------------
 
     def set_test_mode(self, test_mode: bool, rng: np.random.Generator | None = None) -> None:
         """Switch between the minibatch's own statistics (False) and the stored ones (True).
@@ -221,7 +221,7 @@ class BatchNormComponent(Component):
         num_rows = y.shape[0] * (y.shape[1] // self.block_dim)
         ops.batch_norm_store_stats(self.count, self.sum, self.sumsq, memo, num_rows)
 
-    # -- computation ---------------------------------------------------------------------------------------------------
+    # -- computation ----------------------------------------------------------------------------------------
 
     def new_memo(self, ops: Any, num_rows: int) -> Any:
         return None if self.test_mode else ops.new_vector(MEMO_ROWS * self.block_dim).reshape(MEMO_ROWS, self.block_dim)
@@ -251,7 +251,7 @@ class BatchNormComponent(Component):
             raise Nnet3Error("Test mode set in BatchNormComponent, but no stats.",
                              "set the test mode with set_test_mode, or use a trained model")
 
-    # -- files and text ------------------------------------------------------------------------------------------------
+    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> BatchNormComponent:

@@ -70,7 +70,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
     def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
         return (self.preconditioner,)
 
-    # -- computation ---------------------------------------------------------------------------------------------------
+    # -- computation ----------------------------------------------------------------------------------------
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         ops.lstm_propagate(y, x, self.params)
@@ -94,7 +94,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
             factor = update.preconditioner.precondition(ops, gradient)
         ops.add_mat(update.params, gradient, update.learning_rate * factor)
 
-    # -- files and text ------------------------------------------------------------------------------------------------
+    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> LstmNonlinearityComponent:

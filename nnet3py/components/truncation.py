@@ -81,7 +81,7 @@ class ClipGradientComponent(Component):
         assert isinstance(other, ClipGradientComponent)
         self.counters[:2] = np.trunc(self.counters[:2] + np.float32(alpha) * other.counters[:2])
 
-    # -- files and text ------------------------------------------------------------------------------------------------
+    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> ClipGradientComponent:
@@ -236,7 +236,7 @@ class BackpropTruncationComponent(Component):
                               self.clipping_threshold or self.NO_LIMIT, self.zeroing_threshold or self.NO_LIMIT,
                               update is not None)
 
-    # -- files and text ------------------------------------------------------------------------------------------------
+    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> BackpropTruncationComponent:

@@ -166,7 +166,7 @@ NONLINEAR = (
     Operation("softmax_backprop", "out mat dx, mat y, mat dy", "each row: dx = y (dy - sum of y dy); dx may be dy"),
     Operation("log_softmax_backprop", "out mat dx, mat y, mat dy", "each row: dx = dy - exp(y) (sum of dy)"),
     Operation("sigmoid_stats", "out dvec value_sum, out dvec deriv_sum, out dvec counters, mat y, int draw",
-              "add columns' sums of y and y (1 - y), and the rows to counters[0], unless draw = 0 and counters[0] != 0"),
+              "add columns' sums of y and y (1 - y), the rows to counters[0], unless draw = 0 and counters[0] != 0"),
     Operation("tanh_stats", "out dvec value_sum, out dvec deriv_sum, out dvec counters, mat y, int draw",
               "the same with 1 - y^2"),
     Operation("relu_stats", "out dvec value_sum, out dvec deriv_sum, out dvec counters, mat y, int draw",
@@ -178,9 +178,9 @@ NONLINEAR = (
     Operation("low_slope_repair", "out vec repair, out dvec updated_counters, dvec deriv_sum, dvec counters, "
               "f32 threshold, f32 scale, f32 draw",
               "repair[j] = 2 scale if deriv_sum[j] / counters[0] < threshold and draw <= 0.5; counts into [2] and [3]"),
-    Operation("relu_repair", "out vec repair, out dvec updated_counters, dvec deriv_sum, dvec counters, int block_dim, "
-              "f32 lower, f32 upper, f32 scale, f32 draw",
-              "repair[j] = -2 scale, 0 or 2 scale by the mean activity of place j % block_dim; counts into [2] and [3]"),
+    Operation("relu_repair", "out vec repair, out dvec updated_counters, dvec deriv_sum, dvec counters, "
+              "int block_dim, f32 lower, f32 upper, f32 scale, f32 draw",
+              "repair[j] = -2 scale, 0 or 2 scale by the activity of place j % block_dim; counts into [2] and [3]"),
 )
 
 # -- normalize: row norms, batch normalisation -----------------------------------------------------------------------
@@ -202,12 +202,12 @@ NORMALIZE = (
 
 RECURRENT = (
     Operation("lstm_propagate", "out mat dst, mat src, mat params",
-              "dst = (c, m) from src = (i, f, c, o parts, c_prev, perhaps 3 masks) and the peephole weights (3, cells)"),
+              "dst = (c, m) from src = (i, f, c, o parts, c_prev, perhaps 3 masks) and peephole weights (3, cells)"),
     Operation("lstm_backprop", "out mat dx, out mat sums, out vec work, mat x, mat dy, mat params, mat repair, "
               "bool want_dx",
               "dx (if want_dx) and sums (13, cells): gradients of params, sums of values, of slopes; work has 2112"),
     Operation("lstm_self_repair", "out mat repair, out vec flagged, dmat deriv_sum, dvec count, vec config",
-              "repair[k, j] = config[5 + k] if deriv_sum[k, j] / (count + 1) < config[k], else 0; flagged[k] = how many"),
+              "repair[k, j] = config[5 + k] if deriv_sum[k, j] / (count + 1) < config[k], else 0; flagged = how many"),
     Operation("lstm_store_stats", "out dmat value_sum, out dmat deriv_sum, out dvec self_repair_total, out dvec count, "
               "mat sums, vec flagged, int num_rows",
               "add the sums of lstm_backprop, num_rows flagged, and num_rows"),

@@ -1,7 +1,7 @@
 """Sigmoid, tanh, rectifier and softmax on the CPU: values, derivatives, statistics and self-repair.
 
-``counters`` (float64) holds how many rows the value statistics have seen, how many the output-derivative statistics have
-seen, how many dimensions self-repair has changed, and how many it has looked at. Whether a call's statistics count is
+``counters`` (float64) holds how many rows the value statistics have seen, how many the output-derivative statistics,
+how many dimensions self-repair has changed, and how many it has looked at. Whether a call's statistics count is
 decided here, by the counters and a random draw, so that a device need not ask its host.
 """
 from __future__ import annotations

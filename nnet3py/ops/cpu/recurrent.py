@@ -56,7 +56,7 @@ def _copy(dst, src):
 
 @inline
 def _differentiate_tile(work, length, i_scale, f_scale, o_scale):
-    """Derivatives at the inputs of one row's tile of cells, and what it adds to the sums; all places are in ``work``."""
+    """Derivatives at the inputs of one row's tile of cells, and what it adds to the sums; all are in ``work``."""
     i_part, f_part, c_part = span(work, 0, TILE), span(work, TILE, TILE), span(work, 2 * TILE, TILE)
     o_part, c_prev = span(work, 3 * TILE, TILE), span(work, 4 * TILE, TILE)
     w_ic, w_fc, w_oc = span(work, 5 * TILE, TILE), span(work, 6 * TILE, TILE), span(work, 7 * TILE, TILE)
