@@ -45,7 +45,8 @@ def compute(args: list[str], options: Options) -> int:
     start = time.perf_counter()
     num_done = num_failed = num_frames = 0
     computer = _utterance_computer(args[0], options, device)
-    with SequentialReader(args[1], FLOAT_MATRIX) as features, TableWriter(args[2], FLOAT_MATRIX) as writer, \
+    # The writer comes first, so that an error of a reader's end, too, leaves no output.
+    with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             _IvectorSource(options) as ivectors:
         for key, feats in features:
             output = _compute_one(computer, ivectors, key, feats, options)

@@ -1,7 +1,6 @@
 """nnet3-train: train a network on examples, or directly on features and targets."""
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -11,9 +10,8 @@ from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.egs.example import NnetExample
     from nnet3py.network.nnet import Nnet
-    from nnet3py.training.trainer import TrainerOptions
+    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 
 TRAINER = (
     option("srand", int, 0, "Seed for random number generator"),
@@ -98,3 +96,29 @@ def _trainer_options(options: Options) -> TrainerOptions:
         backstitch_training_scale=options.backstitch_training_scale,
         backstitch_training_interval=options.backstitch_training_interval, optimize=optimize_options(options),
         cache_capacity=options["compiler.cache-capacity"], device=set_up(options))
+
+
+def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
+    """Train on features and targets, ``--num-epochs`` passes with falling learning rates."""
+    from nnet3py.network.whole_model import set_learning_rate
+    from nnet3py.training.minibatches import MinibatchOptions, TableMinibatches
+
+    if not (options.feats and options.targets):
+        raise UsageError("--feats and --targets go together; one of them is missing")
+    if options.num_epochs < 1:
+        raise UsageError(f"--num-epochs={options.num_epochs} must be 1 or more")
+    if options.final_learning_rate > 0.0 >= options.learning_rate:
+        raise UsageError("--final-learning-rate needs --learning-rate")
+    data = TableMinibatches(nnet, options.feats, options.targets, MinibatchOptions(
+        left_context=options.left_context, right_context=options.right_context, num_frames=options.num_frames,
+        minibatch_size=options.minibatch_size, dense_targets=options.dense_targets))
+    log.log(f"Training on {data.num_utterances} utterances, failed for {data.num_failed}")
+    for epoch in range(options.num_epochs):
+        if options.learning_rate >= 0.0:
+            fall = options.final_learning_rate / options.learning_rate if options.final_learning_rate > 0.0 else 1.0
+            rate = options.learning_rate * fall ** (epoch / options.num_epochs)
+            for network in (nnet, trainer.delta):
+                set_learning_rate(network, rate)
+            log.log(f"Pass {epoch + 1} of {options.num_epochs} with learning rate {rate:.6g}")
+        for eg in log.progress(data.minibatches(options.srand + epoch), f"pass {epoch + 1}"):
+            trainer.train(eg)

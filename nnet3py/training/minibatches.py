@@ -1,0 +1,102 @@
+"""Minibatches made on the fly from tables of features and targets, without example files in between."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.egs.example import NnetExample
+from nnet3py.egs.make import ExampleMaker
+from nnet3py.egs.merger import ExampleMerger
+from nnet3py.egs.minibatch_size import MinibatchSizes
+from nnet3py.egs.reorder import shuffle
+from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
+from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.io.general import to_dense
+from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
+from nnet3py.io.posteriors import Posterior
+from nnet3py.io.tables import RandomAccessReader, SequentialReader
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.computer import check_finite
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class MinibatchOptions:
+    """How utterances become minibatches. Contexts in frames; -1: what the network needs."""
+
+    left_context: int = -1
+    right_context: int = -1
+    num_frames: str = "8"          # labelled frames per example, the usual length first
+    minibatch_size: str = "64"
+    dense_targets: bool = False    # targets are matrices (frames, dim), not integer vectors (frames,)
+
+
+class TableMinibatches:
+    """The examples of all utterances of two tables, held in memory, and shuffled into minibatches for each pass.
+
+    Parameters
+    ----------
+    nnet : says how much context the examples need and how many classes there are
+    feats : rspecifier of features
+    targets : rspecifier of integer vectors, one class per frame, or of matrices
+    options : see :class:`MinibatchOptions`
+
+    Raises
+    ------
+    Nnet3Error : no utterance could be used
+    ShapeError : a class that the network's output has not
+    """
+
+    def __init__(self, nnet: Nnet, feats: str, targets: str, options: MinibatchOptions) -> None:
+        self._sizes = MinibatchSizes(options.minibatch_size)
+        left, right = compute_simple_nnet_context(nnet)
+        splitter = UtteranceSplitter(SplitOptions.parse(
+            options.num_frames, left_context=left if options.left_context < 0 else options.left_context,
+            right_context=right if options.right_context < 0 else options.right_context))
+        self._dim = nnet.output_dim("output")
+        maker = ExampleMaker(splitter, compress=False, num_pdfs=self._dim)
+        self.num_utterances, self.num_failed = 0, 0
+        self._examples: list[NnetExample] = []
+        with SequentialReader(feats, GENERAL_MATRIX) as features, \
+                RandomAccessReader(targets, FLOAT_MATRIX if options.dense_targets else INT_VECTOR) as labels:
+            for utterance, matrix in features:
+                label = labels.get(utterance)
+                if not self._fits(utterance, matrix, label, splitter):
+                    self.num_failed += 1
+                    continue
+                self.num_utterances += 1
+                examples = (maker.from_targets(utterance, matrix, label) if options.dense_targets
+                            else maker.from_posteriors(utterance, matrix, self._posterior(utterance, label)))
+                self._examples += [example for _, example in examples]
+        if not self._examples:
+            raise Nnet3Error(f"no examples could be made: {self.num_utterances} utterances were used, {self.num_failed} failed",
+                             "have features and targets the same keys and lengths?")
+
+    def minibatches(self, seed: int) -> Iterator[NnetExample]:
+        """One pass over the examples in an order that depends on ``seed``."""
+        merger = ExampleMerger(self._sizes)
+        return (example for _, example in merger.merge(shuffle(self._examples, seed)))
+
+    def _fits(self, utterance: str, features: object, label: np.ndarray | None, splitter: UtteranceSplitter) -> bool:
+        if label is None:
+            logger.warning("No targets for utterance %s", utterance)
+            return False
+        dense = to_dense(features)   # type: ignore[arg-type]
+        if not np.isfinite(dense).all():
+            try:
+                check_finite(dense, "the features")
+            except Nnet3Error as error:
+                logger.warning("Skipping utterance %s: %s", utterance, error)
+            return False
+        return splitter.lengths_match(utterance, len(dense), len(label), tolerance=2)
+
+    def _posterior(self, utterance: str, label: np.ndarray) -> Posterior:
+        if len(label) and not 0 <= label.min() <= label.max() < self._dim:
+            raise ShapeError(f"utterance {utterance} has a target {label.max() if label.max() >= self._dim else label.min()}, "
+                             f"but the network's output has the classes 0 to {self._dim - 1}")
+        return Posterior(np.arange(len(label) + 1), label, np.ones(len(label), dtype=np.float32))
