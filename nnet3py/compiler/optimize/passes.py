@@ -1,13 +1,38 @@
 """The order of the optimiser's passes. Kaldi: ``Optimize`` (nnet-optimize.cc)."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.optimize.compress_memory import compress_memory
 from nnet3py.compiler.optimize.consolidate_io import consolidate_io
+from nnet3py.compiler.optimize.consolidate_model_update import consolidate_model_update
+from nnet3py.compiler.optimize.convert_addition import convert_addition
+from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
 from nnet3py.compiler.optimize.options import OptimizeOptions
+from nnet3py.compiler.optimize.remove_zeroing import remove_unnecessary_zeroing
 from nnet3py.network.nnet import Nnet
 
 
 def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
     """An equivalent computation that is faster and smaller; ``computation`` itself is not changed."""
-    options = options or OptimizeOptions()
-    return consolidate_io(computation)
+    for _, computation in optimization_steps(computation, nnet, options or OptimizeOptions()):
+        pass
+    return computation
+
+
+def optimization_steps(computation: Computation, nnet: Nnet,
+                       options: OptimizeOptions) -> Iterator[tuple[str, Computation]]:
+    """The name of each pass that runs, by Kaldi's option name, and what it makes of the computation."""
+    if options.optimize:
+        for name, run in (("consolidate-model-update", consolidate_model_update),
+                          ("convert-addition", convert_addition),
+                          ("initialize-undefined", remove_unnecessary_zeroing),
+                          ("move-sizing-commands", move_sizing_commands)):
+            if getattr(options, name.replace("-", "_")):
+                computation = run(computation, nnet)
+                yield name, computation
+    computation = compress_memory(computation, nnet, options.memory_compression_level)
+    yield "memory-compression-level", computation
+    computation = consolidate_io(computation)
+    yield "consolidate-io", computation

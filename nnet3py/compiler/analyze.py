@@ -1,0 +1,256 @@
+"""What each command reads and writes, and when each part of each matrix is first and last used.
+
+A variable is a rectangle of a matrix that no sub-matrix cuts: the boundaries of all its sub-matrices divide it into a grid.
+Everything is arrays: accesses sorted by variable, then command. Kaldi: nnet-analyze.h.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, CommandType, Role
+from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.graph import ragged
+from nnet3py.components.base import Properties
+
+if TYPE_CHECKING:
+    from nnet3py.network.nnet import Nnet
+
+READ, WRITE, READ_WRITE = 1, 2, 3     # bits, so that the union of two accesses is their "or"
+
+_ACCESS_OF_ROLE = {Role.READ: READ, Role.WRITE: WRITE, Role.READ_WRITE: READ_WRITE}
+
+
+class CommandTable:
+    """The commands as arrays, by type: ``numbers[type]`` and ``args[type]``, int64 (commands,) and (commands, 7)."""
+
+    def __init__(self, computation: Computation) -> None:
+        commands = computation.commands
+        types = np.array([command.type for command in commands], dtype=np.int64)
+        args = np.array([command.args for command in commands], dtype=np.int64).reshape(-1, NUM_ARGS)
+        order = np.argsort(types, kind="stable")
+        bounds = np.searchsorted(types[order], np.arange(len(CommandType) + 1))
+        self.types = types
+        self.numbers = {kind: order[bounds[kind]:bounds[kind + 1]] for kind in CommandType}
+        self.args = {kind: args[self.numbers[kind]] for kind in CommandType}
+
+
+class Variables:
+    """The grid of each matrix, and the variables of each sub-matrix (``starts``, ``counts`` into ``flat``)."""
+
+    def __init__(self, computation: Computation) -> None:
+        subs = np.array(computation.submatrices, dtype=np.int64)
+        matrices = np.array([info[:2] for info in computation.matrices], dtype=np.int64)
+        first_row, end_row, self.row_cuts = _cuts(subs[:, 0], subs[:, 1], subs[:, 2], matrices[:, 0])
+        first_col, end_col, self.col_cuts = _cuts(subs[:, 0], subs[:, 3], subs[:, 4], matrices[:, 1])
+        self.row_bands, self.col_bands = (np.maximum(np.diff(c[1]) - 1, 0) for c in (self.row_cuts, self.col_cuts))
+        self.row_bands[0] = 0
+        per_matrix = self.row_bands * self.col_bands
+        self.first_of_matrix = np.cumsum(per_matrix) - per_matrix
+        self.count = int(per_matrix.sum())
+        self.matrix = np.repeat(np.arange(len(matrices)), per_matrix)
+        rows, cols = end_row - first_row, end_col - first_col
+        self.counts = rows * cols
+        self.counts[0] = 0
+        self.starts = np.cumsum(self.counts) - self.counts
+        owner = np.repeat(np.arange(len(subs)), self.counts)
+        place = ragged(np.zeros(len(subs), np.int64), self.counts)
+        row, col = np.divmod(place, np.maximum(cols[owner], 1))
+        self.flat = (self.first_of_matrix[subs[owner, 0]] + (first_row[owner] + row) * self.col_bands[subs[owner, 0]]
+                     + first_col[owner] + col)
+
+    def of(self, s: int) -> np.ndarray:
+        """The variables of sub-matrix ``s``, ascending."""
+        return self.flat[self.starts[s]:self.starts[s] + self.counts[s]]
+
+    def text(self, variable: int) -> str:
+        """``m3``, or ``m3(0:4,:)`` where the matrix is cut."""
+        m = int(self.matrix[variable])
+        row, col = divmod(variable - int(self.first_of_matrix[m]), int(self.col_bands[m]))
+        if self.row_bands[m] == 1 and self.col_bands[m] == 1:
+            return f"m{m}"
+        return f"m{m}({_band_text(self.row_cuts, m, row)},{_band_text(self.col_cuts, m, col)})"
+
+
+Cuts = tuple[np.ndarray, np.ndarray]     # all boundaries, and where each matrix's begin among them
+
+
+def _cuts(matrix: np.ndarray, offset: np.ndarray, size: np.ndarray, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray, Cuts]:
+    """For each sub-matrix its first band and the band after its last, in its matrix; and the boundaries."""
+    unit = int(totals.max(initial=0)) + 1
+    all_matrices = np.arange(len(totals))
+    keys = np.unique(np.concatenate((matrix * unit + offset, matrix * unit + offset + size,
+                                     all_matrices * unit, all_matrices * unit + totals)))
+    starts = np.searchsorted(keys, np.arange(len(totals) + 1) * unit)
+    begin = np.searchsorted(keys, matrix * unit + offset) - starts[matrix]
+    end = np.searchsorted(keys, matrix * unit + offset + size) - starts[matrix]
+    return begin, end, (keys % unit, starts)
+
+
+def _band_text(cuts: Cuts, m: int, band: int) -> str:
+    bounds = cuts[0][cuts[1][m]:cuts[1][m + 1]]
+    return ":" if len(bounds) == 2 else f"{bounds[band]}:{bounds[band + 1] - 1}"
+
+
+def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable) -> tuple[np.ndarray, ...]:
+    """Every access as three arrays: command, sub-matrix (never 0), READ, WRITE or READ_WRITE. Sizing is none."""
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    flags = [component.properties for component in nnet.components]
+    adds = {Role.PROPAGATED: np.array([bool(f & Properties.PROPAGATE_ADDS) for f in flags], bool),
+            Role.BACKPROPAGATED: np.array([bool(f & Properties.BACKPROP_ADDS) for f in flags], bool)}
+    gaps = np.array([bool((entry < 0).any()) for entry in computation.indexes], bool)
+    for kind, info in COMMANDS.items():
+        numbers, args = table.numbers[kind], table.args[kind]
+        if not len(numbers):
+            continue
+        for place, role in enumerate(info.roles):
+            column = args[:, place]
+            if role in _ACCESS_OF_ROLE:
+                access = np.full(len(numbers), _ACCESS_OF_ROLE[role])
+                if kind == CommandType.COPY_ROWS and role == Role.WRITE:
+                    access[gaps[args[:, 2]]] = READ_WRITE      # as Kaldi has it, although the gaps are set to zero
+            elif role in adds:
+                access = np.where(adds[role][args[:, 0]], READ_WRITE, WRITE)
+            elif role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
+                found.append(_pair_accesses(computation, numbers, column, READ if role == Role.READ_PAIRS else READ_WRITE))
+                continue
+            else:
+                continue
+            real = column > 0
+            found.append((numbers[real], column[real], access[real]))
+    empty = np.zeros(0, np.int64)
+    return tuple(np.concatenate(parts) for parts in zip((empty, empty, empty), *found, strict=True))
+
+
+def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.ndarray,
+                   access: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    used = []
+    for entry in entries.tolist():
+        s = np.unique(computation.indexes_multi[entry][:, 0]).astype(np.int64)
+        used.append(s[s > 0])
+    commands = np.repeat(numbers, [len(s) for s in used])
+    return commands, np.concatenate(used), np.full(len(commands), access)
+
+
+class Accesses:
+    """Accesses of variables (or of matrices), sorted by variable, then command; one for each pair of them."""
+
+    def __init__(self, owners: np.ndarray, commands: np.ndarray, kinds: np.ndarray, count: int, num_commands: int) -> None:
+        keys = owners * (num_commands + 1) + commands
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        firsts = np.flatnonzero(np.diff(keys, prepend=-1))
+        self.kinds = np.bitwise_or.reduceat(kinds[order], firsts) if len(firsts) else kinds[:0]
+        self.owners, self.commands = np.divmod(keys[firsts], num_commands + 1)
+        self.starts = np.searchsorted(self.owners, np.arange(count + 1))
+
+    def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
+        """Commands, ascending, and kinds of the accesses of one."""
+        chosen = slice(int(self.starts[owner]), int(self.starts[owner + 1]))
+        return self.commands[chosen], self.kinds[chosen]
+
+    def first(self, chosen: np.ndarray, none: int) -> np.ndarray:
+        """For each owner the first command among the ``chosen`` accesses (bool), or ``none``."""
+        out = np.full(len(self.starts) - 1, none)
+        np.minimum.at(out, self.owners[chosen], self.commands[chosen])
+        return out
+
+    def last(self, chosen: np.ndarray) -> np.ndarray:
+        """For each owner the last command among the ``chosen`` accesses (bool), or -1."""
+        out = np.full(len(self.starts) - 1, -1)
+        np.maximum.at(out, self.owners[chosen], self.commands[chosen])
+        return out
+
+
+class Analysis:
+    """When and how a computation's matrices are used. The lists per sub-matrix answer Kaldi's ``ComputationAnalysis``.
+
+    Attributes
+    ----------
+    variables, accesses, matrix_accesses : the grid; accesses of variables; accesses of matrices (writing a part of a matrix
+        counts as reading and writing it)
+    allocated, freed : int64, per matrix the commands that allocate (or first accept) and free it, -1 for none
+    is_input, is_output : bool, per matrix: some command accepts or provides it
+    """
+
+    def __init__(self, computation: Computation, nnet: Nnet) -> None:
+        self.computation = computation
+        self.num_commands = len(computation.commands)
+        self.table = CommandTable(computation)
+        self.variables = Variables(computation)
+        commands, s, kinds = submatrix_accesses(computation, nnet, self.table)
+        counts = self.variables.counts[s]
+        self.accesses = Accesses(
+            self.variables.flat[ragged(self.variables.starts[s], counts)], np.repeat(commands, counts),
+            np.repeat(kinds, counts), self.variables.count, self.num_commands)
+        self.matrix_of = np.array([sub.matrix for sub in computation.submatrices], dtype=np.int64)
+        self.is_whole = np.array([computation.is_whole(i) for i in range(len(computation.submatrices))], bool)
+        partly = np.where((kinds & WRITE > 0) & ~self.is_whole[s], READ_WRITE, kinds)
+        self.matrix_accesses = Accesses(self.matrix_of[s], commands, partly, len(computation.matrices), self.num_commands)
+        self._find_sizing()
+        self._find_zeroing()
+
+    def _find_sizing(self) -> None:
+        count, numbers, args = len(self.computation.matrices), self.table.numbers, self.table.args
+        self.allocated, self.freed = np.full(count, -1), np.full(count, -1)
+        self.is_input, self.is_output = np.zeros(count, bool), np.zeros(count, bool)
+        accepted = self.matrix_of[args[CommandType.ACCEPT_INPUT][:, 0]]
+        self.allocated[accepted[::-1]] = numbers[CommandType.ACCEPT_INPUT][::-1]       # the first one stays
+        for kind, place, target in ((CommandType.ALLOC_MATRIX, 0, self.allocated), (CommandType.SWAP_MATRIX, 0, self.allocated),
+                                    (CommandType.DEALLOC_MATRIX, 0, self.freed), (CommandType.SWAP_MATRIX, 1, self.freed)):
+            target[self.matrix_of[args[kind][:, place]]] = numbers[kind]
+        self.is_input[accepted] = True
+        self.is_output[self.matrix_of[args[CommandType.PROVIDE_OUTPUT][:, 0]]] = True
+
+    def _find_zeroing(self) -> None:
+        commands = self.computation.commands
+        is_zeroing = np.zeros(self.num_commands + 1, bool)
+        for c in self.table.numbers[CommandType.SET_CONST].tolist():
+            is_zeroing[c] = commands[c].alpha == 0.0
+        self.is_zeroing = is_zeroing
+
+    # -- one answer per sub-matrix ---------------------------------------------------------------------------------
+
+    def _over_submatrices(self, per_variable: np.ndarray, smallest: bool, none: int) -> np.ndarray:
+        """The least (greatest) of a number per variable over each sub-matrix's variables; ``none`` for sub-matrix 0."""
+        out = np.full(len(self.matrix_of), none)
+        owners = np.repeat(np.arange(len(out)), self.variables.counts)
+        (np.minimum if smallest else np.maximum).at(out, owners, per_variable[self.variables.flat])
+        return out
+
+    def first_accesses(self) -> np.ndarray:
+        """Per sub-matrix the first command that accesses any of it, num_commands if none does. Kaldi: FirstAccess."""
+        everything = np.ones(len(self.accesses.commands), bool)
+        return self._over_submatrices(self.accesses.first(everything, self.num_commands), True, self.num_commands)
+
+    def first_nontrivial_accesses(self) -> np.ndarray:
+        """The same, not counting commands that set to zero. Kaldi: FirstNontrivialAccess."""
+        chosen = ~self.is_zeroing[self.accesses.commands]
+        return self._over_submatrices(self.accesses.first(chosen, self.num_commands), True, self.num_commands)
+
+    def last_accesses(self) -> np.ndarray:
+        """Per sub-matrix the last command that accesses any of it, -1 if none does. Kaldi: LastAccess."""
+        return self._over_submatrices(self.accesses.last(np.ones(len(self.accesses.commands), bool)), False, -1)
+
+    def last_write_accesses(self) -> np.ndarray:
+        """The same for writing; num_commands where the matrix is an output. Kaldi: LastWriteAccess."""
+        last = self._over_submatrices(self.accesses.last(self.accesses.kinds != READ), False, -1)
+        return np.where(self.is_output[self.matrix_of], self.num_commands, last)
+
+    def data_invalidated(self, c: int, s: int) -> int:
+        """The first command after ``c`` that writes any of ``s`` or frees it, or num_commands. Kaldi: DataInvalidatedCommand."""
+        ends = [self.num_commands]
+        freed = int(self.freed[self.matrix_of[s]])
+        if freed >= 0:
+            ends.append(freed)
+        for variable in self.variables.of(s).tolist():
+            commands, kinds = self.accesses.of(variable)
+            later = commands[(commands > c) & (kinds != READ)]
+            if len(later):
+                ends.append(int(later[0]))
+        return min(ends)
+
+
+__all__ = ["READ", "READ_WRITE", "SUBMATRIX_ROLES", "WRITE", "Accesses", "Analysis", "CommandTable", "Variables",
+           "submatrix_accesses"]

@@ -1,0 +1,88 @@
+"""One model update per component, over all the times at which the component was used."""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, command
+from nnet3py.components.base import Component, Properties
+from nnet3py.network.nnet import Nnet
+
+_OPERANDS = ((2, Properties.BACKPROP_NEEDS_INPUT), (3, Properties.BACKPROP_NEEDS_OUTPUT), (4, None))   # argument, if needed
+
+
+def consolidate_model_update(computation: Computation, nnet: Nnet) -> Computation:
+    """Let components that occur in several backward commands update the model once, at the end.
+
+    What the update needs of each command is stacked in new matrices; the commands themselves no longer update. Natural
+    gradient sees all rows at once. Kaldi: ConsolidateModelUpdate.
+    """
+    if not computation.need_model_derivative:
+        return computation
+    uses: dict[int, list[int]] = {}
+    for c, one in enumerate(computation.commands):
+        if one.type == CommandType.BACKPROP and _is_suitable(nnet.components[one.args[0]]):
+            uses.setdefault(one.args[0], []).append(c)
+    work = _Consolidation(computation)
+    for component_index in sorted(uses):
+        if len(uses[component_index]) > 1:
+            work.add(component_index, nnet.components[component_index], uses[component_index])
+    return work.finish()
+
+
+def _is_suitable(component: Component) -> bool:
+    return (component.has(Properties.UPDATABLE) and component.has(Properties.SIMPLE)
+            and not component.has(Properties.USES_MEMO))
+
+
+class _Consolidation:
+    def __init__(self, computation: Computation) -> None:
+        self.old = computation
+        self.computation = computation.copy()
+        self.first: list[Command] = []
+        self.before: dict[int, list[Command]] = {}
+        self.last: list[Command] = []
+        self.freeing: list[Command] = []
+
+    def add(self, component_index: int, component: Component, uses: list[int]) -> None:
+        stacked = [0, 0, 0]
+        for k, (place, flag) in enumerate(_OPERANDS):
+            if flag is None or component.has(flag):
+                stacked[k] = self._stack([self.old.commands[c].args[place] for c in uses], uses)
+        for c in uses:
+            one = self.old.commands[c]
+            self.computation.commands[c] = one._replace(type=CommandType.BACKPROP_NO_MODEL_UPDATE)
+        self.last.append(command(CommandType.BACKPROP, component_index, 0, *stacked, 0, 0))
+
+    def _stack(self, operands: list[int], uses: list[int]) -> int:
+        """A new matrix that gets the operands one below the other, each just before its command."""
+        out = self.computation
+        subs = [out.submatrices[s] for s in operands]
+        contiguous = any(out.matrices[sub.matrix].contiguous and out.is_whole(s)
+                         for s, sub in zip(operands, subs, strict=True))
+        whole = out.new_matrix(sum(sub.num_rows for sub in subs), subs[0].num_cols, contiguous)
+        self._add_debug_info(operands)
+        self.first += [command(CommandType.ALLOC_MATRIX, whole), command(CommandType.SET_CONST, whole, alpha=0.0)]
+        self.freeing.append(command(CommandType.DEALLOC_MATRIX, whole))
+        row = 0
+        for s, sub, c in zip(operands, subs, uses, strict=True):
+            window = out.new_submatrix(whole, row, sub.num_rows, 0, -1)
+            self.before.setdefault(c, []).append(command(CommandType.MATRIX_COPY, window, s))
+            row += sub.num_rows
+        return whole
+
+    def _add_debug_info(self, operands: list[int]) -> None:
+        subs = [self.computation.submatrices[s] for s in operands]
+        infos = [self.computation.debug_info[sub.matrix] for sub in subs]
+        windows = [slice(sub.row_offset, sub.row_offset + sub.num_rows) for sub in subs]
+        self.computation.debug_info.append(MatrixDebugInfo(
+            np.concatenate([info.nodes[window] for info, window in zip(infos, windows, strict=True)]),
+            np.concatenate([info.indexes[window] for info, window in zip(infos, windows, strict=True)]),
+            infos[0].is_deriv))
+
+    def finish(self) -> Computation:
+        if not self.last:
+            return self.old
+        middle = [one for c, original in enumerate(self.computation.commands)
+                  for one in (*self.before.get(c, ()), original)]
+        self.computation.commands = self.first + middle + self.last + self.freeing
+        return self.computation
