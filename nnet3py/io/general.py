@@ -30,7 +30,7 @@ def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
     if isinstance(matrix, CompressedMatrix | SparseMatrix) and matrix.num_rows:
         matrix.write(writer)
     else:
-        write_matrix(writer, to_dense(matrix))
+        write_matrix(writer, to_dense(matrix).astype(np.float32, copy=False))
 
 
 def to_dense(matrix: GeneralMatrix) -> np.ndarray:

@@ -46,7 +46,13 @@ def read_matrix_after_token(reader: TokenReader, token: str, dtype: Any = np.flo
     stored = _DTYPES[token[0]]
     rows, cols = read_dimensions(reader)
     values = reader.array(stored, rows * cols, "matrix elements")
-    return values.reshape(rows, cols).astype(dtype, copy=False)
+    return _converted(values.reshape(rows, cols), dtype)
+
+
+def _converted(values: np.ndarray, dtype: Any) -> np.ndarray:
+    """``values`` as ``dtype``; a double beyond the range of float becomes infinite, as in Kaldi."""
+    with np.errstate(over="ignore"):
+        return values.astype(dtype, copy=False)
 
 
 def read_dimensions(reader: TokenReader) -> tuple[int, int]:
@@ -67,7 +73,7 @@ def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     token = reader.token()
     if token not in ("FV", "DV"):
         raise reader.error(f"expected a vector (FV or DV), found '{token[:20]}'")
-    return reader.array(_DTYPES[token[0]], reader.integer(), "vector elements").astype(dtype, copy=False)
+    return _converted(reader.array(_DTYPES[token[0]], reader.integer(), "vector elements"), dtype)
 
 
 def read_packed(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
@@ -86,7 +92,7 @@ def read_packed(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     reader.check_count(dim)
     count = dim * (dim + 1) // 2
     if reader.binary:
-        return reader.array(_DTYPES[token[0]], count, "matrix elements").astype(dtype, copy=False)
+        return _converted(reader.array(_DTYPES[token[0]], count, "matrix elements"), dtype)
     reader.check_count(count, 2, "matrix elements")
     return np.fromiter((reader.real() for _ in range(count)), dtype=dtype, count=-1)
 
@@ -138,8 +144,7 @@ def _parse_numbers(reader: TokenReader, text: bytes, dtype: Any) -> np.ndarray:
     if bad is not None:
         raise reader.error(f"expected a number, found '{bad[0][:40].decode('latin-1')}'")
     values = np.fromstring(text.replace(b";", b" "), dtype=np.float64, sep=" ") if text.strip() else np.empty(0)
-    with np.errstate(over="ignore"):
-        result = values.astype(dtype)
+    result = _converted(values, dtype)
     if np.isinf(result).any() and b"inf" not in text.lower():
         raise reader.error(f"expected numbers that fit into {np.dtype(dtype).name}, found a larger one")
     return result
