@@ -54,8 +54,9 @@ def test_grouping_and_report():
     assert [key for key, _ in found] == ["merged-0-3", "merged-1-3", "merged-2-2"]
     assert [len(eg.io[1].indexes) for _, eg in found] == [12, 12, 10]
     assert merger.specific_report()[1] == "4={3->2,d=0},5={2->1,d=0},6={,d=1}"
-    assert merger.aggregate_report() == ("Processed 9 egs of avg. size 4.444 into 3 minibatches, discarding 11.11% "
-                                         "of egs.  Avg minibatch size was 2.667, #distinct types of egs/minibatches was 3/2")
+    assert merger.aggregate_report() == (
+        "Processed 9 egs of avg. size 4.444 into 3 minibatches, discarding 11.11% of egs.  "
+        "Avg minibatch size was 2.667, #distinct types of egs/minibatches was 3/2")
 
 
 def test_an_empty_table():

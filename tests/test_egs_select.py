@@ -21,7 +21,8 @@ def example(compress=False):
     features = np.arange(24, dtype=np.float32).reshape(12, 2)
     labels = SparseMatrix.from_rows([[(i, 1.0)] for i in range(4)], 5)
     one = NnetExample([NnetIo("input", time_indexes(-4, 12), features),
-                       NnetIo("ivector", time_indexes(0, 1), features[:1]), NnetIo("output", time_indexes(0, 4), labels)])
+                       NnetIo("ivector", time_indexes(0, 1), features[:1]),
+                       NnetIo("output", time_indexes(0, 4), labels)])
     if compress:
         one.compress()
     return one

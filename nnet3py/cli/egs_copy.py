@@ -39,8 +39,9 @@ def copy_egs(args: list[str], options: Options) -> int:
     with ExitStack() as stack:
         change = _Changes(options, random, stack)
         holder = change.holder if change.needed else copying_holder(*targets)
-        reader = stack.enter_context(SequentialReader(source, holder))
         writers = [stack.enter_context(TableWriter(target, holder)) for target in targets]
+        # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
+        reader = stack.enter_context(SequentialReader(source, holder))
         num_read = num_written = 0
         for key, example in log.progress(reader, "Copying examples"):
             num_read += 1

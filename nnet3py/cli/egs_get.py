@@ -46,10 +46,11 @@ def get_egs(args: list[str], options: Options) -> int:
     ivector_table = options.online_ivectors or options.ivectors
     num_errors = 0
     with ExitStack() as stack:
-        features = stack.enter_context(SequentialReader(args[0], GENERAL_MATRIX))
+        writer = stack.enter_context(TableWriter(args[2], EXAMPLE))
         posteriors = stack.enter_context(RandomAccessReader(args[1], POSTERIOR))
         ivectors = stack.enter_context(RandomAccessReader(ivector_table, FLOAT_MATRIX)) if ivector_table else None
-        writer = stack.enter_context(TableWriter(args[2], EXAMPLE))
+        # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
+        features = stack.enter_context(SequentialReader(args[0], GENERAL_MATRIX))
         for utterance, matrix in log.progress(features, "Making examples"):
             num_frames = matrix.shape[0]
             posterior = posteriors.get(utterance)

@@ -24,7 +24,8 @@ def merge_egs(args: list[str], options: Options) -> int:
 
     source, target = args
     merger = ExampleMerger(MinibatchSizes(options.minibatch_size), options.compress)
-    with SequentialReader(source, EXAMPLE) as reader, TableWriter(target, EXAMPLE) as writer:
+    # The reader is closed first: a damaged archive then leaves no output that looks complete.
+    with TableWriter(target, EXAMPLE) as writer, SequentialReader(source, EXAMPLE) as reader:
         examples = (example for _, example in reader)
         for key, minibatch in merger.merge(log.progress(examples, "Merging examples")):
             writer.write(key, minibatch)

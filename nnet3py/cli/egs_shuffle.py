@@ -26,7 +26,8 @@ def shuffle_egs(args: list[str], options: Options) -> int:
     holder = copying_holder(target)
     buffered = options.buffer_size > 0
     count = 0
-    with SequentialReader(source, holder) as reader, TableWriter(target, holder) as writer:
+    # The reader is closed first: a damaged archive then leaves no output that looks complete.
+    with TableWriter(target, holder) as writer, SequentialReader(source, holder) as reader:
         entries = shuffle_with_buffer(reader, options.buffer_size) if buffered else shuffle(reader, options.srand)
         for key, value in log.progress(entries, "Shuffling examples"):
             writer.write(key, value)

@@ -27,7 +27,7 @@ class NnetIo:
     Attributes
     ----------
     name : of the network's input or output node
-    indexes : int32 (rows, 3): n, t, x of each row
+    indexes : int32 (rows, 3): n, t, x of each row; replace the array to change it, for examples may share it
     features : a matrix of as many rows: float32 array, CompressedMatrix or SparseMatrix
     """
 

@@ -4,6 +4,7 @@ Kaldi: ReadIndexVector and WriteIndexVector of ``nnet-common.cc``.
 """
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -12,16 +13,20 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 
 LIMIT = 125                    # smaller changes of t, either way, fit into the byte
 ESCAPE = 127                   # the byte before an index in full
+_REMEMBERED = 64               # decoded lists that are kept
 _FULL = np.dtype([("escape", "i1"), ("n_size", "i1"), ("n", "<i4"), ("t_size", "i1"), ("t", "<i4"),
                   ("x_size", "i1"), ("x", "<i4")])
 
 
 def read_index_vector(reader: TokenReader) -> np.ndarray:
-    """Read a list of indexes: int32 (rows, 3), columns n, t, x."""
+    """Read a list of indexes: int32 (rows, 3), columns n, t, x; it may be read-only."""
     count = _read_count(reader)
     if reader.binary:
         data, escapes = _read_codes(reader.raw, count)
-        return _decode(reader, data, escapes, count)
+        try:
+            return _decode(bytes(data), tuple(escapes), count)
+        except ValueError as error:
+            raise reader.error(str(error)) from None
     indexes = np.empty((count, 3), dtype=np.int32)
     for row in indexes:
         reader.expect("<I1>")
@@ -64,8 +69,10 @@ def _read_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[b
     return data, escapes
 
 
-def _decode(reader: TokenReader, data: bytearray, escapes: list[int], count: int) -> np.ndarray:
-    raw = np.frombuffer(bytes(data), dtype=np.int8)
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _decode(data: bytes, escapes: tuple[int, ...], count: int) -> np.ndarray:
+    """The indexes of the codes, read-only: the examples of an archive mostly have the same few lists of them."""
+    raw = np.frombuffer(data, dtype=np.int8)
     steps = raw
     if escapes:
         starts = np.array(escapes)
@@ -75,13 +82,13 @@ def _decode(reader: TokenReader, data: bytearray, escapes: list[int], count: int
         steps = raw[keep]
     is_full = steps == ESCAPE
     if np.any((np.abs(steps.astype(np.int16)) >= LIMIT) & ~is_full):
-        raise reader.error("expected a list of indexes, found a byte that is no code")
+        raise ValueError("expected a list of indexes, found a byte that is no code")
     indexes = np.zeros((count, 3), dtype=np.int32)
     times = np.cumsum(np.where(is_full, 0, steps), dtype=np.int32)
     if escapes:
         full = np.frombuffer(raw[starts[:, None] + np.arange(_FULL.itemsize)].tobytes(), dtype=_FULL)
         if any(np.any(full[name] != 4) for name in ("n_size", "t_size", "x_size")):
-            raise reader.error("expected an index of three 4-byte integers, found another size")
+            raise ValueError("expected an index of three 4-byte integers, found another size")
         rows = np.flatnonzero(is_full)
         lengths = np.diff(np.append(rows, count))
         first = rows[0]
@@ -89,6 +96,7 @@ def _decode(reader: TokenReader, data: bytearray, escapes: list[int], count: int
         indexes[first:, 2] = np.repeat(full["x"], lengths)
         times[first:] += np.repeat(full["t"] - times[rows], lengths)
     indexes[:, 1] = times
+    indexes.flags.writeable = False
     return indexes
 
 

@@ -5,6 +5,8 @@ far as that needs.
 """
 from __future__ import annotations
 
+import re
+import struct
 from typing import TypeAlias
 
 from nnet3py.egs.index_vector import skip_codes
@@ -14,50 +16,48 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 
 RawExample: TypeAlias = "bytes | object"       # object: an NnetExample, read from text
 
-_SIZED_INTEGER = 5                             # a size byte and four bytes
 _SPARSE_ELEMENT = 10                           # index and value, each with a size byte
-_COMPRESSED_HEADER = 16                        # two floats and two integers, without size bytes
+_SPARSE_ROW = struct.Struct("<3sbibi")         # SV, dim, count
+_DIMENSIONS = struct.Struct("<bibi")           # of a dense matrix
+_COMPRESSED_HEADER = struct.Struct("<8xii")    # minimum and range; rows and columns
 _BYTES_PER_ELEMENT = {b"FM ": 4, b"DM ": 8, b"CM ": 1, b"CM2": 2, b"CM3": 1}
 _PERCENTILE_BYTES = 8                          # per column of the CM form
+_NAME = re.compile(rb"[^ \t\n\r\f\v]*")
 
 
 class _Recorder:
     """Reads ahead piece by piece and keeps every byte."""
 
     def __init__(self, reader: TokenReader) -> None:
-        self._reader = reader
-        self.pieces: list[bytes] = []
+        self._read = reader.raw
+        self.reader = reader
+        self.pieces: list[bytes | bytearray] = []
 
-    def take(self, count: int) -> bytes:
-        piece = bytes(self._reader.raw(count))
+    def take(self, count: int) -> bytes | bytearray:
+        piece = self._read(count)
         self.pieces.append(piece)
         return piece
+
+    def unpack(self, form: struct.Struct) -> tuple:
+        return form.unpack(self.take(form.size))
 
     def expect(self, text: bytes) -> None:
         found = self.take(len(text))
         if found != text:
-            raise self._reader.error(f"expected '{text.decode().strip()}' in an example, found {found!r}")
+            raise self.error(f"expected '{text.decode().strip()}' in an example, found {bytes(found)!r}")
 
-    def integer(self, sized: bool = True) -> int:
-        data = self.take(_SIZED_INTEGER if sized else 4)
-        if sized and data[0] != 4:
-            raise self._reader.error(f"expected a 4-byte integer in an example, found size {data[0]}")
-        return int.from_bytes(data[-4:], "little", signed=True)
-
-    def count(self, bytes_each: int, sized: bool = True) -> int:
-        found = self.integer(sized)
-        self._reader.check_count(found, bytes_each)
-        return found
-
-    def name(self) -> None:
-        found = b""
-        while found != b" ":
-            found = self.take(1)
-            if not found:
-                raise self._reader.error("the example ends within a name")
+    def count_after(self, text: bytes, bytes_each: int) -> int:
+        """The sized integer after ``text``, which says how many elements of ``bytes_each`` or more follow."""
+        size = len(text) + 1
+        found = self.take(size + 4)
+        if found[:size] != text + b"\4":
+            raise self.error(f"expected '{text.decode().strip()}' and a number in an example, found {bytes(found)!r}")
+        count = int.from_bytes(found[size:], "little", signed=True)
+        self.reader.check_count(count, bytes_each)
+        return count
 
     def error(self, message: str) -> Exception:
-        return self._reader.error(message)
+        return self.reader.error(message)
 
 
 def read_raw(reader: TokenReader) -> RawExample:
@@ -67,12 +67,10 @@ def read_raw(reader: TokenReader) -> RawExample:
 
         return NnetExample.read(reader)
     recorder = _Recorder(reader)
-    recorder.expect(b"<Nnet3Eg> <NumIo> ")
-    for _ in range(recorder.count(1)):
+    for _ in range(recorder.count_after(b"<Nnet3Eg> <NumIo> ", 1)):
         recorder.expect(b"<NnetIo> ")
-        recorder.name()
-        recorder.expect(b"<I1V> ")
-        recorder.pieces.append(skip_codes(reader, recorder.count(1)))
+        recorder.pieces.append(reader.take_while(_NAME))
+        recorder.pieces.append(skip_codes(reader, recorder.count_after(b" <I1V> ", 1)))
         _take_matrix(recorder)
         recorder.expect(b"</NnetIo> ")
     recorder.expect(b"</Nnet3Eg> ")
@@ -80,26 +78,28 @@ def read_raw(reader: TokenReader) -> RawExample:
 
 
 def _take_matrix(recorder: _Recorder) -> None:
-    kind = recorder.take(3)
+    kind = bytes(recorder.take(3))
     if kind == b"SM ":
-        for _ in range(recorder.count(1)):
-            recorder.expect(b"SV ")
-            recorder.integer()
-            recorder.take(_SPARSE_ELEMENT * recorder.count(_SPARSE_ELEMENT))
+        for _ in range(recorder.count_after(b"", _SPARSE_ROW.size)):
+            token, dim_size, _, count_size, count = recorder.unpack(_SPARSE_ROW)
+            if token != b"SV " or dim_size != 4 or count_size != 4:
+                raise recorder.error(f"expected a row of a sparse matrix in an example, found {token!r}")
+            recorder.reader.check_count(count, _SPARSE_ELEMENT)
+            recorder.take(_SPARSE_ELEMENT * count)
         return
     if kind not in _BYTES_PER_ELEMENT:
         raise recorder.error(f"expected a matrix in an example, found {kind!r}")
-    full = kind in (b"FM ", b"DM ")
-    if kind[2:] != b" ":
-        recorder.expect(b" ")
-    if not full:
-        recorder.take(_COMPRESSED_HEADER - 8)
-    rows, columns = recorder.integer(full), recorder.integer(full)
-    if rows < 0 or columns < 0:
+    if kind in (b"FM ", b"DM "):
+        rows_size, rows, columns_size, columns = recorder.unpack(_DIMENSIONS)
+        sound = rows_size == columns_size == 4
+    else:
+        if kind != b"CM ":
+            recorder.expect(b" ")
+        rows, columns = recorder.unpack(_COMPRESSED_HEADER)
+        sound = True
+    if not sound or rows < 0 or columns < 0:
         raise recorder.error(f"expected a matrix in an example, found one of {rows} rows and {columns} columns")
-    size = rows * columns * _BYTES_PER_ELEMENT[kind] + (_PERCENTILE_BYTES * columns if kind == b"CM " else 0)
-    if size:
-        recorder.take(size)
+    recorder.take(rows * columns * _BYTES_PER_ELEMENT[kind] + (_PERCENTILE_BYTES * columns if kind == b"CM " else 0))
 
 
 def _write_raw(writer: TokenWriter, value: RawExample) -> None:

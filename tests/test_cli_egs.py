@@ -1,0 +1,145 @@
+"""The commands that make, copy, merge, shuffle and select examples."""
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from paths import DATA
+
+from nnet3py.cli.egs_copy import copy_egs
+from nnet3py.cli.egs_get import get_egs
+from nnet3py.cli.egs_merge import merge_egs
+from nnet3py.cli.egs_shuffle import shuffle_egs
+from nnet3py.cli.egs_subset import subset_egs
+from nnet3py.egs.example import read_egs
+from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
+from nnet3py.io.posteriors import posterior_of_alignment
+from nnet3py.io.tables import TableWriter
+
+ARCHIVE = DATA / "egs" / "compressed.ark"
+EGS = f"ark:{ARCHIVE}"
+KEYS = [key for key, _ in read_egs(EGS)]
+
+
+def keys(path):
+    return [key for key, _ in read_egs(f"ark:{path}")]
+
+
+@pytest.fixture
+def out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "out"
+
+
+def test_copy_is_exact(out, capfd):
+    assert copy_egs.execute([EGS, "ark:out"]) == 0
+    assert out.read_bytes() == ARCHIVE.read_bytes()
+    assert "Read 20 neural-network training examples, wrote 20, 0 examples had errors." in capfd.readouterr().err
+
+
+def test_copy_distributes(out, tmp_path):
+    assert copy_egs.execute([EGS, "ark:a", "ark:b", "ark:c"]) == 0
+    assert keys(tmp_path / "b") == KEYS[1::3]
+    assert copy_egs.execute(["--random=true", "--srand=3", EGS, "ark:a", "ark:b"]) == 0
+    first, second = keys(tmp_path / "a"), keys(tmp_path / "b")
+    assert sorted(first + second) == sorted(KEYS) and first != KEYS[::2]
+    assert copy_egs.execute(["--keep-proportion=2", EGS, "ark:a"]) == 0
+    assert keys(tmp_path / "a") == [key for key in KEYS for _ in range(2)]
+
+
+def test_copy_with_weights_and_names(out, tmp_path, capfd):
+    (tmp_path / "w").write_text("".join(f"{key} 0.5 \n" for key in KEYS[1:]))
+    (tmp_path / "n").write_text("".join(f"{key} output-2\n" for key in KEYS))
+    assert copy_egs.execute(["--weights=ark:w", "--outputs=ark:n", EGS, "ark:out"]) == 0
+    found = list(read_egs("ark:out"))
+    assert [key for key, _ in found] == KEYS[1:] and found[3][1].io[1].name == "output-2"
+    assert "wrote 19, 1 examples had errors." in capfd.readouterr().err
+    assert np.all(found[3][1].io[1].features.values <= 0.5)
+
+
+def test_copy_selects_nothing(out):
+    assert copy_egs.execute(["--frame=99", EGS, "ark:out"]) == 1
+    assert copy_egs.execute(["--frame=x", EGS, "ark:out"]) == 255
+
+
+def test_merge(out, capfd):
+    assert merge_egs.execute(["--minibatch-size=8", EGS, "ark:out"]) == 0
+    assert keys(out) == ["merged-0-8", "merged-1-8"]
+    err = capfd.readouterr().err
+    assert "15={8->2,d=4}" in err and re.search(r"^LOG \(nnet3-merge-egs\[.*Processed 20 egs", err, re.MULTILINE)
+    assert merge_egs.execute(["--minibatch-size=64", EGS, "ark:out"]) == 1
+    assert merge_egs.execute(["--minibatch-size=64-128", EGS, "ark:out"]) == 255
+
+
+def test_shuffle(out, capfd):
+    assert shuffle_egs.execute(["--srand=1", EGS, "ark:out"]) == 0
+    assert sorted(keys(out)) == sorted(KEYS) != keys(out)
+    assert shuffle_egs.execute(["--buffer-size=5", EGS, "ark,t:out"]) == 0
+    assert sorted(keys(out)) == sorted(KEYS)
+    assert "training examples using a buffer (partial randomization)" in capfd.readouterr().err
+    (out.parent / "empty").write_bytes(b"")
+    assert shuffle_egs.execute(["ark:empty", "ark:out"]) == 1
+
+
+def test_subset(out):
+    assert subset_egs.execute(["--n=5", EGS, "ark:out"]) == 0
+    assert len(keys(out)) == 5 and set(keys(out)) < set(KEYS)
+    assert subset_egs.execute(["--n=0", EGS, "ark:out"]) == 0
+    assert out.read_bytes() == b""
+
+
+def write_utterances(folder, posteriors=3):
+    rng = np.random.default_rng(0)
+    with (TableWriter(f"ark:{folder}/feats", FLOAT_MATRIX) as feats,
+          TableWriter(f"ark:{folder}/post", POSTERIOR) as post):
+        for i, frames in enumerate((30, 41, 5)):
+            feats.write(f"u{i}", rng.standard_normal((frames, 4)).astype(np.float32))
+            if i < posteriors:
+                post.write(f"u{i}", posterior_of_alignment(rng.integers(0, 9, frames)))
+
+
+def test_get(out, tmp_path, capfd):
+    write_utterances(tmp_path)
+    assert get_egs.execute(["--num-pdfs=9", "--num-frames=8", "--left-context=1", "ark:feats", "ark:post",
+                            "ark:out"]) == 0
+    err = capfd.readouterr().err
+    assert "Not producing egs for utterance u2 because it is too short: 5 frames." in err
+    assert "Split 3 utts, with total length 76 frames" in err
+    assert [key.split("-")[0] for key in keys(out)] == ["u0"] * 4 + ["u1"] * 5
+    write_utterances(tmp_path, posteriors=1)
+    assert get_egs.execute(["--num-pdfs=9", "--num-frames=8", "ark:feats", "ark:post", "ark:out"]) == 0
+    err = capfd.readouterr().err
+    assert "No pdf-level posterior for key u1" in err and "2 utterances had errors" in err
+    assert get_egs.execute(["--num-pdfs=9", "--num-frames=90", "ark:feats", "ark:post", "ark:out"]) == 1
+    assert get_egs.execute(["ark:feats", "ark:post", "ark:out"]) == 255
+    assert get_egs.execute(["--num-pdfs=4", "--num-frames=8", "ark:feats", "ark:post", "ark:none"]) == 255
+    assert not (tmp_path / "none").exists()
+
+
+def test_get_with_ivectors(out, tmp_path):
+    write_utterances(tmp_path)
+    with TableWriter("ark:iv", FLOAT_MATRIX) as writer:
+        for key, rows in (("u0", 3), ("u1", 1)):
+            writer.write(key, np.full((rows, 2), rows, dtype=np.float32))
+    assert get_egs.execute(["--num-pdfs=9", "--num-frames=8", "--online-ivectors=ark:iv", "--online-ivector-period=10",
+                            "--length-tolerance=10", "ark:feats", "ark:post", "ark:out"]) == 0
+    found = list(read_egs("ark:out"))
+    assert {key.split("-")[0] for key, _ in found} == {"u0"}
+    assert [io.name for io in found[0][1].io] == ["input", "ivector", "output"]
+
+
+def test_a_truncated_archive_is_an_error(out, tmp_path, capfd):
+    (tmp_path / "bad").write_bytes(ARCHIVE.read_bytes()[:-7])
+    for command in (copy_egs, merge_egs, shuffle_egs, subset_egs):
+        assert command.execute(["ark:bad", "ark:out"]) == 255
+    assert KEYS[-1] in capfd.readouterr().err and not out.exists()
+
+
+def test_moving_examples_imports_little():
+    code = ("import sys\nfrom nnet3py.cli.egs_copy import copy_egs\n"
+            f"assert copy_egs.execute([{EGS!r}, 'ark:/dev/null']) == 0\n"
+            "assert not {'numba', 'scipy', 'kaldi_io'} & set(sys.modules), sys.modules")
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
