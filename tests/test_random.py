@@ -93,3 +93,16 @@ def test_distributions(ops):
     ops.random.fill_normal(x)
     assert np.isfinite(x).all() and abs(x.mean()) < 0.015 and abs(x.var() - 1) < 0.025
     assert abs((x ** 4).mean() - 3) < 0.2
+
+
+def test_calls_of_one_component_draw_different_numbers():
+    ops = get_ops()
+    ops.random.begin_minibatch(7, 3)
+    drawn = []
+    for call in (0, 1, 0):
+        ops.random.select(2, call)
+        dst = np.empty((3, 5), dtype=np.float32)
+        ops.random.fill_uniform(dst)
+        drawn.append((dst, ops.random.integer(1 << 30)))
+    assert (drawn[0][0] == drawn[2][0]).all() and drawn[0][1] == drawn[2][1]
+    assert (drawn[0][0] != drawn[1][0]).all() and drawn[0][1] != drawn[1][1]

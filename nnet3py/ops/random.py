@@ -3,7 +3,7 @@
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011): a
 block cipher that turns a key and a counter of four 32-bit words into four random words. The key is the seed. The
 counter is (block low, block high, minibatch, component), so each component of each minibatch has 2^64 blocks of its
-own, and element p of a filled array comes from word p % 4 of block first + p // 4, whoever computes it, in whatever
+own, of which each of its calls takes 2^32 (block high is the call's number), and element p of a filled array comes from word p % 4 of block first + p // 4, whoever computes it, in whatever
 order.
 """
 from __future__ import annotations
@@ -47,10 +47,13 @@ class Random:
         self._seed, self._minibatch = seed & 0xFFFFFFFFFFFFFFFF, minibatch & _MASK
         self.select(0)
 
-    def select(self, component_index: int) -> None:
-        """The draws that follow belong to this component, from the start of its stream in this minibatch."""
+    def select(self, component_index: int, call: int = 0) -> None:
+        """The draws that follow belong to this call of this component: each call has 2^32 blocks of its own.
+
+        A component that runs several times in a minibatch (a recurrence, or forward and backward) draws anew each time.
+        """
         self._component = component_index & _MASK
-        self._block = 0
+        self._block = (call & _MASK) << 32
         self._words.clear()
 
     def _word(self) -> int:

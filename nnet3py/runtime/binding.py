@@ -89,6 +89,7 @@ class BoundComputation:
         self._buffer = self.arena.buffer
         self._views: dict[int, Any] = {}
         self._memos: dict[int, Any] = {}
+        self._num_calls: dict[int, int] = {}   # of each component, so that each call draws random numbers of its own
         self._stages = [Stage()]
         for command in self.computation.commands:
             self._bind_command(command)
@@ -146,11 +147,12 @@ class BoundComputation:
     # -- components ------------------------------------------------------------------------------------------------
 
     def _component_call(self, component_index: int, method: Callable[..., Any], args: tuple[Any, ...]) -> Call:
-        ops = self.ops
+        ops, number = self.ops, self._num_calls.get(component_index, 0)
+        self._num_calls[component_index] = number + 1
 
         def call(*call_args: Any) -> None:
             ops.reset_scratch()
-            ops.random.select(component_index)
+            ops.random.select(component_index, number)
             method(ops, *call_args)
 
         return call, args
