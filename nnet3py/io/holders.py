@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import to_dense, read_general_matrix, write_general_matrix
+from nnet3py.io.general import read_general_matrix, to_dense, write_general_matrix
 from nnet3py.io.kaldi_io_adapter import read_matrix, read_vector
 from nnet3py.io.matrices import write_matrix, write_vector
 from nnet3py.io.posteriors import read_posterior, write_posterior
