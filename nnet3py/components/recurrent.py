@@ -85,6 +85,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
         sums = ops.scratch(SUM_ROWS, self.cell_dim)
         ops.lstm_backprop(x if dx is None else dx, sums, ops.scratch_vector(WORK_SIZE), x, dy, self.params, repair,
                           dx is not None)
+        if dx is not None and self.use_dropout:     # nothing flows into the dropout masks
+            ops.set_const(dx[:, 5 * self.cell_dim:], 0.0)
         if update is None:
             return
         ops.lstm_store_stats(update.value_sum, update.deriv_sum, update.self_repair_total, update.count, sums, flagged,
