@@ -16,9 +16,7 @@ from nnet3py.network.nnet import Nnet
 
 def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
     """An equivalent computation that is faster and smaller; ``computation`` itself is not changed."""
-    for _, computation in optimization_steps(computation, nnet, options or OptimizeOptions()):
-        pass
-    return computation
+    return list(optimization_steps(computation, nnet, options or OptimizeOptions()))[-1][1]
 
 
 def optimization_steps(computation: Computation, nnet: Nnet,
