@@ -1,6 +1,7 @@
 """Dense matrices, vectors and packed matrices."""
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,16 @@ def test_large_text_matrices() -> None:
 def test_damaged_bytes_are_refused(binary: bool, read: Any, write: Any, value: np.ndarray) -> None:
     data = written(write, value, binary=binary)
     check_survives(read, data, binary, count=200)
+
+
+@given(st.text("0123456789.-+eE   ", max_size=12))
+def test_the_fast_parser_takes_only_what_the_strict_one_does(text: str) -> None:
+    data = f"[ {text} ]".encode()
+    words = text.split()
+    valid = all(re.fullmatch(r"(-?\d+\.?\d*|-\.\d+)([eE][-+]?\d+)?", word) for word in words)
+    valid = valid and all(abs(float(word)) < 3e38 for word in words)
+    if valid:
+        assert read_vector(reader_of(data, False)).tolist() == [float(np.float32(float(word))) for word in words]
+    else:
+        with pytest.raises(FormatError):
+            read_vector(reader_of(data, False))

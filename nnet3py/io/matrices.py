@@ -13,6 +13,8 @@ from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
 
 _LARGEST_COUNT = 1 << 40        # elements; keeps products of two damaged dimensions far from overflow
 _NUMBERS_TEXT = re.compile(rb"[-+.0-9a-zA-Z; \t\n\r\v\f]*")
+_PLAIN_TEXT = re.compile(rb"[-+.0-9eE \t\n\r\v\f]*")
+_FRACTIONAL_EXPONENT = re.compile(rb"[eE][-+]?[0-9]*\.")
 # a word that is no number where Kaldi's matrix reader wants one: it must begin with a digit or '-'
 _BAD_NUMBER = re.compile(
     rb"(?<![^\s;])(?!(?:-?[0-9]+\.?[0-9]*|-\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?=[\s;]|\Z)"
@@ -103,11 +105,8 @@ def read_text_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray
     values = _parse_numbers(reader, text, dtype)
     if values.size == 0:
         return values.reshape(0, 0)
-    letters = np.frombuffer(text, dtype=np.uint8)
-    blank = letters <= 32
-    starts = np.flatnonzero(~blank & np.concatenate(([True], blank[:-1])))
-    newlines = np.flatnonzero(letters == 10)
-    per_line = np.bincount(np.searchsorted(newlines, starts))
+    newlines = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == ord("\n"))
+    per_line = np.bincount(np.searchsorted(newlines, _word_starts(text)))
     per_row = per_line[per_line > 0]
     if np.any(per_row != per_row[0]):
         odd = int(np.flatnonzero(per_row != per_row[0])[0])
@@ -139,15 +138,49 @@ def _bracketed_numbers(reader: TokenReader) -> bytes:
     return text
 
 
+def _word_starts(text: bytes) -> np.ndarray:
+    blank = np.frombuffer(text, dtype=np.uint8) <= ord(" ")
+    return np.flatnonzero(~blank & np.concatenate(([True], blank[:-1])))
+
+
 def _parse_numbers(reader: TokenReader, text: bytes, dtype: Any) -> np.ndarray:
-    bad = _BAD_NUMBER.search(text)
-    if bad is not None:
-        raise reader.error(f"expected a number, found '{bad[0][:40].decode('latin-1')}'")
-    values = np.fromstring(text.replace(b";", b" "), dtype=np.float64, sep=" ") if text.strip() else np.empty(0)
+    text = text.replace(b";", b" ")
+    values = _parse_plain_numbers(text)
+    if values is None:
+        bad = _BAD_NUMBER.search(text)
+        if bad is not None:
+            raise reader.error(f"expected a number, found '{bad[0][:40].decode('latin-1')}'")
+        values = np.fromstring(text, dtype=np.float64, sep=" ")
     result = _converted(values, dtype)
     if np.isinf(result).any() and b"inf" not in text.lower():
         raise reader.error(f"expected numbers that fit into {np.dtype(dtype).name}, found a larger one")
     return result
+
+
+def _parse_plain_numbers(text: bytes) -> np.ndarray | None:
+    """float64 (numbers,), or None if numpy might take for numbers what Kaldi does not."""
+    starts = _word_starts(text)
+    if not len(starts):
+        return np.empty(0)
+    letters = np.frombuffer(text, dtype=np.uint8)
+    first = letters[starts]
+    numeric = (first == ord("-")) | ((ord("0") <= first) & (first <= ord("9")))
+    if not numeric.all() or not _PLAIN_TEXT.fullmatch(text) or _has_glued_numbers(text, letters, starts):
+        return None
+    try:
+        values = np.fromstring(text, dtype=np.float64, sep=" ")
+    except (DeprecationWarning, ValueError):        # how numpy's versions say that they stopped early
+        return None
+    return values if len(values) == len(starts) else None
+
+
+def _has_glued_numbers(text: bytes, letters: np.ndarray, starts: np.ndarray) -> bool:
+    """True if numpy would take a word such as ``1-2`` or ``1.2.3`` for two numbers."""
+    before_sign = letters[:-1][(letters[1:] == ord("-")) | (letters[1:] == ord("+"))]
+    if np.any((before_sign == ord(".")) | ((ord("0") <= before_sign) & (before_sign <= ord("9")))):
+        return True
+    words_of_points = np.searchsorted(starts, np.flatnonzero(letters == ord(".")), side="right")
+    return bool(np.any(words_of_points[1:] == words_of_points[:-1])) or bool(_FRACTIONAL_EXPONENT.search(text))
 
 
 # -- writing ---------------------------------------------------------------------------------------------------------
