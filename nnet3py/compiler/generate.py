@@ -116,7 +116,7 @@ class _Generator:
             # A derivative that is not given is zero, so nothing flows back from such an output.
             return self._output_deriv[step.node]
         return any(self.infos[source].deriv_needed for matrices, _ in self.infos[number].sources
-                   for source in np.unique(matrices[matrices >= 0]).tolist())
+                   for source in np.flatnonzero(np.bincount(matrices[matrices >= 0])).tolist())
 
     def _make_matrices(self) -> None:
         computation = self.computation
@@ -309,7 +309,7 @@ class _Generator:
             self._add(CommandType.MATRIX_ADD, target, deriv, alpha=scale)
             return
         present = np.flatnonzero(rows >= 0)
-        if num_rows >= len(rows) and len(np.unique(rows[present])) == len(present):
+        if num_rows >= len(rows) and np.bincount(rows[present]).max() == 1:
             reverse = np.full(num_rows, -1)
             reverse[rows[present]] = present
             self._add(CommandType.ADD_ROWS, target, deriv, self._new_indexes(reverse), alpha=scale)

@@ -79,7 +79,7 @@ def contiguous_ranges(indexes: np.ndarray, num_rows: int) -> np.ndarray | None:
     ends = np.append(starts[1:], len(indexes))
     values = indexes[starts]
     real = values >= 0
-    if len(np.unique(values[real])) < int(real.sum()):
+    if np.bincount(values[real], minlength=1).max() > 1:
         return None
     ranges = np.full((num_rows, 2), -1, dtype=np.int32)
     ranges[values[real], 0], ranges[values[real], 1] = starts[real], ends[real]
@@ -99,6 +99,8 @@ def _occurrence(matrices: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _count_earlier(values: np.ndarray) -> np.ndarray:
+    if (np.diff(values) > 0).all():
+        return np.zeros(len(values), np.int64)
     order = np.argsort(values, kind="stable")
     ordered = values[order]
     starts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
