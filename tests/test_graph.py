@@ -1,0 +1,96 @@
+"""The computation graph against a slow one, and its errors."""
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nnet3py.compiler.graph as graph_module
+from nnet3py.compiler.graph import Graph, build_graph, ragged
+from nnet3py.errors import CompileError, Nnet3Error, NotComputableError
+from nnet3py.network.nnet import Nnet
+from compiler_cases import RNN, TDNN, product, request
+from random_networks import config, rows
+from reference_graph import EndlessError, ReferenceGraph
+
+LIMIT = 150      # waves, instead of 10000, so that endless recursions are found soon
+
+
+def contents(graph: Graph) -> dict:
+    """Each cindex of each sequence and what it uses."""
+    nodes, members = graph.nodes(), graph.sequences.members
+    cindexes = [(int(node), tuple(index)) for node, index in zip(nodes, graph.indexes.tolist(), strict=True)]
+    found = {}
+    for i, (node, (shape, t, x)) in enumerate(cindexes):
+        used = [cindexes[d] for d in graph.dependencies_of(np.array([i])).tolist()]
+        for n in members[shape].tolist():
+            found[node, (n, t, x)] = {(d, (n, *index[1:])) for d, index in used}
+    return found
+
+
+@settings(deadline=None, max_examples=150)
+@given(config(), rows(1, 4), st.booleans())
+def test_waves_find_what_queues_find(text: str, wanted: dict, share: bool) -> None:
+    nnet = Nnet.from_config(text)
+    nodes = nnet.node_names.index("input"), nnet.node_names.index("output")
+    ask = request(np.array(wanted["input"], np.int32), np.array(wanted["output"], np.int32))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph_module, "MAX_DISTANCE", LIMIT)
+        try:
+            reference = ReferenceGraph(nnet, [(nodes[0], wanted["input"])], [(nodes[1], wanted["output"])], LIMIT)
+        except EndlessError:
+            with pytest.raises(CompileError, match="Loop detected"):
+                build_graph(nnet, ask, share)
+            return
+        missing = reference.uncomputable_outputs()
+        if missing:
+            with pytest.raises(NotComputableError, match=f"{len(missing)} output cindexes out of {len(reference.outputs)}"):
+                build_graph(nnet, ask, share)
+            return
+        assert contents(build_graph(nnet, ask, share)) == reference.pruned()
+
+
+def test_graph_of_a_splicing_network() -> None:
+    nnet = Nnet.from_config(TDNN)
+    graph = build_graph(nnet, request(product([3, 5], range(-4, 6)), product([3, 5], range(4))))
+    names = nnet.node_names
+    assert graph.indexes[graph.rows(names.index("r"))][:, 1].tolist() == list(range(-3, 4))
+    assert graph.indexes[graph.rows(names.index("b"))][:, 1].tolist() == list(range(4))
+    assert [m.tolist() for m in graph.sequences.members] == [[3, 5]]
+    assert graph.is_input.sum() == 10
+
+
+def test_a_recurrence_is_cut_off_where_the_input_ends() -> None:
+    nnet = Nnet.from_config(RNN)
+    graph = build_graph(nnet, request(product([0], range(-2, 3)), product([0], range(3))))
+    assert graph.indexes[graph.rows(nnet.node_names.index("t"))][:, 1].tolist() == [-2, -1, 0, 1, 2]
+
+
+def test_what_cannot_be_computed_is_explained(caplog: pytest.LogCaptureFixture) -> None:
+    nnet = Nnet.from_config(TDNN)
+    with caplog.at_level(logging.INFO, logger="nnet3py"), pytest.raises(NotComputableError) as caught:
+        build_graph(nnet, request(product([2], range(-4, 5)), product([2], range(4))))
+    assert "Not all outputs were computable, cannot create computation." in str(caught.value)
+    assert "*** cindex output(2, 3, 0) is not computable for the following reason: ***" in str(caught.value)
+    assert "1 output cindexes out of 4 were not computable." in caplog.text
+    assert "a_input(2, 3, 0) is kNotComputable, dependencies: " in caplog.text
+    assert "input(2, 5, 0)[kNotComputable]" in caplog.text
+
+
+def test_unknown_nodes_and_endless_recursions_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    nnet = Nnet.from_config(TDNN.replace("name=input dim", "name=feats dim").replace("input,", "feats,")
+                            .replace("Offset(input", "Offset(feats"))
+    with pytest.raises(Nnet3Error, match="Network has no input with name input"):
+        build_graph(nnet, request(product([0], range(9)), product([0], [4])))
+    nnet = Nnet.from_config(RNN.replace("Append(input, ", "Append(IfDefined(input), "))
+    monkeypatch.setattr(graph_module, "MAX_DISTANCE", LIMIT)
+    with pytest.raises(CompileError, match="Loop detected while building computation graph"):
+        build_graph(nnet, request(product([0], range(9)), product([0], [4])))
+
+
+def test_ragged_joins_ranges() -> None:
+    assert ragged(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
+    assert ragged(np.zeros(0, int), np.zeros(0, int)).tolist() == []
