@@ -86,7 +86,7 @@ class Component:
         computable : bool (rows,)
         used : bool (rows, choices), meaningful where computable
         """
-        return available.all(axis=1), available
+        return np.asarray(available.all(axis=1)), available
 
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The order (and padding, t = NO_TIME) that the component wants of its input and output rows."""

@@ -11,12 +11,15 @@ from nnet3py.compiler.cache import CachingCompiler, OptimizeOptions
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.io.general import to_dense
 from nnet3py.io.sparse import SparseMatrix
+from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.training.example_request import example_request
 from nnet3py.training.objective import check_supervision, compute_objective
 
 logger = logging.getLogger(__name__)
+
+_PLACE = kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)   # scripts that report accuracies search for it
 
 
 @dataclass
@@ -98,14 +101,14 @@ class NnetDiagnostics:
         for name, totals in self.outputs.items():
             what = "log-likelihood" if totals.objective_kind == "linear" else "objective"
             logger.info(f"Overall {what} for '{name}' is {_ratio(totals.objective, totals.weight):.6g} per frame, over "
-                        f"{totals.weight:.6g} frames.")
+                        f"{totals.weight:.6g} frames.", extra=_PLACE)
             if self.options.compute_accuracy:
                 logger.info(f"Overall accuracy for '{name}' is {_ratio(totals.num_correct, totals.accuracy_weight):.6g} per "
-                            f"frame, over {totals.accuracy_weight:.6g} frames.")
+                            f"frame, over {totals.accuracy_weight:.6g} frames.", extra=_PLACE)
             if totals.per_dim_accuracy is not None:
                 values = " ".join(f"{value:.6g}" for value in totals.per_dim_accuracy)
                 logger.info(f"Overall per-dim accuracy vector for '{name}' is  [ {values} ]\n per frame, over "
-                            f"{totals.accuracy_weight:.6g} frames.")
+                            f"{totals.accuracy_weight:.6g} frames.", extra=_PLACE)
         return any(totals.weight > 0.0 for totals in self.outputs.values())
 
 

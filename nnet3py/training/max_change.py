@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from nnet3py.components.base import Properties
+from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
@@ -95,4 +96,4 @@ def _log_limits(num_limited: int, num_updatable: int, smallest: tuple[float, str
     if global_factor < 1.0:
         message += f"Global max-change factor was {global_factor:.6g} with max-change={max_param_change:.6g}."
     if message:
-        logger.info(message)
+        logger.info(message, extra=kaldi_place("UpdateNnetWithMaxChange", "nnet-utils.cc", 2205))

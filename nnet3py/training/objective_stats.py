@@ -4,7 +4,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from nnet3py.log import kaldi_place
+
 logger = logging.getLogger(__name__)
+
+_TOTAL = kaldi_place("PrintTotalStats", "nnet-training.cc", 317)
+_PHASE = kaldi_place("PrintStatsForThisPhase", "nnet-training.cc", 278)
 
 
 @dataclass
@@ -40,8 +45,8 @@ class ObjectiveStats:
     def log_total(self) -> None:
         """Log the two closing lines, the second in the form that scripts look for."""
         logger.info(f"Overall average objective function for '{self.name}' is {self.average():.6g} over "
-                    f"{self.total_weight:.6g} frames.")
-        logger.info(f"[this line is to be parsed by a script:] log-prob-per-frame={self.average():.6g}")
+                    f"{self.total_weight:.6g} frames.", extra=_TOTAL)
+        logger.info(f"[this line is to be parsed by a script:] log-prob-per-frame={self.average():.6g}", extra=_TOTAL)
 
     def _log_phase(self, next_phase: int) -> None:
         first, last = self.phase * self.print_interval, next_phase * self.print_interval - 1
@@ -50,4 +55,5 @@ class ObjectiveStats:
             which = f"'{self.name}' for minibatches {first}-{last}"
         else:   # Kaldi prints this form without the closing quote, and scripts know it so
             which = f"'{self.name} using {self.phase_minibatches} minibatches in minibatch range {first}-{last}"
-        logger.info(f"Average objective function for {which} is {average:.6g} over {self.phase_weight:.6g} frames.")
+        logger.info(f"Average objective function for {which} is {average:.6g} over {self.phase_weight:.6g} frames.",
+                    extra=_PHASE)

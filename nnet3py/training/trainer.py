@@ -16,6 +16,7 @@ from nnet3py.components.base import Properties
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.general import to_dense
+from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     constrain_orthonormal,
@@ -132,7 +133,7 @@ class NnetTrainer:
         for name in sorted(self.objectives):
             self.objectives[name].log_total()
         for line in self.max_change_stats.lines(self.nnet.component_names):
-            logger.info(line)
+            logger.info(line, extra=kaldi_place("PrintMaxChangeStats", "nnet-training.cc", 330))
         return any(stats.total_weight != 0.0 for stats in self.objectives.values())
 
     # -- the parts of a step ---------------------------------------------------------------------------------------
