@@ -2,9 +2,9 @@
 
     python benchmarks/training.py [--runs 5] [--threads 2]
 
-Makes the examples of egs/digits, merged by 64 (181 minibatches), and runs the whole process several times for each of the
-two nets, from the same initial model. Kaldi's figures (5.1 s for the TDNN and 7.5 s for the LSTM, with one core of an AMD EPYC
-whose sgemm does 89 GFLOP/s on one thread) are in docs; this machine's own sgemm rate is printed so that the two can be compared.
+Makes the examples of egs/digits, merged by 64 (181 minibatches), and runs the whole process several times for each of
+the two nets, from the same initial model. Kaldi took 5.1 s for the TDNN and 7.5 s for the LSTM on one core of an AMD EPYC
+whose sgemm did 89 GFLOP/s on one thread; this machine's own sgemm rate is printed so that the two can be compared.
 """
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def run(*words: str) -> None:
 def make_examples(folder: Path) -> str:
     """Merged examples of the recipe's training speakers; returns their rspecifier."""
     data = ROOT / "egs" / "digits" / "data" / "train"
-    run("nnet3-get-egs", "--num-pdfs=28", "--left-context=12", "--right-context=12", "--num-frames=8", f"ark:{data}/feats.ark",
-        f"ark:ali-to-post ark,t:{data}/ali.txt ark:- |", f"ark:{folder}/egs.ark")
-    run("nnet3-merge-egs", "--minibatch-size=64", f"ark:nnet3-shuffle-egs --buffer-size=5000 ark:{folder}/egs.ark ark:- |",
-        f"ark:{folder}/merged.ark")
+    run("nnet3-get-egs", "--num-pdfs=28", "--left-context=12", "--right-context=12", "--num-frames=8",
+        f"ark:{data}/feats.ark", f"ark:ali-to-post ark,t:{data}/ali.txt ark:- |", f"ark:{folder}/egs.ark")
+    run("nnet3-merge-egs", "--minibatch-size=64",
+        f"ark:nnet3-shuffle-egs --buffer-size=5000 ark:{folder}/egs.ark ark:- |", f"ark:{folder}/merged.ark")
     return f"ark:{folder}/merged.ark"
 
 
@@ -59,21 +59,22 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    print(f"machine: {platform.processor() or platform.machine()}, {os.cpu_count()} cores; sgemm {sgemm_rate():.0f} GFLOP/s")
+    machine = platform.processor() or platform.machine()
+    print(f"machine: {machine}, {os.cpu_count()} cores; sgemm {sgemm_rate():.0f} GFLOP/s")
     with tempfile.TemporaryDirectory() as temp:
         folder = Path(temp)
         examples = make_examples(folder)
         for net, kaldi in KALDI_SECONDS.items():
-            run("nnet3-init", "--srand=1", str(ROOT / "egs" / "digits" / "conf" / f"{net}.config"), f"{folder}/{net}.raw")
+            run("nnet3-init", "--srand=1", f"{ROOT}/egs/digits/conf/{net}.config", f"{folder}/{net}.raw")
             seconds = []
             for _ in range(args.runs + 1):   # the first run may compile kernels
                 start = time.perf_counter()
-                run("nnet3-train", f"--num-threads={args.threads}", "--max-param-change=2.0", f"{folder}/{net}.raw", examples,
-                    f"{folder}/out.raw")
+                run("nnet3-train", f"--num-threads={args.threads}", "--max-param-change=2.0", f"{folder}/{net}.raw",
+                    examples, f"{folder}/out.raw")
                 seconds.append(time.perf_counter() - start)
-            rest = seconds[1:]
-            print(f"{net}: {statistics.median(rest):.2f} s a pass ({min(rest):.2f} to {max(rest):.2f}, {len(rest)} runs, first run "
-                  f"{seconds[0]:.2f}), Kaldi {kaldi} s: ratio {statistics.median(rest) / kaldi:.2f}")
+            rest, median = seconds[1:], statistics.median(seconds[1:])
+            print(f"{net}: {median:.2f} s a pass ({min(rest):.2f} to {max(rest):.2f}, {len(rest)} runs, first run "
+                  f"{seconds[0]:.2f}), Kaldi {kaldi} s: ratio {median / kaldi:.2f}")
 
 
 if __name__ == "__main__":

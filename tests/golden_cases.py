@@ -2,8 +2,8 @@
 
     python tests/golden_cases.py FOLDER [--without-recurrence]
 
-prints their names, separated by commas, for ``cases.py --only``. Without recurrence: no node depends on itself at another
-time (with one, natural gradient depends on how model updates are grouped).
+prints their names, separated by commas, for ``cases.py --only``. Without recurrence: no node depends on itself at
+another time (with one, natural gradient depends on how model updates are grouped).
 """
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _NODE = re.compile(r"(?:component|dim-range|output)-node name=(\S+).* (?:input|i
 
 def is_recurrent(config: str) -> bool:
     """Whether some node of the config lines depends on itself."""
-    sources = {match[1]: set(re.findall(r"[A-Za-z_][\w.-]*", match[2])) for match in map(_NODE.match, config.splitlines()) if match}
+    lines = [match for match in map(_NODE.match, config.splitlines()) if match]
+    sources = {match[1]: set(re.findall(r"[A-Za-z_][\w.-]*", match[2])) for match in lines}
     reached = {name: set(wanted) & set(sources) for name, wanted in sources.items()}
     for _ in sources:   # transitive closure by as many rounds as there are nodes
         for wanted in reached.values():
@@ -42,7 +43,8 @@ def runnable_cases(folder: Path, without_recurrence: bool = False) -> list[str]:
     names = []
     for case in sorted(path.parent for path in folder.glob("*/request.txt")):
         binary = (case / "nnet.raw").read_bytes()
-        if binary_types(binary) <= set(COMPONENT_MODULES) and not (without_recurrence and is_recurrent(config_section(binary))):
+        wanted = not without_recurrence or not is_recurrent(config_section(binary))
+        if wanted and binary_types(binary) <= set(COMPONENT_MODULES):
             names.append(case.name)
     return names
 

@@ -12,7 +12,7 @@ ROOT = TESTS.parent
 
 
 def shared_folder(name: str) -> Path:
-    """A folder of the reference material (``golden``, ``data``, ``bench``, ``check``); skips the test if it is not there."""
+    """A folder of the reference material (``golden``, ``data``, ``bench``, ``check``); skips the test if absent."""
     base = Path(os.environ.get("NNET3PY_SHARED", ROOT.parent / "shared"))
     folder = base / name
     if not folder.is_dir():

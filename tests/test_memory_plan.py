@@ -45,7 +45,8 @@ def test_memory_of_the_dead_is_used_again():
 
 
 def test_holes_that_touch_become_one():
-    plan = plan_memory(sequence_of_lives([(True, 1, 16), (True, 1, 16), (True, 1, 16), (False, 0, 0), (False, 0, 0), (True, 2, 16)]))
+    lives = [(True, 1, 16)] * 3 + [(False, 0, 0)] * 2 + [(True, 2, 16)]
+    plan = plan_memory(sequence_of_lives(lives))
     assert plan.size == 48 and plan.offsets[-1] == 0
 
 

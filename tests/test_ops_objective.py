@@ -24,5 +24,6 @@ def test_copy_from_sparse(rows, cols):
 @pytest.mark.parametrize("rows, cols", ops_cases.SIZES)
 def test_sum_product_sparse(rows, cols):
     rng = np.random.default_rng(2)
-    total = ops_cases.check(get_ops(), "sum_product_sparse", ops_cases.matrix(rng, rows, cols), *sparse(rng, rows, cols))
+    src = ops_cases.matrix(rng, rows, cols)
+    total = ops_cases.check(get_ops(), "sum_product_sparse", src, *sparse(rng, rows, cols))
     assert isinstance(total, float)

@@ -9,7 +9,7 @@ from nnet3py.errors import UsageError
 
 
 @kaldi_command("nnet3-average", usage="""
-This program averages (or sums, if --weights do so) the parameters over a number of 'raw' nnet3 neural nets.
+Write the weighted average of several networks of the same structure.
 
 Usage:  nnet3-average [options] <model1> <model2> ... <modelN> <model-out>
 
@@ -17,7 +17,7 @@ e.g.:
  nnet3-average 1.1.nnet 1.2.nnet 1.3.nnet 2.nnet
 """, arguments=(2, None), options=[
     BINARY,
-    option("weights", str, "", "Colon-separated list of weights, one for each input model. These will be normalized to sum to one."),
+    option("weights", str, "", "Weights of the models, separated by colons; they are scaled to a sum of one (empty: equal)"),
     option("num-threads", int, -1, "Accepted for compatibility; models are averaged one after another"),
 ])
 def average(args: list[str], options: Options) -> int:
@@ -39,4 +39,5 @@ def _parse_weights(text: str) -> list[float] | None:
     try:
         return [float(part) for part in text.split(":")]
     except ValueError:
-        raise UsageError(f"--weights={text} is not a colon-separated list of numbers", "for example --weights=0.25:0.75") from None
+        raise UsageError(f"--weights={text} is not a list of numbers separated by colons",
+                         "for example --weights=0.25:0.75") from None

@@ -16,18 +16,15 @@ if TYPE_CHECKING:
 
 
 @kaldi_command("nnet3-compute", usage="""
-Propagate the features through raw neural network model and write the output.
-If --apply-exp=true, apply the Exp() function to the output before writing it out.
+Compute a network's output for features, with batch-norm and dropout in test mode.
 
 Usage: nnet3-compute [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
 
 e.g.: nnet3-compute final.raw scp:feats.scp ark:nnet_prediction.ark
-See also: nnet3-compute-prob.
 """, arguments=(3, 3), options=[
     *with_default(SIMPLE, "acoustic-scale", 1.0), *IVEC,
-    option("apply-exp", bool, False, "If true, apply exp function to output"),
-    option("use-priors", bool, False, "If true, subtract the logs of the priors stored with the model (in this case, "
-                                      "a .mdl file is expected as input)."),
+    option("apply-exp", bool, False, "Write exp(output), such as probabilities of a log-softmax"),
+    option("use-priors", bool, False, "Subtract the logs of the priors of the model, which must be an acoustic model"),
     *DEVICE,
 ])
 def compute(args: list[str], options: Options) -> int:
@@ -57,7 +54,8 @@ def compute(args: list[str], options: Options) -> int:
             num_done += 1
             num_frames += len(feats)
     elapsed = time.perf_counter() - start
-    log.log(f"Time taken {elapsed:.6g}s: real-time factor assuming 100 frames/sec is {elapsed * 100 / max(num_frames, 1):.6g}")
+    factor = elapsed * 100 / max(num_frames, 1)
+    log.log(f"Time taken {elapsed:.6g}s: real-time factor assuming 100 frames/sec is {factor:.6g}")
     log.log(f"Done {num_done} utterances, failed for {num_failed}")
     computer.compiler.log_time()
     return 0 if num_done else 1

@@ -7,16 +7,15 @@ from nnet3py.cli.options import Options, option
 
 
 @kaldi_command("nnet3-compute-prob", usage="""
-Computes and prints in logging messages the average log-prob per frame of the given data with an nnet3 neural net.
-The input of this is the output of e.g. nnet3-get-egs | nnet3-merge-egs.
+Log a network's objective per frame, and its accuracy, on (merged) examples.
 
 Usage:  nnet3-compute-prob [options] <raw-model-in> <training-examples-in>
 
 e.g.: nnet3-compute-prob 0.raw ark:valid.egs
 """, arguments=(2, 2), options=[
-    option("batchnorm-test-mode", bool, True, "If true, set test-mode to true on any BatchNormComponents."),
-    option("dropout-test-mode", bool, True, "If true, set test-mode to true on any DropoutComponents and DropoutMaskComponents."),
-    option("collapse-model", bool, True, "If true, collapse model to the extent possible before using it."),
+    option("batchnorm-test-mode", bool, True, "Normalise with the stored statistics, not with the minibatch's"),
+    option("dropout-test-mode", bool, True, "Compute without dropout"),
+    option("collapse-model", bool, True, "Merge neighbouring linear components first"),
     *PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:

@@ -14,19 +14,16 @@ if TYPE_CHECKING:
     from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 
 TRAINER = (
-    option("srand", int, 0, "Seed for random number generator"),
-    option("store-component-stats", bool, True, "If true, store activations and derivatives for nonlinear components during training."),
-    option("zero-component-stats", bool, True, "If both this and --store-component-stats are true, then the component stats are "
-                                               "zeroed before training."),
-    option("print-interval", int, 100, "Interval (measured in minibatches) after which we print out objective function during training"),
-    option("max-param-change", float, 2.0, "The maximum change in parameters allowed per minibatch, measured in Euclidean norm over "
-                                           "the entire model (change will be clipped to this value)"),
-    option("momentum", float, 0.0, "Momentum constant to apply during training (help stabilize update). e.g. 0.9."),
-    option("l2-regularize-factor", float, 1.0, "Factor that affects the strength of l2 regularization on model parameters."),
-    option("batchnorm-stats-scale", float, 0.8, "Factor by which we scale down the accumulated stats of batchnorm layers after "
-                                                "processing each minibatch."),
-    option("backstitch-training-scale", float, 0.0, "backstitch training factor. If 0 then in the normal training mode."),
-    option("backstitch-training-interval", int, 1, "do backstitch training with the specified interval of minibatches."),
+    option("srand", int, 0, "Seed of all random choices"),
+    option("store-component-stats", bool, True, "Gather activation and derivative statistics in the components"),
+    option("zero-component-stats", bool, True, "Forget the statistics that the model comes with"),
+    option("print-interval", int, 100, "Minibatches between two lines with the objective"),
+    option("max-param-change", float, 2.0, "Largest change of all parameters in a minibatch, as a 2-norm (0: no limit)"),
+    option("momentum", float, 0.0, "Part of a minibatch's change that is carried over to the next"),
+    option("l2-regularize-factor", float, 1.0, "Multiplies the components' own l2-regularize constants"),
+    option("batchnorm-stats-scale", float, 0.8, "Multiplies the stored batch-norm statistics after each minibatch"),
+    option("backstitch-training-scale", float, 0.0, "Size of the backward step of backstitch training (0: none)"),
+    option("backstitch-training-interval", int, 1, "Minibatches from one with backstitch to the next"),
     option("read-cache", str, "", "Accepted for compatibility: computations are compiled anew"),
     option("write-cache", str, "", "Accepted for compatibility: nothing is written"),
     option("binary-write-cache", bool, True, "Accepted for compatibility"),
@@ -36,7 +33,7 @@ TRAINER = (
 
 DIRECT = (
     option("feats", str, "", "Train on these features (rspecifier) instead of examples; needs --targets"),
-    option("targets", str, "", "Targets of --feats: integer vectors (one class per frame) or, with --dense-targets, matrices"),
+    option("targets", str, "", "Targets of --feats: integer vectors, one class per frame, or matrices"),
     option("dense-targets", bool, False, "--targets are matrices, one row per frame"),
     option("left-context", int, -1, "With --feats: frames of left context (-1: what the network needs)"),
     option("right-context", int, -1, "With --feats: frames of right context (-1: what the network needs)"),
@@ -44,13 +41,12 @@ DIRECT = (
     option("minibatch-size", str, "64", "With --feats: examples per minibatch"),
     option("num-epochs", int, 1, "With --feats: passes over the data"),
     option("learning-rate", float, -1.0, "With --feats: learning rate of the first pass (-1: the model's own)"),
-    option("final-learning-rate", float, -1.0, "With --feats: what the rate approaches, falling geometrically (-1: it stays)"),
+    option("final-learning-rate", float, -1.0, "With --feats: the rate falls towards this (-1: it stays)"),
 )
 
 
 @kaldi_command("nnet3-train", usage="""
-Train nnet3 neural network parameters with backprop and stochastic gradient descent. Minibatches are to be created by
-nnet3-merge-egs in the input pipeline.
+Train a network by stochastic gradient descent. Every example read is one minibatch: merge them before.
 
 Usage:  nnet3-train [options] <raw-model-in> <training-examples-in> <raw-model-out>
    or:  nnet3-train [options] --feats=<rspecifier> --targets=<rspecifier> <raw-model-in> <raw-model-out>

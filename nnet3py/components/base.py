@@ -99,7 +99,7 @@ class Component:
     # -- what the executor asks ------------------------------------------------------------------------------------
 
     def new_memo(self, ops: Any, num_rows: int) -> Any:
-        """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made once, when a command is bound."""
+        """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound."""
         return None
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
@@ -144,7 +144,7 @@ class Component:
 
     def add(self, alpha: float, other: Component) -> None:
         """Add ``alpha`` times the parameters and statistics of ``other`` (of the same type), in place."""
-        for mine, theirs in zip(self._scalable(), other._scalable()):
+        for mine, theirs in zip(self._scalable(), other._scalable(), strict=True):
             mine += mine.dtype.type(alpha) * theirs
 
     def _scalable(self) -> list[np.ndarray]:

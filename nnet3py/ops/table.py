@@ -272,7 +272,7 @@ PER_ELEMENT = (
 
 OBJECTIVE = (
     Operation("copy_from_sparse", "out mat dst, lvec row_starts, ivec columns, vec values",
-              "dst = the sparse matrix whose row i has values[k] at columns[k], row_starts[i] <= k < row_starts[i + 1]"),
+              "dst = the sparse matrix that has values[k] at (i, columns[k]), row_starts[i] <= k < row_starts[i + 1]"),
     Operation("sum_product_sparse", "mat src, lvec row_starts, ivec columns, vec values",
               "the sum of src times that sparse matrix, elementwise, in float64", returns="float"),
 )

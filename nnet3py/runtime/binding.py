@@ -1,8 +1,8 @@
 """From a command list to prepared calls: every view, index table and component resolved, once.
 
-A bound computation is a list of stages. A stage takes its inputs, runs its calls, and then holds its outputs: the forward
-pass is one stage, the backward pass the next. Running a stage allocates nothing and decides nothing but what the
-components themselves decide.
+A bound computation is a list of stages. A stage takes its inputs, runs its calls, and then holds its outputs: the
+forward pass is one stage, the backward pass the next. Running a stage allocates nothing and decides nothing but what
+the components themselves decide.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class Arena:
-    """One growing block of float32 memory, shared by the computations bound to it, which must not run at the same time."""
+    """A growing block of float32 memory, shared by the computations bound to it, which never run at the same time."""
 
     def __init__(self, ops: Any) -> None:
         self._ops = ops
@@ -138,9 +138,9 @@ class BoundComputation:
 
     def _row_offsets(self, pairs: np.ndarray) -> np.ndarray:
         """(sub-matrix, row) pairs -> int64 element offsets of those rows in the arena; -1 stays."""
-        table = np.array([(self.plan.offsets[sub.matrix] + sub.row_offset * self.computation.matrices[sub.matrix].num_cols
-                           + sub.col_offset, self.computation.matrices[sub.matrix].num_cols)
-                          for sub in self.computation.submatrices], dtype=np.int64)
+        strides = [info.num_cols for info in self.computation.matrices]
+        table = np.array([(self.plan.offsets[sub.matrix] + sub.row_offset * strides[sub.matrix] + sub.col_offset,
+                           strides[sub.matrix]) for sub in self.computation.submatrices], dtype=np.int64)
         s, row = pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64)
         return self.ops.upload(np.where(s < 0, -1, table[s, 0] + row * table[s, 1]))
 
@@ -184,7 +184,7 @@ class BoundComputation:
             self._view(dx)))]
 
     def _updated_component(self, command: Command, c: int) -> Component | None:
-        """The component that a backward command may change: parameters in ``update``, others' statistics in ``stats``."""
+        """What a backward command may change: a component of ``update``, or for the untrained one of ``stats``."""
         if command.type == CommandType.BACKPROP_NO_MODEL_UPDATE:
             return None
         if self.nnet.components[c].has(Properties.UPDATABLE):

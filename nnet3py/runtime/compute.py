@@ -27,7 +27,7 @@ IVECTOR_TOLERANCE = 50   # frames that an utterance may go on after its last onl
 
 @dataclass
 class ComputeOptions:
-    """How utterances are cut and outputs scaled; names and defaults are those of ``nnet3-compute``. Lengths in frames."""
+    """How utterances are cut and outputs scaled, as the options of ``nnet3-compute`` say. Lengths in frames."""
 
     extra_left_context: int = 0
     extra_right_context: int = 0
@@ -41,8 +41,10 @@ class ComputeOptions:
     def check(self) -> None:
         """Raise UsageError for values that make no sense."""
         for name, value, least in (
-                ("extra-left-context", self.extra_left_context, 0), ("extra-right-context", self.extra_right_context, 0),
-                ("frame-subsampling-factor", self.frame_subsampling_factor, 1), ("frames-per-chunk", self.frames_per_chunk, 1)):
+                ("extra-left-context", self.extra_left_context, 0),
+                ("extra-right-context", self.extra_right_context, 0),
+                ("frame-subsampling-factor", self.frame_subsampling_factor, 1),
+                ("frames-per-chunk", self.frames_per_chunk, 1)):
             if value < least:
                 raise UsageError(f"--{name}={value} must be {least} or more")
 
@@ -126,17 +128,19 @@ class UtteranceComputer:
     def _check_input(self, feats: np.ndarray, ivector: np.ndarray | None, online_ivectors: np.ndarray | None) -> None:
         if feats.ndim != 2 or feats.shape[1] != self.input_dim:
             found = feats.shape[1] if feats.ndim == 2 else f"{feats.ndim}-dimensional"
-            raise ShapeError(f"Neural net expects 'input' features with dimension {self.input_dim} but you provided {found}")
+            raise ShapeError(f"Neural net expects 'input' features with dimension {self.input_dim} but you provided "
+                             f"{found}")
         check_finite(feats, "the features")
         given = ivector if ivector is not None else online_ivectors
         dim = 0 if given is None else given.shape[-1]
         if dim != self.ivector_dim:
-            raise ShapeError(f"Neural net expects 'ivector' features with dimension {self.ivector_dim} but you provided {dim}",
-                             "give or leave out --ivectors / --online-ivectors")
+            raise ShapeError(f"Neural net expects 'ivector' features with dimension {self.ivector_dim} but you "
+                             f"provided {dim}", "give or leave out --ivectors / --online-ivectors")
         if given is not None:
             check_finite(np.atleast_2d(given), "the i-vector")
 
-    def _compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None, begin: int, end: int, is_last: bool) -> np.ndarray:
+    def _compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None, begin: int, end: int,
+                       is_last: bool) -> np.ndarray:
         """Outputs begin..end-1 (numbered in subsampled frames) of an utterance."""
         options, factor = self.options, self.options.frame_subsampling_factor
         extra_left, extra_right = options.extra_left_context, options.extra_right_context
@@ -169,8 +173,8 @@ class UtteranceComputer:
             return ivector
         row, last_row = (first_t + (last_t - first_t) // 2) // period, len(online_ivectors) - 1
         if row > last_row and (row - last_row) * period > IVECTOR_TOLERANCE:
-            raise Nnet3Error(f"Could not get iVector for frame {(first_t + last_t) // 2}: there are {last_row + 1} online "
-                             f"i-vectors, one every {period} frames", "check --online-ivector-period")
+            raise Nnet3Error(f"Could not get iVector for frame {(first_t + last_t) // 2}: there are {last_row + 1} "
+                             f"online i-vectors, one every {period} frames", "check --online-ivector-period")
         return online_ivectors[min(row, last_row)]
 
 
@@ -200,5 +204,6 @@ def compute(nnet: Nnet, feats: np.ndarray, ivector: np.ndarray | None = None, fr
     -----
     For many utterances make one :class:`UtteranceComputer` and keep it: it compiles once.
     """
-    computer = UtteranceComputer(prepare_for_test(nnet.copy()), ComputeOptions(frames_per_chunk=frames_per_chunk), device=device)
+    options = ComputeOptions(frames_per_chunk=frames_per_chunk)
+    computer = UtteranceComputer(prepare_for_test(nnet.copy()), options, device=device)
     return computer.compute(np.asarray(feats), None if ivector is None else np.asarray(ivector))

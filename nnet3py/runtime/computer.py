@@ -46,7 +46,7 @@ class Computer:
         self._pending = set(stages[0].inputs)
 
     def accept_input(self, name: str, matrix: np.ndarray) -> None:
-        """Take the matrix (rows, dim), copied, of an input node, or an output node's derivative before the backward run.
+        """Copy the matrix (rows, dim) of an input node; before the backward run, an output node's derivative.
 
         Raises
         ------
@@ -102,8 +102,8 @@ class Computer:
         """The device's own matrix of an output; its contents last until the next run."""
         if self._stage is None or name not in self._stage.outputs:
             ready = sorted(self._stage.outputs) if self._stage else []
-            raise Nnet3Error(f"Could not provide output for network node {name} (it is not expected at this point in the "
-                             f"computation)", f"ready now: {', '.join(ready) or 'nothing'}")
+            raise Nnet3Error(f"Could not provide output for network node {name} (it is not expected at this point in "
+                             f"the computation)", f"ready now: {', '.join(ready) or 'nothing'}")
         return self._stage.outputs[name]
 
     def input_view(self, name: str) -> Any:

@@ -16,7 +16,7 @@ ALIGNMENT = 16   # elements: 64 bytes, a cache line, so that no two matrices sha
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Element offsets of the matrices (int64, one per matrix; -1 for the empty matrix 0) and the block's size in elements."""
+    """Offsets of the matrices (int64, -1 for the empty matrix 0) and the block's size, both in elements."""
 
     offsets: np.ndarray
     size: int

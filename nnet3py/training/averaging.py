@@ -43,7 +43,7 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
     """
     result: Nnet | None = None
     first_name = ""
-    for (name, nnet), weight in zip(nnets, weights):
+    for (name, nnet), weight in zip(nnets, weights, strict=True):
         if result is None:
             result, first_name = nnet, name
             result.scale(weight)

@@ -43,7 +43,7 @@ class OutputDiagnostics:
     objective: float = 0.0
     accuracy_weight: float = 0.0
     num_correct: float = 0.0
-    per_dim_accuracy: np.ndarray | None = None   # of the last example only, as Kaldi prints it; -1 where it has no weight
+    per_dim_accuracy: np.ndarray | None = None   # of the last example only, as Kaldi has it; -1: no weight there
 
 
 class NnetDiagnostics:
@@ -103,8 +103,9 @@ class NnetDiagnostics:
             logger.info(f"Overall {what} for '{name}' is {_ratio(totals.objective, totals.weight):.6g} per frame, over "
                         f"{totals.weight:.6g} frames.", extra=_PLACE)
             if self.options.compute_accuracy:
-                logger.info(f"Overall accuracy for '{name}' is {_ratio(totals.num_correct, totals.accuracy_weight):.6g} per "
-                            f"frame, over {totals.accuracy_weight:.6g} frames.", extra=_PLACE)
+                accuracy = _ratio(totals.num_correct, totals.accuracy_weight)
+                logger.info(f"Overall accuracy for '{name}' is {accuracy:.6g} per frame, over "
+                            f" {totals.accuracy_weight:.6g} frames.", extra=_PLACE)
             if totals.per_dim_accuracy is not None:
                 values = " ".join(f"{value:.6g}" for value in totals.per_dim_accuracy)
                 logger.info(f"Overall per-dim accuracy vector for '{name}' is  [ {values} ]\n per frame, over "

@@ -7,7 +7,8 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.network.nnet import Nnet
 
 
-def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool, store_component_stats: bool) -> ComputationRequest:
+def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
+                    store_component_stats: bool) -> ComputationRequest:
     """The request that has the example's inputs as inputs and its supervised nodes as outputs.
 
     Raises
@@ -22,8 +23,8 @@ def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool, st
         elif node >= 0 and nnet.is_output(node):
             outputs.append(IoSpecification(io.name, io.indexes, has_deriv=need_model_derivative))
         else:
-            raise Nnet3Error(f"Nnet example has input or output named '{io.name}', but no such input or output node is in the "
-                             f"network.", f"the network has {', '.join(_io_names(nnet))}")
+            raise Nnet3Error(f"Nnet example has input or output named '{io.name}', but no such input or output node is "
+                             f"in the network.", f"the network has {', '.join(_io_names(nnet))}")
     if not inputs or not outputs:
         missing = "input" if not inputs else "output"
         raise Nnet3Error(f"an example has no {missing} (it holds {', '.join(io.name for io in eg.io) or 'nothing'})")

@@ -27,8 +27,9 @@ class MaxChangeStats:
     def lines(self, component_names: list[str]) -> list[str]:
         """The trainer's closing lines on max-change: one for each limit that was ever active."""
         percent = 100.0 / max(self.num_minibatches, 1)
-        lines = [f"For {name}, per-component max-change was enforced {self.num_per_component[name] * percent:.6g} % of the time."
-                 for name in component_names if self.num_per_component.get(name)]
+        counts = [(name, self.num_per_component.get(name, 0)) for name in component_names]
+        lines = [f"For {name}, per-component max-change was enforced {count * percent:.6g} % of the time."
+                 for name, count in counts if count]
         if self.num_global:
             lines.append(f"The global max-change was enforced {self.num_global * percent:.6g} % of the time.")
         return lines

@@ -66,7 +66,9 @@ class TableMinibatches:
                 RandomAccessReader(targets, FLOAT_MATRIX if options.dense_targets else INT_VECTOR) as labels:
             for utterance, matrix in features:
                 label = labels.get(utterance)
-                if not self._fits(utterance, matrix, label, splitter):
+                if label is None:
+                    logger.warning("No targets for utterance %s", utterance)
+                if label is None or not self._fits(utterance, matrix, label, splitter):
                     self.num_failed += 1
                     continue
                 self.num_utterances += 1
@@ -74,18 +76,15 @@ class TableMinibatches:
                             else maker.from_posteriors(utterance, matrix, self._posterior(utterance, label)))
                 self._examples += [example for _, example in examples]
         if not self._examples:
-            raise Nnet3Error(f"no examples could be made: {self.num_utterances} utterances were used, {self.num_failed} failed",
-                             "have features and targets the same keys and lengths?")
+            raise Nnet3Error(f"no examples could be made: {self.num_utterances} utterances were used, "
+                             f"{self.num_failed} failed", "have features and targets the same keys and lengths?")
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
         """One pass over the examples in an order that depends on ``seed``."""
         merger = ExampleMerger(self._sizes)
         return (example for _, example in merger.merge(shuffle(self._examples, seed)))
 
-    def _fits(self, utterance: str, features: object, label: np.ndarray | None, splitter: UtteranceSplitter) -> bool:
-        if label is None:
-            logger.warning("No targets for utterance %s", utterance)
-            return False
+    def _fits(self, utterance: str, features: object, label: np.ndarray, splitter: UtteranceSplitter) -> bool:
         dense = to_dense(features)   # type: ignore[arg-type]
         if not np.isfinite(dense).all():
             try:
@@ -97,6 +96,7 @@ class TableMinibatches:
 
     def _posterior(self, utterance: str, label: np.ndarray) -> Posterior:
         if len(label) and not 0 <= label.min() <= label.max() < self._dim:
-            raise ShapeError(f"utterance {utterance} has a target {label.max() if label.max() >= self._dim else label.min()}, "
-                             f"but the network's output has the classes 0 to {self._dim - 1}")
+            wrong = label.max() if label.max() >= self._dim else label.min()
+            raise ShapeError(f"utterance {utterance} has a target {wrong}, but the network's output has the classes "
+                             f"0 to {self._dim - 1}")
         return Posterior(np.arange(len(label) + 1), label, np.ones(len(label), dtype=np.float32))

@@ -33,8 +33,8 @@ def check_supervision(name: str, supervision: Any, shape: tuple[int, int]) -> No
     """Raise ShapeError unless ``supervision`` fits an output of ``shape`` (rows, dim)."""
     rows, cols = supervision.shape
     if cols != shape[1]:
-        raise ShapeError(f"Nnet versus example output dimension (num-classes) mismatch for '{name}': {shape[1]} (nnet) vs. "
-                         f"{cols} (egs)", "were the examples made for another network or another --num-pdfs?")
+        raise ShapeError(f"Nnet versus example output dimension (num-classes) mismatch for '{name}': {shape[1]} (nnet) "
+                         f"vs. {cols} (egs)", "were the examples made for another network or another --num-pdfs?")
     if rows != shape[0]:
         raise ShapeError(f"supervision of '{name}' has {rows} rows for {shape[0]} output frames")
 

@@ -1,4 +1,4 @@
-"""Running averages of the training objective, and the lines that the trainer prints of them. Kaldi: ``ObjectiveFunctionInfo``."""
+"""Running averages of the training objective, and the trainer's lines about them. Kaldi: ``ObjectiveFunctionInfo``."""
 from __future__ import annotations
 
 import logging

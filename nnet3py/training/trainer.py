@@ -54,14 +54,16 @@ class TrainerOptions:
 
     def check(self) -> None:
         """Raise UsageError for values that make no sense."""
+        backstitch, interval = self.backstitch_training_scale, self.backstitch_training_interval
+        batchnorm = self.batchnorm_stats_scale
         rules = (
             (self.momentum >= 0.0, "momentum", self.momentum, "0 or more"),
             (self.max_param_change >= 0.0, "max-param-change", self.max_param_change, "0 (no limit) or more"),
-            (self.backstitch_training_interval > 0, "backstitch-training-interval", self.backstitch_training_interval, "1 or more"),
-            (self.backstitch_training_scale >= 0.0, "backstitch-training-scale", self.backstitch_training_scale, "0 or more"),
-            (0.0 <= self.batchnorm_stats_scale <= 1.0, "batchnorm-stats-scale", self.batchnorm_stats_scale, "between 0 and 1"),
+            (interval > 0, "backstitch-training-interval", interval, "1 or more"),
+            (backstitch >= 0.0, "backstitch-training-scale", backstitch, "0 or more"),
+            (0.0 <= batchnorm <= 1.0, "batchnorm-stats-scale", batchnorm, "between 0 and 1"),
             (self.print_interval > 0, "print-interval", self.print_interval, "1 or more"),
-            (self.momentum == 0.0 or self.backstitch_training_scale == 0.0, "momentum", self.momentum, "0 with backstitch"),
+            (self.momentum == 0.0 or backstitch == 0.0, "momentum", self.momentum, "0 with backstitch"),
         )
         for holds, name, value, wanted in rules:
             if not holds:
@@ -123,7 +125,8 @@ class NnetTrainer:
             self._run_step(computer, eg, _Step("", alpha, -alpha, 0.0, True, False))
             freeze_natural_gradient(self.delta, False)
             computer.restart()
-            self._run_step(computer, eg, _Step("_backstitch", 1.0 + alpha, 1.0 + alpha, 1.0 / (1.0 + alpha), False, True))
+            forward = 1.0 + alpha
+            self._run_step(computer, eg, _Step("_backstitch", forward, forward, 1.0 / forward, False, True))
         else:
             self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 1.0, True, True))
         self.num_minibatches += 1
@@ -184,7 +187,7 @@ class NnetTrainer:
         if factor == 0.0:
             return
         factor *= num_sequences(eg)
-        for component, change in zip(self._updatable(self.nnet), self._updatable(self.delta)):
+        for component, change in zip(self._updatable(self.nnet), self._updatable(self.delta), strict=True):
             scale = -2.0 * factor * change.learning_rate * change.l2_regularize
             if scale != 0.0:
                 change.add(scale, component)

@@ -3,9 +3,9 @@
 
     local/make_data.py --out data/more --num-speakers 20 --utts-per-speaker 8
 
-Needs the library libespeak-ng (Debian: libespeak-ng1 and espeak-ng-data). The features are 40-dimensional MFCCs with the
-settings of conf/mfcc.conf (Davis and Mermelstein, 1980; parameters as in Kaldi); the label of a frame is the phoneme that
-sounds at the middle of its window, from the synthesiser's own phoneme events.
+Needs the library libespeak-ng (Debian: libespeak-ng1 and espeak-ng-data). The features are 40-dimensional MFCCs with
+the settings of conf/mfcc.conf (Davis and Mermelstein, 1980; parameters as in Kaldi); the label of a frame is the
+phoneme that sounds at the middle of its window, from the synthesiser's own phoneme events.
 """
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from pathlib import Path
 import numpy as np
 from scipy.signal import resample_poly
 
-ACCENTS = {"en-029": "gmw/en-029", "en-gb": "gmw/en", "en-gb-scotland": "gmw/en-GB-scotland",   # name -> espeak-ng's voice
-           "en-gb-x-gbclan": "gmw/en-GB-x-gbclan", "en-gb-x-rp": "gmw/en-GB-x-rp", "en-us": "gmw/en-US"}
-VARIANTS = ("adam", "antonio", "belinda", "ed", "f1", "f2", "f3", "f4", "f5", "grandpa", "linda", "m1", "m2", "m3", "m4", "m5",
-            "m6", "m7", "m8", "max", "miguel", "norbert", "pablo", "paul")
+ACCENTS = {   # name -> espeak-ng's voice
+    "en-029": "gmw/en-029", "en-gb": "gmw/en", "en-gb-scotland": "gmw/en-GB-scotland",
+    "en-gb-x-gbclan": "gmw/en-GB-x-gbclan", "en-gb-x-rp": "gmw/en-GB-x-rp", "en-us": "gmw/en-US"}
+VARIANTS = ("adam", "antonio", "belinda", "ed", "f1", "f2", "f3", "f4", "f5", "grandpa", "linda", "m1", "m2", "m3", "m4",
+            "m5", "m6", "m7", "m8", "max", "miguel", "norbert", "pablo", "paul")
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SAMPLE_RATE, WINDOW, SHIFT, NUM_FFT = 16000, 400, 160, 512
 NUM_BINS, NUM_CEPS, LOW_FREQ, HIGH_FREQ = 40, 40, 20.0, 7600.0
@@ -51,7 +52,8 @@ class Synthesiser:
         self.sample_rate = self.library.espeak_Initialize(synchronous, 0, None, phoneme_events)
         if self.sample_rate <= 0:
             sys.exit("make_data.py: espeak-ng could not be initialised (is espeak-ng-data installed?)")
-        callback_type = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.POINTER(Event))
+        samples, events = ctypes.POINTER(ctypes.c_short), ctypes.POINTER(Event)
+        callback_type = ctypes.CFUNCTYPE(ctypes.c_int, samples, ctypes.c_int, events)
         self.callback = callback_type(self._receive)   # kept alive as long as the library may call it
         self.library.espeak_SetSynthCallback(self.callback)
 
@@ -65,7 +67,8 @@ class Synthesiser:
             i += 1
         return 0
 
-    def say(self, text: str, voice: str, rate: int, pitch: int, volume: int) -> tuple[np.ndarray, list[tuple[int, str]]]:
+    def say(self, text: str, voice: str, rate: int, pitch: int,
+            volume: int) -> tuple[np.ndarray, list[tuple[int, str]]]:
         """Float samples at 16 kHz, and (milliseconds, phoneme) events."""
         self.samples: list[np.ndarray] = []
         self.phonemes: list[tuple[int, str]] = []
@@ -127,7 +130,7 @@ def main() -> None:
     """Make the data folder."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder to make")
-    parser.add_argument("--num-speakers", type=int, default=20, help="at most %d" % (len(ACCENTS) * len(VARIANTS)))
+    parser.add_argument("--num-speakers", type=int, default=20, help=f"at most {len(ACCENTS) * len(VARIANTS)}")
     parser.add_argument("--utts-per-speaker", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--phones", type=Path, default=Path(__file__).parents[1] / "data" / "phones.txt")
@@ -137,14 +140,16 @@ def main() -> None:
     from nnet3py.io.holders import GENERAL_MATRIX
     from nnet3py.io.tables import TableWriter
 
-    phone_ids = {name: int(number) for name, number in (line.rsplit(None, 1) for line in args.phones.read_text().splitlines())}
+    phone_lines = (line.rsplit(None, 1) for line in args.phones.read_text().splitlines())
+    phone_ids = {name: int(number) for name, number in phone_lines}
     rng = np.random.default_rng(args.seed)
     speakers = [f"{accent}-{variant}" for accent in ACCENTS for variant in VARIANTS]
     chosen = sorted(rng.choice(len(speakers), size=min(args.num_speakers, len(speakers)), replace=False))
     synthesiser = Synthesiser()
     args.out.mkdir(parents=True, exist_ok=True)
     num_skipped = 0
-    with TableWriter(f"ark:{args.out}/feats.ark", GENERAL_MATRIX) as feats, open(args.out / "ali.txt", "w") as alignments, \
+    with TableWriter(f"ark:{args.out}/feats.ark", GENERAL_MATRIX) as feats, \
+            open(args.out / "ali.txt", "w") as alignments, \
             open(args.out / "text", "w") as text, open(args.out / "utt2spk", "w") as utt2spk, \
             open(args.out / "utt2num_frames", "w") as lengths:
         for s in chosen:
