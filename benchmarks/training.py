@@ -3,8 +3,8 @@
     python benchmarks/training.py [--runs 5] [--threads 2]
 
 Makes the examples of egs/digits, merged by 64 (181 minibatches), and runs the whole process several times for each of
-the two nets, from the same initial model. Kaldi took 5.1 s for the TDNN and 7.5 s for the LSTM on one core of an AMD EPYC
-whose sgemm did 89 GFLOP/s on one thread; this machine's own sgemm rate is printed so that the two can be compared.
+the two nets, from the same initial model. Kaldi took 5.1 s for the TDNN and 7.5 s for the LSTM on one core of an AMD
+EPYC whose sgemm did 89 GFLOP/s on one thread; this machine's own sgemm rate is printed so that the two can be compared.
 """
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ e.g.:
  nnet3-average 1.1.nnet 1.2.nnet 1.3.nnet 2.nnet
 """, arguments=(2, None), options=[
     BINARY,
-    option("weights", str, "", "Weights of the models, separated by colons; they are scaled to a sum of one (empty: equal)"),
+    option("weights", str, "", "Weights of the models, separated by colons and scaled to a sum of one (empty: equal)"),
     option("num-threads", int, -1, "Accepted for compatibility; models are averaged one after another"),
 ])
 def average(args: list[str], options: Options) -> int:

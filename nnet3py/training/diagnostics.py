@@ -105,7 +105,7 @@ class NnetDiagnostics:
             if self.options.compute_accuracy:
                 accuracy = _ratio(totals.num_correct, totals.accuracy_weight)
                 logger.info(f"Overall accuracy for '{name}' is {accuracy:.6g} per frame, over "
-                            f" {totals.accuracy_weight:.6g} frames.", extra=_PLACE)
+                            f"{totals.accuracy_weight:.6g} frames.", extra=_PLACE)
             if totals.per_dim_accuracy is not None:
                 values = " ".join(f"{value:.6g}" for value in totals.per_dim_accuracy)
                 logger.info(f"Overall per-dim accuracy vector for '{name}' is  [ {values} ]\n per frame, over "

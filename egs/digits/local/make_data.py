@@ -21,8 +21,8 @@ from scipy.signal import resample_poly
 ACCENTS = {   # name -> espeak-ng's voice
     "en-029": "gmw/en-029", "en-gb": "gmw/en", "en-gb-scotland": "gmw/en-GB-scotland",
     "en-gb-x-gbclan": "gmw/en-GB-x-gbclan", "en-gb-x-rp": "gmw/en-GB-x-rp", "en-us": "gmw/en-US"}
-VARIANTS = ("adam", "antonio", "belinda", "ed", "f1", "f2", "f3", "f4", "f5", "grandpa", "linda", "m1", "m2", "m3", "m4",
-            "m5", "m6", "m7", "m8", "max", "miguel", "norbert", "pablo", "paul")
+VARIANTS = ("adam", "antonio", "belinda", "ed", "f1", "f2", "f3", "f4", "f5", "grandpa", "linda", "m1", "m2", "m3",
+            "m4", "m5", "m6", "m7", "m8", "max", "miguel", "norbert", "pablo", "paul")
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 SAMPLE_RATE, WINDOW, SHIFT, NUM_FFT = 16000, 400, 160, 512
 NUM_BINS, NUM_CEPS, LOW_FREQ, HIGH_FREQ = 40, 40, 20.0, 7600.0
