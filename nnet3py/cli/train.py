@@ -18,7 +18,7 @@ TRAINER = (
     option("store-component-stats", bool, True, "Gather activation and derivative statistics in the components"),
     option("zero-component-stats", bool, True, "Forget the statistics that the model comes with"),
     option("print-interval", int, 100, "Minibatches between two lines with the objective"),
-    option("max-param-change", float, 2.0, "Largest change of the parameters in a minibatch, as a 2-norm (0: no limit)"),
+    option("max-param-change", float, 2.0, "Largest change of all parameters per minibatch, a 2-norm (0: no limit)"),
     option("momentum", float, 0.0, "Part of a minibatch's change that is carried over to the next"),
     option("l2-regularize-factor", float, 1.0, "Multiplies the components' own l2-regularize constants"),
     option("batchnorm-stats-scale", float, 0.8, "Multiplies the stored batch-norm statistics after each minibatch"),
