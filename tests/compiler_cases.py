@@ -5,12 +5,14 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-
-from nnet3py.compiler.request import ComputationRequest, IoSpecification
-from nnet3py.network.nnet import Nnet
 from paths import DATA
 
+from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.network.nnet import Nnet
+
 CASES = DATA / "compiler"
+ROUNDING = 2e-5      # float32 sums of some tens of terms
 
 
 def product(sequences: Iterable[int], times: Iterable[int], x: int = 0) -> np.ndarray:
@@ -70,3 +72,36 @@ component-node name=a component=a input=Append(input, IfDefined(Offset(t, -1)))
 component-node name=t component=t input=a
 output-node name=output input=t
 """
+
+
+def run(nnet: Nnet, computation: Computation, asked: ComputationRequest) -> dict[str, np.ndarray]:
+    """Run a computation on random matrices (fixed seed): outputs, input derivatives and parameter gradients by name."""
+    from nnet3py.runtime.computer import Computer
+
+    rng = np.random.default_rng(3)
+    gradient = nnet.as_gradient() if asked.need_model_derivative else None
+    computer = Computer(computation, nnet, update=gradient)
+    given = {io.name: rng.standard_normal((len(io.indexes), nnet.node_dim(nnet.node_index(io.name)))).astype(np.float32)
+             for io in (*asked.inputs, *asked.outputs)}
+    for io in asked.inputs:
+        computer.accept_input(io.name, given[io.name])
+    computer.run()
+    found = {f"output {io.name}": computer.output(io.name) for io in asked.outputs}
+    if asked.needs_derivatives():
+        for io in asked.outputs:
+            if io.has_deriv:
+                computer.accept_input(io.name, given[io.name])
+        computer.run()
+        found |= {f"deriv {io.name}": computer.output(io.name) for io in asked.inputs if io.has_deriv}
+    if gradient is not None:
+        for name in gradient.component_names:
+            found |= {f"gradient {name}.{key}": value for key, value in gradient.component(name).parameters().items()}
+    return found
+
+
+def assert_same_results(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> None:
+    """Equal but for rounding: sums may be taken in another order."""
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        np.testing.assert_allclose(second[name], value, rtol=ROUNDING, atol=ROUNDING * (1 + np.abs(value).max(initial=0)),
+                                   err_msg=name)

@@ -1,9 +1,24 @@
 """Random small networks and requests for property tests (hypothesis)."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 from hypothesis import strategies as st
 
+import nnet3py.compiler.graph as graph_module
+
 DIM = 2
+LIMIT = 150      # waves, instead of 10000, so that endless recursions are found soon
+
+
+@contextmanager
+def few_waves() -> Iterator[None]:
+    """Give up on recurrences after LIMIT waves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph_module, "MAX_DISTANCE", LIMIT)
+        yield
 
 
 @st.composite

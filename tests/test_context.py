@@ -4,12 +4,12 @@ from __future__ import annotations
 import re
 
 import pytest
+from compiler_cases import RNN, TDNN
+from paths import shared_golden
 
 from nnet3py.compiler.context import compute_simple_nnet_context, is_simple_nnet
 from nnet3py.errors import Nnet3Error
 from nnet3py.network.nnet import Nnet
-from compiler_cases import RNN, TDNN
-from paths import shared_golden
 
 
 @pytest.mark.parametrize(("config", "context"), [

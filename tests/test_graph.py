@@ -5,18 +5,15 @@ import logging
 
 import numpy as np
 import pytest
+from compiler_cases import RNN, TDNN, product, request
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_networks import LIMIT, config, few_waves, rows
+from reference_graph import EndlessError, ReferenceGraph
 
-import nnet3py.compiler.graph as graph_module
 from nnet3py.compiler.graph import Graph, build_graph, ragged
 from nnet3py.errors import CompileError, Nnet3Error, NotComputableError
 from nnet3py.network.nnet import Nnet
-from compiler_cases import RNN, TDNN, product, request
-from random_networks import config, rows
-from reference_graph import EndlessError, ReferenceGraph
-
-LIMIT = 150      # waves, instead of 10000, so that endless recursions are found soon
 
 
 def contents(graph: Graph) -> dict:
@@ -37,8 +34,7 @@ def test_waves_find_what_queues_find(text: str, wanted: dict, share: bool) -> No
     nnet = Nnet.from_config(text)
     nodes = nnet.node_names.index("input"), nnet.node_names.index("output")
     ask = request(np.array(wanted["input"], np.int32), np.array(wanted["output"], np.int32))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(graph_module, "MAX_DISTANCE", LIMIT)
+    with few_waves():
         try:
             reference = ReferenceGraph(nnet, [(nodes[0], wanted["input"])], [(nodes[1], wanted["output"])], LIMIT)
         except EndlessError:
@@ -80,14 +76,13 @@ def test_what_cannot_be_computed_is_explained(caplog: pytest.LogCaptureFixture) 
     assert "input(2, 5, 0)[kNotComputable]" in caplog.text
 
 
-def test_unknown_nodes_and_endless_recursions_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_nodes_and_endless_recursions_are_errors() -> None:
     nnet = Nnet.from_config(TDNN.replace("name=input dim", "name=feats dim").replace("input,", "feats,")
                             .replace("Offset(input", "Offset(feats"))
     with pytest.raises(Nnet3Error, match="Network has no input with name input"):
         build_graph(nnet, request(product([0], range(9)), product([0], [4])))
     nnet = Nnet.from_config(RNN.replace("Append(input, ", "Append(IfDefined(input), "))
-    monkeypatch.setattr(graph_module, "MAX_DISTANCE", LIMIT)
-    with pytest.raises(CompileError, match="Loop detected while building computation graph"):
+    with few_waves(), pytest.raises(CompileError, match="Loop detected while building computation graph"):
         build_graph(nnet, request(product([0], range(9)), product([0], [4])))
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from compiler_cases import product, request
 
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error
 from nnet3py.index import NO_TIME
-from compiler_cases import product, request
 
 
 def test_equal_contents_are_equal_requests() -> None:

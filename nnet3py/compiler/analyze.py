@@ -174,10 +174,10 @@ class Analysis:
     is_input, is_output : bool, per matrix: some command accepts or provides it
     """
 
-    def __init__(self, computation: Computation, nnet: Nnet) -> None:
+    def __init__(self, computation: Computation, nnet: Nnet, table: CommandTable | None = None) -> None:
         self.computation = computation
         self.num_commands = len(computation.commands)
-        self.table = CommandTable(computation)
+        self.table = table or CommandTable(computation)
         self.variables = Variables(computation)
         commands, s, kinds = submatrix_accesses(computation, nnet, self.table)
         counts = self.variables.counts[s]

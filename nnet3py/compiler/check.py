@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import READ, WRITE, Analysis
+from nnet3py.compiler.analyze import READ, WRITE, Analysis, CommandTable
 from nnet3py.compiler.check_arguments import check_arguments
 from nnet3py.compiler.commands import CommandType
 from nnet3py.compiler.computation import Computation
@@ -30,8 +30,9 @@ def check_computation(computation: Computation, nnet: Nnet, check_rewrite: bool 
 
     Raises CheckError, naming the command or matrix, for the first rule that is broken.
     """
-    analysis = Analysis(computation, nnet)
-    check_arguments(computation, nnet, analysis.table)
+    table = CommandTable(computation)
+    check_arguments(computation, nnet, table)
+    analysis = Analysis(computation, nnet, table)
     check_matrix_accesses(analysis)
     check_undefined(analysis, nnet, check_unused)
     if thorough:

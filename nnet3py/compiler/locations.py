@@ -52,15 +52,16 @@ def split_locations_backward(matrices: np.ndarray, rows: np.ndarray) -> list[Col
     In a column with one matrix each of its rows occurs in one run of neighbours; in one with several, no row occurs twice.
     """
     pieces: list[Column] = []
-    for column in split_locations(matrices, rows):
-        present = np.flatnonzero(column[0] >= 0)
-        if not len(present):
+    for column_matrices, column_rows in split_locations(matrices, rows):
+        present = column_matrices >= 0
+        if not present.any():
             continue
-        single = only_matrix(column[0]) >= 0
-        piece = _run_number(column[1]) if single else _occurrence(*column)
+        numbers = np.where(present, column_rows, -1)
+        single = only_matrix(column_matrices) >= 0
+        piece = _run_number(numbers) if single else _occurrence(column_matrices, numbers)
         for k in range(int(piece[present].max()) + 1):
-            chosen = (piece == k) & (column[0] >= 0)
-            pieces.append((np.where(chosen, column[0], -1), np.where(chosen, column[1], -1)))
+            chosen = (piece == k) & present
+            pieces.append((np.where(chosen, column_matrices, -1), np.where(chosen, numbers, -1)))
     return pieces
 
 
