@@ -1,4 +1,4 @@
-"""Sets of indexes (n, t, x) as int32 arrays (rows, 3): their order, sortable keys, lookup, and how Kaldi's logs print them.
+"""Sets of indexes (n, t, x) as int32 arrays (rows, 3): order, sortable keys, lookup, and how Kaldi's logs print them.
 
 n is the sequence in the minibatch, t the time, x an extra index that few networks use. The order is t, then x, then n.
 Kaldi: ``Index``, ``Cindex`` (nnet-common.h).
@@ -24,8 +24,8 @@ def as_indexes(indexes: object, what: str = "indexes") -> np.ndarray:
     if array.size == 0 and array.ndim <= 2:
         return np.zeros((0, 3), dtype=np.int32)
     if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iu":
-        raise Nnet3Error(f"{what}: expected integers of shape (rows, 3) with columns n, t, x, found shape {array.shape} of "
-                         f"{array.dtype}")
+        raise Nnet3Error(f"{what}: expected integers of shape (rows, 3) with columns n, t, x, found shape "
+                         f"{array.shape} of {array.dtype}")
     if array.dtype != np.int32:
         limits = np.iinfo(np.int32)
         if array.min() < limits.min or array.max() > limits.max:
@@ -92,7 +92,7 @@ def sort_order(indexes: np.ndarray) -> np.ndarray:
 
 
 def lookup(table: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """For each row of ``wanted`` (rows, 3) its row in ``table`` (any order), int64 (rows,); -1 where it is not there."""
+    """For each row of ``wanted`` (rows, 3) its row in ``table`` (any order), int64 (rows,); -1 where there is none."""
     if not len(table) or not len(wanted):
         return np.full(len(wanted), -1, dtype=np.int64)
     space = KeySpace.of([table, wanted])

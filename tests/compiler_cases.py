@@ -20,7 +20,8 @@ def product(sequences: Iterable[int], times: Iterable[int], x: int = 0) -> np.nd
     return np.array([(n, t, x) for n in sequences for t in times], np.int32).reshape(-1, 3)
 
 
-def request(inputs: np.ndarray, outputs: np.ndarray, train: bool = False, input_deriv: bool = False) -> ComputationRequest:
+def request(inputs: np.ndarray, outputs: np.ndarray, train: bool = False,
+            input_deriv: bool = False) -> ComputationRequest:
     """A request for ``output`` from ``input``."""
     return ComputationRequest([IoSpecification("input", inputs, input_deriv)],
                               [IoSpecification("output", outputs, train or input_deriv)], train, train)
@@ -103,5 +104,5 @@ def assert_same_results(first: dict[str, np.ndarray], second: dict[str, np.ndarr
     """Equal but for rounding: sums may be taken in another order."""
     assert first.keys() == second.keys()
     for name, value in first.items():
-        np.testing.assert_allclose(second[name], value, rtol=ROUNDING, atol=ROUNDING * (1 + np.abs(value).max(initial=0)),
-                                   err_msg=name)
+        allowed = ROUNDING * (1 + np.abs(value).max(initial=0))
+        np.testing.assert_allclose(second[name], value, rtol=ROUNDING, atol=allowed, err_msg=name)

@@ -19,7 +19,7 @@ class EndlessError(Exception):
 
 
 class ReferenceGraph:
-    """Build with all inputs and outputs as (node, [(n, t, x), …]); then ``used`` holds each kept cindex's dependencies."""
+    """Build with all inputs and outputs as (node, [(n, t, x), …]); then :meth:`pruned` has the result."""
 
     def __init__(self, nnet: Nnet, inputs: list[tuple[int, list]], outputs: list[tuple[int, list]], limit: int) -> None:
         self.nnet = nnet

@@ -22,7 +22,7 @@ def analysis() -> Analysis:
     right = made.new_submatrix(work, 0, -1, 2, 4)      # 5
     part = made.new_submatrix(given, 0, -1, 0, 2)      # 6
     rest = made.new_submatrix(given, 0, -1, 2, 4)      # 7
-    top = made.new_submatrix(result, 0, 1, 0, 3)       # 8
+    made.new_submatrix(result, 0, 1, 0, 3)       # 8
     made.indexes = [np.array([0, 1, 2, 3]), np.array([0, -1, 2, 3])]
     made.indexes_multi = [np.array([[8, 0], [8, 0], [-1, -1], [8, 0]])]
     made.commands = [
@@ -41,7 +41,8 @@ def analysis() -> Analysis:
 
 
 def accesses(analysis: Analysis, s: int) -> list[list[tuple[int, int]]]:
-    return [list(zip(*(a.tolist() for a in analysis.accesses.of(v)), strict=True)) for v in analysis.variables.of(s).tolist()]
+    return [list(zip(*(a.tolist() for a in analysis.accesses.of(v)), strict=True))
+            for v in analysis.variables.of(s).tolist()]
 
 
 def test_variables_are_the_pieces_that_submatrices_cut(analysis: Analysis) -> None:

@@ -76,8 +76,8 @@ def unused(computation: Computation) -> None:
 
 def overwrite_early(computation: Computation) -> None:
     c = number_of(computation, C.PROVIDE_OUTPUT)
-    computation.commands.insert(c, command(C.SET_CONST, computation.commands[number_of(computation, C.PROPAGATE)].args[3],
-                                           alpha=0.0))
+    written = computation.commands[number_of(computation, C.PROPAGATE)].args[3]
+    computation.commands.insert(c, command(C.SET_CONST, written, alpha=0.0))
 
 
 def drop_debug_info(computation: Computation) -> None:

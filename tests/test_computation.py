@@ -53,7 +53,8 @@ def test_every_command_type_is_declared_with_kaldis_name_and_number() -> None:
         assert info.name == "k" + "".join(word.capitalize() for word in kind.name.split("_"))
         assert len(info.roles) <= NUM_ARGS
         assert not info.whole or info.roles[0] in SUBMATRIX_ROLES
-    assert command(CommandType.SET_CONST, 3, alpha=2.0) == Command(CommandType.SET_CONST, 2.0, (3, -1, -1, -1, -1, -1, -1))
+    filled = Command(CommandType.SET_CONST, 2.0, (3, -1, -1, -1, -1, -1, -1))
+    assert command(CommandType.SET_CONST, 3, alpha=2.0) == filled
 
 
 C = CommandType

@@ -44,7 +44,8 @@ def test_contexts_are_kaldis() -> None:
     from nnet3py import read_nnet
 
     checked = 0
-    for name in ("net-tdnn", "net-lstm", "net-blstm", "rnn-clockwork", "descriptor-switch-round-replace", "tdnn-component"):
+    for name in ("net-tdnn", "net-lstm", "net-blstm", "rnn-clockwork", "descriptor-switch-round-replace",
+                 "tdnn-component"):
         folder = shared_golden() / "cases" / name
         expected = re.search(r"left-context: (\d+)\nright-context: (\d+)", (folder / "info.txt").read_text())
         nnet = read_nnet(str(folder / "nnet.raw"))

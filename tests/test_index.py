@@ -41,7 +41,8 @@ def test_keys_sort_as_t_x_n_and_decode(items: list[tuple[int, int, int]]) -> Non
 
 @settings(deadline=None)
 @given(rows, rows)
-def test_lookup_finds_what_a_dictionary_finds(table: list[tuple[int, int, int]], wanted: list[tuple[int, int, int]]) -> None:
+def test_lookup_finds_what_a_dictionary_finds(table: list[tuple[int, int, int]],
+                                              wanted: list[tuple[int, int, int]]) -> None:
     table = list(dict.fromkeys(table))
     wanted = wanted + table[::2]
     where = {row: i for i, row in enumerate(table)}

@@ -140,7 +140,8 @@ def test_memory_is_held_for_a_shorter_time() -> None:
 
 
 def test_input_comes_first_and_output_last_in_each_part() -> None:
-    marker, permanent, accept = command(C.NO_OPERATION_MARKER), command(C.NO_OPERATION_PERMANENT), command(C.ACCEPT_INPUT, 1, 0)
+    marker, permanent = command(C.NO_OPERATION_MARKER), command(C.NO_OPERATION_PERMANENT)
+    accept = command(C.ACCEPT_INPUT, 1, 0)
     provide, work, other = command(C.PROVIDE_OUTPUT, 2, 7), command(C.SET_CONST, 1), command(C.ACCEPT_INPUT, 3, 7)
     computation = Computation(commands=[permanent, accept, provide, work, marker, work, provide, other, work])
     assert consolidate_io(computation).commands == [
@@ -148,7 +149,8 @@ def test_input_comes_first_and_output_last_in_each_part() -> None:
 
 
 def test_no_operations_are_removed() -> None:
-    computation = Computation(commands=[command(C.NO_OPERATION), command(C.NO_OPERATION_PERMANENT), command(C.NO_OPERATION)])
+    nothing = command(C.NO_OPERATION)
+    computation = Computation(commands=[nothing, command(C.NO_OPERATION_PERMANENT), nothing])
     assert kinds(remove_no_operations(computation)) == [C.NO_OPERATION_PERMANENT]
     assert len(computation.commands) == 3
 

@@ -1,7 +1,7 @@
 """What each command reads and writes, and when each part of each matrix is first and last used.
 
-A variable is a rectangle of a matrix that no sub-matrix cuts: the boundaries of all its sub-matrices divide it into a grid.
-Everything is arrays: accesses sorted by variable, then command. Kaldi: nnet-analyze.h.
+A variable is a rectangle of a matrix that no sub-matrix cuts: the boundaries of all its sub-matrices divide it into a
+grid. Everything is arrays: accesses sorted by variable, then command. Kaldi: nnet-analyze.h.
 """
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ class Variables:
 Cuts = tuple[np.ndarray, np.ndarray]     # all boundaries, and where each matrix's begin among them
 
 
-def _cuts(matrix: np.ndarray, offset: np.ndarray, size: np.ndarray, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray, Cuts]:
+def _cuts(matrix: np.ndarray, offset: np.ndarray, size: np.ndarray,
+          totals: np.ndarray) -> tuple[np.ndarray, np.ndarray, Cuts]:
     """For each sub-matrix its first band and the band after its last, in its matrix; and the boundaries."""
     unit = int(totals.max(initial=0)) + 1
     all_matrices = np.arange(len(totals))
@@ -113,7 +114,8 @@ def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable
             elif role in adds:
                 access = np.where(adds[role][args[:, 0]], READ_WRITE, WRITE)
             elif role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
-                found.append(_pair_accesses(computation, numbers, column, READ if role == Role.READ_PAIRS else READ_WRITE))
+                found.append(_pair_accesses(computation, numbers, column,
+                                            READ if role == Role.READ_PAIRS else READ_WRITE))
                 continue
             else:
                 continue
@@ -136,7 +138,8 @@ def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.nd
 class Accesses:
     """Accesses of variables (or of matrices), sorted by variable, then command; one for each pair of them."""
 
-    def __init__(self, owners: np.ndarray, commands: np.ndarray, kinds: np.ndarray, count: int, num_commands: int) -> None:
+    def __init__(self, owners: np.ndarray, commands: np.ndarray, kinds: np.ndarray, count: int,
+                 num_commands: int) -> None:
         keys = owners * (num_commands + 1) + commands
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
@@ -168,8 +171,8 @@ class Analysis:
 
     Attributes
     ----------
-    variables, accesses, matrix_accesses : the grid; accesses of variables; accesses of matrices (writing a part of a matrix
-        counts as reading and writing it)
+    variables, accesses, matrix_accesses : the grid; accesses of variables; accesses of matrices (writing a part of a
+        matrix counts as reading and writing it)
     allocated, freed : int64, per matrix the commands that allocate (or first accept) and free it, -1 for none
     is_input, is_output : bool, per matrix: some command accepts or provides it
     """
@@ -187,7 +190,8 @@ class Analysis:
         self.matrix_of = np.array([sub.matrix for sub in computation.submatrices], dtype=np.int64)
         self.is_whole = np.array([computation.is_whole(i) for i in range(len(computation.submatrices))], bool)
         partly = np.where((kinds & WRITE > 0) & ~self.is_whole[s], READ_WRITE, kinds)
-        self.matrix_accesses = Accesses(self.matrix_of[s], commands, partly, len(computation.matrices), self.num_commands)
+        self.matrix_accesses = Accesses(self.matrix_of[s], commands, partly, len(computation.matrices),
+                                        self.num_commands)
         self._find_sizing()
         self._find_zeroing()
 
@@ -197,8 +201,10 @@ class Analysis:
         self.is_input, self.is_output = np.zeros(count, bool), np.zeros(count, bool)
         accepted = self.matrix_of[args[CommandType.ACCEPT_INPUT][:, 0]]
         self.allocated[accepted[::-1]] = numbers[CommandType.ACCEPT_INPUT][::-1]       # the first one stays
-        for kind, place, target in ((CommandType.ALLOC_MATRIX, 0, self.allocated), (CommandType.SWAP_MATRIX, 0, self.allocated),
-                                    (CommandType.DEALLOC_MATRIX, 0, self.freed), (CommandType.SWAP_MATRIX, 1, self.freed)):
+        for kind, place, target in ((CommandType.ALLOC_MATRIX, 0, self.allocated),
+                                    (CommandType.SWAP_MATRIX, 0, self.allocated),
+                                    (CommandType.DEALLOC_MATRIX, 0, self.freed),
+                                    (CommandType.SWAP_MATRIX, 1, self.freed)):
             target[self.matrix_of[args[kind][:, place]]] = numbers[kind]
         self.is_input[accepted] = True
         self.is_output[self.matrix_of[args[CommandType.PROVIDE_OUTPUT][:, 0]]] = True
@@ -239,7 +245,10 @@ class Analysis:
         return np.where(self.is_output[self.matrix_of], self.num_commands, last)
 
     def data_invalidated(self, c: int, s: int) -> int:
-        """The first command after ``c`` that writes any of ``s`` or frees it, or num_commands. Kaldi: DataInvalidatedCommand."""
+        """The first command after ``c`` that writes any of ``s`` or frees it, or num_commands.
+
+        Kaldi: DataInvalidatedCommand.
+        """
         ends = [self.num_commands]
         freed = int(self.freed[self.matrix_of[s]])
         if freed >= 0:

@@ -83,6 +83,6 @@ class CachingCompiler:
         """Log how long compiling took, if it took any time."""
         if self.seconds_total > 0.0:
             misc = self.seconds_total - sum(self.seconds.values())
-            logger.info("%.3g seconds taken in nnet3 compilation total (breakdown: %.3g compilation, %.3g optimization, "
-                        "0 shortcut expansion, %.3g checking, 0 computing indexes, %.3g misc.) + 0 I/O.",
+            logger.info("%.3g seconds taken in nnet3 compilation total (breakdown: %.3g compilation, %.3g "
+                        "optimization, 0 shortcut expansion, %.3g checking, 0 computing indexes, %.3g misc.) + 0 I/O.",
                         self.seconds_total, *self.seconds.values(), misc)

@@ -111,8 +111,8 @@ def check_not_rewritten(analysis: Analysis, nnet: Nnet) -> None:
     changed = np.flatnonzero((accesses.kinds != READ) & (accesses.commands > first_read[accesses.owners]))
     if len(changed):
         c = int(accesses.commands[changed[0]])
-        raise CheckError(f"Variable {analysis.variables.text(int(accesses.owners[changed[0]]))} is modified after being "
-                         f"read (in command {_command_text(analysis, nnet, c)})")
+        raise CheckError(f"Variable {analysis.variables.text(int(accesses.owners[changed[0]]))} is modified after "
+                         f"being read (in command {_command_text(analysis, nnet, c)})")
 
 
 def check_memos(computation: Computation, nnet: Nnet) -> None:
@@ -146,8 +146,8 @@ def check_compression(analysis: Analysis, nnet: Nnet) -> None:
             is_backprop = last.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
             if len(later) != 2 or not is_backprop or type(
                     nnet.components[last.args[0]]).__name__ != "RectifiedLinearComponent":
-                raise CheckError(f"Matrix m{m} keeps its sign only (command c{c}), but not just a RectifiedLinearComponent "
-                                 "uses it afterwards")
+                raise CheckError(f"Matrix m{m} keeps its sign only (command c{c}), but not just a "
+                                 "RectifiedLinearComponent uses it afterwards")
 
 
 def check_debug_info(computation: Computation) -> None:

@@ -63,7 +63,8 @@ class _ArgumentChecker:
             column = args[:, place]
             if role in SUBMATRIX_ROLES:
                 least = 0 if optional else 1
-                self.require((column >= least) & (column < len(self.subs)), kind, f"argument {place + 1} is no sub-matrix")
+                self.require((column >= least) & (column < len(self.subs)), kind,
+                             f"argument {place + 1} is no sub-matrix")
                 if info.whole:
                     whole = np.array([computation.is_whole(s) for s in column.tolist()], bool)
                     self.require(whole, kind, f"argument {place + 1} is not a whole matrix")
@@ -74,8 +75,8 @@ class _ArgumentChecker:
 
     def check_swap(self, kind: CommandType) -> None:
         first, second = self.table.args[kind][:, 0], self.table.args[kind][:, 1]
-        self.require((self.rows[first] == self.rows[second]) & (self.cols[first] == self.cols[second]) & (first != second),
-                     kind, "the two matrices have different sizes, or are the same")
+        same_size = (self.rows[first] == self.rows[second]) & (self.cols[first] == self.cols[second])
+        self.require(same_size & (first != second), kind, "the two matrices have different sizes, or are the same")
 
     def check_propagate(self, kind: CommandType) -> None:
         for c, args in zip(self.table.numbers[kind].tolist(), self.table.args[kind].tolist(), strict=True):
@@ -96,7 +97,8 @@ class _ArgumentChecker:
                 raise CheckError(f"command c{c}: the component needs a value for its backprop that is not given")
             for value, deriv in ((x, dx), (y, dy)):
                 if value and deriv and self.rows[value] != self.rows[deriv]:
-                    raise CheckError(f"command c{c}: a value has {self.rows[value]} rows, its derivative {self.rows[deriv]}")
+                    raise CheckError(f"command c{c}: a value has {self.rows[value]} rows, its derivative "
+                                     f"{self.rows[deriv]}")
             if not dx and not component.has(Properties.UPDATABLE):
                 raise CheckError(f"command c{c}: Backprop is done but has no effect.")
             if dx == dy and not component.has(Properties.BACKPROP_IN_PLACE):
@@ -111,7 +113,8 @@ class _ArgumentChecker:
             raise CheckError(f"command c{c}: {type(component).__name__} has dimensions {component.input_dim} and "
                              f"{component.output_dim}, its matrices {self.cols[x]} and {self.cols[y]}")
         if simple and x and self.rows[x] != self.rows[y]:
-            raise CheckError(f"command c{c}: a simple component has {self.rows[x]} rows of input, {self.rows[y]} of output")
+            raise CheckError(f"command c{c}: a simple component has {self.rows[x]} rows of input, "
+                             f"{self.rows[y]} of output")
 
     def check_whole_matrices(self, kind: CommandType) -> None:
         dst, src = self.table.args[kind][:, 0], self.table.args[kind][:, 1]
@@ -122,7 +125,8 @@ class _ArgumentChecker:
 
     def check_rows(self, kind: CommandType) -> None:
         dst, src, entry = self.table.args[kind][:, :3].T
-        self.require((self.cols[dst] == self.cols[src]) & (dst != src), kind, "columns differ, or the matrices are the same")
+        self.require((self.cols[dst] == self.cols[src]) & (dst != src), kind,
+                     "columns differ, or the matrices are the same")
         lengths, greatest = self._extent(self.computation.indexes)
         self.require((lengths[entry] == self.rows[dst]) & (greatest[entry] < self.rows[src]), kind,
                      "the row numbers do not fit the matrices")
@@ -148,8 +152,8 @@ class _ArgumentChecker:
             if changes and len(np.unique(real[:, 0] * (1 << 32) + real[:, 1])) < len(real):
                 raise CheckError(f"command c{c}: the same row is changed twice")
         if kind == CommandType.COPY_TO_ROWS_MULTI:
-            self.require(np.array([self.computation.commands[c].alpha == 1.0 for c in self.table.numbers[kind].tolist()]),
-                         kind, "this command has no factor")
+            alphas = [self.computation.commands[c].alpha for c in self.table.numbers[kind].tolist()]
+            self.require(np.array(alphas) == 1.0, kind, "this command has no factor")
 
     def check_row_ranges(self, kind: CommandType) -> None:
         for c, (dst, src, entry) in zip(self.table.numbers[kind].tolist(), self.table.args[kind][:, :3].tolist(),

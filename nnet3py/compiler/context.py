@@ -25,8 +25,8 @@ def compute_simple_nnet_context(nnet: Nnet) -> tuple[int, int]:
     Nnet3Error : the network is not simple, or computes nothing from fewer than 800 frames
     """
     if not is_simple_nnet(nnet):
-        raise Nnet3Error("the context of a network is defined only if it has an 'input', an 'output' and no other input but "
-                         "'ivector'")
+        raise Nnet3Error("the context of a network is defined only if it has an 'input', an 'output' and no other "
+                         "input but 'ivector'")
     modulus = nnet.modulus()
     window = FIRST_WINDOW
     while window < LARGEST_WINDOW:
@@ -34,8 +34,8 @@ def compute_simple_nnet_context(nnet: Nnet) -> tuple[int, int]:
         contexts = [context for context in found if context is not None]
         if len(contexts) == len(found):
             if contexts[0] != contexts[-1]:
-                raise Nnet3Error(f"the network's context is {contexts[0]} at t=0 but {contexts[-1]} at t={modulus}, one "
-                                 "period later")
+                raise Nnet3Error(f"the network's context is {contexts[0]} at t=0 but {contexts[-1]} at t={modulus}, "
+                                 "one period later")
             return max(left for left, _ in contexts), max(right for _, right in contexts)
         window *= 2
     raise Nnet3Error(f"the network computes no output from {window // 2} frames of input",

@@ -29,7 +29,8 @@ def describe_computation(computation: Computation, nnet: Nnet) -> str:
     text = [f"matrix {sizes}\n"]
     if len(computation.debug_info) > 1:
         text.append(_DEBUG_HEADING)
-        text += [f"m{m} == {'deriv' if info.is_deriv else 'value'}: {format_cindexes(info.nodes, info.indexes, names)}\n"
+        text += [f"m{m} == {'deriv' if info.is_deriv else 'value'}: "
+                 f"{format_cindexes(info.nodes, info.indexes, names)}\n"
                  for m, info in enumerate(computation.debug_info) if m]
     text.append("# begin forward commands\n")
     printer = CommandPrinter(computation, nnet)
@@ -100,15 +101,17 @@ class CommandPrinter:
 
     def propagate(self, command: Command) -> str:
         c, precomputed, x, y = command.args[:4]
-        return f"{self.nnet.component_names[c]}.Propagate({self._precomputed(precomputed)}, {self._s[x]}, &{self._s[y]})"
+        name = self.nnet.component_names[c]
+        return f"{name}.Propagate({self._precomputed(precomputed)}, {self._s[x]}, &{self._s[y]})"
 
     def backprop(self, command: Command) -> str:
         c, precomputed, x, y, dy, dx = command.args[:6]
         updates = command.type == CommandType.BACKPROP and self.computation.need_model_derivative
         pointer = "[component-pointer]" if updates else "NULL"
         derivative = f"&{self._s[dx]}" if dx > 0 else "NULL"
-        return (f"{self.nnet.component_names[c]}.Backprop({self._precomputed(precomputed)}, {self._s[x]}, {self._s[y]}, "
-                f"{self._s[dy]}, {pointer}, {derivative})")
+        name = self.nnet.component_names[c]
+        return (f"{name}.Backprop({self._precomputed(precomputed)}, {self._s[x]}, {self._s[y]}, {self._s[dy]}, "
+                f"{pointer}, {derivative})")
 
     def whole_matrices(self, command: Command) -> str:
         sign = "=" if command.type == CommandType.MATRIX_COPY else "+="
@@ -118,7 +121,8 @@ class CommandPrinter:
     def rows(self, command: Command) -> str:
         dst, src, entry = command.args[:3]
         name = "CopyRows" if command.type == CommandType.COPY_ROWS else "AddRows"
-        return f"{self._s[dst]}.{name}({number(command.alpha)}, {self._s[src]}{format_integers(self.computation.indexes[entry])})"
+        rows = format_integers(self.computation.indexes[entry])
+        return f"{self._s[dst]}.{name}({number(command.alpha)}, {self._s[src]}{rows})"
 
     def rows_multi(self, command: Command) -> str:
         name = _MULTI_NAMES[command.type]

@@ -1,5 +1,6 @@
-"""Epochs: the order of computation that the structure of the network alone gives. Nodes of one recurrence share an epoch.
+"""Epochs: the order of computation that the structure of the network alone gives.
 
+Nodes of one recurrence share an epoch.
 Kaldi: ``ComputeNnetComputationEpochs`` (nnet-graph.h).
 """
 from __future__ import annotations

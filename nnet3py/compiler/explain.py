@@ -61,7 +61,8 @@ def explain(builder: GraphBuilder, cindex: int, names: list[str]) -> list[str]:
         dependencies = builder.tables[node].dependencies[builder.row[cindex]]
         dependencies = np.unique(dependencies[dependencies >= 0]).tolist()
         listed = ", ".join(f"{_text(builder, d, names)}[{_STATUS_NAMES[builder.status[d]]}]" for d in dependencies)
-        lines.append(f"{_text(builder, cindex, names)} is {_STATUS_NAMES[builder.status[cindex]]}, dependencies: {listed}")
+        status = _STATUS_NAMES[builder.status[cindex]]
+        lines.append(f"{_text(builder, cindex, names)} is {status}, dependencies: {listed}")
         for d in dependencies:
             if builder.status[d] != COMPUTABLE and d not in seen:
                 seen.add(d)

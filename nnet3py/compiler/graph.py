@@ -1,8 +1,8 @@
 """Which rows of which nodes a request needs: the computation graph, grown from the outputs in waves.
 
 A cindex is an index at a node. In every wave the cindexes at one distance are handled together, a node at a time, as
-arrays: those that are new list what they may depend on, the others are asked whether they can be computed. Both advance at
-the same rate, so a recurrence that runs back in time is cut off a few steps before the first input.
+arrays: those that are new list what they may depend on, the others are asked whether they can be computed. Both advance
+at the same rate, so a recurrence that runs back in time is cut off a few steps before the first input.
 
 Kaldi: ``ComputationGraphBuilder`` (nnet-computation-graph.h).
 """

@@ -1,7 +1,7 @@
 """Where the rows of a descriptor come from, and how they are split into commands that each read or write few matrices.
 
-A list of locations is a pair of integer arrays (terms, rows): the matrix and the row in it of each row's k-th term, -1 for
-none; a row's terms stand before its gaps. The number of a matrix may be that of a step or of a sub-matrix.
+A list of locations is a pair of integer arrays (terms, rows): the matrix and the row in it of each row's k-th term, -1
+for none; a row's terms stand before its gaps. The number of a matrix may be that of a step or of a sub-matrix.
 
 Kaldi: ``SplitLocations``, ``SplitLocationsBackward``, ``HasContiguousProperty`` (nnet-compile-utils.h).
 """
@@ -49,7 +49,8 @@ def split_locations(matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
 def split_locations_backward(matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
     """Split locations into columns that can be added to in one command.
 
-    In a column with one matrix each of its rows occurs in one run of neighbours; in one with several, no row occurs twice.
+    In a column with one matrix each of its rows occurs in one run of neighbours; in one with several, none occurs
+    twice.
     """
     pieces: list[Column] = []
     for column_matrices, column_rows in split_locations(matrices, rows):
@@ -72,7 +73,7 @@ def only_matrix(matrices: np.ndarray) -> int:
 
 
 def contiguous_ranges(indexes: np.ndarray, num_rows: int) -> np.ndarray | None:
-    """For each value 0 … num_rows - 1 where in ``indexes`` it stands, as int32 (num_rows, 2) of begin and end (-1, -1: not).
+    """Where in ``indexes`` each value 0 … num_rows - 1 stands: int32 (num_rows, 2) of begin and end; -1, -1: nowhere.
 
     None if the places of some value do not follow each other.
     """

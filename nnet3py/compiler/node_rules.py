@@ -1,4 +1,4 @@
-"""For each kind of node: which cindexes a row may depend on, whether it can be computed, and which of them it then uses.
+"""For each kind of node: which cindexes a row may depend on, whether it can be computed, and what it then uses.
 
 Rules work on arrays. A row's possible dependencies stand in a fixed number of columns; where there is none, the column
 holds t = NO_TIME.
@@ -29,7 +29,7 @@ class NodeRule:
         return np.zeros((len(indexes), 0), np.int32), np.zeros((len(indexes), 0, 3), np.int32)
 
     def computable(self, indexes: np.ndarray, available: Mask) -> tuple[Mask, Mask]:
-        """Which rows can be computed (rows,), and then from what (rows, columns), if ``available`` (rows, columns) is."""
+        """Which rows can be computed (rows,) from what is ``available`` (rows, columns), and what each then uses."""
         return np.zeros(len(indexes), bool), available
 
 

@@ -1,4 +1,7 @@
-"""What to compute: which rows of which nodes are given and wanted, and which derivatives. Kaldi: ``ComputationRequest``."""
+"""What to compute: which rows of which nodes are given and wanted, and which derivatives.
+
+Kaldi: ``ComputationRequest``.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -36,7 +39,8 @@ class IoSpecification:
         row = first_duplicate(self.indexes)
         if row >= 0:
             n, t, x = self.indexes[row]
-            raise Nnet3Error(f"'{name}': the index (n={n}, t={t}, x={x}) is listed more than once in the computation request")
+            raise Nnet3Error(f"'{name}': the index (n={n}, t={t}, x={x}) is listed more than once in the "
+                             "computation request")
 
     def __repr__(self) -> str:
         return f"IoSpecification({self.name!r}, {format_indexes(self.indexes)}, has_deriv={self.has_deriv})"
@@ -70,7 +74,8 @@ class ComputationRequest:
         _check_names("input", self.inputs)
         _check_names("output", self.outputs)
         if self.needs_derivatives() and not any(io.has_deriv for io in self.outputs):
-            raise Nnet3Error("You requested model derivatives or input derivatives, but provide no derivatives at the output.",
+            raise Nnet3Error("You requested model derivatives or input derivatives, but provide no "
+                             "derivatives at the output.",
                              "give an output has_deriv=True")
         self._key = self._make_key()
         self._hash = hash(self._key)
@@ -93,7 +98,8 @@ class ComputationRequest:
         """Kaldi's text for a request, a line for each input, output and flag."""
         lines = [" # Computation request:"]
         for kind, ios in (("input", self.inputs), ("output", self.outputs)):
-            lines += [f"{kind}-{i}: name={io.name}, has-deriv={_text(io.has_deriv)}, indexes={format_indexes(io.indexes)}"
+            lines += [f"{kind}-{i}: name={io.name}, has-deriv={_text(io.has_deriv)}, "
+                      f"indexes={format_indexes(io.indexes)}"
                       for i, io in enumerate(ios)]
         lines += [f"need-model-derivative: {_text(self.need_model_derivative)}",
                   f"store-component-stats: {_text(self.store_component_stats)}"]

@@ -1,7 +1,7 @@
 """Steps: in what order, and in which groups of rows, the cindexes of a graph are computed.
 
-The graph is cut into epochs (by the structure of the network), those of recurrences into phases, those into one group per
-node. A step is such a group with its rows in their final order; every step becomes a matrix.
+The graph is cut into epochs (by the structure of the network), those of recurrences into phases, those into one group
+per node. A step is such a group with its rows in their final order; every step becomes a matrix.
 
 Kaldi: ``ComputeComputationPhases``, ``ComputationStepsComputer`` (nnet-computation-graph.h).
 """
@@ -65,7 +65,7 @@ def phases(graph: Graph, rules: list[NodeRule]) -> Iterator[list[tuple[int, np.n
 
 
 def _recurrent_phases(graph: Graph, groups: list[tuple[int, np.ndarray]]) -> Iterator[list[tuple[int, np.ndarray]]]:
-    """Layers of the cindexes of one recurrence: first those that need none of the others, then what that makes possible."""
+    """Layers of the cindexes of one recurrence: first those that need no others, then what that makes possible."""
     if not groups:
         return
     members = np.concatenate([numbers for _, numbers in groups])         # ascending, so by node, then index

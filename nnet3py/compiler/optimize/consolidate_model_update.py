@@ -7,7 +7,8 @@ from nnet3py.compiler.computation import Command, CommandType, Computation, Matr
 from nnet3py.components.base import Component, Properties
 from nnet3py.network.nnet import Nnet
 
-_OPERANDS = ((2, Properties.BACKPROP_NEEDS_INPUT), (3, Properties.BACKPROP_NEEDS_OUTPUT), (4, None))   # argument, if needed
+# Arguments of the backward command that the update reads, and the property that asks for them.
+_OPERANDS = ((2, Properties.BACKPROP_NEEDS_INPUT), (3, Properties.BACKPROP_NEEDS_OUTPUT), (4, None))
 
 
 def consolidate_model_update(computation: Computation, nnet: Nnet) -> Computation:
