@@ -109,7 +109,7 @@ def test_a_node_may_change_its_kind(nnet: Nnet) -> None:
     (HEAD + "input-node name=input dim=3", "Node name input appears twice in the same config file"),
     (HEAD + "component name=c type=NoOpComponent dim=4", "Component name c appears twice"),
     (HEAD + "component name=d", "Expected type=xxx in config line"),
-    (HEAD + "component name=d type=AffinComponent", "Unknown component-type 'AffinComponent' in config file.*did you m"),
+    (HEAD + "component name=d type=AffinComponent", "Unknown component-type 'AffinComponent' in config file.*did yo"),
     (HEAD + "component name=d type=NoOpComponent dim=4 foo=1" + OUTPUT, "Unused values 'foo=1"),
     (HEAD + OUTPUT + "component-node name=c input=input", "Expected component=xxx in config line"),
     (HEAD + OUTPUT + "component-node name=c component=c", "Expected input=xxx in config line"),

@@ -1,0 +1,184 @@
+"""Decision trees from phones in context to pdfs, and the transition model that a tree and a topology make.
+
+Kaldi: ``ContextDependency``, ``EventMap``, and the constructor of ``TransitionModel`` from both.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.errors import FormatError
+from nnet3py.io.tokens import TokenReader
+from nnet3py.io.topology import NO_PDF, HmmTopology
+from nnet3py.io.transition_model import TransitionModel
+
+PDF_CLASS = -1        # the key of the pdf class; the others are positions in the window of phones
+MAX_DEPTH = 200       # of questions, one below the other
+SMALLEST_ENTRY = 3    # bytes of a table's entry, in text: a letter pair and a space
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A leaf: the pdf-id."""
+
+    answer: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """One subtree per value of the key; None for none."""
+
+    key: int
+    children: tuple[Map | None, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """``yes`` for the values in ``values``, ``no`` for all others."""
+
+    key: int
+    values: frozenset[int]
+    yes: Map | None
+    no: Map | None
+
+
+Map = Constant | Table | Split
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What is known of a key: one of ``allowed`` (None: of all), and none of ``excluded``."""
+
+    allowed: frozenset[int] | None = None
+    excluded: frozenset[int] = frozenset()
+
+    def inside(self, values: frozenset[int]) -> _Values | None:
+        left = (values if self.allowed is None else values & self.allowed) - self.excluded
+        return _Values(left) if left else None
+
+    def outside(self, values: frozenset[int]) -> _Values | None:
+        if self.allowed is None:
+            return _Values(None, self.excluded | values)
+        left = self.allowed - values
+        return _Values(left) if left else None
+
+
+_ANY = _Values()
+
+
+@dataclass
+class ContextDependency:
+    """A tree.
+
+    Attributes
+    ----------
+    context_width : phones in the window
+    central_position : of the phone itself in it
+    to_pdf : the root
+    """
+
+    context_width: int
+    central_position: int
+    to_pdf: Map | None
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> ContextDependency:
+        """Read from ``ContextDependency`` to ``EndContextDependency``; FormatError for what is no tree."""
+        reader.expect("ContextDependency")
+        width, position = reader.integer(), reader.integer()
+        token = reader.token()
+        if token == "ToLength":
+            _read_map(reader, 0)
+            token = reader.token()
+        if token != "ToPdf":
+            raise reader.error(f"expected ToPdf in a tree, found '{token[:40]}'")
+        to_pdf = _read_map(reader, 0)
+        reader.expect("EndContextDependency")
+        if not 0 <= position < width:
+            raise reader.error(f"expected a central position in a window of {width} phones, found {position}")
+        return cls(width, position, to_pdf)
+
+    def pdfs(self, phone: int, *pdf_classes: int) -> list[tuple[int, ...]]:
+        """The pdf-ids that the classes of a phone can have together in one context, for all contexts; ascending."""
+        known = {self.central_position: _Values(frozenset([phone]))}
+        return sorted(set(self._pdfs((), pdf_classes, known)))
+
+    def _pdfs(self, found: tuple[int, ...], pdf_classes: tuple[int, ...],
+              known: dict[int, _Values]) -> Iterator[tuple[int, ...]]:
+        if not pdf_classes:
+            yield found
+            return
+        start = {**known, PDF_CLASS: _Values(frozenset([pdf_classes[0]]))}
+        for pdf, then_known in _leaves(self.to_pdf, start):
+            yield from self._pdfs((*found, pdf), pdf_classes[1:], then_known)
+
+
+def _leaves(tree: Map | None, known: dict[int, _Values]) -> Iterator[tuple[int, dict[int, _Values]]]:
+    """The answers that are possible with what is known, each with what is known then."""
+    if tree is None:
+        return
+    if isinstance(tree, Constant):
+        yield tree.answer, known
+        return
+    values = known.get(tree.key, _ANY)
+    branches: list[tuple[Map | None, _Values | None]]
+    if isinstance(tree, Table):
+        branches = [(child, values.inside(frozenset([value]))) for value, child in enumerate(tree.children)
+                    if child is not None]
+    else:
+        branches = [(tree.yes, values.inside(tree.values)), (tree.no, values.outside(tree.values))]
+    for child, narrowed in branches:
+        if narrowed is not None:
+            yield from _leaves(child, {**known, tree.key: narrowed})
+
+
+def _read_map(reader: TokenReader, depth: int) -> Map | None:
+    if depth > MAX_DEPTH:
+        raise reader.error(f"a tree has more than {MAX_DEPTH} questions one below the other")
+    token = reader.token()
+    if token == "NULL":
+        return None
+    if token == "CE":
+        return Constant(reader.integer())
+    if token == "TE":
+        key, count = reader.integer(), reader.integer("uint32")
+        reader.check_count(count, SMALLEST_ENTRY, "entries of a table")
+        reader.expect("(")
+        children = tuple(_read_map(reader, depth + 1) for _ in range(count))
+        reader.expect(")")
+        return Table(key, children)
+    if token == "SE":
+        key, values = reader.integer(), reader.integer_vector()
+        reader.expect("{")
+        yes, no = _read_map(reader, depth + 1), _read_map(reader, depth + 1)
+        reader.expect("}")
+        return Split(key, frozenset(values.tolist()), yes, no)
+    raise reader.error(f"expected NULL, CE, TE or SE in a tree, found '{token[:40]}'")
+
+
+def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
+    """The transition model of a tree: a state per phone, HMM state and pdfs; probabilities are the topology's.
+
+    Raises
+    ------
+    FormatError : a phone of the topology for which the tree has no pdf
+    """
+    tuples: list[tuple[int, ...]] = []
+    probabilities: list[float] = []
+    for phone in topology.phones:
+        for number, state in enumerate(topology.entries[topology.entry_of_phone[phone]]):
+            if state.forward_pdf_class == NO_PDF:
+                continue
+            same = state.forward_pdf_class == state.self_loop_pdf_class
+            classes = (state.forward_pdf_class,) if same else (state.forward_pdf_class, state.self_loop_pdf_class)
+            pdfs = tree.pdfs(phone, *classes)
+            if not pdfs:
+                raise FormatError(f"the tree has no pdf for phone {phone}, pdf class {state.forward_pdf_class}",
+                                  hint="tree and topology must be of one system")
+            tuples += [(phone, number, found[0], found[-1]) for found in pdfs]
+            probabilities += [probability for _, probability in state.transitions] * len(pdfs)
+    with np.errstate(divide="ignore"):
+        log_probs = np.log(np.array([1.0, *probabilities], dtype=np.float32))
+    return TransitionModel(topology, np.array(tuples, dtype=np.int32), log_probs)

@@ -1,0 +1,283 @@
+"""Operations on whole networks: test modes, rates, statistics, the orthonormal constraint, edit directives."""
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnet3py.errors import ConfigError, NumericError, UsageError
+from nnet3py.network.edits import apply_edits, edits_of_option
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import (
+    constrain_matrix,
+    constrain_orthonormal,
+    freeze_natural_gradient,
+    has_batchnorm,
+    is_a,
+    scale_batchnorm_stats,
+    set_batchnorm_test_mode,
+    set_dropout_proportion,
+    set_dropout_test_mode,
+    set_learning_rate,
+    zero_component_stats,
+)
+
+CONFIG = """
+input-node name=input dim=6
+component name=a1 type=NaturalGradientAffineComponent input-dim=6 output-dim=8 learning-rate-factor=0.5
+component-node name=a1 component=a1 input=input
+component name=bn type=BatchNormComponent dim=8
+component-node name=bn component=bn input=a1
+component name=drop type=GeneralDropoutComponent dim=8 dropout-proportion=0.1
+component-node name=drop component=drop input=bn
+component name=d2 type=DropoutComponent dim=8 dropout-proportion=0.2
+component-node name=d2 component=d2 input=drop
+component name=l1 type=LinearComponent input-dim=8 output-dim=4 orthonormal-constraint=-1
+component-node name=l1 component=l1 input=d2
+component name=a2 type=AffineComponent input-dim=4 output-dim=4 orthonormal-constraint=0.7
+component-node name=a2 component=a2 input=l1
+output-node name=output input=a2
+output-node name=output-xent input=Scale(0.5, l1)
+"""
+ROUNDING = 2e-6     # of float32 products of a few numbers around 1
+
+
+@pytest.fixture
+def nnet() -> Nnet:
+    return Nnet.from_config(CONFIG, seed=1)
+
+
+def component(nnet: Nnet, name: str) -> Any:
+    return nnet.component(name)
+
+
+def fill_stats(nnet: Nnet) -> None:
+    bn = component(nnet, "bn")
+    bn.count[0] = 10.0
+    bn.sum[...] = np.arange(8.0)
+    bn.sumsq[...] = np.arange(8.0) ** 2 + 10.0
+
+
+def test_types_and_those_derived_from_them(nnet: Nnet) -> None:
+    assert is_a(nnet.component("a1"), "AffineComponent")
+    assert not is_a(nnet.component("l1"), "AffineComponent")
+
+
+def test_batchnorm_test_mode_raises_the_version(nnet: Nnet) -> None:
+    fill_stats(nnet)
+    version = nnet.version
+    assert has_batchnorm(nnet)
+    set_batchnorm_test_mode(nnet, True)
+    assert component(nnet, "bn").test_mode
+    assert component(nnet, "bn").test_scale is not None
+    assert nnet.version > version
+    version = nnet.version
+    set_batchnorm_test_mode(nnet, True)
+    assert nnet.version == version
+
+
+def test_dropout(nnet: Nnet) -> None:
+    set_dropout_test_mode(nnet, True)
+    set_dropout_proportion(nnet, 0.3)
+    for name in ("drop", "d2"):
+        assert component(nnet, name).test_mode
+        assert component(nnet, name).dropout_proportion == float(np.float32(0.3))
+
+
+def test_learning_rates_take_the_factor(nnet: Nnet) -> None:
+    set_learning_rate(nnet, 0.02)
+    assert component(nnet, "a1").learning_rate == pytest.approx(0.01, rel=1e-6)     # held as float32
+    assert component(nnet, "a2").learning_rate == pytest.approx(0.02, rel=1e-6)
+    version = nnet.version
+    set_learning_rate(nnet, 0.0)      # nothing below needs a derivative then: what was compiled is void
+    assert nnet.version > version
+
+
+def test_statistics(nnet: Nnet) -> None:
+    fill_stats(nnet)
+    scale_batchnorm_stats(nnet, 0.5)
+    assert component(nnet, "bn").count[0] == 5.0
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        scale_batchnorm_stats(nnet, 1.5)
+    set_batchnorm_test_mode(nnet, True)
+    zero_component_stats(nnet)
+    assert component(nnet, "bn").count[0] == 5.0        # test mode keeps them
+    set_batchnorm_test_mode(nnet, False)
+    zero_component_stats(nnet)
+    assert component(nnet, "bn").count[0] == 0.0
+
+
+def test_freezing(nnet: Nnet) -> None:
+    freeze_natural_gradient(nnet, True)
+    assert component(nnet, "a1").preconditioner_in.frozen and component(nnet, "l1").preconditioner_out.frozen
+    freeze_natural_gradient(nnet, False)
+    assert not component(nnet, "a1").preconditioner_in.frozen
+
+
+# -- orthonormal constraint --------------------------------------------------------------------------------------------
+
+
+def matrix_with(singular_values: np.ndarray, rows: int, cols: int) -> np.ndarray:
+    rng = np.random.default_rng(5)
+    left = np.linalg.qr(rng.standard_normal((rows, rows)))[0]
+    right = np.linalg.qr(rng.standard_normal((cols, cols)))[0]
+    k = len(singular_values)
+    return np.ascontiguousarray((left[:, :k] * singular_values) @ right[:k], dtype=np.float32)
+
+
+@pytest.mark.parametrize(("rows", "cols"), [(4, 7), (7, 4), (5, 5)])
+def test_one_step_is_the_formula(rows: int, cols: int) -> None:
+    weights = matrix_with(np.linspace(0.9, 1.1, min(rows, cols)), rows, cols)
+    m = np.float64(weights if rows <= cols else weights.T)
+    p = m @ m.T
+    expected = m - 4 * 0.125 / 0.81 * (p - 0.81 * np.eye(len(p))) @ m
+    constrain_matrix(weights, 0.9, "w")
+    np.testing.assert_allclose(weights if rows <= cols else weights.T, expected, atol=ROUNDING)
+
+
+def test_a_fixed_scale_is_reached() -> None:
+    weights = matrix_with(np.linspace(0.8, 1.2, 5), 5, 9)
+    for _ in range(20):
+        constrain_matrix(weights, 1.0, "w")
+    np.testing.assert_allclose(np.linalg.svd(weights, compute_uv=False), 1.0, atol=ROUNDING)
+
+
+def test_a_floating_scale_changes_across_the_matrix_only() -> None:
+    weights = matrix_with(np.linspace(2.8, 3.2, 5), 5, 9)
+    before = np.float64(weights)
+    constrain_matrix(weights, -1.0, "w")
+    change = np.float64(weights) - before
+    assert abs(np.vdot(change, before)) < 1e-5 * np.linalg.norm(change) * np.linalg.norm(before)    # float32 rounding
+    for _ in range(30):
+        constrain_matrix(weights, -5.0, "w")       # the size of a negative constraint says nothing
+    values = np.linalg.svd(weights, compute_uv=False)
+    np.testing.assert_allclose(values, values.mean(), rtol=ROUNDING)
+    assert 2.8 < values.mean() < 3.2
+
+
+@pytest.mark.parametrize(("spread", "divisor"), [(0.05, 1), (0.2, 2), (0.6, 4)])
+def test_unequal_singular_values_slow_it_down(spread: float, divisor: int) -> None:
+    values = np.linspace(1 - spread, 1 + spread, 6)
+    weights = matrix_with(values, 6, 6)
+    squares = values ** 2
+    scale = np.sum(squares ** 2) / np.sum(squares)
+    ratio = np.mean(squares ** 2) / np.mean(squares) ** 2
+    assert (ratio > 1.02) + 2 * (ratio > 1.1) == {1: 0, 2: 1, 4: 3}[divisor]
+    expected = values - 4 * 0.125 / divisor / scale * (squares - scale) * values
+    constrain_matrix(weights, -1.0, "w")
+    np.testing.assert_allclose(np.linalg.svd(weights, compute_uv=False), np.sort(expected)[::-1], atol=ROUNDING)
+
+
+def test_zero_and_broken_matrices() -> None:
+    weights = np.zeros((2, 3), dtype=np.float32)
+    constrain_matrix(weights, -1.0, "w")
+    assert not weights.any()
+    with pytest.raises(NumericError, match="Ratio is nan in the orthonormal constraint of component w"):
+        constrain_matrix(np.full((2, 3), np.nan, dtype=np.float32), -1.0, "w")
+
+
+def test_one_draw_per_constrained_component(nnet: Nnet) -> None:
+    before = {name: component(nnet, name).parameters() for name in ("a1", "l1", "a2")}
+    before = {name: {key: value.copy() for key, value in values.items()} for name, values in before.items()}
+    draws = iter([False, True])
+    constrain_orthonormal(nnet, lambda: next(draws))
+    assert next(draws, None) is None
+    assert np.array_equal(component(nnet, "l1").params, before["l1"]["params"])
+    assert not np.array_equal(component(nnet, "a2").linear_params, before["a2"]["linear_params"])
+    assert np.array_equal(component(nnet, "a2").bias_params, before["a2"]["bias_params"])
+
+
+# -- edit directives ---------------------------------------------------------------------------------------------------
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_directives_and_their_log_lines(nnet: Nnet, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        apply_edits(nnet, edits_of_option(
+            "set-learning-rate name=a* learning-rate=0.4; set-learning-rate-factor name=l1 learning-rate-factor=0.25;"
+            "set-dropout-proportion proportion=0; rename-node old-name=a2 new-name=last # and so on"))
+    assert messages(caplog) == ["Set learning rates for 2 components.", "Set learning rate factors for 1 components.",
+                                "Set dropout proportions for 2 components."]
+    assert component(nnet, "a1").learning_rate == pytest.approx(0.2, rel=1e-6)       # held as float32
+    assert component(nnet, "l1").learning_rate == pytest.approx(0.001, rel=1e-6)     # the factor alone does nothing yet
+    assert "output-node name=output input=last objective=linear" in nnet.config_lines()
+    assert "last_input" in nnet.node_names
+
+
+def test_converting_to_fixed_affine(nnet: Nnet, caplog: pytest.LogCaptureFixture) -> None:
+    weights = component(nnet, "a1").linear_params
+    with caplog.at_level(logging.INFO):
+        apply_edits(nnet, "convert-to-fixed-affine")
+    assert messages(caplog) == ["Converted 2 components to FixedAffineComponent."]
+    assert type(nnet.component("a1")).__name__ == "FixedAffineComponent"
+    assert np.array_equal(component(nnet, "a1").linear_params, weights)
+
+
+def test_removing_outputs_and_orphans(nnet: Nnet, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        apply_edits(nnet, "remove-output-nodes name=output\nremove-orphans")
+    assert messages(caplog) == ["Removing 1 output nodes.", "Removed 1 orphan nodes.", "Removing 1 orphan components."]
+    assert nnet.node_names[-1] == "output-xent"
+    assert "a2" not in nnet.component_names
+
+
+@pytest.mark.parametrize(("edit", "message"), [
+    ("set-laerning-rate x=1", "Directive 'set-laerning-rate' is not currently supported .*did you mean 'set-l"),
+    ("remove-orphans foo=1", "Could not interpret 'foo=1' in edit config line remove-orphans foo=1"),
+    ("set-learning-rate name=a*", "expected learning-rate= to be set"),
+    ("set-learning-rate-factor", "expected learning-rate-factor= to be set"),
+    ("set-dropout-proportion", "expected proportion= to be set"),
+    ("rename-node old-name=a1", "expected new-name= to be set"),
+    ("rename-node old-name=a new-name=b", "there is no node called a"),
+    ("rename-node old-name=a1_input new-name=b", "there is no node called a1_input"),
+    ("rename-node old-name=a1 new-name=bn", "Node of requested name bn already exists"),
+    ("rename-node old-name=a1 new-name=1b", "not allowable"),
+    ("remove-output-nodes name=out*", "All outputs were removed"),
+    ("apply-svd name=a1", "Either Bottleneck-dim or energy-threshold must be set"),
+    ("apply-svd name=a1 bottleneck-dim=2", "must be below 1"),
+    ("reduce-rank name=a1 rank=0", "Rank must be positive"),
+])
+def test_edits_that_are_refused(nnet: Nnet, edit: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        apply_edits(nnet, edit)
+
+
+def test_patterns_are_literal_but_for_the_star(nnet: Nnet) -> None:
+    apply_edits(nnet, "set-learning-rate name=.1 learning-rate=5")
+    assert component(nnet, "a1").learning_rate < 1.0
+    apply_edits(nnet, "set-learning-rate name=*1* learning-rate=5")
+    assert component(nnet, "l1").learning_rate == 5.0
+
+
+def test_reducing_rank(nnet: Nnet) -> None:
+    weights = component(nnet, "a1").linear_params.copy()
+    apply_edits(nnet, "reduce-rank name=a1 rank=2")
+    reduced = component(nnet, "a1").linear_params
+    assert np.linalg.matrix_rank(reduced, tol=1e-5) == 2       # float32 rounding leaves singular values of 1e-7
+    values = np.linalg.svd(weights, compute_uv=False)
+    assert np.linalg.norm(weights - reduced) == pytest.approx(np.sqrt(np.sum(values[2:] ** 2)), rel=1e-5)
+
+
+def test_svd_splits_a_component_in_two(nnet: Nnet) -> None:
+    old = component(nnet, "a1")
+    u, s, v = np.linalg.svd(old.linear_params, full_matrices=False)
+    apply_edits(nnet, "apply-svd name=a1 bottleneck-dim=2 shrinkage-threshold=0.9")
+    first, second = component(nnet, "a1_a"), component(nnet, "a1_b")
+    assert [type(c).__name__ for c in (first, second)] == ["LinearComponent", "NaturalGradientAffineComponent"]
+    np.testing.assert_allclose(second.linear_params @ first.params, (u[:, :2] * s[:2]) @ v[:2], atol=ROUNDING)
+    assert np.array_equal(second.bias_params, old.bias_params)
+    assert (first.learning_rate_factor, second.learning_rate_factor) == (0.5, 0.5)
+    assert "a1" not in nnet.component_names and "a1" not in nnet.node_names
+    assert "component-node name=bn component=bn input=a1_b" in nnet.config_lines()
+
+
+def test_svd_by_energy(nnet: Nnet) -> None:
+    squares = np.linalg.svd(component(nnet, "a1").linear_params, compute_uv=False) ** 2
+    expected = int(np.sum(np.cumsum(squares) < 0.6 * squares.sum())) + 1
+    apply_edits(nnet, "apply-svd name=a1 energy-threshold=0.6 shrinkage-threshold=0.99")
+    assert component(nnet, "a1_a").output_dim == expected
