@@ -23,12 +23,14 @@ from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
 from nnet3py.compiler.optimize.no_operations import remove_no_operations
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.compiler.optimize.remove_zeroing import remove_unnecessary_zeroing
+from nnet3py.compiler.optimize.replace_row_ops import replace_row_ops
 from nnet3py.errors import CompileError, NotComputableError
 from nnet3py.network.nnet import Nnet
 
 AFFINE = "type=NaturalGradientAffineComponent input-dim=2 output-dim=2"
 SWITCHES = [f.name for f in dataclasses.fields(OptimizeOptions) if f.type == "bool" and f.name != "optimize"]
-PASSES = ["consolidate_model_update", "convert_addition", "initialize_undefined", "move_sizing_commands"]
+PASSES = ["consolidate_model_update", "convert_addition", "optimize_row_ops", "initialize_undefined",
+          "move_sizing_commands"]
 
 
 def only(names: list[str]) -> OptimizeOptions:
@@ -106,6 +108,22 @@ def test_first_additions_become_copies() -> None:
     forward, backward = (copies[:copies.index(C.NO_OPERATION_MARKER)], copies[copies.index(C.NO_OPERATION_MARKER):])
     assert C.ADD_ROWS not in forward and C.MATRIX_ADD not in forward
     assert C.ADD_ROWS in backward
+
+
+@pytest.mark.parametrize(("rows", "windows"), [
+    ([2, 3, 4], ("m2", "m1(2:4, 0:1)")), ([-1, 0, 1], ("m2(1:2, 0:1)", "m1(0:1, 0:1)")),
+    ([-1, 4, -1], ("m2(1:1, 0:1)", "m1(4:4, 0:1)")), ([3, -1, -1], ("m2(0:0, 0:1)", "m1(3:3, 0:1)")),
+    ([0, -1, 1], None), ([0, 2, 3], None), ([1, 0, -1], None), ([1, 1, 2], None)])
+def test_runs_of_rows_become_windows(rows: list[int], windows: tuple[str, str] | None) -> None:
+    nnet = Nnet.from_config(TDNN)
+    computation = Computation(indexes=[np.array(rows, np.int32)])
+    source, target = computation.new_matrix(5, 2), computation.new_matrix(3, 2)
+    computation.commands = [command(C.ADD_ROWS, target, source, 0, alpha=0.5)]
+    last = replace_row_ops(computation, nnet).describe(nnet).splitlines()[-1]
+    if windows is None:
+        assert "AddRows(0.5, m1[" in last
+    else:
+        assert last == f"c0: {windows[0]} += 0.5 * {windows[1]}"
 
 
 def test_zeroing_stays_only_where_something_is_added() -> None:

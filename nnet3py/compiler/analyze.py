@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, CommandType, Role
+from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, CommandType, Role
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.graph import ragged
 from nnet3py.components.base import Properties
@@ -260,6 +260,3 @@ class Analysis:
                 ends.append(int(later[0]))
         return min(ends)
 
-
-__all__ = ["READ", "READ_WRITE", "SUBMATRIX_ROLES", "WRITE", "Accesses", "Analysis", "CommandTable", "Variables",
-           "submatrix_accesses"]

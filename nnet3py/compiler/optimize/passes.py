@@ -11,6 +11,7 @@ from nnet3py.compiler.optimize.convert_addition import convert_addition
 from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
 from nnet3py.compiler.optimize.options import OptimizeOptions
 from nnet3py.compiler.optimize.remove_zeroing import remove_unnecessary_zeroing
+from nnet3py.compiler.optimize.replace_row_ops import replace_row_ops
 from nnet3py.network.nnet import Nnet
 
 
@@ -25,6 +26,7 @@ def optimization_steps(computation: Computation, nnet: Nnet,
     if options.optimize:
         for name, run in (("consolidate-model-update", consolidate_model_update),
                           ("convert-addition", convert_addition),
+                          ("optimize-row-ops", replace_row_ops),
                           ("initialize-undefined", remove_unnecessary_zeroing),
                           ("move-sizing-commands", move_sizing_commands)):
             if getattr(options, name.replace("-", "_")):
