@@ -79,7 +79,8 @@ def _utterance_computer(model: str, options: Options, device: str) -> UtteranceC
         extra_left_context_initial=options.extra_left_context_initial,
         extra_right_context_final=options.extra_right_context_final,
         frame_subsampling_factor=options.frame_subsampling_factor, frames_per_chunk=options.frames_per_chunk,
-        acoustic_scale=options.acoustic_scale, optimize=optimize_options(options)), priors, device)
+        acoustic_scale=options.acoustic_scale, optimize=optimize_options(options),
+        debug=options["computation.debug"]), priors, device)
 
 
 def _compute_one(computer: UtteranceComputer, ivectors: _IvectorSource, key: str, feats: np.ndarray,

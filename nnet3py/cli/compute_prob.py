@@ -37,7 +37,8 @@ def compute_prob(args: list[str], options: Options) -> int:
         collapse_model(nnet)
     diagnostics = NnetDiagnostics(nnet, DiagnosticOptions(
         compute_accuracy=options.compute_accuracy, compute_per_dim_accuracy=options.compute_per_dim_accuracy,
-        optimize=optimize_options(options), cache_capacity=options["compiler.cache-capacity"], device=device))
+        optimize=optimize_options(options), cache_capacity=options["compiler.cache-capacity"],
+        debug=options["computation.debug"], device=device))
     for _key, eg in read_egs(args[1]):
         diagnostics.compute(eg)
     has_weight = diagnostics.log_totals()

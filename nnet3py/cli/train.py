@@ -91,7 +91,7 @@ def _trainer_options(options: Options) -> TrainerOptions:
         l2_regularize_factor=options.l2_regularize_factor, batchnorm_stats_scale=options.batchnorm_stats_scale,
         backstitch_training_scale=options.backstitch_training_scale,
         backstitch_training_interval=options.backstitch_training_interval, optimize=optimize_options(options),
-        cache_capacity=options["compiler.cache-capacity"], device=set_up(options))
+        cache_capacity=options["compiler.cache-capacity"], debug=options["computation.debug"], device=set_up(options))
 
 
 def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:

@@ -40,6 +40,7 @@ class Stage:
 
     inputs: dict[str, Any] = field(default_factory=dict)    # node name -> view to fill
     calls: list[Call] = field(default_factory=list)
+    commands: list[int] = field(default_factory=list)       # the command that each call belongs to
     outputs: dict[str, Any] = field(default_factory=dict)   # node name -> view to read
 
 
@@ -91,22 +92,23 @@ class BoundComputation:
         self._memos: dict[int, Any] = {}
         self._num_calls: dict[int, int] = {}   # of each component, so that each call draws random numbers of its own
         self._stages = [Stage()]
-        for command in self.computation.commands:
-            self._bind_command(command)
+        for c, command in enumerate(self.computation.commands):
+            self._bind_command(c, command)
 
-    def _bind_command(self, command: Command) -> None:
+    def _bind_command(self, c: int, command: Command) -> None:
         stage = self._stages[-1]
         if command.type == CommandType.ACCEPT_INPUT:
             if stage.calls or stage.outputs:
                 stage = self._new_stage()
-            stage.inputs[self.nnet.node_names[command.args[1]]] = self._view(command.args[0])
+            stage.inputs[self.nnet.node_names[command.args[1]]] = self.view(command.args[0])
         elif command.type == CommandType.PROVIDE_OUTPUT:
-            stage.outputs[self.nnet.node_names[command.args[1]]] = self._view(command.args[0])
+            stage.outputs[self.nnet.node_names[command.args[1]]] = self.view(command.args[0])
         else:
             calls = self._calls(command)
             if calls and stage.outputs:
                 stage = self._new_stage()
             stage.calls.extend(calls)
+            stage.commands.extend([c] * len(calls))
 
     def _new_stage(self) -> Stage:
         self._stages.append(Stage())
@@ -123,18 +125,21 @@ class BoundComputation:
             return []
         raise CompileError(f"the runtime has no way to run {command.type.name}")
 
-    def _view(self, s: int) -> Any:
+    def view(self, s: int) -> Any:
         """The matrix view of sub-matrix ``s``, or None for none."""
         if s <= 0:
             return None
         if s not in self._views:
             sub = self.computation.submatrices[s]
-            info = self.computation.matrices[sub.matrix]
-            start = int(self.plan.offsets[sub.matrix])
-            whole = self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
-            self._views[s] = whole[sub.row_offset:sub.row_offset + sub.num_rows,
-                                   sub.col_offset:sub.col_offset + sub.num_cols]
+            self._views[s] = self.whole_view(s)[sub.row_offset:sub.row_offset + sub.num_rows,
+                                                sub.col_offset:sub.col_offset + sub.num_cols]
         return self._views[s]
+
+    def whole_view(self, s: int) -> Any:
+        """The whole matrix that sub-matrix ``s`` is part of."""
+        matrix = self.computation.submatrices[s].matrix
+        info, start = self.computation.matrices[matrix], int(self.plan.offsets[matrix])
+        return self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
 
     def _row_offsets(self, pairs: np.ndarray) -> np.ndarray:
         """(sub-matrix, row) pairs -> int64 element offsets of those rows in the arena; -1 stays."""
@@ -166,7 +171,7 @@ class BoundComputation:
             if memo_index > 0:
                 self._memos[memo_index] = memo
         indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
-        x_view, y_view = self._view(x), self._view(y)
+        x_view, y_view = self.view(x), self.view(y)
         calls = [self._component_call(c, component.propagate, (indexes, x_view, y_view, memo))]
         if store_stats == 1 and self.stats is not None:
             in_place = x == y
@@ -180,8 +185,8 @@ class BoundComputation:
         indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
         memo = self._memos[memo_index] if memo_index > 0 else None
         return [self._component_call(c, component.backprop, (
-            indexes, self._view(x), self._view(y), self._view(dy), memo, self._updated_component(command, c),
-            self._view(dx)))]
+            indexes, self.view(x), self.view(y), self.view(dy), memo, self._updated_component(command, c),
+            self.view(dx)))]
 
     def _updated_component(self, command: Command, c: int) -> Component | None:
         """What a backward command may change: a component of ``update``, or for the untrained one of ``stats``."""
@@ -195,7 +200,7 @@ class BoundComputation:
     # -- row commands ----------------------------------------------------------------------------------------------
 
     def _set_const(self, command: Command) -> Call:
-        return self.ops.set_const, (self._view(command.args[0]), command.alpha)
+        return self.ops.set_const, (self.view(command.args[0]), command.alpha)
 
     def _indexes(self, command: Command) -> Any:
         return self.ops.upload(np.ascontiguousarray(self.computation.indexes[command.args[2]], dtype=np.int32))
@@ -203,33 +208,33 @@ class BoundComputation:
 
 def _two_matrices(operation: str) -> Callable[[BoundComputation, Command], Call]:
     return lambda bound, command: (getattr(bound.ops, operation), (
-        bound._view(command.args[0]), bound._view(command.args[1]), command.alpha))
+        bound.view(command.args[0]), bound.view(command.args[1]), command.alpha))
 
 
 def _indexed_rows(operation: str) -> Callable[[BoundComputation, Command], Call]:
     return lambda bound, command: (getattr(bound.ops, operation), (
-        bound._view(command.args[0]), bound._view(command.args[1]), bound._indexes(command), command.alpha))
+        bound.view(command.args[0]), bound.view(command.args[1]), bound._indexes(command), command.alpha))
 
 
 def _from_many(operation: str) -> Callable[[BoundComputation, Command], Call]:
     return lambda bound, command: (getattr(bound.ops, operation), (
-        bound._view(command.args[0]), bound._buffer,
+        bound.view(command.args[0]), bound._buffer,
         bound._row_offsets(bound.computation.indexes_multi[command.args[1]]), command.alpha))
 
 
 def _add_to_many(bound: BoundComputation, command: Command) -> Call:
     offsets = bound._row_offsets(bound.computation.indexes_multi[command.args[1]])
-    return bound.ops.add_to_rows_multi, (bound._buffer, offsets, bound._view(command.args[0]), command.alpha)
+    return bound.ops.add_to_rows_multi, (bound._buffer, offsets, bound.view(command.args[0]), command.alpha)
 
 
 def _copy_to_many(bound: BoundComputation, command: Command) -> Call:
     offsets = bound._row_offsets(bound.computation.indexes_multi[command.args[1]])
-    return bound.ops.copy_to_rows_multi, (bound._buffer, offsets, bound._view(command.args[0]))
+    return bound.ops.copy_to_rows_multi, (bound._buffer, offsets, bound.view(command.args[0]))
 
 
 def _row_ranges(bound: BoundComputation, command: Command) -> Call:
     ranges = bound.ops.upload(np.ascontiguousarray(bound.computation.indexes_ranges[command.args[2]], dtype=np.int32))
-    return bound.ops.add_row_ranges, (bound._view(command.args[0]), bound._view(command.args[1]), ranges, command.alpha)
+    return bound.ops.add_row_ranges, (bound.view(command.args[0]), bound.view(command.args[1]), ranges, command.alpha)
 
 
 _ROW_COMMANDS: dict[CommandType, Callable[[BoundComputation, Command], Call]] = {

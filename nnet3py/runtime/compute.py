@@ -36,6 +36,7 @@ class ComputeOptions:
     frame_subsampling_factor: int = 1
     frames_per_chunk: int = 50
     acoustic_scale: float = 1.0
+    debug: bool = False                     # log every command as it runs
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
 
     def check(self) -> None:
@@ -76,7 +77,7 @@ class UtteranceComputer:
                 raise ShapeError(f"the model has {len(priors)} priors for {self.output_dim} outputs")
             self._log_priors = np.log(np.asarray(priors, dtype=np.float32))
         self.compiler = CachingCompiler(nnet, self.options.optimize)
-        self._computers = ComputerCache(nnet, self.compiler, device=device)
+        self._computers = ComputerCache(nnet, self.compiler, device=device, debug=self.options.debug)
         self._frames_per_chunk = self._round_frames_per_chunk()
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,

@@ -10,6 +10,7 @@ from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena, BoundComputation, Stage
+from nnet3py.runtime.trace import log_preamble, run_traced
 
 
 class Computer:
@@ -24,10 +25,11 @@ class Computer:
     device : "cpu" or "cuda"
     stats : the network that receives statistics (default: ``update``)
     ops, arena : operations and memory to share with other computers that never run at the same time
+    debug : log every command as it runs
     """
 
     def __init__(self, computation: Computation, nnet: Nnet, update: Nnet | None = None, device: str = "cpu", *,
-                 stats: Nnet | None = None, ops: Any = None, arena: Arena | None = None) -> None:
+                 stats: Nnet | None = None, ops: Any = None, arena: Arena | None = None, debug: bool = False) -> None:
         self.ops = ops if ops is not None else get_ops(device)
         self._owns_random_key = ops is None
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
@@ -36,6 +38,9 @@ class Computer:
         self._pending: set[str] = set()
         self._stage: Stage | None = None
         self._num_passes = 0
+        self._debug = debug
+        if debug:
+            log_preamble(self._bound)
         self.restart()
 
     def restart(self) -> None:
@@ -89,8 +94,11 @@ class Computer:
             self.ops.random.begin_minibatch(0, self._num_passes)
             self._num_passes += 1
         self._stage = stages[self._next_stage]
-        for function, args in self._stage.calls:
-            function(*args)
+        if self._debug:
+            run_traced(self._bound, self._stage)
+        else:
+            for function, args in self._stage.calls:
+                function(*args)
         self._next_stage += 1
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 

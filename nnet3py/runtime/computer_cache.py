@@ -19,11 +19,13 @@ class ComputerCache:
     nnet, update, stats, device : as for :class:`Computer`
     compiler : compiles, and keeps what it compiled
     capacity : how many bound computations are kept
+    debug : log every command as it runs
     """
 
     def __init__(self, nnet: Nnet, compiler: CachingCompiler, update: Nnet | None = None, stats: Nnet | None = None,
-                 device: str = "cpu", capacity: int = 64) -> None:
+                 device: str = "cpu", capacity: int = 64, debug: bool = False) -> None:
         self.nnet, self.update, self.stats, self.compiler, self.capacity = nnet, update, stats, compiler, capacity
+        self._debug = debug
         self.ops = get_ops(device)
         self.arena = Arena(self.ops)
         self._computers: OrderedDict[ComputationRequest, Computer] = OrderedDict()
@@ -33,7 +35,8 @@ class ComputerCache:
         computer = self._computers.get(request)
         if computer is None:
             computation = self.compiler.compile(request)
-            computer = Computer(computation, self.nnet, self.update, stats=self.stats, ops=self.ops, arena=self.arena)
+            computer = Computer(computation, self.nnet, self.update, stats=self.stats, ops=self.ops, arena=self.arena,
+                                debug=self._debug)
             self._computers[request] = computer
             while len(self._computers) > self.capacity:
                 self._computers.popitem(last=False)

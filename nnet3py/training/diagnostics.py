@@ -31,6 +31,7 @@ class DiagnosticOptions:
     store_component_stats: bool = False
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
     cache_capacity: int = 64
+    debug: bool = False            # log every command as it runs
     device: str = "cpu"
 
 
@@ -53,7 +54,7 @@ class NnetDiagnostics:
         self.nnet, self.options = nnet, options or DiagnosticOptions()
         self.compiler = CachingCompiler(nnet, self.options.optimize, capacity=self.options.cache_capacity)
         self._computers = ComputerCache(nnet, self.compiler, stats=nnet, device=self.options.device,
-                                        capacity=self.options.cache_capacity)
+                                        capacity=self.options.cache_capacity, debug=self.options.debug)
         self.outputs: dict[str, OutputDiagnostics] = {}
 
     def compute(self, eg: NnetExample) -> None:

@@ -50,6 +50,7 @@ class TrainerOptions:
     backstitch_training_interval: int = 1
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
     cache_capacity: int = 64
+    debug: bool = False            # log every command as it runs
     device: str = "cpu"
 
     def check(self) -> None:
@@ -100,7 +101,7 @@ class NnetTrainer:
         self.delta.scale(0.0)
         self.compiler = CachingCompiler(nnet, options.optimize, capacity=options.cache_capacity)
         self._computers = ComputerCache(nnet, self.compiler, update=self.delta, stats=nnet, device=options.device,
-                                        capacity=options.cache_capacity)
+                                        capacity=options.cache_capacity, debug=options.debug)
         self._draws = np.random.Generator(np.random.Philox(key=options.srand & (2**64 - 1)))
         self._seed = int(self._draws.integers(0, 100001))
         self.num_minibatches = 0

@@ -1,0 +1,76 @@
+"""Running a bound computation with a log line for every command. Kaldi: ``--computation.debug``.
+
+A line holds the command's text, for each matrix that the command writes its root mean square before and after, for an
+update the same of the component's parameters, and the seconds that the command took.
+"""
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import numpy as np
+
+from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
+from nnet3py.compiler.describe import CommandPrinter, describe_computation, submatrix_text
+from nnet3py.components.base import Component, Properties
+from nnet3py.runtime.binding import BoundComputation, Stage
+
+logger = logging.getLogger(__name__)
+
+_WRITTEN = frozenset((Role.WRITE, Role.READ_WRITE, Role.PROPAGATED, Role.BACKPROPAGATED))
+
+
+def log_preamble(bound: BoundComputation) -> None:
+    """Log the matrices of a computation: what the lines of its commands refer to."""
+    text = describe_computation(bound.computation, bound.nnet)
+    logger.info("%s", text.split("# begin forward commands", 1)[0].rstrip("\n"))
+
+
+def run_traced(bound: BoundComputation, stage: Stage) -> None:
+    """Run a stage's calls, a log line for each."""
+    printer = CommandPrinter(bound.computation, bound.nnet)
+    for (function, args), c in zip(stage.calls, stage.commands, strict=True):
+        command = bound.computation.commands[c]
+        watched = _watched(bound, command)
+        before = [_rms(value) for _, value in watched]
+        start = time.perf_counter()
+        function(*args)
+        elapsed = time.perf_counter() - start
+        changes = " ".join(f"{name}: {old:.6g}->{_rms(value):.6g}"
+                           for (name, value), old in zip(watched, before, strict=True))
+        logger.info("%s\t|\t%s\t|\t time: %.3g secs", printer.line(c).rstrip("\n"), changes, elapsed)
+
+
+def _watched(bound: BoundComputation, command: Command) -> list[tuple[str, Any]]:
+    """Names and arrays of what a command changes."""
+    found: list[tuple[str, Any]] = []
+    for s in _written_submatrices(bound, command):
+        whole = bound.whole_view(s)
+        found.append((f"m{bound.computation.submatrices[s].matrix}", whole))
+        if not bound.computation.is_whole(s):
+            found.append((submatrix_text(bound.computation, bound.computation.submatrices[s]), bound.view(s)))
+    if command.type == CommandType.BACKPROP and bound.update is not None:
+        component = bound.update.components[command.args[0]]
+        if component.has(Properties.UPDATABLE):
+            found.append((bound.update.component_names[command.args[0]], component))
+    return found
+
+
+def _written_submatrices(bound: BoundComputation, command: Command) -> list[int]:
+    written = []
+    for role, value in zip(COMMANDS[command.type].roles, command.args, strict=False):
+        if role in _WRITTEN and value > 0:
+            written.append(value)
+        elif role == Role.CHANGED_PAIRS:
+            pairs = bound.computation.indexes_multi[value]
+            written += np.unique(pairs[pairs[:, 0] > 0, 0]).tolist()
+    return written
+
+
+def _rms(value: Any) -> float:
+    """Root mean square of a matrix, or of all parameters of a component."""
+    arrays = list(value.parameters().values()) if isinstance(value, Component) else [value]
+    count = sum(array.size for array in arrays)
+    total = sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays)
+    return float(np.sqrt(total / count)) if count else 0.0
