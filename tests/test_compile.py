@@ -200,3 +200,10 @@ def test_a_cache_needs_room_and_options_are_taken() -> None:
     plain = compile(nnet, asked, optimize=OptimizeOptions(convert_addition=False))
     assert any(one.type == CommandType.MATRIX_ADD for one in plain.commands)
     assert not any(one.type == CommandType.MATRIX_ADD for one in compile(nnet, asked).commands)
+
+
+def test_limits_of_derivatives_are_not_passed_over_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    CachingCompiler(Nnet.from_config(TDNN))
+    assert not caplog.records
+    CachingCompiler(Nnet.from_config(TDNN), OptimizeOptions(max_deriv_time_relative=10))
+    assert "--optimization.max-deriv-time-relative" in caplog.text

@@ -33,3 +33,8 @@ class OptimizeOptions:
     max_deriv_time: int = INT32_MAX
     max_deriv_time_relative: int = INT32_MAX
     memory_compression_level: int = 1
+
+    def limits_derivatives(self) -> bool:
+        """Whether derivatives outside of a range of times are to be taken as zero."""
+        return (self.min_deriv_time, self.max_deriv_time, self.max_deriv_time_relative) != (
+            INT32_MIN, INT32_MAX, INT32_MAX)
