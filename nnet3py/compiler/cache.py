@@ -42,7 +42,7 @@ class CachingCompiler:
         self.capacity, self.use_shortcut = capacity, use_shortcut
         if self.options.limits_derivatives():
             logger.warning("Derivatives are computed at all times: the limits --optimization.min-deriv-time, "
-                           "--optimization.max-deriv-time and --optimization.max-deriv-time-relative have no effect yet")
+                           "--optimization.max-deriv-time and --optimization.max-deriv-time-relative have no effect")
         self.seconds = {"compilation": 0.0, "optimization": 0.0, "checking": 0.0}
         self.seconds_total = 0.0
         self._kept: OrderedDict[tuple[int, ComputationRequest], Computation] = OrderedDict()
