@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.matrices import read_vector, write_vector
 from nnet3py.io.object_files import read_object, write_object
@@ -35,6 +34,8 @@ class AcousticModel:
 
     def contexts(self) -> tuple[int, int]:
         """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
+        from nnet3py.compiler.context import compute_simple_nnet_context
+
         check_is_simple(self.nnet)
         return compute_simple_nnet_context(self.nnet)
 

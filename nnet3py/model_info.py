@@ -1,10 +1,14 @@
 """What ``nnet3-info`` and ``nnet3-am-info`` print. Kaldi: ``Nnet::Info``, ``AmNnetSimple::Info``."""
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from nnet3py.acoustic_model import AcousticModel
 from nnet3py.network.nnet import Nnet
+
+if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
 
 
 def info(nnet: Nnet, verbose: int = 0) -> str:
