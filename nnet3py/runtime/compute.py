@@ -98,8 +98,10 @@ class UtteranceComputer:
         ------
         ShapeError : features or i-vectors of another dimension than the network asks for
         NumericError : NaN or infinity in them
+        Nnet3Error : the utterance goes on too long after its last online i-vector
         """
-        self._check_input(feats, ivector, online_ivectors)
+        self._check_features(feats)
+        self._check_ivectors(ivector, online_ivectors, online_ivector_period)
         factor = self.options.frame_subsampling_factor
         num_outputs = -(-len(feats) // factor)
         output = np.empty((num_outputs, self.output_dim), dtype=np.float32)
@@ -126,14 +128,20 @@ class UtteranceComputer:
             logger.info(f"Increasing --frames-per-chunk from {wanted} to {rounded} to make it a multiple of {reason}")
         return rounded
 
-    def _check_input(self, feats: np.ndarray, ivector: np.ndarray | None, online_ivectors: np.ndarray | None) -> None:
+    def _check_features(self, feats: np.ndarray) -> None:
         if feats.ndim != 2 or feats.shape[1] != self.input_dim:
             found = feats.shape[1] if feats.ndim == 2 else f"{feats.ndim}-dimensional"
             raise ShapeError(f"Neural net expects 'input' features with dimension {self.input_dim} but you provided "
                              f"{found}")
         check_finite(feats, "the features")
-        given = ivector if ivector is not None else online_ivectors
-        dim = 0 if given is None else given.shape[-1]
+
+    def _check_ivectors(self, ivector: np.ndarray | None, online_ivectors: np.ndarray | None, period: int) -> None:
+        if ivector is not None and online_ivectors is not None:
+            raise UsageError("a constant i-vector and online i-vectors cannot both be given")
+        if online_ivectors is not None and period <= 0:
+            raise UsageError(f"--online-ivector-period={period} must be 1 or more")
+        given, num_axes = (ivector, 1) if ivector is not None else (online_ivectors, 2)
+        dim = 0 if given is None else given.shape[-1] if given.ndim == num_axes else f"{given.ndim}-dimensional"
         if dim != self.ivector_dim:
             raise ShapeError(f"Neural net expects 'ivector' features with dimension {self.ivector_dim} but you "
                              f"provided {dim}", "give or leave out --ivectors / --online-ivectors")
@@ -173,7 +181,7 @@ class UtteranceComputer:
         if online_ivectors is None:
             return ivector
         row, last_row = (first_t + (last_t - first_t) // 2) // period, len(online_ivectors) - 1
-        if row > last_row and (row - last_row) * period > IVECTOR_TOLERANCE:
+        if last_row < 0 or (row - last_row) * period > IVECTOR_TOLERANCE:
             raise Nnet3Error(f"Could not get iVector for frame {(first_t + last_t) // 2}: there are {last_row + 1} "
                              f"online i-vectors, one every {period} frames", "check --online-ivector-period")
         return online_ivectors[min(row, last_row)]

@@ -121,13 +121,13 @@ class Computer:
 
 
 def check_finite(matrix: np.ndarray, what: str) -> None:
-    """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN or infinity."""
+    """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN, infinity or what float32 cannot."""
     # A sum is finite if all elements are, and costs a fraction of testing each; overflow is settled by the exact test.
     with np.errstate(all="ignore"):
         total = matrix.sum(dtype=np.float64)
-    if np.isfinite(total):
-        return
-    bad = np.argwhere(~np.isfinite(matrix))
+        if np.isfinite(total) and matrix.dtype != np.float64:
+            return
+        bad = np.argwhere(~np.isfinite(matrix.astype(np.float32, copy=False)))
     if len(bad):
         row, col = bad[0]
         raise NumericError(f"{what} has {matrix[row, col]} in row {row}, column {col} ({len(bad)} such elements)",
