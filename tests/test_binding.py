@@ -1,0 +1,188 @@
+"""nnet3py/runtime/binding.py: a bound computation allocates nothing, and each call draws numbers of its own."""
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from runtime_cases import (
+    LSTM,
+    TDNN,
+    assert_close,
+    computer_for,
+    forward_request,
+    grid,
+    matrices_for,
+    run_both,
+    training_request,
+)
+
+from nnet3py.compiler import compile
+from nnet3py.compiler.computation import CommandType
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import freeze_natural_gradient
+from nnet3py.ops import get_ops
+from nnet3py.runtime.binding import Arena, BoundComputation
+
+SMALL = 16_384        # bytes: Python's own small objects; the matrices below are two to four times as large
+RANK_BY_RANK = 40_000  # bytes: natural gradient looks at a matrix of its rank (80 here) squared on the host
+
+# Natural gradient, normalisation with a memo, a recurrence and a sum: the kinds of commands that could allocate.
+LARGER = """
+input-node name=input dim=40
+component name=a type=NaturalGradientAffineComponent input-dim=120 output-dim=64
+component name=r type=RectifiedLinearComponent dim=64
+component name=n type=BatchNormComponent dim=64
+component name=b type=NaturalGradientAffineComponent input-dim=128 output-dim=64
+component name=t type=TanhComponent dim=64
+component name=c type=LinearComponent input-dim=64 output-dim=64
+component name=l type=LogSoftmaxComponent dim=64
+component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
+component-node name=r component=r input=a
+component-node name=n component=n input=r
+component-node name=b component=b input=Append(n, IfDefined(Offset(t, -3)))
+component-node name=t component=t input=b
+component-node name=c component=c input=Sum(t, Offset(n, 1))
+component-node name=l component=l input=c
+output-node name=output input=l
+"""
+
+DROPOUT_IN_TIME = """
+input-node name=input dim=8
+component name=d type=DropoutComponent dim=8 dropout-proportion=0.5
+component-node name=d component=d input=Sum(input, IfDefined(Offset(d, -1)))
+output-node name=output input=d
+"""
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("natural_gradient", [False, True])
+def test_a_run_allocates_nothing(optimize, natural_gradient):
+    nnet, request = Nnet.from_config(LARGER), training_request(8, range(-4, 14), range(9))
+    update = nnet if natural_gradient else nnet.as_gradient()
+    bound = BoundComputation(compile(nnet, request, optimize), nnet, get_ops("cpu"), Arena(get_ops("cpu")),
+                             update, nnet)
+    given = matrices_for(nnet, request)
+
+    def run() -> None:
+        for stage in bound.stages():
+            for name, view in stage.inputs.items():
+                bound.ops.copy_in(view, given[name])
+            for function, args in stage.calls:
+                function(*args)
+
+    for _ in range(3):      # scratch memory grows to its size, and the natural gradient starts
+        run()
+    freeze_natural_gradient(update, True)     # its rare refresh works on the host
+    run()
+    tracemalloc.start()
+    try:
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(2):
+            run()
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < SMALL
+    assert peak - before < (RANK_BY_RANK if natural_gradient else SMALL)
+    assert bound.plan.size * 4 > 20 * SMALL
+
+
+def test_every_view_lies_in_the_arena():
+    nnet, request = Nnet.from_config(LSTM), training_request()
+    arena = Arena(get_ops("cpu"))
+    computation = compile(nnet, request)
+    bound = BoundComputation(computation, nnet, get_ops("cpu"), arena, nnet.as_gradient(), None)
+    assert arena.buffer.dtype == np.float32 and arena.buffer.size >= bound.plan.size > 0
+    for s, sub in enumerate(computation.submatrices):
+        view = bound.view(s)
+        if s == 0:
+            assert view is None
+            continue
+        assert view.shape == (sub.num_rows, sub.num_cols) and view.base is not None
+        assert np.shares_memory(view, arena.buffer)
+
+
+def test_stages_are_the_forward_and_the_backward_pass():
+    nnet = Nnet.from_config(TDNN)
+    bound = BoundComputation(compile(nnet, training_request()), nnet, get_ops("cpu"), Arena(get_ops("cpu")),
+                             nnet.as_gradient(), None)
+    assert [(list(s.inputs), list(s.outputs)) for s in bound.stages()] == [(["input"], ["output"]),
+                                                                           (["output"], ["input"])]
+    assert all(stage.calls for stage in bound.stages())
+    ops = get_ops("cpu")
+    forward = BoundComputation(compile(nnet, forward_request()), nnet, ops, Arena(ops), None, None)
+    assert [(list(s.inputs), list(s.outputs)) for s in forward.stages()] == [(["input"], ["output"])]
+
+
+def test_commands_without_effect_make_no_calls():
+    nnet = Nnet.from_config(TDNN)
+    computation = compile(nnet, forward_request())
+    bound = BoundComputation(computation, nnet, get_ops("cpu"), Arena(get_ops("cpu")), None, None)
+    silent = {CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX,
+              CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT, CommandType.NO_OPERATION_PERMANENT,
+              CommandType.NO_OPERATION, CommandType.NO_OPERATION_MARKER}
+    working = [c for c in computation.commands if c.type not in silent]
+    assert sum(len(stage.calls) for stage in bound.stages()) == len(working)
+
+
+def test_binding_again_after_the_arena_grew():
+    nnet = Nnet.from_config(TDNN)
+    ops = get_ops("cpu")
+    arena = Arena(ops)
+    small = BoundComputation(compile(nnet, forward_request(1)), nnet, ops, arena, None, None)
+    first = small.stages()
+    assert small.stages() is first
+    BoundComputation(compile(nnet, forward_request(9)), nnet, ops, arena, None, None)
+    second = small.stages()
+    assert second is not first
+    assert np.shares_memory(second[0].inputs["input"], arena.buffer)
+    assert not np.shares_memory(first[0].inputs["input"], arena.buffer)
+
+
+def test_a_smaller_reservation_keeps_the_arena():
+    arena = Arena(get_ops("cpu"))
+    arena.reserve(100)
+    buffer = arena.buffer
+    arena.reserve(50)
+    assert arena.buffer is buffer and buffer.size == 100
+
+
+# -- random streams ----------------------------------------------------------------------------------------------------
+
+
+def dropped(computer, rows: int) -> np.ndarray:
+    """Which elements dropout dropped, in each step of the recurrence (bool, frames x 8), when ones are given."""
+    computer.restart()
+    computer.accept_input("input", np.ones((rows, 8)))
+    computer.run()
+    return computer.output("output") == 0.0
+
+
+def test_each_step_of_a_recurrence_has_its_own_mask():
+    nnet = Nnet.from_config(DROPOUT_IN_TIME)
+    request = ComputationRequest([IoSpecification("input", grid(4, range(6)))],
+                                 [IoSpecification("output", grid(4, range(6)))])
+    masks = dropped(computer_for(nnet, request), 24).reshape(6, 32)
+    assert len({mask.tobytes() for mask in masks}) == 6
+    assert 0.3 < masks.mean() < 0.7       # 192 draws of 1/2: five standard deviations
+
+
+def test_each_pass_has_its_own_masks_and_a_fresh_computer_the_same():
+    nnet, request = Nnet.from_config(DROPOUT_IN_TIME), training_request(4, range(6), range(6), True, False)
+    used, fresh = computer_for(nnet, request), computer_for(nnet, request)
+    first, second = dropped(used, 24), dropped(used, 24)
+    assert not np.array_equal(first, second)
+    np.testing.assert_array_equal(dropped(fresh, 24), first)
+    np.testing.assert_array_equal(dropped(fresh, 24), second)
+
+
+def test_the_backward_pass_uses_the_masks_of_the_forward_pass():
+    nnet = Nnet.from_config(DROPOUT_IN_TIME.replace("IfDefined(Offset(d, -1))", "Const(0.0, 8)"))
+    request = training_request(4, range(6), range(6), True, False)
+    ones = {"input": np.ones((24, 8), np.float32), "output": np.ones((24, 8), np.float32)}
+    output, deriv = run_both(computer_for(nnet, request), ones)
+    np.testing.assert_array_equal(output == 0.0, deriv == 0.0)
+    assert_close(output, deriv)

@@ -1,0 +1,268 @@
+"""nnet3py/runtime/compute.py: utterances in chunks give what one computation of the whole gives."""
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pytest
+from runtime_cases import (
+    LSTM,
+    TDNN,
+    TDNN_CONTEXT,
+    assert_close,
+    computer_for,
+    forward_request,
+    parameters,
+)
+
+import nnet3py
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer, compute
+
+FRAMES = 23
+
+WITH_IVECTOR = """
+input-node name=input dim=3
+input-node name=ivector dim=2
+component name=a type=AffineComponent input-dim=8 output-dim=4
+component name=t type=TanhComponent dim=4
+component-node name=a component=a input=Append(Offset(input, -1), Offset(input, 1), ReplaceIndex(ivector, t, 0))
+component-node name=t component=t input=a
+output-node name=output input=t
+"""
+
+# Adds up the input and the last two frames' sums: how far back it saw can be read off the output.
+COUNTER = """
+input-node name=input dim=1
+component name=n type=NoOpComponent dim=1
+component-node name=n component=n input=Sum(input, IfDefined(Offset(n, -1)))
+output-node name=output input=n
+"""
+
+CLOCKED = """
+input-node name=input dim=3
+component name=a type=AffineComponent input-dim=3 output-dim=4
+component-node name=a component=a input=Round(input, 3)
+output-node name=output input=a
+"""
+
+
+def features(frames: int = FRAMES, dim: int = 3, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((frames, dim), dtype=np.float32)
+
+
+def whole(nnet: Nnet, feats: np.ndarray, context: tuple[int, int], every: int = 1) -> np.ndarray:
+    """Output of a whole utterance in one computation, its ends repeated."""
+    left, right = context
+    times = np.arange(-left, len(feats) + every + right)
+    request = forward_request(1, range(-left, len(feats) + every + right), range(0, len(feats), every))
+    computer = computer_for(nnet, request)
+    computer.accept_input("input", feats[np.clip(times, 0, len(feats) - 1)])
+    computer.run()
+    return computer.output("output")
+
+
+@pytest.mark.parametrize("frames_per_chunk", [1, 2, 7, FRAMES - 1, FRAMES, FRAMES + 1, 1000])
+def test_chunks_of_any_size_give_the_same(frames_per_chunk):
+    nnet, feats = Nnet.from_config(TDNN), features()
+    assert_close(compute(nnet, feats, frames_per_chunk=frames_per_chunk), whole(nnet, feats, TDNN_CONTEXT))
+
+
+@pytest.mark.parametrize("frames", [1, 2, 3, 50])
+def test_utterances_of_any_length(frames):
+    nnet, feats = Nnet.from_config(TDNN), features(frames)
+    found = compute(nnet, feats, frames_per_chunk=20)
+    assert found.shape == (frames, 4) and found.dtype == np.float32
+    assert_close(found, whole(nnet, feats, TDNN_CONTEXT))
+    assert compute(nnet, features(0)).shape == (0, 4)
+
+
+@pytest.mark.parametrize(("factor", "frames_per_chunk", "rounded"), [(3, 9, 9), (3, 7, 9), (2, 1, 2), (4, 50, 52)])
+def test_subsampled_output(factor, frames_per_chunk, rounded, caplog):
+    caplog.set_level(logging.INFO)
+    nnet, feats = Nnet.from_config(TDNN), features()
+    options = ComputeOptions(frame_subsampling_factor=factor, frames_per_chunk=frames_per_chunk)
+    found = UtteranceComputer(nnet, options).compute(feats)
+    assert found.shape == (-(-FRAMES // factor), 4)
+    assert_close(found, whole(nnet, feats, TDNN_CONTEXT, every=factor))
+    message = (f"Increasing --frames-per-chunk from {frames_per_chunk} to {rounded} to make it a multiple of "
+               f"--frame-subsampling-factor={factor}")
+    assert caplog.messages == ([message] if rounded != frames_per_chunk else [])
+
+
+def test_chunks_keep_the_network_s_period(caplog):
+    caplog.set_level(logging.INFO)
+    nnet, feats = Nnet.from_config(CLOCKED), features()
+    found = UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=7, frame_subsampling_factor=2)).compute(feats)
+    assert caplog.messages == ["Increasing --frames-per-chunk from 7 to 12 to make it a multiple of nnet "
+                               "shift-invariance modulus = 3 and --frame-subsampling-factor=2"]
+    times = np.arange(0, FRAMES, 2)
+    affine = parameters(nnet)
+    expected = feats[times // 3 * 3] @ affine["a.linear_params"].T + affine["a.bias_params"]
+    assert_close(found, expected)
+
+
+@pytest.mark.parametrize(("options", "history"), [
+    ({}, [0, 0, 0]),
+    ({"extra_left_context": 2}, [2, 2, 2]),
+    ({"extra_left_context": 2, "extra_left_context_initial": 0}, [0, 2, 2]),
+    ({"extra_left_context_initial": 5}, [5, 0, 0]),
+])
+def test_extra_left_context(options, history):
+    """Of a network that counts frames; each chunk of 4 sees so many frames before its own."""
+    found = UtteranceComputer(Nnet.from_config(COUNTER), ComputeOptions(frames_per_chunk=4, **options)).compute(
+        np.ones((10, 1)))
+    expected = [h + 1 + i for h, length in zip(history, (4, 4, 2), strict=True) for i in range(length)]
+    np.testing.assert_array_equal(found[:, 0], expected)
+
+
+@pytest.mark.parametrize(("options", "future"), [
+    ({"extra_right_context": 3}, [3, 3, 3]),
+    ({"extra_right_context": 3, "extra_right_context_final": 1}, [3, 3, 1]),
+    ({"extra_right_context_final": 2}, [0, 0, 2]),
+])
+def test_extra_right_context(options, future):
+    nnet = Nnet.from_config(COUNTER.replace("Offset(n, -1)", "Offset(n, 1)"))
+    found = UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=4, **options)).compute(np.ones((10, 1)))
+    expected = [f + length - i for f, length in zip(future, (4, 4, 2), strict=True) for i in range(length)]
+    np.testing.assert_array_equal(found[:, 0], expected)
+
+
+def test_a_recurrence_sees_real_frames_where_there_are_some():
+    nnet, feats = Nnet.from_config(LSTM), features()
+    all_context = ComputeOptions(frames_per_chunk=5, extra_left_context=FRAMES, extra_left_context_initial=0)
+    one_chunk = UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=1000)).compute(feats)
+    chunks = UtteranceComputer(nnet, all_context).compute(feats)
+    assert_close(chunks[:5], one_chunk[:5])
+    assert not np.allclose(UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=5)).compute(feats)[5:],
+                           one_chunk[5:], atol=1e-3)
+
+
+# -- i-vectors ---------------------------------------------------------------------------------------------------------
+
+
+def with_ivectors(nnet: Nnet, feats: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What WITH_IVECTOR computes, an i-vector row given for each frame."""
+    affine = parameters(nnet)
+    t = np.arange(len(feats))
+    spliced = np.hstack([feats[np.maximum(t - 1, 0)], feats[np.minimum(t + 1, len(feats) - 1)], rows])
+    return np.tanh(spliced @ affine["a.linear_params"].T + affine["a.bias_params"])
+
+
+def test_constant_ivector():
+    nnet, feats = Nnet.from_config(WITH_IVECTOR), features()
+    ivector = np.array([0.5, -2.0])
+    expected = with_ivectors(nnet, feats, np.tile(ivector, (FRAMES, 1)))
+    assert_close(compute(nnet, feats, ivector, frames_per_chunk=6), expected)
+
+
+@pytest.mark.parametrize(("factor", "rows"), [
+    (1, [0, 1, 2, 4]),     # one i-vector every 5 frames; middles of the chunks: 2, 8, 14, 20
+    (2, [0, 1, 2, 4]),     # 2, 8, 14, 20 (their last outputs are at 4, 10, 16, 22)
+])
+def test_online_ivectors_of_the_chunk_s_middle(factor, rows):
+    nnet, feats = Nnet.from_config(WITH_IVECTOR), features()
+    online = features(10, 2, seed=5)
+    options = ComputeOptions(frames_per_chunk=6, frame_subsampling_factor=factor)
+    found = UtteranceComputer(nnet, options).compute(feats, online_ivectors=online, online_ivector_period=5)
+    expected = with_ivectors(nnet, feats, online[np.repeat(rows, 6)[:FRAMES]])[::factor]
+    assert_close(found, expected)
+
+
+def test_online_ivectors_may_end_a_little_early():
+    nnet, feats = Nnet.from_config(WITH_IVECTOR), features(70)
+    computer = UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=10))
+    online = features(2, 2)
+    found = computer.compute(feats, online_ivectors=online, online_ivector_period=10)     # the last is row 6 of 0..1
+    assert_close(found[10:], with_ivectors(nnet, feats, online[np.ones(70, int)])[10:])
+    with pytest.raises(Nnet3Error, match=r"Could not get iVector for frame 64: there are 1 online i-vectors, one every "
+                                         r"10 frames"):
+        computer.compute(feats, online_ivectors=online[:1], online_ivector_period=10)
+
+
+def test_bad_online_ivectors():
+    computer = UtteranceComputer(Nnet.from_config(WITH_IVECTOR))
+    with pytest.raises(Nnet3Error, match="Could not get iVector for frame 11: there are 0 online"):
+        computer.compute(features(), online_ivectors=np.zeros((0, 2)), online_ivector_period=10)
+    for period in (0, -1):
+        with pytest.raises(UsageError, match=f"online-ivector-period.*{period}"):
+            computer.compute(features(), online_ivectors=np.zeros((3, 2)), online_ivector_period=period)
+    with pytest.raises(UsageError, match="both"):
+        computer.compute(features(), np.zeros(2), np.zeros((3, 2)), 10)
+
+
+# -- scales and errors -------------------------------------------------------------------------------------------------
+
+
+def test_priors_and_acoustic_scale():
+    nnet, feats = Nnet.from_config(TDNN), features()
+    priors = np.array([0.1, 0.2, 0.3, 0.4])
+    plain = compute(nnet, feats)
+    assert_close(UtteranceComputer(nnet, priors=priors).compute(feats), plain - np.log(priors))
+    scaled = UtteranceComputer(nnet, ComputeOptions(acoustic_scale=0.1), priors).compute(feats)
+    assert_close(scaled, 0.1 * (plain - np.log(priors)))
+    for none in (None, np.zeros(0)):
+        np.testing.assert_array_equal(UtteranceComputer(nnet, priors=none).compute(feats), plain)
+    with pytest.raises(ShapeError, match="3 priors for 4 outputs"):
+        UtteranceComputer(nnet, priors=priors[:3])
+
+
+@pytest.mark.parametrize(("feats", "ivector", "message"), [
+    (features(5, 4), None, "expects 'input' features with dimension 3 but you provided 4"),
+    (features(5, 3)[0], None, "expects 'input' features with dimension 3 but you provided 1-dimensional"),
+    (features(5, 3), np.zeros(2), "expects 'ivector' features with dimension 0 but you provided 2"),
+])
+def test_dimensions_must_fit(feats, ivector, message):
+    with pytest.raises(ShapeError, match=message):
+        compute(Nnet.from_config(TDNN), feats, ivector)
+
+
+@pytest.mark.parametrize("ivector", [None, np.zeros(3), np.zeros((1, 2)), np.float32(1)])
+def test_ivectors_must_fit(ivector):
+    with pytest.raises(ShapeError, match="ivector"):
+        compute(Nnet.from_config(WITH_IVECTOR), features(), ivector)
+
+
+def test_bad_numbers_are_named():
+    feats = features()
+    feats[7, 1] = np.nan
+    with pytest.raises(NumericError, match="the features has nan in row 7, column 1"):
+        compute(Nnet.from_config(TDNN), feats)
+    with pytest.raises(NumericError, match="i-vector has inf in row 0, column 1"):
+        compute(Nnet.from_config(WITH_IVECTOR), features(), np.array([0, np.inf]))
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("extra_left_context", -1), ("extra_right_context", -1), ("frame_subsampling_factor", 0), ("frames_per_chunk", 0)])
+def test_options_are_checked(name, value):
+    with pytest.raises(UsageError, match=f"--{name.replace('_', '-')}={value} must be"):
+        UtteranceComputer(Nnet.from_config(TDNN), ComputeOptions(**{name: value}))
+
+
+def test_the_network_is_left_alone():
+    dropout = "type=DropoutComponent dim=5 dropout-proportion=0.5"
+    nnet = Nnet.from_config(TDNN.replace("type=TanhComponent dim=5", dropout))
+    before, version = parameters(nnet), nnet.version
+    found = nnet3py.compute(nnet, features())
+    np.testing.assert_array_equal(found, nnet3py.compute(nnet, features()))   # test mode: nothing random
+    assert nnet.version == version and not vars(nnet.component("t"))["test_mode"]
+    for name, value in parameters(nnet).items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_equal_chunks_are_compiled_once():
+    computer = UtteranceComputer(Nnet.from_config(TDNN), ComputeOptions(frames_per_chunk=5))
+    for frames in (23, 40, 18):
+        computer.compute(features(frames))
+    assert len(computer.compiler._kept) == 2       # 5 frames, and 3 at the end of two of them
+
+
+def test_unusual_inputs_are_refused():
+    nnet = Nnet.from_config(TDNN.replace("name=input ", "name=other ").replace("Offset(input", "Offset(other")
+                            .replace(", input,", ", other,"))
+    with pytest.raises(Nnet3Error, match="input"):
+        compute(nnet, features())
+    with pytest.raises(Nnet3Error):
+        ComputationRequest([], [IoSpecification("output", [[0, 0, 0]])])
