@@ -4,7 +4,6 @@ Kaldi: ``ConfigLine`` and ``ReadConfigLines`` of ``util/text-utils.h``.
 """
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator
 from typing import TypeVar
@@ -28,6 +27,8 @@ def is_valid_name(name: str) -> bool:
 
 def did_you_mean(word: str, known: list[str]) -> str | None:
     """A hint that names the word of ``known`` most like ``word``, or None if nothing is like it."""
+    import difflib  # rare: only errors need it
+
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'?" if close else None
 

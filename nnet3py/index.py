@@ -110,6 +110,25 @@ def find_keys(sorted_keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -
     return np.where(sorted_keys[at] == wanted, values[at], -1)
 
 
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The distinct values of a 1-D array, ascending. Unlike numpy's unique it does not load numpy.ma, which is slow."""
+    ordered = np.sort(values)
+    return ordered[_is_new(ordered)]
+
+
+def distinct_counts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct values of a 1-D array, ascending, and how often each occurs."""
+    ordered = np.sort(values)
+    starts = np.flatnonzero(_is_new(ordered))
+    return ordered[starts], np.diff(starts, append=len(ordered))
+
+
+def _is_new(ordered: np.ndarray) -> np.ndarray:
+    is_new = np.ones(len(ordered), dtype=bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])
+    return is_new
+
+
 def first_duplicate(indexes: np.ndarray) -> int:
     """A row of int32 indexes (rows, 3) that repeats an earlier one, or -1."""
     k = keys(indexes)

@@ -11,6 +11,8 @@ from nnet3py.index import (
     NO_TIME,
     KeySpace,
     as_indexes,
+    distinct,
+    distinct_counts,
     first_duplicate,
     format_cindex,
     format_cindexes,
@@ -124,3 +126,13 @@ def test_integer_lists_print_as_in_kaldi(values: list[int], text: str) -> None:
 @given(st.lists(st.integers(-1, 3), max_size=25))
 def test_integer_lists_print_as_the_slow_rule(values: list[int]) -> None:
     assert format_integers(np.array(values, int)) == slow_integers(values)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-5, 5), max_size=30))
+def test_distinct_values_and_their_counts(values):
+    array = np.array(values, dtype=np.int64)
+    expected, counts = np.unique(array, return_counts=True)
+    assert np.array_equal(distinct(array), expected)
+    found, found_counts = distinct_counts(array)
+    assert np.array_equal(found, expected) and np.array_equal(found_counts, counts)

@@ -19,7 +19,7 @@ from nnet3py.compiler.node_rules import NodeRule, node_rules
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.sequences import Sequences
 from nnet3py.errors import CompileError, Nnet3Error
-from nnet3py.index import NO_TIME, KeySpace, find_keys
+from nnet3py.index import NO_TIME, KeySpace, distinct, distinct_counts, find_keys
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -204,7 +204,7 @@ class GraphBuilder:
             return
         hit = np.zeros(self.size + 1, bool)    # the last is what -1 refers to
         hit[ids] = True
-        for node in {consumer for source in np.unique(self.node[ids]) for consumer in self._consumers[source]}:
+        for node in {consumer for source in distinct(self.node[ids]) for consumer in self._consumers[source]}:
             table = self.tables[node]
             consumers = table.ids[hit[table.dependencies].any(axis=1)]
             self._queue(consumers[self.status[consumers] == UNKNOWN])
@@ -214,7 +214,7 @@ class GraphBuilder:
     def _add_uses(self, ids: np.ndarray) -> None:
         """Count one more use of each; those that come to life use their own dependencies in turn."""
         while len(ids):
-            ids, uses = np.unique(ids, return_counts=True)
+            ids, uses = distinct_counts(ids)
             revived = ids[(self.count[ids] == 0) & (self.status[ids] != NOT_COMPUTABLE)]
             self.count[ids] += uses
             self._queue(revived[self.status[revived] == UNKNOWN])
@@ -222,7 +222,7 @@ class GraphBuilder:
 
     def _remove_uses(self, ids: np.ndarray) -> None:
         while len(ids):
-            ids, uses = np.unique(ids, return_counts=True)
+            ids, uses = distinct_counts(ids)
             self.count[ids] -= uses
             ids = self._dependencies(ids[(self.count[ids] == 0) & (self.status[ids] != NOT_COMPUTABLE)])
 
@@ -247,7 +247,7 @@ class GraphBuilder:
         """The numbers of cindexes of ``node``; those that are new are added."""
         table = self.tables[node]
         ids = table.find(keys)
-        new = np.unique(keys[ids < 0])
+        new = distinct(keys[ids < 0])
         if len(new):
             first = self.size
             self._grow(first + len(new))
@@ -277,11 +277,11 @@ class GraphBuilder:
         """The graph of what the outputs really use, and of all that was given."""
         starts, lengths, children = self._used()
         required = self.is_input[:self.size].copy()
-        frontier = np.unique(np.concatenate(self.output_ids))
+        frontier = distinct(np.concatenate(self.output_ids))
         while len(frontier):
             required[frontier] = True
             found = children[ragged(starts[frontier], lengths[frontier])]
-            frontier = np.unique(found[~required[found]])
+            frontier = distinct(found[~required[found]])
         kept = np.flatnonzero(required)
         kept = kept[np.lexsort((self.key[kept], self.node[kept]))]
         number = np.full(self.size, -1)

@@ -1,7 +1,6 @@
 """Which module holds each component type: a network imports only the types it uses. Kaldi: NewComponentOfType."""
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 
 from nnet3py.components.base import Component
@@ -36,6 +35,8 @@ def component_class(type_name: str) -> type[Component]:
     """
     module = COMPONENT_MODULES.get(type_name)
     if module is None:
+        import difflib  # rare: only errors need it
+
         close = difflib.get_close_matches(type_name, COMPONENT_MODULES, n=1, cutoff=0.5)
         raise ConfigError(f"Unknown component-type '{type_name}' in config file.  Check your code version and config.",
                           f"did you mean {close[0]}?" if close else None)

@@ -191,7 +191,7 @@ class TdnnComponent(UpdatableComponent):
         reader.expect("<TimeOffsets>")
         offsets = np.asarray(reader.integer_vector(), dtype=np.int32)
         linear, bias = read_linear_and_bias(reader, may_lack_bias=True)
-        if offsets.size == 0 or np.unique(offsets).size != offsets.size or linear.shape[1] % offsets.size != 0:
+        if offsets.size == 0 or len(set(offsets.tolist())) != offsets.size or linear.shape[1] % offsets.size != 0:
             raise reader.error(f"time offsets {offsets.tolist()} for a matrix of {linear.shape[1]} columns: expected "
                                "distinct offsets whose number divides the columns")
         reader.expect("<OrthonormalConstraint>")
@@ -273,7 +273,7 @@ def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
 
 def _parse_offsets(line: ConfigLine) -> np.ndarray:
     offsets = np.array(line.get_ints("time-offsets"), dtype=np.int32)
-    if offsets.size == 0 or np.unique(offsets).size != offsets.size:
+    if offsets.size == 0 or len(set(offsets.tolist())) != offsets.size:
         raise bad_initializer(line, "time-offsets must be given, and none of them twice")
     return offsets
 

@@ -6,8 +6,8 @@ Pure text: nothing is opened here. Kaldi: ``kaldi-table.h`` (ClassifyRspecifier,
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from nnet3py.errors import SpecifierError
 
@@ -27,8 +27,7 @@ class Medium(Enum):
     OFFSET = "file with an offset"
 
 
-@dataclass(frozen=True)
-class FileName:
+class FileName(NamedTuple):
     """A parsed rxfilename or wxfilename: ``target`` is a path or a shell command (empty for the standard streams)."""
 
     medium: Medium
@@ -36,8 +35,7 @@ class FileName:
     offset: int = 0
 
 
-@dataclass(frozen=True)
-class Rspecifier:
+class Rspecifier(NamedTuple):
     """A parsed rspecifier; ``source`` is the rxfilename of the archive (``kind`` "ark") or script ("scp")."""
 
     text: str
@@ -50,8 +48,7 @@ class Rspecifier:
     background: bool = False
 
 
-@dataclass(frozen=True)
-class Wspecifier:
+class Wspecifier(NamedTuple):
     """A parsed wspecifier; ``archive`` and ``script`` are wxfilenames, None where not asked for."""
 
     text: str

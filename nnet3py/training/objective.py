@@ -20,6 +20,7 @@ import numpy as np
 from nnet3py.errors import ShapeError
 from nnet3py.io.general import to_dense
 from nnet3py.io.sparse import SparseMatrix
+from nnet3py.runtime.computer import check_finite
 
 
 class Objective(NamedTuple):
@@ -49,14 +50,20 @@ def compute_objective(ops: Any, kind: str, supervision: Any, output: Any, deriv:
     supervision : float32 array, CompressedMatrix or SparseMatrix, (rows, dim)
     output : device matrix (rows, dim)
     deriv : device matrix (rows, dim) to set, or None where no derivative is wanted
+
+    Raises
+    ------
+    NumericError : NaN or infinity in the supervision
     """
     if isinstance(supervision, SparseMatrix) and kind == "linear":
+        check_finite(supervision.values[:, None], "the supervision (sparse: element, 0)")
         table = (ops.upload(supervision.row_starts), ops.upload(supervision.columns), ops.upload(supervision.values))
         value = ops.sum_product_sparse(output, *table)
         if deriv is not None:
             ops.copy_from_sparse(deriv, *table)
         return Objective(float(supervision.values.sum(dtype=np.float64)), value)
     dense = to_dense(supervision)
+    check_finite(dense, "the supervision")
     target = deriv if deriv is not None else ops.scratch(*output.shape)
     ops.copy_in(target, dense)
     if kind == "linear":
