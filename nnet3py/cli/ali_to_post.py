@@ -7,13 +7,7 @@ from nnet3py.cli.options import Options
 
 
 @kaldi_command("ali-to-post", usage="""
-Convert alignments to posteriors.  This is simply a format change
-from integer vectors to Posteriors, which are vectors of lists of
-pairs (int, float) where the float represents the posterior.  The
-floats would all be 1.0 in this case.
-The posteriors will still be in terms of whatever integer index
-the input contained, which will be phones if the input was
-phone alignments, or transition-ids or pdf-ids.
+Turn vectors of integers, such as alignments, into posteriors: each integer gets the weight 1 in its frame.
 
 Usage:  ali-to-post [options] <alignments-rspecifier> <posteriors-wspecifier>
 e.g.:

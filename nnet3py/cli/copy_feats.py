@@ -17,7 +17,7 @@ METHODS = range(1, 8)
 
 
 @kaldi_command("copy-feats", usage="""
-Copy features [and possibly change format]
+Copy feature matrices; the options change their format.
 
 Usage: copy-feats [options] <feature-rspecifier> <feature-wspecifier>
 or:   copy-feats [options] <feats-rxfilename> <feats-wxfilename>

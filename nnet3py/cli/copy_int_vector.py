@@ -9,8 +9,7 @@ from nnet3py.cli.options import Options
 
 
 @kaldi_command("copy-int-vector", usage="""
-Copy vectors of integers, or archives of vectors of integers
-(e.g. alignments)
+Copy one vector of integers, or a table of them.
 
 Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
 (vector-out-wspecifier|vector-out-wxfilename)

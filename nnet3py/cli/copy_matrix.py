@@ -17,8 +17,7 @@ LOG_FLOOR = 1.0e-20   # what --apply-log raises smaller elements to
 
 
 @kaldi_command("copy-matrix", usage="""
-Copy matrices, or archives of matrices (e.g. features or transforms)
-Also see copy-feats which has other format options
+Copy one matrix, or a table of them; the options change the elements.
 
 Usage: copy-matrix [options] <matrix-in-rspecifier> <matrix-out-wspecifier>
   or: copy-matrix [options] <matrix-in-rxfilename> <matrix-out-wxfilename>

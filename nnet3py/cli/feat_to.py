@@ -10,10 +10,7 @@ from nnet3py.io.specifiers import is_wspecifier
 
 
 @kaldi_command("feat-to-dim", usage="""
-Reads an archive of features. If second argument is wxfilename, writes
-the feature dimension of the first feature file; if second argument is
-wspecifier, writes an archive of the feature dimension, indexed by utterance
-id.
+Write how many columns features have: those of the first matrix into a file, or those of every utterance into a table.
 
 Usage: feat-to-dim [options] <feat-rspecifier> (<dim-wspecifier>|<dim-wxfilename>)
 e.g.: feat-to-dim scp:feats.scp -
@@ -36,10 +33,7 @@ def feat_to_dim(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("feat-to-len", usage="""
-Reads an archive of features and writes a corresponding archive
-that maps utterance-id to utterance length in frames, or (with
-one argument) print to stdout the total number of frames in the
-input archive.
+Write the number of frames of each utterance, or, without a second argument, print how many there are in all.
 
 Usage: feat-to-len [options] <in-rspecifier> [<out-wspecifier>]
 e.g.: feat-to-len scp:feats.scp ark,t:feats.lengths

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @kaldi_command("nnet3-am-init", usage="""
-Initialize nnet3 am-nnet (i.e. neural network-based acoustic model, with associated transition model) from an existing
-transition model and nnet, or from a tree, a topology and a nnet. Priors are left empty.
+Make an acoustic model of a network and a transition model, which is given or made of a tree and a topology. It has no
+priors yet.
 
 Usage:  nnet3-am-init [options] <tree-in> <topology-in> <input-raw-nnet> <output-am-nnet>
   or:   nnet3-am-init [options] <trans-model-in> <input-raw-nnet> <output-am-nnet>
@@ -48,8 +48,7 @@ def am_init(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-am-adjust-priors", usage="""
-Set the priors of the neural net to the computed posteriors from the net, on typical data (e.g. training data). The
-posteriors are given summed over the frames.
+Set the priors of an acoustic model to its average output, given as the sum of its posteriors over many frames.
 
 Usage:  nnet3-am-adjust-priors [options] <nnet-in> <summed-posterior-vector-in> <nnet-out>
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.model_init import read_config_text
+from nnet3py.cli.config_text import read_config_text
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import Options, option
 
@@ -26,8 +26,7 @@ EDITING = (
 
 
 @kaldi_command("nnet3-copy", usage="""
-Copy 'raw' nnet3 neural network to standard output or a file; also supports setting all the learning rates and editing
-the network. The input may be an acoustic model, of which the network is copied.
+Copy a network, with any changes that the options ask for. The input may be an acoustic model, whose network is taken.
 
 Usage:  nnet3-copy [options] <nnet-in> <nnet-out>
 
@@ -59,7 +58,7 @@ def copy(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-am-copy", usage="""
-Copy nnet3 neural-net acoustic model file; supports conversion to a raw network, edits, and replacing the network.
+Copy an acoustic model, with any changes that the options ask for, or only its network.
 
 Usage:  nnet3-am-copy [options] <nnet-in> <nnet-out>
 

@@ -8,7 +8,7 @@ from nnet3py.cli.options import Options
 
 
 @kaldi_command("nnet3-info", usage="""
-Print some text information about 'raw' nnet3 neural network, to standard output.
+Describe a network: its contexts, its size, its nodes and its components.
 
 Usage:  nnet3-info [options] <raw-nnet>
 
@@ -25,7 +25,7 @@ def info(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-am-info", usage="""
-Print some text information about an nnet3 acoustic model (transition model, network and priors), to standard output.
+Describe an acoustic model: its dimensions and priors, then its network.
 
 Usage:  nnet3-am-info [options] <nnet>
 

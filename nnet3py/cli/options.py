@@ -65,10 +65,10 @@ def option(name: str, type: type | str, default: Any, help: str, choices: Sequen
 
 
 STANDARD_OPTIONS = (
-    option("config", str, "", "Configuration file to read (this option may be repeated)"),
-    option("help", bool, False, "Print out usage message"),
-    option("print-args", bool, True, "Print the command line arguments (to stderr)"),
-    option("verbose", int, 0, "Verbose level (higher->more logging)"),
+    option("config", str, "", "Read options from this file too; may be given several times"),
+    option("help", bool, False, "Print this text and exit"),
+    option("print-args", bool, True, "Repeat the command line on standard error"),
+    option("verbose", int, 0, "How much to log: 0 and up"),
 )
 
 
