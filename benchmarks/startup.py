@@ -31,13 +31,19 @@ def seconds(command: list[str]) -> float:
     return time.perf_counter() - start
 
 
+def small_examples() -> Path | None:
+    """Training examples among the tests' data, or None."""
+    found = sorted((ROOT / "tests" / "data" / "egs").glob("*.ark"), key=lambda path: path.stat().st_size)
+    return found[0] if found else None
+
+
 def small_model() -> Path | None:
     """A model among the tests' data, or None."""
     found = sorted((ROOT / "tests" / "data").rglob("*.raw"), key=lambda path: path.stat().st_size)
     return found[0] if found else None
 
 
-def cases(model: Path | None) -> list[tuple[str, list[str], list[str], float]]:
+def cases(model: Path | None, examples: Path | None) -> list[tuple[str, list[str], list[str], float]]:
     """(label, command, what it is compared with, the ratio it should stay under)."""
     launchers = ROOT / "bin"
     group = [sys.executable, "-c", "from nnet3py.cli.main import main; main()", "--help"]
@@ -47,6 +53,9 @@ def cases(model: Path | None) -> list[tuple[str, list[str], list[str], float]]:
     if model is not None:
         found += [("nnet3-info MODEL", [str(launchers / "nnet3-info"), str(model)], IMPORT_NUMPY, 1.3),
                   ("nnet3-copy MODEL", [str(launchers / "nnet3-copy"), str(model), os.devnull], IMPORT_NUMPY, 1.3)]
+    if examples is not None:
+        found += [(f"{name} EGS", [str(launchers / name), f"ark:{examples}", f"ark:{os.devnull}"], IMPORT_NUMPY, 1.3)
+                  for name in ("nnet3-copy-egs", "nnet3-shuffle-egs", "nnet3-subset-egs")]
     return found
 
 
@@ -56,14 +65,14 @@ def cases(model: Path | None) -> list[tuple[str, list[str], list[str], float]]:
 def main(runs: int, model: Path | None) -> None:
     """Print the start-up time of commands, and its ratio to that of the imports they need."""
     compileall.compile_dir(ROOT / "nnet3py", quiet=2)
-    for label, command, baseline, limit in cases(model or small_model()):
+    for label, command, baseline, limit in cases(model or small_model(), small_examples()):
         seconds(command)   # once unmeasured: files come into the page cache
         ours, theirs = [], []
         for _ in range(runs):
             theirs.append(seconds(baseline))
             ours.append(seconds(command))
         ratio = statistics.median(ours) / statistics.median(theirs)
-        click.echo(f"{label:20} {statistics.median(ours):.3f} s  {baseline[-1]:20} {statistics.median(theirs):.3f} s   "
+        click.echo(f"{label:22} {statistics.median(ours):.3f} s  {baseline[-1]:20} {statistics.median(theirs):.3f} s   "
                    f"ratio {ratio:.2f} (goal: {limit})")
 
 

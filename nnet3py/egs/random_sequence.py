@@ -6,6 +6,7 @@ Kaldi: ``Rand``, ``RandInt``, ``WithProb`` of ``kaldi-math.h``.
 """
 from __future__ import annotations
 
+import random
 from collections import deque
 
 import numpy as np
@@ -53,17 +54,27 @@ class CRandom:
         return self.draw() < np.float32(RAND_MAX + 1.0) * np.float32(probability)
 
 
+def _mersenne_twister(seed: int) -> random.Random:
+    """The 32-bit words of ``std::mt19937(seed)``: ``getrandbits(32)``. Matsumoto and Nishimura, 1998."""
+    state = [seed & 0xFFFFFFFF]
+    for i in range(1, 624):
+        state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + i) & 0xFFFFFFFF)
+    words = random.Random()   # of the standard library: numpy.random takes 10 ms to import
+    words.setstate((3, (*state, 624), None))
+    return words
+
+
 def shuffled(count: int, seed: int) -> list[int]:
     """The permutation of 0 … count-1 that ``std::shuffle`` with ``mt19937(seed)`` makes of ``count`` items.
 
     That of libstdc++, which draws two positions from one random number where their product fits.
     """
-    words = np.random.RandomState(seed & 0xFFFFFFFF)
+    words = _mersenne_twister(seed)
 
     def below(bound: int) -> int:
         scaling = 0xFFFFFFFF // bound
         while True:
-            value = int(words.randint(0, 1 << 32, dtype=np.uint64)) // scaling
+            value = words.getrandbits(32) // scaling
             if value < bound:
                 return value
 
