@@ -81,8 +81,8 @@ def test_lines_and_counts(caplog):
     stats = MaxChangeStats()
     nnet, delta = networks((0.5, 1.0, 3.0), (1.0, 4.0, 2.0))
     update_with_max_change(nnet, delta, 0.0, 1.0, 1.0, stats)
-    assert caplog.messages == [
-        "Per-component max-change active on 2 / 3 Updatable Components. (Smallest factor=0.25 on b with max-change=1). "]
+    assert caplog.messages == ["Per-component max-change active on 2 / 3 Updatable Components. "
+                               "(Smallest factor=0.25 on b with max-change=1). "]
     caplog.clear()
     update_with_max_change(nnet, delta, 1.0, 1.0, 0.25, stats)       # norms 0.25, 1, 0.5
     total = math.sqrt(0.25 ** 2 + 1.0 + 0.5 ** 2)

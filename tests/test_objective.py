@@ -82,7 +82,7 @@ def test_bad_supervision_is_named(kind):
 def test_supervision_must_fit():
     for supervision in kinds().values():
         check_supervision("output", supervision, (ROWS, DIM))
-        message = r"Nnet versus example output dimension \(num-classes\) mismatch for 'output': 6 \(nnet\) vs. 5 \(egs\)"
+        message = r"dimension \(num-classes\) mismatch for 'output': 6 \(nnet\) vs. 5 \(egs\)"
         with pytest.raises(ShapeError, match=message):
             check_supervision("output", supervision, (ROWS, 6))
         with pytest.raises(ShapeError, match="supervision of 'output' has 7 rows for 8 output frames"):
