@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Sequence
 
 from nnet3py.errors import Nnet3Error, UsageError
@@ -15,13 +16,15 @@ def normalized_weights(weights: Sequence[float] | None, count: int) -> list[floa
 
     Raises
     ------
-    UsageError : not one weight per model, or they sum to 0
+    UsageError : not one weight per model, or they are not finite or sum to 0
     """
     if weights is None:
         return [1.0 / count] * count
     if len(weights) != count:
         raise UsageError(f"{len(weights)} weights were given for {count} models")
     total = sum(weights)
+    if not math.isfinite(total):
+        raise UsageError(f"the weights of the models are not all finite numbers: {list(weights)}")
     if total == 0.0:
         raise UsageError("the weights of the models sum to 0")
     if abs(total - 1.0) > 0.01:
@@ -48,8 +51,7 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
             result, first_name = nnet, name
             result.scale(weight)
             continue
-        mine = [(type(c).__name__, c.input_dim, c.output_dim) for c in result.components]
-        theirs = [(type(c).__name__, c.input_dim, c.output_dim) for c in nnet.components]
+        mine, theirs = _structure(result), _structure(nnet)
         if mine != theirs:
             raise Nnet3Error(f"{name} has other components than {first_name} ({len(theirs)} and {len(mine)} of them)",
                              "only networks of one training can be averaged")
@@ -57,3 +59,9 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
     if result is None:
         raise UsageError("no models to average")
     return result
+
+
+def _structure(nnet: Nnet) -> list[tuple]:
+    """What the components of networks that can be added have in common."""
+    return [(type(c).__name__, c.input_dim, c.output_dim, [value.shape for value in c.parameters().values()])
+            for c in nnet.components]
