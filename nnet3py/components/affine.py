@@ -35,7 +35,31 @@ if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
 
-class AffineComponent(UpdatableComponent):
+class AffineMap(Component):
+    """y = W x + b: what the trained and the fixed affine components compute."""
+
+    linear_params: np.ndarray
+    bias_params: np.ndarray
+
+    @property
+    def input_dim(self) -> int:
+        return self.linear_params.shape[1]
+
+    @property
+    def output_dim(self) -> int:
+        return self.linear_params.shape[0]
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
+        ops.add_mat_mat(y, x, self.linear_params, 1.0, 1.0, trans_b=True)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.add_mat_mat(dx, dy, self.linear_params, 1.0, 1.0)
+
+
+class AffineComponent(AffineMap, UpdatableComponent):
     """y = W x + b, trained by plain gradient steps.
 
     Attributes
@@ -59,24 +83,11 @@ class AffineComponent(UpdatableComponent):
         return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
                 | Properties.BACKPROP_ADDS)
 
-    @property
-    def input_dim(self) -> int:
-        return self.linear_params.shape[1]
-
-    @property
-    def output_dim(self) -> int:
-        return self.linear_params.shape[0]
-
     # -- computing ---------------------------------------------------------------------------------------------------
-
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
-        ops.add_mat_mat(y, x, self.linear_params, 1.0, 1.0, trans_b=True)
 
     def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
                  update: Component | None, dx: Any) -> None:
-        if dx is not None:
-            ops.add_mat_mat(dx, dy, self.linear_params, 1.0, 1.0)
+        super().backprop(ops, indexes, x, y, dy, memo, update, dx)
         if update is not None:
             assert isinstance(update, AffineComponent)
             update._update(ops, x, dy)
@@ -334,7 +345,7 @@ class LinearComponent(UpdatableComponent):
                 + preconditioner_info(self.preconditioner_in, self.preconditioner_out))
 
 
-class FixedAffineComponent(Component):
+class FixedAffineComponent(AffineMap):
     """y = W x + b with W and b that are never trained (a feature transform).
 
     Attributes
@@ -352,23 +363,6 @@ class FixedAffineComponent(Component):
     @property
     def properties(self) -> Properties:
         return Properties.SIMPLE | Properties.BACKPROP_ADDS
-
-    @property
-    def input_dim(self) -> int:
-        return self.linear_params.shape[1]
-
-    @property
-    def output_dim(self) -> int:
-        return self.linear_params.shape[0]
-
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
-        ops.add_mat_mat(y, x, self.linear_params, 1.0, 1.0, trans_b=True)
-
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
-        if dx is not None:
-            ops.add_mat_mat(dx, dy, self.linear_params, 1.0, 1.0)
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
