@@ -30,6 +30,7 @@ class _Holes:
         self.end = 0
 
     def take(self, size: int) -> int:
+        """The offset of ``size`` free elements, in the smallest hole that has them, else at the end."""
         fitting = [hole for hole in self.holes if hole[1] >= size]
         if not fitting:
             return self._take_at_end(size)
@@ -48,6 +49,7 @@ class _Holes:
         return offset
 
     def give_back(self, offset: int, size: int) -> None:
+        """Make a place free again; holes that touch become one."""
         merged = []
         for start, room in self.holes:
             if start + room == offset:
