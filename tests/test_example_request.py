@@ -26,8 +26,8 @@ def test_indexes_and_flags(train, stats):
 def test_unknown_names(name):
     eg = dense_example()
     eg.io[1].name = name
-    with pytest.raises(Nnet3Error, match=f"Nnet example has input or output named '{name}', but no such input or output "
-                                         r"node is in the network. \(the network has input, output\)"):
+    message = f"Nnet example has input or output named '{name}', but no such input or output node is in the network."
+    with pytest.raises(Nnet3Error, match=message + r" \(the network has input, output\)"):
         example_request(plain(), eg, True, False)
 
 

@@ -97,7 +97,7 @@ def test_unusable_utterances_are_counted(tables, caplog):
 
 def test_lengths_may_differ_a_little(tables):
     write({"a": 24, "b": 17}, {"a": 22, "b": 19})
-    data = minibatches(num_frames="8")
+    data = minibatches(num_frames="8", minibatch_size="1")
     assert (data.num_utterances, data.num_failed) == (2, 0)
     assert all(len(eg.io[1].indexes) == to_dense(eg.io[1].features).shape[0] for eg in data.minibatches(0))
 
@@ -106,6 +106,12 @@ def test_nothing_usable(tables):
     write({"a": 24}, {"b": 24})
     with pytest.raises(Nnet3Error, match="no examples could be made: 0 utterances were used, 1 failed"):
         minibatches()
+
+
+def test_too_few_for_a_minibatch(tables):
+    with pytest.raises(Nnet3Error, match=r"the 10 examples are too few for a minibatch of --minibatch-size=11"):
+        list(minibatches(minibatch_size="11").minibatches(0))
+    assert [eg.io[1].indexes[:, 0].max() + 1 for eg in minibatches(minibatch_size="1:11").minibatches(0)] == [10]
 
 
 @pytest.mark.parametrize("wrong", [4, -1])

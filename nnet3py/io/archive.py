@@ -39,10 +39,10 @@ class ArchiveScanner(Generic[Value]):
         reader.skip_whitespace()
         found = reader.take_while(_WORD)
         after = reader.peek(1)
-        if not after:
+        if not after and not found:
             return None
         key = found.decode("utf-8", "surrogateescape")
-        if after not in b" \t\n" or not is_token(key) or len(found) > _LONGEST_KEY:
+        if not after or after not in b" \t\n" or not is_token(key) or len(found) > _LONGEST_KEY:
             shown = found if len(found) < 60 else found[:60] + b"..."
             raise reader.error(f"expected a key and a blank, found {shown + after!r}", hint="is this an archive?")
         if after != b"\n":

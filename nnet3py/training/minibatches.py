@@ -53,7 +53,7 @@ class TableMinibatches:
     """
 
     def __init__(self, nnet: Nnet, feats: str, targets: str, options: MinibatchOptions) -> None:
-        self._sizes = MinibatchSizes(options.minibatch_size)
+        self._sizes, self._minibatch_size = MinibatchSizes(options.minibatch_size), options.minibatch_size
         left, right = compute_simple_nnet_context(nnet)
         splitter = UtteranceSplitter(SplitOptions.parse(
             options.num_frames, left_context=left if options.left_context < 0 else options.left_context,
@@ -80,9 +80,21 @@ class TableMinibatches:
                              f"{self.num_failed} failed", "have features and targets the same keys and lengths?")
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass over the examples in an order that depends on ``seed``."""
-        merger = ExampleMerger(self._sizes)
-        return (example for _, example in merger.merge(shuffle(self._examples, seed)))
+        """One pass over the examples in an order that depends on ``seed``.
+
+        Examples that are left over at the end of a pass and too few for ``minibatch_size`` are not used in it.
+
+        Raises
+        ------
+        Nnet3Error : there are too few examples for a single minibatch
+        """
+        is_empty = True
+        for _, example in ExampleMerger(self._sizes).merge(shuffle(self._examples, seed)):
+            is_empty = False
+            yield example
+        if is_empty:
+            raise Nnet3Error(f"the {len(self._examples)} examples are too few for a minibatch of "
+                             f"--minibatch-size={self._minibatch_size}", "give a range, such as --minibatch-size=1:64")
 
     def _fits(self, utterance: str, features: object, label: np.ndarray, splitter: UtteranceSplitter) -> bool:
         dense = to_dense(features)   # type: ignore[arg-type]
