@@ -77,7 +77,8 @@ def test_on_examples_through_a_pipe(folder, capfd, monkeypatch):
     assert re.search(r"^LOG \(nnet3-train\[\S+\]:PrintTotalStats\(\):nnet-training.cc:\d+\) Overall average objective "
                      r"function for 'output' is -\d\S* over \d+ frames\.$", err, re.MULTILINE)
     assert re.search(r"\[this line is to be parsed by a script:\] log-prob-per-frame=-\d", err)
-    assert re.search(r"^LOG \(nnet3-train\[\S+\]:main\(\):nnet3-train.cc:\d+\) Wrote model to 1.raw$", err, re.MULTILINE)
+    assert re.search(r"^LOG \(nnet3-train\[\S+\]:main\(\):nnet3-train.cc:\d+\) Wrote model to 1.raw$", err,
+                     re.MULTILINE)
 
 
 def test_print_and_max_change_lines(folder, capfd):
