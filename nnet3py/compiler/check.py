@@ -55,7 +55,8 @@ def check_matrix_accesses(analysis: Analysis) -> None:
     last = analysis.matrix_accesses.last(everything)
     freed = np.where(analysis.freed < 0, analysis.num_commands, analysis.freed)
     loops = _is_looped(analysis)
-    for broken, what in ((analysis.allocated < 0, "is not initialized"), ((last < 0) & (not loops), "is never accessed"),
+    unused = np.zeros_like(last, dtype=bool) if loops else last < 0
+    for broken, what in ((analysis.allocated < 0, "is not initialized"), (unused, "is never accessed"),
                          (first < analysis.allocated, "is accessed before it is initialized"),
                          (last >= freed, "is accessed after it is destroyed")):
         wrong = np.flatnonzero(broken[1:])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from pathlib import Path
 
 from nnet3py.errors import UsageError
 
@@ -45,19 +44,12 @@ def set_num_threads(count: int | None) -> None:
 def apply() -> None:
     """Give numba and BLAS the chosen number of threads."""
     import numba
-    import threadpoolctl
 
-    import nnet3py.ops.cpu.blas  # noqa: F401  (only a library that is loaded can be told)
+    from nnet3py.ops.cpu import blas, products
 
     count = num_threads()
     most: int = import_module("numba.core.config").NUMBA_NUM_THREADS     # set when numba is imported
     numba.set_num_threads(min(count, most))
-    for library in threadpoolctl.ThreadpoolController().lib_controllers:
-        if library.user_api == "blas":
-            library.set_num_threads(1 if _is_numpys_own(library.filepath) else count)
-
-
-def _is_numpys_own(path: str) -> bool:
-    """True of a library that numpy's wheel brought; a library shared with scipy lies elsewhere."""
-    folder = Path(path).parent
-    return folder.name == "numpy.libs" or folder.parent.name == "numpy"      # the second: macOS
+    products.threads[0] = count
+    for library in blas.blas_libraries():
+        library.set_num_threads(1 if blas.is_numpys_own(library.filepath) else count)

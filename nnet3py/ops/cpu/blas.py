@@ -7,6 +7,7 @@ is loaded: importing all of ``scipy.linalg`` takes a tenth of a second and more,
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.machinery
 import importlib.util
 import re
@@ -21,7 +22,7 @@ from numba.extending import intrinsic
 
 from nnet3py.errors import DeviceError
 
-SYMBOL = "nnet3py_sgemm"
+SYMBOL, THREADS_SYMBOL = "nnet3py_sgemm", "nnet3py_set_blas_threads"
 _MODULE = "scipy.linalg.cython_blas"
 
 
@@ -56,7 +57,40 @@ def _register_sgemm() -> int:
     return 32 if argument_types[2].strip() == "int *" else 64
 
 
+@functools.cache
+def blas_libraries() -> list[Any]:
+    """threadpoolctl's controllers of the BLAS libraries in this process, scipy's among them."""
+    import threadpoolctl
+
+    return [library for library in threadpoolctl.ThreadpoolController().lib_controllers if library.user_api == "blas"]
+
+
+def is_numpys_own(path: str) -> bool:
+    """True of a library that numpy's wheel brought; a library shared with scipy lies elsewhere."""
+    folder = Path(path).parent
+    return folder.name == "numpy.libs" or folder.parent.name == "numpy"      # the second: macOS
+
+
+def _register_set_threads() -> None:
+    """Make OpenBLAS's ``set_num_threads`` known to LLVM as ``THREADS_SYMBOL``.
+
+    Another BLAS decides for itself: then the symbol is C's ``abs``, which takes an integer and does nothing.
+    """
+    for library in blas_libraries():
+        if library.internal_api == "openblas" and not is_numpys_own(library.filepath):
+            opened = ctypes.CDLL(library.filepath)
+            for name in ("scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_",
+                         "openblas_set_num_threads", "openblas_set_num_threads64_"):
+                if hasattr(opened, name):
+                    function = ctypes.cast(getattr(opened, name), ctypes.c_void_p).value
+                    llvmlite.binding.add_symbol(THREADS_SYMBOL, function)
+                    return
+    c_library = ctypes.cdll.msvcrt if hasattr(ctypes, "windll") else ctypes.CDLL(None)
+    llvmlite.binding.add_symbol(THREADS_SYMBOL, ctypes.cast(c_library.abs, ctypes.c_void_p).value)
+
+
 _INT = ir.IntType(_register_sgemm())
+_register_set_threads()
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))
 
 
@@ -94,3 +128,17 @@ def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c,
 
 
 sgemm: Any = intrinsic(_sgemm)
+
+
+def _set_blas_threads(typingctx, count):
+    """Tell BLAS how many threads the products that follow may use (intp)."""
+    def codegen(context, builder, signature, args):
+        function_type = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
+        function = cgutils.get_or_insert_function(builder.module, function_type, THREADS_SYMBOL)
+        builder.call(function, [builder.trunc(args[0], ir.IntType(32))])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), codegen
+
+
+set_blas_threads: Any = intrinsic(_set_blas_threads)
