@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import threadpoolctl
 
 from nnet3py.ops import device, get_ops, threads
+from nnet3py.ops.cpu import blas
 
 PRODUCTS = [(3712, 192, 768), (64, 640, 2048), (2048, 600, 128), (64, 128, 512), (8, 16, 16)]
 SHAPE = (3712, 768)         # a TDNN-F layer's activations in a minibatch of 32 sequences
@@ -42,9 +42,8 @@ def median_time(function: Callable[[], object], runs: int) -> float:
 
 def only_numpys_blas(count: int) -> None:
     """Give numpy's BLAS ``count`` threads and every other one thread."""
-    for library in threadpoolctl.ThreadpoolController().lib_controllers:
-        if library.user_api == "blas":
-            library.set_num_threads(count if threads._is_numpys_own(library.filepath) else 1)
+    for library in blas.blas_libraries():
+        library.set_num_threads(count if blas.is_numpys_own(library.filepath) else 1)
 
 
 def report(name: str, ours: Callable[[], object], numpys: Callable[[], object], runs: int, rate: str = "",
