@@ -91,15 +91,16 @@ def _place(file: str | None, line: int | None, frame: FrameType) -> tuple[str, i
 
 def _write(kind: str, message: str, function: str, file: str, line: int) -> None:
     # One write, so that lines of processes that share a terminal or a log file do not mix.
-    _put(f"{kind} ({_program}[{KALDI_VERSION}]:{function}():{file}:{line}) {message}\n")
+    write_text(f"{kind} ({_program}[{KALDI_VERSION}]:{function}():{file}:{line}) {message}\n")
 
 
-def _put(text: str) -> None:
+def write_text(text: str) -> None:
+    """Write text to standard error as it is; if that is closed or full, there is nowhere left to complain."""
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
-        pass  # standard error is closed or full: there is nowhere left to complain
+        pass
 
 
 def _logging_level() -> int:

@@ -22,6 +22,7 @@ Kaldi's exit status. Called with a list (``copy.execute(["in", "out"])``) it ret
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
@@ -34,6 +35,7 @@ from nnet3py.cli.options import Option, Options, print_error_text
 from nnet3py.errors import Nnet3Error
 
 FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
+LONGEST_MESSAGE = 2000                                            # characters; a quoted line of a file can be longer
 
 Function = Callable[[list[str], Options], "int | None"]
 
@@ -124,6 +126,37 @@ def _click_option(one: Option) -> click.Option:
                         default=one.default, help=one.help)
 
 
+def run_process(body: Callable[[], int]) -> NoReturn:
+    """Run ``body`` as what this process is for, and exit with its status."""
+    _occupy_closed_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and so it stays
+            signal.signal(number, _clean_up_and_die)
+    sys.exit(guarded(body))
+
+
+def _occupy_closed_streams() -> None:
+    """Take the numbers of standard streams that the caller closed.
+
+    Otherwise the next file that is opened gets such a number, and is written to by whoever logs to standard error.
+    Standard input and output are opened the wrong way round, so that using them remains an error.
+    """
+    for stream, flags in ((sys.stdin, os.O_WRONLY), (sys.stdout, os.O_RDONLY), (sys.stderr, os.O_WRONLY)):
+        if stream is None:
+            os.open(os.devnull, flags)   # gets the lowest free number
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)
+
+
+def _clean_up_and_die(number: int, frame: Any) -> None:
+    """Signal handler: leave no temporary file behind, then die of the signal as if there were no handler."""
+    streams = sys.modules.get("nnet3py.io.streams")
+    if streams is not None:
+        streams.remove_unfinished()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
 def guarded(body: Callable[[], int]) -> int:
     """Run ``body``; report whatever goes wrong in one line, and return the exit status."""
     try:
@@ -159,10 +192,18 @@ def report(error: Exception) -> int:
         import traceback
 
         print_error_text("".join(traceback.format_exception(error)))
-    log.error(" ".join(message.split("\n")), function, file, line)
+    log.error(_one_line(message), function, file, line)
     if status == FATAL:
         print_error_text("kaldi::KaldiFatalError\n")
     return status
+
+
+def _one_line(message: str) -> str:
+    """A message as one line that any terminal can show, its middle left out if it is too long."""
+    line = "".join(c if c.isprintable() else " " if c == "\n" else ascii(c)[1:-1] for c in message)
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    return f"{line[:LONGEST_MESSAGE // 2]} ... {line[-LONGEST_MESSAGE // 2:]}"
 
 
 def _describe(error: Exception) -> tuple[str, int]:

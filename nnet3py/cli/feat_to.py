@@ -1,8 +1,6 @@
 """feat-to-dim and feat-to-len: the numbers of columns and rows of feature matrices."""
 from __future__ import annotations
 
-import sys
-
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options
 from nnet3py.errors import FormatError
@@ -18,7 +16,7 @@ e.g.: feat-to-dim scp:feats.scp -
 def feat_to_dim(args: list[str], options: Options) -> int:
     """Write the dimension of the first matrix, or those of all."""
     from nnet3py.io.holders import GENERAL_MATRIX
-    from nnet3py.io.object_files import write_object
+    from nnet3py.io.streams import write_text
     from nnet3py.io.tables import SequentialReader
 
     if is_wspecifier(args[1]):
@@ -28,7 +26,7 @@ def feat_to_dim(args: list[str], options: Options) -> int:
     if first is None:
         raise FormatError("Could not read any features (empty archive?)", path=args[0])
     dim = first[1].shape[1]
-    write_object(args[1], lambda writer: writer.raw(b"%d\n" % dim), binary=False)
+    write_text(args[1], f"{dim}\n")
     return 0
 
 
@@ -42,13 +40,14 @@ or: feat-to-len scp:feats.scp
 def feat_to_len(args: list[str], options: Options) -> int:
     """Write the number of frames of each matrix, or print their sum."""
     from nnet3py.io.holders import GENERAL_MATRIX
+    from nnet3py.io.streams import write_text
     from nnet3py.io.tables import SequentialReader
 
     if len(args) == 2:
         return _write_sizes(args[0], args[1], axis=0)
     with SequentialReader(args[0], GENERAL_MATRIX) as features:
         total = sum(matrix.shape[0] for _, matrix in features)
-    sys.stdout.write(f"{total}\n")
+    write_text("-", f"{total}\n")
     return 0
 
 

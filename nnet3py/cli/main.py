@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import click
 
 from nnet3py import log
-from nnet3py.cli.command import INTERRUPTED, KaldiCommand, guarded
+from nnet3py.cli.command import INTERRUPTED, KaldiCommand, run_process
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.errors import UsageError
 
@@ -29,7 +29,7 @@ def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
     """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit. Launchers call it."""
     log.set_program(name)
     words = sys.argv[1:] if args is None else args
-    sys.exit(guarded(lambda: load(name).execute(words)))   # guarded: a module that cannot be imported is an error too
+    run_process(lambda: load(name).execute(words))   # a module that cannot be imported becomes an ERROR line, too
 
 
 class LazyGroup(click.Group):
@@ -104,7 +104,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         except click.exceptions.Abort:
             return INTERRUPTED
 
-    sys.exit(guarded(body))
+    run_process(body)
 
 
 def run_person_name() -> NoReturn:

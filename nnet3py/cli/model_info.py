@@ -1,8 +1,6 @@
 """nnet3-info and nnet3-am-info: what a model consists of, on standard output."""
 from __future__ import annotations
 
-import sys
-
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options
 
@@ -17,10 +15,11 @@ e.g.:
 """, arguments=(1, 1))
 def info(args: list[str], options: Options) -> int:
     """Print the description of a network; with --verbose=2 singular values too."""
+    from nnet3py.io.streams import write_text
     from nnet3py.model_info import info as describe
     from nnet3py.network.model_file import read_nnet
 
-    sys.stdout.write(describe(read_nnet(args[0]), verbose=options.verbose))
+    write_text("-", describe(read_nnet(args[0]), verbose=options.verbose))
     return 0
 
 
@@ -35,7 +34,8 @@ e.g.:
 def am_info(args: list[str], options: Options) -> int:
     """Print the description of an acoustic model."""
     from nnet3py.acoustic_model import read_model
+    from nnet3py.io.streams import write_text
     from nnet3py.model_info import acoustic_model_info
 
-    sys.stdout.write(acoustic_model_info(read_model(args[0]), verbose=options.verbose))
+    write_text("-", acoustic_model_info(read_model(args[0]), verbose=options.verbose))
     return 0

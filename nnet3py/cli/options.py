@@ -8,10 +8,10 @@ Kaldi: util/parse-options.h.
 """
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from nnet3py import log
 from nnet3py.errors import UsageError
 
 INT_MIN, INT_MAX = -2147483648, 2147483647
@@ -271,5 +271,4 @@ def usage_text(usage: str, declared: Sequence[Option]) -> str:
 
 def print_error_text(text: str) -> None:
     """Write text to standard error, where Kaldi's programs put everything that is not data."""
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    log.write_text(text)

@@ -80,7 +80,7 @@ class _ScriptLookup:
         if name is None or not self._specifier.permissive:
             return name is not None
         try:
-            self._loaded.load(name)
+            self._loaded.load(key, name)
         except Nnet3Error as error:
             logger.warning("Cannot load %s of %s: %s", key, self._specifier.text, error)
             return False
@@ -90,7 +90,7 @@ class _ScriptLookup:
         name = self._script.get(key)
         if name is None:
             raise _missing(key, self._specifier)
-        return self._loaded.load(name)
+        return self._loaded.load(key, name)
 
     def close(self, quiet: bool) -> None:
         pass

@@ -71,8 +71,14 @@ class LoadedObject(Generic[Value]):
         self._name: str | None = None
         self._value: Value | None = None
 
-    def load(self, name: str) -> Value:
-        """The object that ``name`` (a rxfilename, perhaps with a range) names."""
+    def load(self, key: str, name: str) -> Value:
+        """The object that ``name`` (a rxfilename, perhaps with a range) names; errors name its ``key``, too."""
+        try:
+            return self._load(name)
+        except Nnet3Error as error:
+            raise FormatError(f"cannot read the value of key {key}: {error.message}", hint=error.hint) from error
+
+    def _load(self, name: str) -> Value:
         rxfilename, part = split_range(name)
         if rxfilename != self._name:
             self._name = None

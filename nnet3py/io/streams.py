@@ -26,6 +26,7 @@ _SHELL = "/bin/sh"
 _SIGPIPE = 13
 _BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose reader went away
 _temporary_numbers = itertools.count()
+_unfinished: dict[str, str] = {}               # temporary name of each output that is being written -> its final name
 
 
 class ClosedOutput(Nnet3Error):
@@ -153,7 +154,7 @@ def open_input(rxfilename: str) -> InputStream:
     if name.medium is Medium.STANDARD:
         return _open_standard_input()
     if name.medium is Medium.PIPE:
-        sys.stdout.flush()
+        _flush_standard_output()
         import subprocess  # slow to load, and only pipes need it
 
         process = subprocess.Popen([_SHELL, "-c", name.target], stdout=subprocess.PIPE, bufsize=0)
@@ -225,7 +226,8 @@ class _RawOutput(io.RawIOBase):
             if self._standard:
                 return ClosedOutput("standard output was closed by its reader")
             return Nnet3Error(f"cannot write to '{self._path}': the command ended before all was written")
-        return Nnet3Error(f"cannot {what} '{self._path}': {_reason(error)}")
+        name = "standard output" if self._standard else f"'{self._path}'"
+        return Nnet3Error(f"cannot {what} {name}: {_reason(error)}")
 
 
 class OutputStream(io.BufferedWriter):
@@ -257,6 +259,7 @@ class OutputStream(io.BufferedWriter):
                 temporary, self._temporary = self._temporary, None
                 try:
                     os.replace(temporary, self._final or self.path)
+                    _unfinished.pop(temporary, None)
                 except OSError as error:
                     _remove(temporary)
                     raise Nnet3Error(f"cannot give '{self.path}' its name: {_reason(error)}") from error
@@ -285,13 +288,27 @@ class OutputStream(io.BufferedWriter):
 
 
 def _remove(path: str) -> None:
+    _unfinished.pop(path, None)
     try:
         os.remove(path)
     except OSError:
         pass
 
 
+def remove_unfinished() -> None:
+    """Remove the temporary files of outputs that are still being written: for a process that is about to die."""
+    for temporary in list(_unfinished):
+        _remove(temporary)
+
+
+def _flush_standard_output() -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
 def _open_standard_output() -> OutputStream:
+    if sys.stdout is None:
+        raise Nnet3Error("standard output is closed")
     sys.stdout.flush()
     target: Any = getattr(sys.stdout, "buffer", None)
     if target is None:
@@ -324,12 +341,18 @@ def _create_temporary(final: str) -> tuple[io.FileIO, str]:
             os.fchmod(descriptor, stat.S_IMODE(os.stat(final).st_mode))
         except OSError:
             pass                       # nothing to replace, or not ours: the mode that the umask gives is right
+        _unfinished[temporary] = final
         return io.FileIO(descriptor, "w"), temporary
 
 
 def _open_output_file(path: str) -> OutputStream:
     try:
+        if path.endswith("/"):
+            raise IsADirectoryError(21, "Is a directory")
         final = os.path.realpath(path)
+        if final in _unfinished.values():
+            raise Nnet3Error(f"cannot open '{path}' for writing: it is another output of this command already",
+                             hint="give every output a name of its own")
         if _must_write_through(path) or (os.path.exists(final) and not os.access(os.path.dirname(final), os.W_OK)):
             return OutputStream(io.FileIO(path, "w"), path)
         if os.path.exists(final) and not os.access(final, os.W_OK):
@@ -352,9 +375,15 @@ def open_output(wxfilename: str) -> OutputStream:
     if name.medium is Medium.STANDARD:
         return _open_standard_output()
     if name.medium is Medium.PIPE:
-        sys.stdout.flush()
+        _flush_standard_output()
         import subprocess  # slow to load, and only pipes need it
 
         process = subprocess.Popen([_SHELL, "-c", name.target], stdin=subprocess.PIPE, bufsize=0)
         return OutputStream(process.stdin, wxfilename, process)
     return _open_output_file(name.target)
+
+
+def write_text(wxfilename: str, text: str) -> None:
+    """Write ``text`` (UTF-8) to what a wxfilename names. Raises as :func:`open_output` does."""
+    with open_output(wxfilename) as stream:
+        stream.write(text.encode("utf-8", "surrogateescape"))

@@ -120,13 +120,13 @@ class SequentialReader(_Closing, Generic[Value]):
             key, name = entry
             if self.specifier.permissive:
                 try:
-                    value = loaded.load(name)
+                    value = loaded.load(key, name)
                 except Nnet3Error as error:
                     logger.warning("Skipping %s of %s: %s", key, self.specifier.text, error)
                     continue
                 yield key, partial(_identity, value)
             else:
-                yield key, partial(loaded.load, name)
+                yield key, partial(loaded.load, key, name)
 
     def close(self) -> None:
         """Close; unless permissive, raises FormatError after a read error, Nnet3Error if a pipe's command failed."""
@@ -208,6 +208,9 @@ class TableWriter(_Closing, Generic[Value]):
         """Complete the files; Nnet3Error if that fails."""
         if self._archive is not None:
             try:
+                if self._script is not None:      # neither appears unless both can be written
+                    self._archive.flush()
+                    self._script.flush()
                 self._archive.commit()
                 if self._script is not None:
                     self._script.commit()
