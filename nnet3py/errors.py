@@ -5,6 +5,9 @@ expected, where, and what to try. The command line turns one into a single ``ERR
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class Nnet3Error(Exception):
     """Base of every error raised on purpose.
@@ -24,6 +27,16 @@ class Nnet3Error(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """Errors raised in the block say first ``where`` they happened, such as in which utterance."""
+    try:
+        yield
+    except Nnet3Error as error:
+        error.message = f"{where}: {error.message}"
+        raise
 
 
 class UsageError(Nnet3Error):

@@ -228,7 +228,7 @@ def test_ivectors_must_fit(ivector):
 def test_bad_numbers_are_named():
     feats = features()
     feats[7, 1] = np.nan
-    with pytest.raises(NumericError, match="the features has nan in row 7, column 1"):
+    with pytest.raises(NumericError, match="the feature matrix has nan in row 7, column 1"):
         compute(Nnet.from_config(TDNN), feats)
     with pytest.raises(NumericError, match="i-vector has inf in row 0, column 1"):
         compute(Nnet.from_config(WITH_IVECTOR), features(), np.array([0, np.inf]))

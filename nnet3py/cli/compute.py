@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import NumericError, UsageError
+from nnet3py.errors import NumericError, UsageError, within
 
 if TYPE_CHECKING:
     import numpy as np
@@ -90,12 +90,13 @@ def _compute_one(computer: UtteranceComputer, ivectors: _IvectorSource, key: str
         log.warning(f"Zero-length utterance: {key}")
         return None
     try:
-        ivector, online_ivectors = ivectors.find(key)
-        return computer.compute(feats, ivector, online_ivectors, options.online_ivector_period)
+        with within(f"utterance {key}"):
+            ivector, online_ivectors = ivectors.find(key)
+            return computer.compute(feats, ivector, online_ivectors, options.online_ivector_period)
     except KeyError as error:
         log.warning(f"No {error.args[0]} available for utterance {key}")
     except NumericError as error:
-        log.warning(f"Skipping utterance {key}: {error}")
+        log.warning(f"Skipping {error}")
     return None
 
 

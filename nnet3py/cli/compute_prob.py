@@ -4,6 +4,7 @@ from __future__ import annotations
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, PROB
 from nnet3py.cli.options import Options, option
+from nnet3py.errors import within
 
 
 @kaldi_command("nnet3-compute-prob", usage="""
@@ -39,8 +40,9 @@ def compute_prob(args: list[str], options: Options) -> int:
         compute_accuracy=options.compute_accuracy, compute_per_dim_accuracy=options.compute_per_dim_accuracy,
         optimize=optimize_options(options), cache_capacity=options["compiler.cache-capacity"],
         debug=options["computation.debug"], device=device))
-    for _key, eg in read_egs(args[1]):
-        diagnostics.compute(eg)
+    for key, eg in read_egs(args[1]):
+        with within(f"example {key}"):
+            diagnostics.compute(eg)
     has_weight = diagnostics.log_totals()
     diagnostics.compiler.log_time()
     return 0 if has_weight else 1

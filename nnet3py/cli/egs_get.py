@@ -32,7 +32,7 @@ def get_egs(args: list[str], options: Options) -> int:
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import ExampleMaker
     from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
-    from nnet3py.errors import Nnet3Error
+    from nnet3py.errors import Nnet3Error, NumericError
     from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX, POSTERIOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
@@ -67,7 +67,13 @@ def get_egs(args: list[str], options: Options) -> int:
                                                                 options.length_tolerance):
                 num_errors += 1
             else:
-                for key, example in maker.from_posteriors(utterance, matrix, posterior, ivector):
+                try:
+                    examples = list(maker.from_posteriors(utterance, matrix, posterior, ivector))
+                except NumericError as error:
+                    log.warning(f"Skipping utterance {utterance}: {error}", file="nnet3-get-egs.cc", line=320)
+                    num_errors += 1
+                    continue
+                for key, example in examples:
                     writer.write(key, example)
     if num_errors:
         log.warning(f"{num_errors} utterances had errors and could not be processed.", file="nnet3-get-egs.cc",

@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import UsageError
+from nnet3py.errors import UsageError, within
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -71,8 +71,9 @@ def train(args: list[str], options: Options) -> int:
     else:
         from nnet3py.egs.example import read_egs
 
-        for _key, eg in log.progress(read_egs(args[1]), "training"):
-            trainer.train(eg)
+        for key, eg in log.progress(read_egs(args[1]), "training"):
+            with within(f"example {key}"):
+                trainer.train(eg)
     has_weight = trainer.log_totals()
     nnet.write(args[-1], binary=options.binary)
     log.log(f"Wrote model to {args[-1]}", file="nnet3-train.cc", line=91)

@@ -8,8 +8,8 @@ import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.splitter import Chunk, UtteranceSplitter
-from nnet3py.errors import ShapeError
-from nnet3py.io.general import GeneralMatrix, row_range
+from nnet3py.errors import NumericError, ShapeError
+from nnet3py.io.general import GeneralMatrix, check_finite, row_range
 from nnet3py.io.posteriors import Posterior
 from nnet3py.io.sparse import SparseMatrix
 
@@ -36,15 +36,24 @@ class ExampleMaker:
                         ivectors: np.ndarray | None = None) -> Iterator[tuple[str, NnetExample]]:
         """Yield (key, example), with sparse outputs: each frame's posteriors, divided by how many chunks have it.
 
-        ``features`` (frames, dim) in any form; ``posterior`` with a frame per output frame. ShapeError for a pdf-id of
-        ``num_pdfs`` or more.
+        ``features`` (frames, dim) in any form; ``posterior`` with a frame per output frame. Before the first example,
+        ShapeError for a pdf-id of ``num_pdfs`` or more, NumericError for NaN or infinity.
         """
+        self._check_pdfs(utterance, posterior)
+        if not np.isfinite(posterior.weights).all():
+            raise NumericError("its posteriors have weights that are NaN or infinite", "check how they were made")
+        self._check_finite(features, ivectors)
         for chunk in self._chunks(utterance, features):
             yield self._example(utterance, features, chunk, self._labels(chunk, posterior), ivectors)
 
     def from_targets(self, utterance: str, features: GeneralMatrix, targets: np.ndarray,
                      ivectors: np.ndarray | None = None) -> Iterator[tuple[str, NnetExample]]:
-        """Yield (key, example), with rows of ``targets`` (output frames, dim) as outputs, which are not weighted."""
+        """Yield (key, example), with rows of ``targets`` (output frames, dim) as outputs, which are not weighted.
+
+        NumericError for NaN or infinity, before the first example.
+        """
+        check_finite(targets, "the target matrix")
+        self._check_finite(features, ivectors)
         for chunk in self._chunks(utterance, features):
             rows = row_range(targets, *self._output_span(chunk))
             yield self._example(utterance, features, chunk, rows, ivectors)
@@ -56,6 +65,18 @@ class ExampleMaker:
         logger.warning("Length difference between feats %d and iVectors %d exceeds tolerance %d (utterance %s)",
                        num_frames, num_ivectors, tolerance, utterance)
         return False
+
+    @staticmethod
+    def _check_finite(features: GeneralMatrix, ivectors: np.ndarray | None) -> None:
+        check_finite(features, "the feature matrix")
+        if ivectors is not None:
+            check_finite(ivectors, "the iVector matrix")
+
+    def _check_pdfs(self, utterance: str, posterior: Posterior) -> None:
+        ids = posterior.ids
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self._num_pdfs:
+            raise ShapeError(f"utterance {utterance} has pdf-ids from {ids.min()} to {ids.max()}, but there are "
+                             f"{self._num_pdfs} pdfs", "are --num-pdfs and the alignments of the same model?")
 
     def _chunks(self, utterance: str, features: GeneralMatrix) -> list[Chunk]:
         num_frames = features.shape[0]

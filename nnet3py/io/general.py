@@ -5,12 +5,15 @@ from typing import TypeAlias
 
 import numpy as np
 
+from nnet3py.errors import NumericError
 from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.matrices import read_matrix_after_token, read_text_matrix, write_matrix
 from nnet3py.io.sparse import SparseMatrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 GeneralMatrix: TypeAlias = "np.ndarray | CompressedMatrix | SparseMatrix"
+
+_FINITE_HINT = "check how it was made"
 
 
 def read_general_matrix(reader: TokenReader) -> GeneralMatrix:
@@ -61,3 +64,31 @@ def scaled(matrix: GeneralMatrix, factor: float) -> GeneralMatrix:
     if isinstance(matrix, CompressedMatrix | SparseMatrix):
         return matrix.scaled(factor)
     return matrix * np.float32(factor)
+
+
+def check_finite(matrix: GeneralMatrix, what: str) -> None:
+    """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN, infinity or what float32 cannot.
+
+    A compressed matrix is not decoded: its header says how far its values reach.
+    """
+    if isinstance(matrix, CompressedMatrix):
+        with np.errstate(all="ignore"):
+            if not np.isfinite(matrix.minimum + matrix.range):
+                raise NumericError(f"{what} is compressed with the minimum {matrix.minimum} and the range "
+                                   f"{matrix.range}", _FINITE_HINT)
+        return
+    values = matrix.values if isinstance(matrix, SparseMatrix) else matrix
+    # A sum is finite if all elements are, and costs a fraction of testing each; overflow is settled by the exact test.
+    with np.errstate(all="ignore"):
+        total = values.sum(dtype=np.float64)
+        if np.isfinite(total) and values.dtype != np.float64:
+            return
+        bad = np.flatnonzero(~np.isfinite(values.astype(np.float32, copy=False)))
+    if not len(bad):
+        return
+    value = values.flat[bad[0]]
+    if isinstance(matrix, SparseMatrix):
+        row, col = int(np.searchsorted(matrix.row_starts, bad[0], side="right")) - 1, matrix.columns[bad[0]]
+    else:
+        row, col = np.unravel_index(bad[0], matrix.shape)
+    raise NumericError(f"{what} has {value} in row {row}, column {col} ({len(bad)} such elements)", _FINITE_HINT)

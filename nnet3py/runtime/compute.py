@@ -14,10 +14,10 @@ import numpy as np
 from nnet3py.compiler.cache import CachingCompiler, OptimizeOptions
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
-from nnet3py.errors import Nnet3Error, ShapeError, UsageError
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.io.general import check_finite
 from nnet3py.network.collapse import prepare_for_test
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer import check_finite
 from nnet3py.runtime.computer_cache import ComputerCache
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class UtteranceComputer:
         Raises
         ------
         ShapeError : features or i-vectors of another dimension than the network asks for
-        NumericError : NaN or infinity in them
+        NumericError : NaN or infinity in them, or NaN in what the network makes of them
         Nnet3Error : the utterance goes on too long after its last online i-vector
         """
         self._check_features(feats)
@@ -111,6 +111,8 @@ class UtteranceComputer:
             chunk_ivector = self._chunk_ivector(ivector, online_ivectors, online_ivector_period,
                                                 begin * factor, (end - 1) * factor)
             output[begin:end] = self._compute_chunk(feats, chunk_ivector, begin, end, end == num_outputs)
+        if np.isnan(output.sum()) and np.isnan(output).any():
+            raise NumericError("the network's output has NaN", "has its training diverged?")
         if self._log_priors is not None:
             output -= self._log_priors
         if self.options.acoustic_scale != 1.0:
@@ -133,7 +135,7 @@ class UtteranceComputer:
             found = feats.shape[1] if feats.ndim == 2 else f"{feats.ndim}-dimensional"
             raise ShapeError(f"Neural net expects 'input' features with dimension {self.input_dim} but you provided "
                              f"{found}")
-        check_finite(feats, "the features")
+        check_finite(feats, "the feature matrix")
 
     def _check_ivectors(self, ivector: np.ndarray | None, online_ivectors: np.ndarray | None, period: int) -> None:
         if ivector is not None and online_ivectors is not None:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from nnet3py.compiler.computation import Computation
-from nnet3py.errors import Nnet3Error, NumericError, ShapeError
+from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.io.general import check_finite
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena, BoundComputation, Stage
@@ -118,17 +119,3 @@ class Computer:
         """The device's own matrix of an expected input, to be filled in place of :meth:`accept_input`."""
         self._pending.discard(name)
         return self._bound.stages()[self._next_stage].inputs[name]
-
-
-def check_finite(matrix: np.ndarray, what: str) -> None:
-    """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN, infinity or what float32 cannot."""
-    # A sum is finite if all elements are, and costs a fraction of testing each; overflow is settled by the exact test.
-    with np.errstate(all="ignore"):
-        total = matrix.sum(dtype=np.float64)
-        if np.isfinite(total) and matrix.dtype != np.float64:
-            return
-        bad = np.argwhere(~np.isfinite(matrix.astype(np.float32, copy=False)))
-    if len(bad):
-        row, col = bad[0]
-        raise NumericError(f"{what} has {matrix[row, col]} in row {row}, column {col} ({len(bad)} such elements)",
-                           "check how the features were made")

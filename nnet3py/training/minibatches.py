@@ -14,13 +14,12 @@ from nnet3py.egs.merger import ExampleMerger
 from nnet3py.egs.minibatch_size import MinibatchSizes
 from nnet3py.egs.reorder import shuffle
 from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
-from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.io.general import to_dense
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError
+from nnet3py.io.general import GeneralMatrix
 from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
 from nnet3py.io.posteriors import Posterior
 from nnet3py.io.tables import RandomAccessReader, SequentialReader
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer import check_finite
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class TableMinibatches:
     Raises
     ------
     Nnet3Error : no utterance could be used
-    ShapeError : a class that the network's output has not
+    ShapeError : features or targets of another dimension than the network has, or a class that it has not
     """
 
     def __init__(self, nnet: Nnet, feats: str, targets: str, options: MinibatchOptions) -> None:
@@ -58,7 +57,8 @@ class TableMinibatches:
         splitter = UtteranceSplitter(SplitOptions.parse(
             options.num_frames, left_context=left if options.left_context < 0 else options.left_context,
             right_context=right if options.right_context < 0 else options.right_context))
-        self._dim = nnet.output_dim("output")
+        self._dim, self._input_dim = nnet.output_dim("output"), nnet.input_dim("input")
+        self._dense_targets = options.dense_targets
         maker = ExampleMaker(splitter, compress=False, num_pdfs=self._dim)
         self.num_utterances, self.num_failed = 0, 0
         self._examples: list[NnetExample] = []
@@ -68,13 +68,10 @@ class TableMinibatches:
                 label = labels.get(utterance)
                 if label is None:
                     logger.warning("No targets for utterance %s", utterance)
-                if label is None or not self._fits(utterance, matrix, label, splitter):
+                if label is not None and self._add(maker, utterance, matrix, label):
+                    self.num_utterances += 1
+                else:
                     self.num_failed += 1
-                    continue
-                self.num_utterances += 1
-                examples = (maker.from_targets(utterance, matrix, label) if options.dense_targets
-                            else maker.from_posteriors(utterance, matrix, self._posterior(utterance, label)))
-                self._examples += [example for _, example in examples]
         if not self._examples:
             raise Nnet3Error(f"no examples could be made: {self.num_utterances} utterances were used, "
                              f"{self.num_failed} failed", "have features and targets the same keys and lengths?")
@@ -96,15 +93,26 @@ class TableMinibatches:
             raise Nnet3Error(f"the {len(self._examples)} examples are too few for a minibatch of "
                              f"--minibatch-size={self._minibatch_size}", "give a range, such as --minibatch-size=1:64")
 
-    def _fits(self, utterance: str, features: object, label: np.ndarray, splitter: UtteranceSplitter) -> bool:
-        dense = to_dense(features)   # type: ignore[arg-type]
-        if not np.isfinite(dense).all():
-            try:
-                check_finite(dense, "the features")
-            except Nnet3Error as error:
-                logger.warning("Skipping utterance %s: %s", utterance, error)
+    def _add(self, maker: ExampleMaker, utterance: str, features: GeneralMatrix, label: np.ndarray) -> bool:
+        """Keep the examples of one utterance; False, with a warning, where it is at fault."""
+        if not maker.splitter.lengths_match(utterance, features.shape[0], len(label), tolerance=2):
             return False
-        return splitter.lengths_match(utterance, len(dense), len(label), tolerance=2)
+        self._check_dim(utterance, "features", features.shape, self._input_dim)
+        if self._dense_targets:
+            self._check_dim(utterance, "targets", label.shape, self._dim)
+        try:
+            examples = (maker.from_targets(utterance, features, label) if self._dense_targets
+                        else maker.from_posteriors(utterance, features, self._posterior(utterance, label)))
+            self._examples += [example for _, example in examples]
+        except NumericError as error:
+            logger.warning("Skipping utterance %s: %s", utterance, error)
+            return False
+        return True
+
+    @staticmethod
+    def _check_dim(utterance: str, what: str, shape: tuple[int, ...], dim: int) -> None:
+        if shape[0] and shape[1] != dim:
+            raise ShapeError(f"utterance {utterance} has {what} of dimension {shape[1]}, but the network's is {dim}")
 
     def _posterior(self, utterance: str, label: np.ndarray) -> Posterior:
         if len(label) and not 0 <= label.min() <= label.max() < self._dim:

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.io.general import to_dense
+from nnet3py.io.general import check_finite, to_dense
 from nnet3py.io.sparse import SparseMatrix
-from nnet3py.runtime.computer import check_finite
 
 
 class Objective(NamedTuple):
@@ -56,7 +55,7 @@ def compute_objective(ops: Any, kind: str, supervision: Any, output: Any, deriv:
     NumericError : NaN or infinity in the supervision
     """
     if isinstance(supervision, SparseMatrix) and kind == "linear":
-        check_finite(supervision.values[:, None], "the supervision (sparse: element, 0)")
+        check_finite(supervision, "the supervision")
         table = (ops.upload(supervision.row_starts), ops.upload(supervision.columns), ops.upload(supervision.values))
         value = ops.sum_product_sparse(output, *table)
         if deriv is not None:
