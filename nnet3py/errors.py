@@ -40,7 +40,11 @@ def within(where: str) -> Iterator[None]:
 
 
 class UsageError(Nnet3Error):
-    """Wrong options or arguments on a command line."""
+    """Options or arguments that cannot be used, alone or together."""
+
+
+class ArgumentsError(UsageError):
+    """Too few or too many arguments, or no such command: what Kaldi's programs answer with their usage and status 1."""
 
     exit_code = 1
 

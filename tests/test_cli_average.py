@@ -54,10 +54,10 @@ def test_the_result_may_replace_a_source(folder):
 
 @pytest.mark.parametrize(("words", "status", "message"), [
     (["0.raw"], 1, "Usage"),
-    (["--weights=1:2", *MODELS, "out.raw"], 1, "2 weights were given for 3 models"),
-    (["--weights=1:x:2", *MODELS, "out.raw"], 1, "--weights=1:x:2"),
-    (["--weights=nan:1:1", *MODELS, "out.raw"], 1, "finite"),
-    (["--weights=1:-1:0", *MODELS, "out.raw"], 1, "sum to 0"),
+    (["--weights=1:2", *MODELS, "out.raw"], 255, "2 weights were given for 3 models"),
+    (["--weights=1:x:2", *MODELS, "out.raw"], 255, "--weights=1:x:2"),
+    (["--weights=nan:1:1", *MODELS, "out.raw"], 255, "finite"),
+    (["--weights=1:-1:0", *MODELS, "out.raw"], 255, "sum to 0"),
     (["0.raw", "p.raw", "out.raw"], 255, "p.raw has other components than 0.raw"),
     (["0.raw", "missing.raw", "out.raw"], 255, "missing.raw"),
     (["0.raw", "cut.raw", "out.raw"], 255, "cut.raw"),

@@ -15,7 +15,7 @@ from nnet3py.cli.main import LazyGroup, nnet3py, run_person_name
 from nnet3py.cli.main import main as nnet3py_main
 from nnet3py.cli.option_groups import BINARY, DEVICE
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import DeviceError, FormatError, UsageError
+from nnet3py.errors import ArgumentsError, DeviceError, FormatError, UsageError
 
 
 def make(body: Callable[[list[str], Options], Any], arguments: tuple[int, int | None] = (2, 2)) -> KaldiCommand:
@@ -85,7 +85,8 @@ def disk_full() -> OSError:
 @pytest.mark.parametrize("error, status, text", [
     (FormatError("expected <Nnet3>, found <Nnet>", path="a.raw", offset=2), 255,
      "expected <Nnet3>, found <Nnet> [a.raw, byte 2]"),
-    (UsageError("--left and --right exclude each other"), 1, "--left and --right exclude each other"),
+    (UsageError("--left and --right exclude each other"), 255, "--left and --right exclude each other"),
+    (ArgumentsError("4 arguments were given"), 1, "4 arguments were given"),
     (disk_full(), 255, "out.raw: No space left on device"),
     (FileNotFoundError(2, "No such file or directory", "in.raw"), 255, "in.raw: No such file or directory"),
     (MemoryError(), 255, "Out of memory"),

@@ -164,7 +164,7 @@ def test_errors_leave_no_output(folder, capfd, words, message):
     ["--online-ivectors=ark:b", "i.raw", "ark:feats.ark", "ark:out.ark"],
     ["--frames-per-chunk=0", "n.raw", "ark:feats.ark", "ark:out.ark"]])
 def test_wrong_usage(folder, words):
-    assert compute.execute(words) == 1
+    assert compute.execute(words) == (255 if words[0].startswith("--") else 1)
     assert not (folder / "out.ark").exists()
 
 

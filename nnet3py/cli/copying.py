@@ -10,9 +10,7 @@ from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 
 
 class MixedArguments(UsageError):
-    """A table and a plain file in one command: a fatal error in Kaldi's programs."""
-
-    exit_code = 255
+    """A table and a plain file in one command."""
 
 
 def between_tables(args: Sequence[str]) -> bool:

@@ -16,7 +16,7 @@ import click
 from nnet3py import log
 from nnet3py.cli.command import INTERRUPTED, KaldiCommand, run_process
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
-from nnet3py.errors import UsageError
+from nnet3py.errors import ArgumentsError
 
 
 def load(name: str) -> KaldiCommand:
@@ -47,8 +47,8 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             close = get_close_matches(args[0], self.list_commands(ctx), 1)
-            raise UsageError(f"There is no command '{args[0]}'",
-                             f"did you mean '{close[0]}'?" if close else "see nnet3py --help")
+            raise ArgumentsError(f"There is no command '{args[0]}'",
+                                 f"did you mean '{close[0]}'?" if close else "see nnet3py --help")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -22,12 +22,10 @@ _RANGES = {"int": (INT_MIN, INT_MAX), "uint": (0, 2 * INT_MAX + 1)}
 
 
 class OptionError(UsageError):
-    """An option that does not exist or whose value cannot be used: a fatal error in Kaldi's programs.
+    """An option that does not exist or whose value cannot be used.
 
     ``show_usage`` asks for the usage text before the error.
     """
-
-    exit_code = 255
 
     def __init__(self, message: str, hint: str | None = None, show_usage: bool = False) -> None:
         super().__init__(message, hint)

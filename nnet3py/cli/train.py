@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import UsageError, within
+from nnet3py.errors import ArgumentsError, UsageError, within
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -58,9 +58,9 @@ def train(args: list[str], options: Options) -> int:
     """Train a network; 1 if there was nothing to train on."""
     direct = bool(options.feats or options.targets)
     if len(args) != (2 if direct else 3):
-        raise UsageError(f"{len(args)} arguments were given, expected <raw-model-in> "
-                         f"{'' if direct else '<training-examples-in> '}<raw-model-out>",
-                         "examples are an argument, features an option: --feats=… --targets=…")
+        raise ArgumentsError(f"{len(args)} arguments were given, expected <raw-model-in> "
+                             f"{'' if direct else '<training-examples-in> '}<raw-model-out>",
+                             "examples are an argument, features an option: --feats=… --targets=…")
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.trainer import NnetTrainer
 
