@@ -239,9 +239,10 @@ def _integer(declared: Option, value: str) -> int:
 
 def _real(declared: Option, value: str) -> float:
     try:
-        if "_" in value:  # float() takes 1_000, C does not
+        number = float(value)
+        if "_" in value or number != number:  # float() takes 1_000, C does not; and nothing can come of NaN
             raise ValueError
-        return float(value)
+        return number
     except ValueError:
         raise OptionError(f'Invalid floating-point option "{value}"', f"for --{declared.name}") from None
 

@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 _SLACK = 1.9999                 # how much worse than the best a split may be and still be chosen
 _SECONDS_PER_FRAME = 0.01
+LONGEST_CHUNK = 10_000_000     # frames, more than a day of speech
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,9 @@ class SplitOptions:
         if factor < 1:
             raise Nnet3Error(f"Invalid value --frame-subsampling-factor={factor}", "it must be at least 1")
         if lengths != (-1,):
-            if not lengths or min(lengths) <= 0:
+            if not lengths or min(lengths) <= 0 or max(lengths) > LONGEST_CHUNK:
                 raise Nnet3Error(f"Invalid option --num-frames={num_frames}", "expected -1 or a comma-separated list "
-                                 "of positive numbers")
+                                 f"of numbers from 1 to {LONGEST_CHUNK}")
             rounded = tuple(-(-length // factor) * factor for length in lengths)
             if rounded != lengths:
                 logger.info("Rounding up --num-frames=%s to multiples of --frame-subsampling-factor=%d, to: %s",

@@ -83,7 +83,12 @@ def _add_component(nnet: Nnet, line: ConfigLine, name: str, seed: int) -> None:
         component = component_class(type_name).from_config(line, component_rng(seed, name))
     except Nnet3Error as error:
         raise _in_line(line, error) from None
+    except MemoryError:
+        raise _in_line(line, ConfigError("the memory does not hold such a component", "are the dimensions right?")
+                       ) from None
     line.check_all_used()
+    if not all(np.isfinite(values).all() for values in component.parameters().values()):
+        raise _in_line(line, ConfigError("the parameters would be NaN or infinite"))
     put_component(nnet, name, component)
 
 
