@@ -159,7 +159,8 @@ class CompressedMatrix:
             minimum, range_ = map(np.float32, _FIXED_RANGES[method])
         else:
             if highest == lowest:
-                highest = np.float32(float(lowest) + (1.0 + abs(float(lowest))))
+                with np.errstate(over="ignore"):
+                    highest = np.float32(float(lowest) + (1.0 + abs(float(lowest))))
             minimum = lowest
             with np.errstate(over="ignore"):
                 range_ = np.float32(highest - lowest)
