@@ -6,6 +6,7 @@ from typing import Any
 
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
+from nnet3py.errors import within
 
 USAGE = """Copy training examples; optionally select frames or context, weight them, or
 distribute them over several tables.
@@ -90,9 +91,14 @@ class _Changes:
             self.num_errors += 1
             return
         for _ in range(count):
-            changed = example if self._selector is None else self._selector(example)
+            changed = example if self._selector is None else self._selected(key, example)
             if changed is not None:
                 yield changed
+
+    def _selected(self, key: str, example: Any) -> Any:
+        assert self._selector is not None
+        with within(f"example {key}"):
+            return self._selector(example)
 
     def _weigh_and_rename(self, key: str, example: Any) -> bool:
         from nnet3py import log
@@ -104,9 +110,11 @@ class _Changes:
         if self._weights is not None:
             from nnet3py.egs.select import scale_outputs
 
-            scale_outputs(example, self._weights[key])
+            with within(f"example {key}"):
+                scale_outputs(example, self._weights[key])
         if self._outputs is not None:
             from nnet3py.egs.select import rename_output
 
-            rename_output(example, self._outputs[key])
+            with within(f"example {key}"):
+                rename_output(example, self._outputs[key])
         return True

@@ -8,6 +8,7 @@ functions. Both ways give the same arrays.
 from __future__ import annotations
 
 import functools
+import io
 import os
 import sys
 import warnings
@@ -30,15 +31,17 @@ _LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products 
 def kaldi_io() -> ModuleType:
     """The package, imported so that no trace remains: importing it edits PATH and KALDI_ROOT and prints a warning."""
     before = {name: os.environ.get(name) for name in ("PATH", "KALDI_ROOT")}
-    stderr = sys.stderr
+    stderr, popen = sys.stderr, os.popen
     os.environ["KALDI_ROOT"] = os.sep           # a folder that exists, which silences the warning
     try:
         with open(os.devnull, "w") as nowhere, warnings.catch_warnings():
             warnings.simplefilter("ignore")     # its regular expressions use invalid escapes
             sys.stderr = nowhere
+            # It starts a shell to extend PATH, and an "except:" around that would swallow a Ctrl-C.
+            os.popen = lambda *_: io.StringIO()  # type: ignore[assignment,return-value]
             import kaldi_io as module
     finally:
-        sys.stderr = stderr
+        sys.stderr, os.popen = stderr, popen
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -111,7 +111,7 @@ class UtteranceComputer:
             chunk_ivector = self._chunk_ivector(ivector, online_ivectors, online_ivector_period,
                                                 begin * factor, (end - 1) * factor)
             output[begin:end] = self._compute_chunk(feats, chunk_ivector, begin, end, end == num_outputs)
-        if np.isnan(output.sum()) and np.isnan(output).any():
+        if np.isnan(output).any():
             raise NumericError("the network's output has NaN", "has its training diverged?")
         if self._log_priors is not None:
             output -= self._log_priors
