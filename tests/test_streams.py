@@ -114,12 +114,13 @@ def test_pipes(tmp_path, caplog):
     assert stream.status == 0 and not caplog.records
 
 
-def test_failing_pipes_warn(caplog):
+def test_failing_pipes(caplog):
     with open_input("printf abc; exit 3 |") as stream:
         assert stream.read() == b"abc"
     assert stream.status == 3
-    with open_output("| cat >/dev/null; exit 4") as out:
-        out.write(b"x")
+    with pytest.raises(Nnet3Error, match="failed with status 4"):
+        with open_output("| cat >/dev/null; exit 4") as out:
+            out.write(b"x")
     messages = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert messages == ["Pipe printf abc; exit 3 | had nonzero return status 3",
                         "Pipe | cat >/dev/null; exit 4 had nonzero return status 4"]

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3py.io.matrices import read_matrix
 from nnet3py.io.specifiers import split_range
-from nnet3py.io.streams import InputStream, open_input, open_output
+from nnet3py.io.streams import InputStream, failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 Value = TypeVar("Value")
@@ -27,12 +27,16 @@ def token_reader(stream: InputStream) -> TokenReader:
 def read_object(rxfilename: str, read: Callable[[TokenReader], Value]) -> Value:
     """Open ``rxfilename``, read the header, and return what ``read(reader)`` makes of the rest.
 
-    Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened).
+    Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened,
+    a command that fails).
     """
     with open_input(rxfilename) as stream:
         reader = token_reader(stream)
         reader.read_header()
-        return read(reader)
+        value = read(reader)
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    return value
 
 
 def write_object(wxfilename: str, write: Callable[[TokenWriter], None], binary: bool = True) -> None:

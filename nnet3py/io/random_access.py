@@ -14,7 +14,7 @@ from nnet3py.io.archive import ArchiveScanner
 from nnet3py.io.holders import TOKEN, Holder
 from nnet3py.io.script import LoadedObject, Script, sort_key
 from nnet3py.io.specifiers import Rspecifier, is_token, parse_rspecifier
-from nnet3py.io.streams import open_input
+from nnet3py.io.streams import failed_command, open_input
 
 logger = logging.getLogger(__name__)
 
@@ -137,9 +137,12 @@ class _ArchiveLookup:
     def close(self, quiet: bool) -> None:
         if self._stream.closed:
             return
-        self._stream.close()         # what a pipe's command returned does not matter here
-        if self._error is not None and not quiet and not self._specifier.permissive:
-            raise self._error
+        self._stream.close()
+        error = self._error
+        if error is None and self._at_end and self._stream.status:   # keys may be missing for that reason
+            error = failed_command(self._specifier.text, self._stream.status)
+        if error is not None and not quiet and not self._specifier.permissive:
+            raise error
 
 
 class _UnsortedLookup(_ArchiveLookup):

@@ -76,6 +76,11 @@ class _RawInput(io.RawIOBase):
                 self._source.close()
 
 
+def failed_command(path: str, status: int) -> Nnet3Error:
+    """The error for a pipe whose command ended with a status other than 0. Kaldi only warns, save for tables read."""
+    return Nnet3Error(f"the command of '{path}' failed with status {status}", "its own messages say why")
+
+
 class InputStream(io.BufferedReader):
     """A binary stream to read, with Kaldi's manners at its end.
 
@@ -241,6 +246,7 @@ class OutputStream(io.BufferedWriter):
         self._raw_output = _RawOutput(target, path, standard)
         super().__init__(self._raw_output, BUFFER_SIZE)
         self.path = path
+        self.status = 0              # of a pipe's command, after close
         self._process, self._temporary, self._final = process, temporary, final
 
     @property
@@ -265,6 +271,8 @@ class OutputStream(io.BufferedWriter):
                     raise Nnet3Error(f"cannot give '{self.path}' its name: {_reason(error)}") from error
         finally:
             self.close()
+        if self.status:
+            raise failed_command(self.path, self.status)
 
     def close(self) -> None:
         """Stop writing; what was not committed is thrown away (what went down a pipe has gone)."""
@@ -276,9 +284,9 @@ class OutputStream(io.BufferedWriter):
             self._temporary = None
         process, self._process = self._process, None
         if process is not None:
-            status = process.wait()
-            if status:
-                logger.warning("Pipe %s had nonzero return status %d", self.path, status)
+            self.status = process.wait()
+            if self.status:
+                logger.warning("Pipe %s had nonzero return status %d", self.path, self.status)
 
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> None:
         if kind is None:

@@ -18,7 +18,7 @@ from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReade
 from nnet3py.io.read_ahead import read_ahead
 from nnet3py.io.script import LoadedObject, Script, read_script_line
 from nnet3py.io.specifiers import Medium, is_token, parse_rspecifier, parse_wspecifier, parse_wxfilename
-from nnet3py.io.streams import InputStream, OutputStream, open_input, open_output
+from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenWriter
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class SequentialReader(_Closing, Generic[Value]):
         self._stream.close()
         error = self._error
         if error is None and self._at_end and self._stream.status:
-            error = Nnet3Error(f"the command of '{self.specifier.text}' failed with status {self._stream.status}")
+            error = failed_command(self.specifier.text, self._stream.status)
         self._error = None
         if error is not None and not self.specifier.permissive:
             raise error
