@@ -75,7 +75,7 @@ if [ $stage -le 3 ]; then
       SECONDS=0
       run $dir/$net/log/train.$i.log nnet3-train --print-interval=20 --srand=$i --max-param-change=2.0 \
         "nnet3-copy --learning-rate=$lrate $dir/$net/$i.raw - |" \
-        "ark:nnet3-shuffle-egs --buffer-size=5000 --srand=$i ark:$train_egs ark:- | nnet3-merge-egs --minibatch-size=$minibatch_size ark:- ark:- |" \
+        "ark,bg:nnet3-shuffle-egs --buffer-size=5000 --srand=$i ark:$train_egs ark:- | nnet3-merge-egs --minibatch-size=$minibatch_size ark:- ark:- |" \
         $dir/$net/$((i + 1)).raw
       objf=$(sed -n "s/.*Overall average objective function for 'output' is \([-0-9.e]*\) over.*/\1/p" $dir/$net/log/train.$i.log)
       echo "$0: $net: pass $((i + 1)) of $num_epochs, learning rate $lrate: objective $objf ($SECONDS s)"
