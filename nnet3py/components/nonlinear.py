@@ -200,8 +200,12 @@ _SETTINGS = (("<SelfRepairLowerThreshold>", "self_repair_lower_threshold"),
 
 
 class _Squashing(NonlinearComponent):
-    """What sigmoid and tanh share: self-repair of the columns whose average derivative is too small."""
+    """What sigmoid and tanh share: self-repair of the columns whose average derivative is too small.
 
+    ``OPERATION`` names the forward operation; with ``_backprop`` and ``_stats`` behind it, the other two.
+    """
+
+    OPERATION = ""
     DEFAULT_THRESHOLD = 0.0
 
     @property
@@ -225,49 +229,36 @@ class _Squashing(NonlinearComponent):
                              ops.random.uniform() if scale else 1.0)
         return repair
 
-
-class SigmoidComponent(_Squashing):
-    """y = 1 / (1 + exp(-x)). Kaldi: SigmoidComponent."""
-
-    DEFAULT_THRESHOLD = 0.05
-
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        ops.sigmoid(y, x)
+        getattr(ops, self.OPERATION)(y, x)
 
     def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
                  update: Component | None, dx: Any) -> None:
         if dx is None:
             return
         assert update is None or isinstance(update, NonlinearComponent)
-        ops.sigmoid_backprop(dx, y, dy, self._repair(ops, update))
+        getattr(ops, f"{self.OPERATION}_backprop")(dx, y, dy, self._repair(ops, update))
         if update is not None:
             update._store_output_deriv(ops, dy)
 
     def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
-        ops.sigmoid_stats(self.value_sum, self.deriv_sum, self.counters, y, ops.random.integer(2))
+        store = getattr(ops, f"{self.OPERATION}_stats")
+        store(self.value_sum, self.deriv_sum, self.counters, y, ops.random.integer(2))
         self.stored[:ODERIV] = True
+
+
+class SigmoidComponent(_Squashing):
+    """y = 1 / (1 + exp(-x)). Kaldi: SigmoidComponent."""
+
+    OPERATION = "sigmoid"
+    DEFAULT_THRESHOLD = 0.05
 
 
 class TanhComponent(_Squashing):
     """y = tanh(x). Kaldi: TanhComponent."""
 
+    OPERATION = "tanh"
     DEFAULT_THRESHOLD = 0.2
-
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        ops.tanh(y, x)
-
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
-        if dx is None:
-            return
-        assert update is None or isinstance(update, NonlinearComponent)
-        ops.tanh_backprop(dx, y, dy, self._repair(ops, update))
-        if update is not None:
-            update._store_output_deriv(ops, dy)
-
-    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
-        ops.tanh_stats(self.value_sum, self.deriv_sum, self.counters, y, ops.random.integer(2))
-        self.stored[:ODERIV] = True
 
 
 class RectifiedLinearComponent(NonlinearComponent):
