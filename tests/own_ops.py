@@ -3,16 +3,13 @@ from __future__ import annotations
 
 import numpy as np
 import reference
-import reference_nonlinear
-import reference_structural
 from numpy_ops import NumpyOps
 
 
 def reference_ops(dtype=np.float32) -> NumpyOps:
     """Operations on numpy arrays of ``dtype``, as slow and obvious as can be."""
     ops = NumpyOps(dtype)
-    for module in (reference, reference_nonlinear, reference_structural):
-        for name, function in vars(module).items():
-            if callable(function) and not hasattr(ops, name):
-                setattr(ops, name, function)
+    for name, function in vars(reference).items():
+        if callable(function) and not hasattr(ops, name):
+            setattr(ops, name, function)
     return ops

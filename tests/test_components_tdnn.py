@@ -15,7 +15,7 @@ from numpy_ops import NumpyOps
 
 from nnet3py.components.affine import NaturalGradientAffineComponent
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
-from nnet3py.components.tdnn import TdnnComponent, TdnnPrecomputedIndexes
+from nnet3py.components.tdnn import TdnnComponent, TdnnComponentPrecomputedIndexes
 from nnet3py.components.time_grid import TimeGrid
 from nnet3py.config_line import ConfigLine
 from nnet3py.errors import CompileError, ConfigError, FormatError
@@ -126,12 +126,12 @@ def test_time_grid_files():
 
 
 def test_precomputed_indexes_files():
-    precomputed = TdnnPrecomputedIndexes(3, [0, 1, 8])
+    precomputed = TdnnComponentPrecomputedIndexes(3, [0, 1, 8])
     stream = io.BytesIO()
     precomputed.write(TokenWriter(stream, False))
     assert stream.getvalue().split() == (b"<TdnnComponentPrecomputedIndexes> <RowStride> 3 <RowOffsets> [ 0 1 8 ] "
                                          b"</TdnnComponentPrecomputedIndexes>").split()
-    assert TdnnPrecomputedIndexes.read(TokenReader(io.BytesIO(stream.getvalue()))) == precomputed
+    assert TdnnComponentPrecomputedIndexes.read(TokenReader(io.BytesIO(stream.getvalue()))) == precomputed
 
 
 # -- computing -------------------------------------------------------------------------------------------------------

@@ -7,8 +7,13 @@ import sys
 import pytest
 
 from nnet3py.components.base import Component
-from nnet3py.components.registry import COMPONENT_MODULES, component_class
-from nnet3py.errors import ConfigError
+from nnet3py.components.registry import (
+    COMPONENT_MODULES,
+    PRECOMPUTED_MODULES,
+    component_class,
+    precomputed_indexes_class,
+)
+from nnet3py.errors import ConfigError, FormatError
 
 
 @pytest.mark.parametrize("name", sorted(COMPONENT_MODULES))
@@ -31,3 +36,14 @@ def test_only_what_is_used_is_imported():
             "component_class('AffineComponent'); "
             "sys.exit('numba' in sys.modules or 'nnet3py.components.tdnn' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("name", sorted(PRECOMPUTED_MODULES))
+def test_precomputed_indexes_have_their_class(name):
+    found = precomputed_indexes_class(name)
+    assert found.__name__ == name and callable(found.read) and callable(found.write)
+
+
+def test_unknown_precomputed_indexes():
+    with pytest.raises(FormatError, match="unknown precomputed indexes 'XPrecomputedIndexes'"):
+        precomputed_indexes_class("XPrecomputedIndexes")

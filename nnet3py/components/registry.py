@@ -4,7 +4,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from nnet3py.components.base import Component
-from nnet3py.errors import ConfigError
+from nnet3py.errors import ConfigError, FormatError
 
 _TYPES_OF_MODULE = {
     "affine": ("AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent"),
@@ -22,8 +22,30 @@ _TYPES_OF_MODULE = {
     "recurrent": ("LstmNonlinearityComponent",),
 }
 
+PRECOMPUTED_SUFFIX = "PrecomputedIndexes"
+# types whose component knows its rows by precomputed indexes: the class TypePrecomputedIndexes stands beside the type
+_TYPES_WITH_PRECOMPUTED_INDEXES = ("BackpropTruncationComponent", "GeneralDropoutComponent", "TdnnComponent")
+
 COMPONENT_MODULES: dict[str, str] = {
     name: f"nnet3py.components.{module}" for module, names in _TYPES_OF_MODULE.items() for name in names}
+
+PRECOMPUTED_MODULES: dict[str, str] = {
+    name + PRECOMPUTED_SUFFIX: COMPONENT_MODULES[name] for name in _TYPES_WITH_PRECOMPUTED_INDEXES}
+
+
+def precomputed_indexes_class(name: str) -> type:
+    """The class of precomputed indexes of that name (``"TdnnComponentPrecomputedIndexes"``), as in files.
+
+    It has ``read(reader)``, for what follows the opening tag, and ``write(writer)``, which writes the tag too.
+
+    Raises
+    ------
+    FormatError : the name is not a known one
+    """
+    module = PRECOMPUTED_MODULES.get(name)
+    if module is None:
+        raise FormatError(f"unknown precomputed indexes '{name}'", f"known are {', '.join(PRECOMPUTED_MODULES)}")
+    return getattr(import_module(module), name)
 
 
 def component_class(type_name: str) -> type[Component]:

@@ -36,14 +36,14 @@ UPDATE_PERIOD = 4   # of both preconditioners; Kaldi has no option for it
 
 
 @dataclass
-class TdnnPrecomputedIndexes:
+class TdnnComponentPrecomputedIndexes:
     """Where each time offset finds its input rows: ``row_offsets[i] + row_stride * (output row)``."""
 
     row_stride: int
     row_offsets: list[int]
 
     @classmethod
-    def read(cls, reader: TokenReader) -> TdnnPrecomputedIndexes:
+    def read(cls, reader: TokenReader) -> TdnnComponentPrecomputedIndexes:
         """Read the fields after the opening tag (which may be there still), up to the closing tag."""
         reader.expect_one_or_two("<TdnnComponentPrecomputedIndexes>", "<RowStride>")
         stride = reader.integer()
@@ -119,7 +119,7 @@ class TdnnComponent(UpdatableComponent):
         return grid.input_rows(inputs), grid.output_rows(outputs)
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
-                           need_backprop: bool) -> TdnnPrecomputedIndexes:
+                           need_backprop: bool) -> TdnnComponentPrecomputedIndexes:
         grid = _matched_grid(inputs, outputs)
         steps, rest = np.divmod(grid.start_out + self.time_offsets.astype(np.int64) - grid.start_in, grid.step_in)
         if rest.any() or steps.min() < 0:
@@ -127,7 +127,7 @@ class TdnnComponent(UpdatableComponent):
                                f"at t={grid.start_in} with step {grid.step_in} for outputs from t={grid.start_out}")
         block, place = np.divmod(steps, grid.reorder_in)
         offsets = grid.reorder_in * block * grid.num_images + place
-        return TdnnPrecomputedIndexes(grid.reorder_in, [int(offset) for offset in offsets])
+        return TdnnComponentPrecomputedIndexes(grid.reorder_in, [int(offset) for offset in offsets])
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class TdnnComponent(UpdatableComponent):
         return ",".join(str(offset) for offset in self.time_offsets)
 
 
-def _input_parts(indexes: TdnnPrecomputedIndexes, x: Any, num_rows: int) -> tuple[Any, ...]:
+def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: Any, num_rows: int) -> tuple[Any, ...]:
     """For each time offset a view of the input rows that the output rows use, (num_rows, input_dim)."""
     stride, length = indexes.row_stride, indexes.row_stride * (num_rows - 1) + 1
     return tuple(x[offset:offset + length:stride] for offset in indexes.row_offsets)
