@@ -67,16 +67,18 @@ class FormatError(Nnet3Error):
     offset : byte offset in it
     component : the network component being read
     hint : what to try
+    field : the tag, such as ``<Dim>``, after which it stands
     """
 
     def __init__(self, message: str, path: str | None = None, offset: int | None = None,
-                 component: str | None = None, hint: str | None = None) -> None:
+                 component: str | None = None, hint: str | None = None, field: str | None = None) -> None:
         where = [part for part in (
             f"component '{component}'" if component else None,
+            f"after {field}" if field and field not in message else None,
             path or None,
             f"byte {offset}" if offset is not None else None) if part]
         super().__init__(f"{message} [{', '.join(where)}]" if where else message, hint)
-        self.path, self.offset, self.component = path, offset, component
+        self.path, self.offset, self.component, self.field = path, offset, component, field
 
 
 class SpecifierError(FormatError):

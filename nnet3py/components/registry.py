@@ -44,7 +44,7 @@ def precomputed_indexes_class(name: str) -> type:
     """
     module = PRECOMPUTED_MODULES.get(name)
     if module is None:
-        raise FormatError(f"unknown precomputed indexes '{name}'", f"known are {', '.join(PRECOMPUTED_MODULES)}")
+        raise FormatError(f"unknown precomputed indexes '{name}'", hint=f"known are {', '.join(PRECOMPUTED_MODULES)}")
     return getattr(import_module(module), name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from typing import Generic, TypeVar
 
-from nnet3py.errors import FormatError
+from nnet3py.errors import within
 from nnet3py.io.holders import Holder
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.specifiers import is_token
@@ -28,10 +28,8 @@ class ArchiveScanner(Generic[Value]):
         key = self._read_key()
         if key is None:
             return None
-        try:
+        with within(f"cannot read the value of key {key}"):
             return key, self._holder.read_value(self._reader)
-        except FormatError as error:
-            raise FormatError(f"cannot read the value of key {key}: {error.message}", hint=error.hint) from error
 
     def _read_key(self) -> str | None:
         """The next key; the blank after it is consumed, but a newline is not (it may be an empty text value)."""

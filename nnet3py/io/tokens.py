@@ -18,6 +18,7 @@ _BLANKS = frozenset((b" ", b"\t", b"\n", b"\r", b"\v", b"\f"))
 _INTEGER_BYTES = frozenset(bytes((c,)) for c in b"+-0123456789")
 _REAL_BYTES = _INTEGER_BYTES | frozenset((b".", b"e", b"E"))
 _LONGEST_TOKEN = 10000          # bytes; what is longer is no token, and no file of ours
+_LONGEST_TAG = 100              # bytes; the tags of fields are shorter
 _LARGE = 1 << 16                # bytes; from here on a length is checked against the size before memory is asked for
 _BLANK_RUN = re.compile(rb"[ \t\n\r\v\f]*")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
@@ -58,6 +59,7 @@ class TokenReader:
     binary : which of the two forms is being read; :meth:`read_header` sets it
     path : the file, for messages
     component : the network component being read, for messages, or None
+    field : the last opening tag read, such as ``<Dim>``, for messages, or None
     """
 
     def __init__(self, stream: BinaryIO | Any, path: str = "", size: int | None = None, binary: bool = False) -> None:
@@ -65,6 +67,7 @@ class TokenReader:
         self.path = path
         self.binary = binary
         self.component: str | None = None
+        self.field: str | None = None
 
     # -- where we are ----------------------------------------------------------------------------------------------
 
@@ -79,9 +82,10 @@ class TokenReader:
         return self._source.remaining
 
     def error(self, message: str, hint: str | None = None, offset: int | None = None) -> FormatError:
-        """A FormatError that names path, offset and component; the caller raises it."""
+        """A FormatError that names path, offset, component and field; the caller raises it."""
         where = self.offset if offset is None else offset
-        return FormatError(message, path=self.path, offset=where, component=self.component, hint=hint)
+        return FormatError(message, path=self.path, offset=where, component=self.component, hint=hint,
+                           field=self.field)
 
     def at_end(self) -> bool:
         """True if no byte is left."""
@@ -206,7 +210,10 @@ class TokenReader:
             if len(parts) > _LONGEST_TOKEN:
                 raise self.error(f"expected a token, found {len(parts)} bytes without a blank")
             byte = read(1)
-        return b"".join(parts).decode("utf-8", "surrogateescape")
+        text = b"".join(parts).decode("utf-8", "surrogateescape")
+        if text[0] == "<" and len(text) < _LONGEST_TAG:
+            self.field = text if text[1:2] != "/" else None
+        return text
 
     def expect(self, token: str) -> None:
         """Consume ``token``; FormatError if another is there. Kaldi: ExpectToken."""
