@@ -19,6 +19,8 @@ _TYPES_OF_MODULE = {
                    "PermuteComponent", "FixedScaleComponent", "FixedBiasComponent"),
     "truncation": ("ClipGradientComponent", "BackpropTruncationComponent"),
     "dropout": ("DropoutComponent", "GeneralDropoutComponent"),
+    "pnorm": ("PnormComponent",),
+    "old_convolution": ("ConvolutionComponent", "MaxpoolingComponent"),
     "recurrent": ("LstmNonlinearityComponent",),
 }
 

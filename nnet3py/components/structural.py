@@ -98,7 +98,7 @@ class NoOpComponent(Component):
         return f"{text}, backprop-scale={number(self.backprop_scale)}" if self.backprop_scale != 1.0 else text
 
 
-class _BlockComponent(Component):
+class BlockComponent(Component):
     """A component whose input has as many columns as several outputs side by side."""
 
     def __init__(self, input_dim: int, output_dim: int) -> None:
@@ -131,7 +131,7 @@ class _BlockComponent(Component):
         writer.integer(self._output_dim)
 
 
-class ElementwiseProductComponent(_BlockComponent):
+class ElementwiseProductComponent(BlockComponent):
     """y is the elementwise product of the input's blocks of ``output_dim`` columns.
 
     Kaldi: ElementwiseProductComponent.
@@ -165,7 +165,7 @@ class ElementwiseProductComponent(_BlockComponent):
         writer.token("</ElementwiseProductComponent>")
 
 
-class SumBlockComponent(_BlockComponent):
+class SumBlockComponent(BlockComponent):
     """y += scale times the sum of the input's blocks of ``output_dim`` columns. Kaldi: SumBlockComponent."""
 
     properties = Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS

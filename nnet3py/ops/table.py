@@ -268,6 +268,20 @@ PER_ELEMENT = (
               "dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j], s: scales moved to +-smallest if closer to 0"),
 )
 
+# -- pooling: norms and maxima over columns -------------------------------------------------------------------------
+
+POOLING = (
+    Operation("pnorm", "out mat dst, mat src", "dst[i, j] = the 2-norm of the j-th group of columns of src[i]"),
+    Operation("pnorm_backprop", "out mat dx, mat x, mat y, mat dy",
+              "dx = dy x / y, with y and dy of the group; 0 where y = 0"),
+    Operation("add_to_cols", "out mat dst, mat src, ivec indexes",
+              "dst[i, indexes[j]] += src[i, j]; the indexes are distinct, none is -1"),
+    Operation("max_pool", "out mat dst, mat src, ivec shape",
+              "dst = maxima of boxes of tensors; shape (12,): x, y, z of tensor, box, steps and number of boxes"),
+    Operation("max_pool_backprop", "out mat dx, mat x, mat y, mat dy, ivec shape",
+              "dx += dy at every element of a box of x that equals its maximum y"),
+)
+
 # -- objective: outputs against supervision ---------------------------------------------------------------------------
 
 OBJECTIVE = (
@@ -289,6 +303,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "structural": STRUCTURAL,
     "dropout": DROPOUT,
     "per_element": PER_ELEMENT,
+    "pooling": POOLING,
     "objective": OBJECTIVE,
 }
 

@@ -1,0 +1,349 @@
+"""The deprecated 2-D convolution and 3-D max pooling, whose rows are tensors; older image and speech models have them.
+
+In both, a tensor has the dimensions x, y and z, and a row of the input is one tensor.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import LARGEST_DIM, invalid_initializer, read_dim
+from nnet3py.components.info_text import parameter_stats
+from nnet3py.components.updatable import (
+    UpdatableComponent,
+    UpdateSettings,
+    bad_initializer,
+    normal,
+    read_config_matrix,
+)
+from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+ORDERS = ("yzx", "zyx")      # of the tensor's dimensions, fastest first; a file holds the place in this tuple
+
+
+@dataclass(frozen=True)
+class FilterShape:
+    """Dimensions of the input tensor and of the filter, and the filter's steps; fields are named as in files."""
+
+    input_x_dim: int
+    input_y_dim: int
+    input_z_dim: int
+    filt_x_dim: int
+    filt_y_dim: int
+    filt_x_step: int
+    filt_y_step: int
+
+    @property
+    def num_x(self) -> int:
+        """How many places the filter takes along x."""
+        return 1 + (self.input_x_dim - self.filt_x_dim) // self.filt_x_step
+
+    @property
+    def num_y(self) -> int:
+        """How many places the filter takes along y."""
+        return 1 + (self.input_y_dim - self.filt_y_dim) // self.filt_y_step
+
+    @property
+    def input_dim(self) -> int:
+        """Elements of a tensor."""
+        return self.input_x_dim * self.input_y_dim * self.input_z_dim
+
+    @property
+    def filter_dim(self) -> int:
+        """Elements of a filter, which spans all of z."""
+        return self.filt_x_dim * self.filt_y_dim * self.input_z_dim
+
+    def fault(self) -> str:
+        """What makes the shape impossible, or nothing."""
+        if min(astuple(self)) <= 0:
+            return "all dimensions and steps must be above 0"
+        if self.filt_x_dim > self.input_x_dim or self.filt_y_dim > self.input_y_dim:
+            return "a filter must not be larger than the input"
+        return "" if self.input_dim <= LARGEST_DIM else f"the input must not have more than {LARGEST_DIM} elements"
+
+    def steps_fit(self) -> bool:
+        """True if the last place of the filter ends where the input ends."""
+        return ((self.input_x_dim - self.filt_x_dim) % self.filt_x_step == 0
+                and (self.input_y_dim - self.filt_y_dim) % self.filt_y_step == 0)
+
+
+class ConvolutionComponent(UpdatableComponent):
+    """2-D convolution over x and y, with filters that span all of z. Kaldi: ConvolutionComponent (deprecated).
+
+    Output column ``(i num_y + j) num_filters + f`` is filter f at the place (i, j).
+
+    Attributes
+    ----------
+    shape : dimensions of input and filter
+    order : of the input's dimensions, one of ``ORDERS``
+    filter_params : float32 (num_filters, filter_dim), a filter's elements in the order x, y, z (z fastest)
+    bias_params : float32 (num_filters,)
+    taps : int32 (filter_dim,), the input columns under the filter at its first place
+    """
+
+    PARAMETERS = ("filter_params", "bias_params")
+    CONSTANTS = ("taps",)
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.BACKPROP_ADDS | Properties.PROPAGATE_ADDS)
+
+    def __init__(self, shape: FilterShape, order: str, filter_params: np.ndarray, bias_params: np.ndarray,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.shape, self.order = shape, order
+        self.filter_params, self.bias_params = filter_params, bias_params
+        x, y, z = np.ix_(range(shape.filt_x_dim), range(shape.filt_y_dim), range(shape.input_z_dim))
+        along_x, along_y, along_z = self._strides()
+        self.taps = (x * along_x + y * along_y + z * along_z).ravel().astype(np.int32)
+
+    def _strides(self) -> tuple[int, int, int]:
+        """How many columns apart neighbours along x, y and z are."""
+        y, z = self.shape.input_y_dim, self.shape.input_z_dim
+        return (y * z, z, 1) if self.order == "zyx" else (y * z, 1, y)
+
+    @property
+    def input_dim(self) -> int:
+        return self.shape.input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.shape.num_x * self.shape.num_y * self.num_filters
+
+    @property
+    def num_filters(self) -> int:
+        """How many filters there are."""
+        return self.filter_params.shape[0]
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def _places(self) -> Iterator[tuple[int, slice]]:
+        """For each place of the filter: what to add to the taps, and the output columns."""
+        along_x, along_y, _ = self._strides()
+        end = 0
+        for i in range(self.shape.num_x):
+            for j in range(self.shape.num_y):
+                begin, end = end, end + self.num_filters
+                yield i * self.shape.filt_x_step * along_x + j * self.shape.filt_y_step * along_y, slice(begin, end)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        patch = ops.scratch(x.shape[0], self.shape.filter_dim)
+        for start, columns in self._places():
+            ops.copy_cols(patch, x[:, start:], self.taps)
+            ops.add_vec_to_rows(y[:, columns], self.bias_params, 1.0, 1.0)
+            ops.add_mat_mat(y[:, columns], patch, self.filter_params, 1.0, 1.0, trans_b=True)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        patch = ops.scratch(dy.shape[0], self.shape.filter_dim)
+        if dx is not None:
+            for start, columns in self._places():
+                ops.add_mat_mat(patch, dy[:, columns], self.filter_params, 1.0, 0.0)
+                ops.add_to_cols(dx[:, start:], patch, self.taps)
+        if update is None:
+            return
+        assert isinstance(update, ConvolutionComponent)
+        for start, columns in self._places():
+            ops.copy_cols(patch, x[:, start:], self.taps)
+            ops.add_row_sum(update.bias_params, dy[:, columns], update.learning_rate, 1.0)
+            ops.add_mat_mat(update.filter_params, dy[:, columns], patch, update.learning_rate, 1.0, trans_a=True)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> ConvolutionComponent:
+        settings = UpdateSettings.from_config(line)
+        shape = FilterShape(*(line.get_int(_key(field.name), 0) for field in fields(FilterShape)))
+        order = line.get_string("input-vectorization-order", "zyx")
+        fault = shape.fault() or ("" if order in ORDERS else "input-vectorization-order must be zyx or yzx")
+        if fault:
+            raise bad_initializer(line, f"{fault}; required are "
+                                        f"{', '.join(_key(field.name) for field in fields(FilterShape))}")
+        matrix = read_config_matrix(line, "matrix")
+        if matrix is not None:
+            if matrix.shape[1] != shape.filter_dim + 1 or matrix.shape[0] == 0:
+                raise bad_initializer(line, f"the matrix is {matrix.shape[0]} x {matrix.shape[1]}, expected "
+                                            f"{shape.filter_dim + 1} columns: a filter and its bias in each row")
+            return cls(shape, order, np.ascontiguousarray(matrix[:, :-1]), np.ascontiguousarray(matrix[:, -1]),
+                       settings)
+        num_filters = line.get_int("num-filters", 0)
+        stddev = line.get_float("param-stddev", 1.0 / math.sqrt(shape.filter_dim))
+        bias_stddev = line.get_float("bias-stddev", 1.0)
+        if num_filters <= 0 or not stddev >= 0.0 or not bias_stddev >= 0.0 or not shape.steps_fit():
+            raise bad_initializer(line, "num-filters must be above 0, param-stddev and bias-stddev not negative, and "
+                                        "the steps must divide what the input is larger than the filter")
+        filters = normal(rng, (num_filters, shape.filter_dim), stddev)
+        return cls(shape, order, filters, normal(rng, (num_filters,), bias_stddev), settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> ConvolutionComponent:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        shape = FilterShape(*_read_dims(reader, [field.name for field in fields(FilterShape)]))
+        if shape.fault():
+            raise reader.error(f"{shape.fault()}, found {shape}")
+        reader.expect("<InputVectorization>")
+        order = reader.integer()
+        if order not in range(len(ORDERS)):
+            raise reader.error(f"expected 0 (yzx) or 1 (zyx) after <InputVectorization>, found {order}")
+        reader.expect("<FilterParams>")
+        filters = read_matrix(reader)
+        reader.expect("<BiasParams>")
+        bias = read_vector(reader)
+        if filters.shape != (bias.size, shape.filter_dim) or bias.size == 0:
+            raise reader.error(f"expected filters of {shape.filter_dim} elements and a bias for each, found a matrix "
+                               f"of {filters.shape[0]} x {filters.shape[1]} and {bias.size} biases")
+        token, settings.is_gradient = reader.token(), False
+        if token == "<IsGradient>":
+            settings.is_gradient, token = reader.boolean(), reader.token()
+        if token != f"</{cls.__name__}>":
+            raise reader.error(f"expected </{cls.__name__}>, found {token}")
+        return cls(shape, ORDERS[order], filters, bias, settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        _write_dims(writer, self.shape)
+        writer.token("<InputVectorization>")
+        writer.integer(ORDERS.index(self.order))
+        writer.token("<FilterParams>")
+        write_matrix(writer, self.filter_params)
+        writer.token("<BiasParams>")
+        write_vector(writer, self.bias_params)
+        writer.token("<IsGradient>")
+        writer.boolean(self.is_gradient)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        return (f"{super().info(verbose)}, {_dims_text(self.shape)}, input-vectorization={ORDERS.index(self.order)}, "
+                f"num-filters={self.num_filters}" + parameter_stats("filter-params", self.filter_params)
+                + parameter_stats("bias-params", self.bias_params, with_mean=True))
+
+
+@dataclass(frozen=True)
+class PoolShape:
+    """Dimensions of the input tensor and of the boxes, and the boxes' steps; fields are named as in files."""
+
+    input_x_dim: int
+    input_y_dim: int
+    input_z_dim: int
+    pool_x_size: int
+    pool_y_size: int
+    pool_z_size: int
+    pool_x_step: int
+    pool_y_step: int
+    pool_z_step: int
+
+    @property
+    def num_pools(self) -> tuple[int, int, int]:
+        """How many boxes there are along x, y and z."""
+        dims, sizes, steps = self._axes()
+        x, y, z = (1 + (dim - size) // step for dim, size, step in zip(dims, sizes, steps, strict=True))
+        return x, y, z
+
+    def _axes(self) -> tuple[tuple[int, ...], ...]:
+        values = astuple(self)
+        return values[:3], values[3:6], values[6:]
+
+    def fault(self) -> str:
+        """What makes the shape impossible, or nothing."""
+        if min(astuple(self)) <= 0:
+            return "all dimensions, sizes and steps must be above 0"
+        for dim, size, step in zip(*self._axes(), strict=True):
+            if not dim >= size >= step or (dim - size) % step:
+                return ("along each axis the pool must not be larger than the input, the step not larger than the "
+                        "pool, and a divisor of what the input is larger than the pool")
+        if math.prod(self._axes()[0]) > LARGEST_DIM:
+            return f"the input must not have more than {LARGEST_DIM} elements"
+        return ""
+
+
+class MaxpoolingComponent(Component):
+    """Maxima of boxes of a tensor; input and output have z fastest, then y. Kaldi: MaxpoolingComponent (deprecated).
+
+    Going back, every element of a box that is equal to the maximum gets the whole derivative.
+    """
+
+    CONSTANTS = ("geometry",)
+    properties = (Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
+                  | Properties.BACKPROP_ADDS)
+
+    def __init__(self, shape: PoolShape) -> None:
+        self.shape = shape
+        self.geometry = np.array([*astuple(shape), *shape.num_pools], dtype=np.int32)   # as the operations want it
+
+    @property
+    def input_dim(self) -> int:
+        return self.shape.input_x_dim * self.shape.input_y_dim * self.shape.input_z_dim
+
+    @property
+    def output_dim(self) -> int:
+        return math.prod(self.shape.num_pools)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.max_pool(y, x, self.geometry)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            ops.max_pool_backprop(dx, x, y, dy, self.geometry)
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> MaxpoolingComponent:
+        shape = PoolShape(*(line.get_int(_key(field.name), 0) for field in fields(PoolShape)))
+        if shape.fault():
+            raise invalid_initializer(line, cls.__name__, f"{shape.fault()}; required are "
+                                      f"{', '.join(_key(field.name) for field in fields(PoolShape))}")
+        return cls(shape)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> MaxpoolingComponent:
+        reader.expect_one_or_two("<MaxpoolingComponent>", "<InputXDim>")
+        first = read_dim(reader, "<InputXDim>")
+        shape = PoolShape(first, *_read_dims(reader, [field.name for field in fields(PoolShape)][1:]))
+        if shape.fault():
+            raise reader.error(f"{shape.fault()}, found {shape}")
+        reader.expect("</MaxpoolingComponent>")
+        return cls(shape)
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<MaxpoolingComponent>")
+        _write_dims(writer, self.shape)
+        writer.token("</MaxpoolingComponent>")
+
+    def info(self, verbose: int = 0) -> str:
+        return f"{type(self).__name__}, {_dims_text(self.shape)}"
+
+
+# -- the fields of shapes: input_x_dim is input-x-dim in config lines and <InputXDim> in files -----------------------
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _tag(name: str) -> str:
+    return f"<{name.title().replace('_', '')}>"
+
+
+def _read_dims(reader: TokenReader, names: list[str]) -> list[int]:
+    values = []
+    for name in names:
+        reader.expect(_tag(name))
+        values.append(read_dim(reader, _tag(name)))
+    return values
+
+
+def _write_dims(writer: TokenWriter, shape: FilterShape | PoolShape) -> None:
+    for field in fields(shape):
+        writer.token(_tag(field.name))
+        writer.integer(getattr(shape, field.name))
+
+
+def _dims_text(shape: FilterShape | PoolShape) -> str:
+    return ", ".join(f"{_key(field.name)}={getattr(shape, field.name)}" for field in fields(shape))
