@@ -17,7 +17,7 @@ from nnet3py.components.layer_fields import (
 )
 from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
-from nnet3py.components.time_grid import TimeGrid
+from nnet3py.components.time_grid import TimeGrid, at_time_offsets
 from nnet3py.components.updatable import (
     UpdatableComponent,
     UpdateSettings,
@@ -26,7 +26,6 @@ from nnet3py.components.updatable import (
     read_preconditioner,
 )
 from nnet3py.errors import CompileError
-from nnet3py.index import NO_TIME
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
@@ -109,10 +108,7 @@ class TdnnComponent(UpdatableComponent):
     # -- indexes -----------------------------------------------------------------------------------------------------
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
-        wanted = np.repeat(indexes[:, None, :], self.time_offsets.size, axis=1)
-        real = indexes[:, 1] != NO_TIME
-        wanted[real, :, 1] += self.time_offsets
-        return wanted
+        return at_time_offsets(indexes, self.time_offsets)
 
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         grid = _matched_grid(inputs, outputs)

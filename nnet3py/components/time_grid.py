@@ -66,6 +66,13 @@ def images(indexes: np.ndarray) -> np.ndarray:
     return np.unique(indexes[:, [0, 2]], axis=0)
 
 
+def at_time_offsets(indexes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The indexes, int32 (rows, 3), moved by each time offset: int32 (rows, offsets, 3); those without a time stay."""
+    moved = np.repeat(indexes[:, None, :], len(offsets), axis=1)
+    moved[indexes[:, 1] != NO_TIME, :, 1] += offsets
+    return moved
+
+
 def _regular_times(indexes: np.ndarray) -> tuple[int, int, int]:
     """First time, spacing and number of times of the smallest regular grid that holds the times of ``indexes``."""
     times = np.unique(indexes[:, 1]).astype(np.int64)
