@@ -56,6 +56,14 @@ class UpdateSettings:
         ------
         FormatError : no ``<LearningRate>`` where it belongs
         """
+        settings, token = cls.read_or_token(reader, type_name)
+        if token:
+            raise reader.error(f"expected <LearningRate> in {type_name}, found {token}")
+        return settings
+
+    @classmethod
+    def read_or_token(cls, reader: TokenReader, type_name: str) -> tuple[UpdateSettings, str]:
+        """As ``read``, for types whose old files lack the learning rate: also returns the token in its place, or ""."""
         settings = cls()
         token = reader.token()
         if token == f"<{type_name}>":
@@ -68,10 +76,9 @@ class UpdateSettings:
             settings.max_change, token = reader.real(), reader.token()
         if token == "<L2Regularize>":
             settings.l2_regularize, token = reader.real(), reader.token()
-        if token != "<LearningRate>":
-            raise reader.error(f"expected <LearningRate> in {type_name}, found {token}")
-        settings.learning_rate = reader.real()
-        return settings
+        if token == "<LearningRate>":
+            settings.learning_rate, token = reader.real(), ""
+        return settings, token
 
 
 class UpdatableComponent(Component):
