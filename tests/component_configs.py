@@ -6,4 +6,50 @@ differently (blocks, without bias, further outputs …).
 from __future__ import annotations
 
 CONFIGS: dict[str, list[str]] = {
+    "AffineComponent": ["input-dim=5 output-dim=3"],
+    "NaturalGradientAffineComponent": ["input-dim=5 output-dim=3"],
+    "LinearComponent": ["input-dim=5 output-dim=3"],
+    "FixedAffineComponent": ["input-dim=5 output-dim=3"],
+    "PerElementScaleComponent": ["dim=5 param-stddev=1"],
+    "NaturalGradientPerElementScaleComponent": ["dim=5 param-stddev=1"],
+    "PerElementOffsetComponent": ["dim=6 param-stddev=1", "dim=6 block-dim=3 param-stddev=1",
+                                  "dim=6 param-stddev=1 use-natural-gradient=false"],
+    "ScaleAndOffsetComponent": ["dim=6", "dim=6 block-dim=3", "dim=6 use-natural-gradient=false"],
+    "TdnnComponent": ["input-dim=3 output-dim=5 time-offsets=-1,0,2",
+                      "input-dim=3 output-dim=5 time-offsets=-3,0 use-bias=false",
+                      "input-dim=3 output-dim=2 time-offsets=0,3,-3 use-natural-gradient=false"],
+    "SigmoidComponent": ["dim=5"],
+    "TanhComponent": ["dim=5"],
+    "RectifiedLinearComponent": ["dim=6", "dim=6 block-dim=3"],
+    "SoftmaxComponent": ["dim=5"],
+    "LogSoftmaxComponent": ["dim=5"],
+    "NormalizeComponent": ["dim=6", "dim=6 target-rms=0.5 add-log-stddev=true", "dim=6 block-dim=3",
+                           "dim=6 block-dim=2 add-log-stddev=true"],
+    "BatchNormComponent": ["dim=6", "dim=6 block-dim=3 target-rms=0.5", "dim=6 block-dim=2 test-mode=true"],
+    "NoOpComponent": ["dim=5", "dim=5 backprop-scale=0.25"],
+    "ElementwiseProductComponent": ["input-dim=6 output-dim=3", "input-dim=9 output-dim=3"],
+    "SumGroupComponent": ["sizes=1,3,2", "input-dim=6 output-dim=2"],
+    "SumBlockComponent": ["input-dim=6 output-dim=2 scale=0.75"],
+    "PermuteComponent": ["column-map=3,0,1,4,2"],
+    "FixedScaleComponent": ["dim=5", "dim=5 scale=2.5"],
+    "FixedBiasComponent": ["dim=5"],
+    "ClipGradientComponent": ["dim=5 clipping-threshold=1", "dim=5 clipping-threshold=1 norm-based-clipping=true",
+                              "dim=5 clipping-threshold=0"],
+    "BackpropTruncationComponent": [
+        "dim=5 scale=0.75 clipping-threshold=1.5 zeroing-threshold=1 zeroing-interval=2 recurrence-interval=1",
+        "dim=5 clipping-threshold=0 zeroing-threshold=0"],
+    "DropoutComponent": ["dim=5 dropout-proportion=0.25", "dim=5 dropout-proportion=0.25 dropout-per-frame=true",
+                         "dim=5 dropout-proportion=0.25 test-mode=true"],
+    "GeneralDropoutComponent": [
+        "dim=6", "dim=6 block-dim=3 time-period=2", "dim=6 time-period=2 continuous=true", "dim=6 test-mode=true",
+        "dim=6 specaugment-max-proportion=0.5 specaugment-max-regions=2", "dim=6 dropout-proportion=0"],
+    "PnormComponent": ["input-dim=6 output-dim=2", "input-dim=3 output-dim=3"],
+    "ConvolutionComponent": [
+        "input-x-dim=4 input-y-dim=3 input-z-dim=2 filt-x-dim=2 filt-y-dim=2 filt-x-step=1 filt-y-step=1 num-filters=3",
+        "input-x-dim=5 input-y-dim=3 input-z-dim=2 filt-x-dim=3 filt-y-dim=1 filt-x-step=2 filt-y-step=2 num-filters=2 "
+        "input-vectorization-order=yzx"],
+    "MaxpoolingComponent": [
+        "input-x-dim=4 input-y-dim=3 input-z-dim=2 pool-x-size=2 pool-y-size=2 pool-z-size=1 pool-x-step=2 "
+        "pool-y-step=1 pool-z-step=1"],
+    "LstmNonlinearityComponent": ["cell-dim=3", "cell-dim=2 use-dropout=true self-repair-scale=0"],
 }
