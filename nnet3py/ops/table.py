@@ -282,6 +282,16 @@ POOLING = (
               "dx += dy at every element of a box of x that equals its maximum y"),
 )
 
+# -- convolution: gathering columns for the products with the filters -------------------------------------------------
+
+CONVOLUTION = (
+    Operation("copy_col_blocks", "out mat dst, mat src, ivec blocks",
+              "block j of dst's columns = block blocks[j] of src's; zeros for -1"),
+    Operation("add_to_col_blocks", "out mat dst, mat src, ivec blocks",
+              "block blocks[j] of dst's columns += block j of src's, in the order of j; nothing for -1"),
+    Operation("copy_transposed", "out mat dst, mat src", "dst[i, j] = src[j, i]"),
+)
+
 # -- objective: outputs against supervision ---------------------------------------------------------------------------
 
 OBJECTIVE = (
@@ -304,6 +314,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "dropout": DROPOUT,
     "per_element": PER_ELEMENT,
     "pooling": POOLING,
+    "convolution": CONVOLUTION,
     "objective": OBJECTIVE,
 }
 
