@@ -12,6 +12,7 @@ _TYPES_OF_MODULE = {
                     "PerElementOffsetComponent"),
     "scale_and_offset": ("ScaleAndOffsetComponent",),
     "tdnn": ("TdnnComponent",),
+    "convolution": ("TimeHeightConvolutionComponent",),
     "nonlinear": ("SigmoidComponent", "TanhComponent", "RectifiedLinearComponent", "SoftmaxComponent",
                   "LogSoftmaxComponent"),
     "normalize": ("NormalizeComponent", "BatchNormComponent"),
@@ -26,7 +27,8 @@ _TYPES_OF_MODULE = {
 
 PRECOMPUTED_SUFFIX = "PrecomputedIndexes"
 # types whose component knows its rows by precomputed indexes: the class TypePrecomputedIndexes stands beside the type
-_TYPES_WITH_PRECOMPUTED_INDEXES = ("BackpropTruncationComponent", "GeneralDropoutComponent", "TdnnComponent")
+_TYPES_WITH_PRECOMPUTED_INDEXES = ("BackpropTruncationComponent", "GeneralDropoutComponent", "TdnnComponent",
+                                   "TimeHeightConvolutionComponent")
 
 COMPONENT_MODULES: dict[str, str] = {
     name: f"nnet3py.components.{module}" for module, names in _TYPES_OF_MODULE.items() for name in names}

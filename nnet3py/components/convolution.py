@@ -1,0 +1,366 @@
+"""Convolution over time and height."""
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.convolution_geometry import (
+    ConvolutionComputation,
+    ConvolutionModel,
+    ConvolutionStep,
+    compile_convolution,
+    convolution_grid,
+)
+from nnet3py.components.info_text import number, parameter_stats
+from nnet3py.components.layer_fields import default_rank_out, read_linear_and_bias, write_linear_and_bias
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.normalize import in_blocks
+from nnet3py.components.time_grid import at_time_offsets
+from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, bad_initializer, normal
+from nnet3py.errors import CompileError, ShapeError
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_MAX_MEMORY_MB = 200.0
+DEFAULT_HISTORY = 4.0      # of both preconditioners, in minibatches
+UPDATE_PERIOD = 1
+_PAIR = re.compile(r"\s*([+-]?[0-9]{1,9})\s*,\s*([+-]?[0-9]{1,9})\s*")
+
+
+@dataclass
+class TimeHeightConvolutionComponentPrecomputedIndexes:
+    """The computation for the rows of one command. Kaldi's class of this name."""
+
+    computation: ConvolutionComputation
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> TimeHeightConvolutionComponentPrecomputedIndexes:
+        """Read the fields after the opening tag (which may be there still), up to the closing tag."""
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<Computation>")
+        computation = ConvolutionComputation.read(reader)
+        reader.expect(f"</{cls.__name__}>")
+        return cls(computation)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write what ``read`` reads, with the opening tag."""
+        writer.token(f"<{type(self).__name__}>")
+        writer.token("<Computation>")
+        self.computation.write(writer)
+        writer.token(f"</{type(self).__name__}>")
+
+
+class _Piece(NamedTuple):
+    """What one step of a computation does for some of the output times: matrices that lie in those of the call."""
+
+    step: ConvolutionStep
+    x: Any        # (rows, heights and filters of the input)
+    y: Any        # (rows * height_out, filters of the output)
+    temp: Any     # (rows, gathered columns of x), contiguous scratch; None if x need not be gathered
+
+    def inputs(self) -> Any:
+        """The input in one row for each row of ``y``: the temporary matrix, or ``x`` itself."""
+        matrix = self.x if self.temp is None else self.temp
+        return matrix.reshape(self.y.shape[0], -1)
+
+    def gathered(self, ops: Any) -> Any:
+        """``inputs()``, after gathering them."""
+        if self.temp is not None:
+            ops.copy_col_blocks(self.temp, self.x, self.step.height_map)
+        return self.inputs()
+
+
+class TimeHeightConvolutionComponent(UpdatableComponent):
+    """A convolution over time and height with zero padding of heights; see ``ConvolutionModel`` for the formula.
+
+    Attributes
+    ----------
+    linear_params : float32 (num_filters_out, offsets * num_filters_in), the blocks of the offsets side by side
+    bias_params : float32 (num_filters_out,)
+    preconditioner_in : of the rows of the gradient of [linear_params, bias_params]
+    preconditioner_out : of its columns
+    """
+
+    PARAMETERS = ("linear_params", "bias_params")
+
+    def __init__(self, model: ConvolutionModel, linear_params: np.ndarray, bias_params: np.ndarray,
+                 preconditioner_in: OnlineNaturalGradient, preconditioner_out: OnlineNaturalGradient,
+                 max_memory_mb: float = DEFAULT_MAX_MEMORY_MB, use_natural_gradient: bool = True,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.model = model
+        self.linear_params, self.bias_params = linear_params, bias_params
+        self.preconditioner_in, self.preconditioner_out = preconditioner_in, preconditioner_out
+        self.max_memory_mb = max_memory_mb
+        self.use_natural_gradient = use_natural_gradient
+
+    @property
+    def properties(self) -> Properties:
+        return (Properties.UPDATABLE | Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
+                | Properties.BACKPROP_NEEDS_INPUT | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS)
+
+    @property
+    def input_dim(self) -> int:
+        return self.model.input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.model.output_dim
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return self.preconditioner_in, self.preconditioner_out
+
+    # -- indexes -----------------------------------------------------------------------------------------------------
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        return at_time_offsets(indexes, self.model.time_offsets)
+
+    def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        required = np.isin(self.model.time_offsets, self.model.required_time_offsets)
+        return np.asarray(available[:, required].all(axis=1)), available
+
+    def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        grid = convolution_grid(self.model, inputs, outputs)
+        return grid.input_rows(inputs), grid.output_rows(outputs)
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
+                           need_backprop: bool) -> TimeHeightConvolutionComponentPrecomputedIndexes:
+        grid = convolution_grid(self.model, inputs, outputs)
+        if not (np.array_equal(grid.input_rows(inputs), inputs) and np.array_equal(grid.output_rows(outputs), outputs)):
+            raise CompileError("the rows of a convolution are not in the order that it asked for")
+        return TimeHeightConvolutionComponentPrecomputedIndexes(
+            compile_convolution(self.model, grid, self.max_memory_mb))
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.add_vec_to_rows(in_blocks(y, self.model.num_filters_out), self.bias_params, 1.0, 0.0)
+        for piece in self._pieces(ops, indexes.computation, x, y):
+            ops.add_mat_mat(piece.y, piece.gathered(ops), self._weights(piece), 1.0, 1.0, trans_b=True)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is not None:
+            for piece in self._pieces(ops, indexes.computation, dx, dy):
+                beta = 1.0 if piece.temp is None else 0.0
+                ops.add_mat_mat(piece.inputs(), piece.y, self._weights(piece), 1.0, beta)
+                if piece.temp is not None:
+                    ops.add_to_col_blocks(piece.x, piece.temp, piece.step.height_map)
+        if update is None:
+            return
+        assert isinstance(update, TimeHeightConvolutionComponent)
+        if update.learning_rate == 0.0:
+            return
+        if update.use_natural_gradient and not update.is_gradient:
+            update._natural_gradient_step(ops, indexes.computation, x, dy)
+        else:
+            update._add_gradient(ops, indexes.computation, x, dy, update.linear_params, update.bias_params,
+                                 update.learning_rate)
+
+    def _pieces(self, ops: Any, computation: ConvolutionComputation, x: Any, y: Any) -> Iterator[_Piece]:
+        """The steps of the computation, for as many output times at once as the temporary matrix holds."""
+        self._check_fit(computation, x, y)
+        x = in_blocks(x, computation.num_filters_in * computation.height_in)
+        temp = ops.scratch_vector(computation.temp_rows * computation.temp_cols)
+        times, images = computation.times_per_chunk, computation.num_images
+        for begin in range(0, computation.num_t_out, times):
+            rows = min(times, computation.num_t_out - begin) * images
+            piece_of_y = in_blocks(y[begin * images:begin * images + rows], computation.num_filters_out)
+            for step, needs_copy in zip(computation.steps, computation.needs_copy, strict=True):
+                first, cols = (begin + step.time_shift) * images, computation.num_filters_in * step.height_map.size
+                yield _Piece(step, x[first:first + rows], piece_of_y,
+                             temp[:rows * cols].reshape(rows, cols) if needs_copy else None)
+
+    def _check_fit(self, computation: ConvolutionComputation, x: Any, y: Any) -> None:
+        """A computation may come from a file: raise ShapeError unless it is one of this component, for these rows."""
+        expected = (self.model.num_filters_in, self.model.num_filters_out, self.model.height_out,
+                    computation.num_t_out * computation.num_images,
+                    computation.num_t_in * computation.num_images * computation.height_in)
+        found = (computation.num_filters_in, computation.num_filters_out, computation.height_out, y.shape[0],
+                 x.shape[0] * self.model.height_in)
+        if found != expected or computation.max_param_col > self.linear_params.shape[1]:
+            raise ShapeError(f"a convolution of {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} x {y.shape[1]} "
+                             "outputs was compiled for other dimensions", "compile the request again")
+
+    def _weights(self, piece: _Piece, weights: Any = None) -> Any:
+        """The columns of the parameters (or of a matrix of that size) that a piece uses."""
+        weights = self.linear_params if weights is None else weights
+        start = piece.step.params_start_col
+        return weights[:, start:start + piece.inputs().shape[1]]
+
+    def _add_gradient(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any, weights: Any, bias: Any,
+                      alpha: float) -> None:
+        """Add ``alpha`` times the derivatives by parameters and bias to ``weights`` and ``bias``."""
+        ops.add_row_sum(bias, in_blocks(dy, self.model.num_filters_out), alpha, 1.0)
+        for piece in self._pieces(ops, computation, x, dy):
+            ops.add_mat_mat(self._weights(piece, weights), piece.y, piece.gathered(ops), alpha, 1.0, trans_a=True)
+
+    def _natural_gradient_step(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any) -> None:
+        """Precondition the gradient as a whole: its rows first, then the columns of the result."""
+        num_rows, num_cols = self.linear_params.shape
+        gradient, bias = ops.scratch(num_rows, num_cols + 1), ops.scratch_vector(num_rows)
+        ops.set_const(gradient, 0.0)
+        ops.set_vec(bias, 0.0)
+        self._add_gradient(ops, computation, x, dy, gradient[:, :num_cols], bias, 1.0)
+        ops.copy_mat(gradient[:, num_cols:], bias.reshape(-1, 1), 1.0)
+        rate = self.learning_rate * self.preconditioner_in.precondition(ops, gradient)
+        transposed = ops.scratch(num_cols + 1, num_rows)
+        ops.copy_transposed(transposed, gradient)
+        rate *= self.preconditioner_out.precondition(ops, transposed)
+        ops.copy_transposed(gradient, transposed)
+        ops.add_mat(self.linear_params, gradient[:, :num_cols], rate)
+        ops.add_mat(self.bias_params.reshape(-1, 1), gradient[:, num_cols:], rate)
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        model = _model_from_config(line)
+        max_memory_mb = line.get_float("max-memory-mb", DEFAULT_MAX_MEMORY_MB)
+        if not np.float32(max_memory_mb) > 0.0:
+            raise bad_initializer(line, "max-memory-mb must be above 0")
+        stddev, bias_stddev = line.get_float("param-stddev", -1.0), line.get_float("bias-stddev", 0.0)
+        if stddev < 0.0:
+            stddev = 1.0 / np.sqrt(model.param_cols)
+        if line.get_bool("init-unit", False):
+            linear = _unit_filters(line, model)
+        else:
+            linear = normal(rng, (model.num_filters_out, model.param_cols), stddev)
+        bias = normal(rng, (model.num_filters_out,), bias_stddev)
+        rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
+        history = line.get_float("num-minibatches-history", DEFAULT_HISTORY)
+        try:
+            inner = _preconditioner(default_rank_out(model.param_cols + 1) if rank_in < 0 else rank_in, history,
+                                    line.get_float("alpha-in", 4.0))
+            outer = _preconditioner(default_rank_out(model.num_filters_out) if rank_out < 0 else rank_out, history,
+                                    line.get_float("alpha-out", 4.0))
+        except ValueError as error:
+            raise bad_initializer(line, str(error)) from error
+        return cls(model, linear, bias, inner, outer, max_memory_mb, line.get_bool("use-natural-gradient", True),
+                   settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Component:
+        settings, token = UpdateSettings.read_or_token(reader, cls.__name__)
+        if token not in ("", "<Model>"):
+            raise reader.error(f"expected <LearningRate> or <Model> in {cls.__name__}, found {token}")
+        if not token:
+            reader.expect("<Model>")
+        model = ConvolutionModel.read(reader)
+        linear, bias = read_linear_and_bias(reader)
+        if linear.shape != (model.num_filters_out, model.param_cols):
+            raise reader.error(f"expected a matrix of {model.num_filters_out} x {model.param_cols} after "
+                               f"<LinearParams>, found {linear.shape[0]} x {linear.shape[1]}")
+        reader.expect("<MaxMemoryMb>")
+        max_memory_mb = reader.real()
+        if not max_memory_mb > 0.0:
+            raise reader.error(f"expected a number above 0 after <MaxMemoryMb>, found {max_memory_mb:g}")
+        reader.expect("<UseNaturalGradient>")
+        use_natural_gradient = reader.boolean()
+        reader.expect("<NumMinibatchesHistory>")
+        history = reader.real()
+        reader.expect("<AlphaInOut>")
+        alphas = reader.real(), reader.real()
+        reader.expect("<RankInOut>")
+        ranks = reader.integer(), reader.integer()
+        try:
+            inner, outer = (_preconditioner(rank, history, alpha) for rank, alpha in zip(ranks, alphas, strict=True))
+        except ValueError as error:
+            raise reader.error(str(error)) from error
+        reader.expect(f"</{cls.__name__}>")
+        return cls(model, linear, bias, inner, outer, max_memory_mb, use_natural_gradient, settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        inner, outer = self.preconditioner_in, self.preconditioner_out
+        self.write_prefix(writer)
+        writer.token("<Model>")
+        self.model.write(writer)
+        write_linear_and_bias(writer, self.linear_params, self.bias_params)
+        writer.token("<MaxMemoryMb>")
+        writer.float32(self.max_memory_mb)
+        writer.token("<UseNaturalGradient>")
+        writer.boolean(self.use_natural_gradient)
+        writer.token("<NumMinibatchesHistory>")
+        writer.float32(inner.num_minibatches_history)
+        writer.token("<AlphaInOut>")
+        writer.float32(inner.alpha)
+        writer.float32(outer.alpha)
+        writer.token("<RankInOut>")
+        writer.integer(inner.rank)
+        writer.integer(outer.rank)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        inner, outer = self.preconditioner_in, self.preconditioner_out
+        text = f"{super().info(verbose)} {self.model.info()}"   # Kaldi has no comma between the two
+        text += parameter_stats("filter-params", self.linear_params)
+        text += parameter_stats("bias-params", self.bias_params, with_mean=True)
+        text += (f", num-params={self.num_parameters()}, max-memory-mb={number(self.max_memory_mb)}, "
+                 f"use-natural-gradient={int(self.use_natural_gradient)}")
+        if not self.use_natural_gradient:
+            return text
+        return (f"{text}, num-minibatches-history={number(inner.num_minibatches_history)}, rank-in={inner.rank}, "
+                f"rank-out={outer.rank}, alpha={number(inner.alpha)}")
+
+
+def _preconditioner(rank: int, history: float, alpha: float) -> OnlineNaturalGradient:
+    if not history > 1.0:
+        raise ValueError(f"num-minibatches-history must be above 1, not {history:g}")
+    return OnlineNaturalGradient(rank, UPDATE_PERIOD, alpha=alpha, num_minibatches_history=history)
+
+
+def _model_from_config(line: ConfigLine) -> ConvolutionModel:
+    """The model that a config line describes; ConfigError if it has a fault."""
+    sizes = [line.get_int(key) for key in ("num-filters-in", "num-filters-out", "height-in", "height-out")]
+    sizes.append(line.get_int("height-subsample-out", 1))
+    if line.has("offsets"):
+        offsets = _parse_offsets(line)
+    else:
+        times, heights = _rising_list(line, "time-offsets"), _rising_list(line, "height-offsets")
+        offsets = [(time, height) for time in times for height in heights]
+    times = sorted({time for time, _ in offsets})
+    required = _rising_list(line, "required-time-offsets") if line.has("required-time-offsets") else times
+    model = ConvolutionModel(*sizes, np.array(offsets, dtype=np.int32), np.array(required, dtype=np.int32))
+    fault = model.fault()
+    if fault is not None:
+        raise bad_initializer(line, fault)
+    unused = model.unused_height()
+    if unused is not None:
+        logger.warning("a convolution does not use input height %d: %s", unused, line.whole_line)
+    return model
+
+
+def _parse_offsets(line: ConfigLine) -> list[tuple[int, int]]:
+    pairs = [_PAIR.fullmatch(piece) for piece in line.get_string("offsets").split(";")]
+    offsets = sorted((int(pair[1]), int(pair[2])) for pair in pairs if pair is not None)
+    if None in pairs or len(set(offsets)) != len(offsets):
+        raise bad_initializer(line, "offsets must be pairs of time and height such as -1,0;0,0;0,1, none of them twice")
+    return offsets
+
+
+def _rising_list(line: ConfigLine, key: str) -> list[int]:
+    values = line.get_ints(key)
+    if not values or any(a >= b for a, b in zip(values[:-1], values[1:], strict=True)):
+        raise bad_initializer(line, f"{key} must be integers in rising order, none of them twice")
+    return values
+
+
+def _unit_filters(line: ConfigLine, model: ConvolutionModel) -> np.ndarray:
+    """The parameters that make the convolution copy its input."""
+    place = np.flatnonzero((model.offsets == 0).all(axis=1))
+    if model.num_filters_in != model.num_filters_out or place.size == 0:
+        raise bad_initializer(line, "init-unit needs as many filters out as in, and the offset 0,0")
+    linear = np.zeros((model.num_filters_out, model.param_cols), dtype=np.float32)
+    start = model.num_filters_in * int(place[0])
+    linear[:, start:start + model.num_filters_in] = np.eye(model.num_filters_in)
+    return linear
