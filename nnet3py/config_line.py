@@ -4,7 +4,9 @@ Kaldi: ``ConfigLine`` and ``ReadConfigLines`` of ``util/text-utils.h``.
 """
 from __future__ import annotations
 
+import math
 import re
+import struct
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -31,6 +33,14 @@ def did_you_mean(word: str, known: list[str]) -> str | None:
 
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'?" if close else None
+
+
+def _fits_float32(value: float) -> bool:
+    try:
+        struct.pack("<f", value)
+    except OverflowError:
+        return False
+    return True
 
 
 class ConfigLine:
@@ -118,14 +128,17 @@ class ConfigLine:
         return value
 
     def get_float(self, key: str, default: float | None = None) -> float:
-        """A real number, ``inf`` and ``nan`` included. Raises ConfigError as :meth:`get_int`."""
+        """A real number that fits into float32, or ``inf``. Raises ConfigError as :meth:`get_int`."""
         if key not in self._values:
             return self._default(key, default)
         text = self._values[key].strip(_BLANKS)
         if not _REAL.match(text):
             raise self._wrong_type(key, "a number")
+        value = float(text)
+        if math.isnan(value) or not _fits_float32(value):
+            raise self._wrong_type(key, "a number that a 32-bit float can hold")
         self._used.add(key)
-        return float(text)
+        return value
 
     def get_bool(self, key: str, default: bool | None = None) -> bool:
         """True for a value that begins with t or T, False for f or F. Raises ConfigError as :meth:`get_int`."""

@@ -297,6 +297,14 @@ class TokenReader:
             raise self.error(f"expected a number, found {_shown(text)}, which is too large")
         return number
 
+    def float32(self) -> float:
+        """A number, rounded to float32; FormatError if it is too large for that. Kaldi: ReadBasicType of float."""
+        value = self.real()
+        try:
+            return _FLOAT32.unpack(_FLOAT32.pack(value))[0]
+        except OverflowError:
+            raise self.error(f"expected a number that fits into float32, found {value:g}") from None
+
     def boolean(self) -> bool:
         """``T`` or ``F``. Kaldi: ReadBasicType of bool."""
         if not self.binary:

@@ -244,7 +244,7 @@ def _read_text_state(reader: TokenReader) -> HmmState:
         token = reader.token()
     while token == "<Transition>":
         destination = reader.integer()
-        state.transitions.append((destination, float(np.float32(reader.real()))))
+        state.transitions.append((destination, reader.float32()))
         token = reader.token()
     if token != "</State>":
         raise reader.error(f"expected <Transition> or </State>, found '{token[:40]}'")

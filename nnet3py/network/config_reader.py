@@ -80,7 +80,8 @@ def _checked_names(lines: list[ConfigLine]) -> list[str]:
 def _add_component(nnet: Nnet, line: ConfigLine, name: str, seed: int) -> None:
     type_name = _required(line, "type")
     try:
-        component = component_class(type_name).from_config(line, component_rng(seed, name))
+        with np.errstate(all="ignore"):    # what becomes infinite is found below
+            component = component_class(type_name).from_config(line, component_rng(seed, name))
     except Nnet3Error as error:
         raise _in_line(line, error) from None
     except MemoryError:

@@ -4,6 +4,8 @@ Kaldi: ``Nnet::Read``, ``Nnet::Write``, ``ReadKaldiObject`` for ``Nnet``.
 """
 from __future__ import annotations
 
+import numpy as np
+
 from nnet3py.components.base import Component
 from nnet3py.components.registry import component_class
 from nnet3py.config_line import is_valid_name
@@ -91,7 +93,9 @@ def _read_component(reader: TokenReader) -> tuple[str, Component]:
         kind = component_class(token[1:-1])
     except ConfigError as error:
         raise reader.error(f"unknown component type {token}", hint=error.hint) from None
-    component = kind.read(reader)
+    # a diverged or damaged model may hold infinite counts and NaN: it is read as it is, for nnet3-info to show
+    with np.errstate(all="ignore"):
+        component = kind.read(reader)
     reader.component = None
     return name, component
 
@@ -106,6 +110,7 @@ def write_nnet_body(nnet: Nnet, writer: TokenWriter) -> None:
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         writer.token("<ComponentName>")
         writer.token(name)
-        component.write(writer)
+        with np.errstate(all="ignore"):    # as in reading
+            component.write(writer)
         writer.newline_if_text()
     writer.token("</Nnet3>")
