@@ -20,11 +20,6 @@ def pnorm_backprop(dx, x, y, dy):
     dx[...] = (ratio * dy[:, :, None]).reshape(x.shape)
 
 
-def add_to_cols(dst, src, indexes):
-    for j, c in enumerate(indexes):
-        dst[:, c] += src[:, j]
-
-
 def _boxes(matrix, shape):
     """For each box, in order: its number, and a view of its elements, (rows, sizes)."""
     dims, sizes, steps, counts = shape.reshape(4, 3)

@@ -32,12 +32,6 @@ def test_pnorm(rng, rows, size):
     assert not rows or y[0, 0] == 0
 
 
-@pytest.mark.parametrize("rows", [0, 1, 7])
-def test_add_to_cols(rng, rows):
-    indexes = np.array([4, 0, 2], np.int32)
-    check(ops, "add_to_cols", matrix(rng, rows, 6), matrix(rng, rows, 3), indexes)
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("rows", [0, 1, 7])
 def test_max_pool(rng, rows, shape):

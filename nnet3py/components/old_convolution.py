@@ -146,7 +146,7 @@ class ConvolutionComponent(UpdatableComponent):
         if dx is not None:
             for start, columns in self._places():
                 ops.add_mat_mat(patch, dy[:, columns], self.filter_params, 1.0, 0.0)
-                ops.add_to_cols(dx[:, start:], patch, self.taps)
+                ops.add_to_col_blocks(dx[:, start:], patch, self.taps)
         if update is None:
             return
         assert isinstance(update, ConvolutionComponent)

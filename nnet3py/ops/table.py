@@ -274,8 +274,6 @@ POOLING = (
     Operation("pnorm", "out mat dst, mat src", "dst[i, j] = the 2-norm of the j-th group of columns of src[i]"),
     Operation("pnorm_backprop", "out mat dx, mat x, mat y, mat dy",
               "dx = dy x / y, with y and dy of the group; 0 where y = 0"),
-    Operation("add_to_cols", "out mat dst, mat src, ivec indexes",
-              "dst[i, indexes[j]] += src[i, j]; the indexes are distinct, none is -1"),
     Operation("max_pool", "out mat dst, mat src, ivec shape",
               "dst = maxima of boxes of tensors; shape (12,): x, y, z of tensor, box, steps and number of boxes"),
     Operation("max_pool_backprop", "out mat dx, mat x, mat y, mat dy, ivec shape",

@@ -1,4 +1,4 @@
-"""Pooling over columns on the CPU: 2-norms of groups, maxima of boxes, and sums into chosen columns."""
+"""Pooling over columns on the CPU: 2-norms of groups and maxima of boxes."""
 from __future__ import annotations
 
 import math
@@ -33,15 +33,6 @@ def pnorm_backprop(dx, x, y, dy):
         for j in range(norm.shape[0]):
             for k in range(j * size, (j + 1) * size):
                 d[k] = s[k] / norm[j] * e[j] if norm[j] != ZERO else ZERO
-
-
-@kernel("mat mat ivec")
-def add_to_cols(dst, src, indexes):
-    """``dst[i, indexes[j]] += src[i, j]``; the indexes are distinct. Kaldi: AddCols, the other way round."""
-    for i in range(src.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in range(s.shape[0]):
-            d[indexes[j]] += s[j]
 
 
 @kernel("mat mat ivec")
