@@ -160,11 +160,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         assert isinstance(update, TimeHeightConvolutionComponent)
         if update.learning_rate == 0.0:
             return
-        if update.use_natural_gradient and not update.is_gradient:
-            update._natural_gradient_step(ops, indexes.computation, x, dy)
-        else:
-            update._add_gradient(ops, indexes.computation, x, dy, update.linear_params, update.bias_params,
-                                 update.learning_rate)
+        update._step(ops, indexes.computation, x, dy)
 
     def _pieces(self, ops: Any, computation: ConvolutionComputation, x: Any, y: Any) -> Iterator[_Piece]:
         """The steps of the computation, for as many output times at once as the temporary matrix holds."""
@@ -191,34 +187,36 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
             raise ShapeError(f"a convolution of {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} x {y.shape[1]} "
                              "outputs was compiled for other dimensions", "compile the request again")
 
-    def _weights(self, piece: _Piece, weights: Any = None) -> Any:
-        """The columns of the parameters (or of a matrix of that size) that a piece uses."""
-        weights = self.linear_params if weights is None else weights
+    def _weights(self, piece: _Piece) -> Any:
+        """The columns of the parameters that a piece uses."""
         start = piece.step.params_start_col
-        return weights[:, start:start + piece.inputs().shape[1]]
+        return self.linear_params[:, start:start + piece.inputs().shape[1]]
 
-    def _add_gradient(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any, weights: Any, bias: Any,
-                      alpha: float) -> None:
-        """Add ``alpha`` times the derivatives by parameters and bias to ``weights`` and ``bias``."""
-        ops.add_row_sum(bias, in_blocks(dy, self.model.num_filters_out), alpha, 1.0)
-        for piece in self._pieces(ops, computation, x, dy):
-            ops.add_mat_mat(self._weights(piece, weights), piece.y, piece.gathered(ops), alpha, 1.0, trans_a=True)
-
-    def _natural_gradient_step(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any) -> None:
-        """Precondition the gradient as a whole: its rows first, then the columns of the result."""
+    def _step(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any) -> None:
+        """Add the learning rate times the gradient, preconditioned if so set, to the parameters."""
         num_rows, num_cols = self.linear_params.shape
-        gradient, bias = ops.scratch(num_rows, num_cols + 1), ops.scratch_vector(num_rows)
-        ops.set_const(gradient, 0.0)
-        ops.set_vec(bias, 0.0)
-        self._add_gradient(ops, computation, x, dy, gradient[:, :num_cols], bias, 1.0)
-        ops.copy_mat(gradient[:, num_cols:], bias.reshape(-1, 1), 1.0)
-        rate = self.learning_rate * self.preconditioner_in.precondition(ops, gradient)
-        transposed = ops.scratch(num_cols + 1, num_rows)
-        ops.copy_transposed(transposed, gradient)
-        rate *= self.preconditioner_out.precondition(ops, transposed)
-        ops.copy_transposed(gradient, transposed)
+        gradient = ops.scratch(num_rows, num_cols + 1)
+        self._gradient(ops, computation, x, dy, gradient)
+        rate = self.learning_rate
+        if self.use_natural_gradient and not self.is_gradient:   # the rows of the gradient first, then its columns
+            rate *= self.preconditioner_in.precondition(ops, gradient)
+            transposed = ops.scratch(num_cols + 1, num_rows)
+            ops.copy_transposed(transposed, gradient)
+            rate *= self.preconditioner_out.precondition(ops, transposed)
+            ops.copy_transposed(gradient, transposed)
         ops.add_mat(self.linear_params, gradient[:, :num_cols], rate)
         ops.add_mat(self.bias_params.reshape(-1, 1), gradient[:, num_cols:], rate)
+
+    def _gradient(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any, dst: Any) -> None:
+        """dst = the derivatives by the parameters, and by the bias in a last column."""
+        last = dst.shape[1] - 1
+        bias = ops.scratch_vector(dst.shape[0])
+        ops.add_row_sum(bias, in_blocks(dy, self.model.num_filters_out), 1.0, 0.0)
+        ops.copy_mat(dst[:, last:], bias.reshape(-1, 1), 1.0)
+        ops.set_const(dst[:, :last], 0.0)
+        for piece in self._pieces(ops, computation, x, dy):
+            inputs, start = piece.gathered(ops), piece.step.params_start_col
+            ops.add_mat_mat(dst[:, start:start + inputs.shape[1]], piece.y, inputs, 1.0, 1.0, trans_a=True)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 
