@@ -18,6 +18,14 @@ CONFIGS: dict[str, list[str]] = {
     "TdnnComponent": ["input-dim=3 output-dim=5 time-offsets=-1,0,2",
                       "input-dim=3 output-dim=5 time-offsets=-3,0 use-bias=false",
                       "input-dim=3 output-dim=2 time-offsets=0,3,-3 use-natural-gradient=false"],
+    "TimeHeightConvolutionComponent": [
+        "num-filters-in=2 num-filters-out=3 height-in=4 height-out=4 height-offsets=-1,0,1 time-offsets=-1,0,1 "
+        "bias-stddev=1",
+        "num-filters-in=1 num-filters-out=2 height-in=5 height-out=2 height-subsample-out=2 offsets=-3,0;0,0;0,2 "
+        "use-natural-gradient=false max-memory-mb=1e-6",
+        "num-filters-in=3 num-filters-out=3 height-in=2 height-out=2 offsets=0,0 init-unit=true",
+        "num-filters-in=1 num-filters-out=2 height-in=3 height-out=3 height-offsets=0,1 time-offsets=-1,0,2 "
+        "required-time-offsets=0"],
     "SigmoidComponent": ["dim=5"],
     "TanhComponent": ["dim=5"],
     "RectifiedLinearComponent": ["dim=6", "dim=6 block-dim=3"],
@@ -51,5 +59,12 @@ CONFIGS: dict[str, list[str]] = {
     "MaxpoolingComponent": [
         "input-x-dim=4 input-y-dim=3 input-z-dim=2 pool-x-size=2 pool-y-size=2 pool-z-size=1 pool-x-step=2 "
         "pool-y-step=1 pool-z-step=1"],
+    "StatisticsExtractionComponent": ["input-dim=3 input-period=2 output-period=4",
+                                      "input-dim=3 output-period=2 include-variance=false"],
+    "StatisticsPoolingComponent": [
+        "input-dim=5 left-context=2 right-context=1",
+        "input-dim=5 input-period=3 left-context=3 right-context=6 output-stddevs=true",
+        "input-dim=4 left-context=0 right-context=2 num-log-count-features=2",
+        "input-dim=5 left-context=1 right-context=1 num-log-count-features=1 output-stddevs=true"],
     "LstmNonlinearityComponent": ["cell-dim=3", "cell-dim=2 use-dropout=true self-repair-scale=0"],
 }

@@ -102,7 +102,7 @@ PATTERNS = {
     "holes": (_grid(range(2), range(9)), lambda n, t, x: (t + n) % 4 != 1),
 }
 # Components whose outputs exist at some times only: type -> the attribute that says how far apart they are.
-TIME_STEP: dict[str, str] = {}
+TIME_STEP = {"StatisticsExtractionComponent": "output_period", "StatisticsPoolingComponent": "input_period"}
 
 
 def row_patterns(component: Component) -> list[Rows]:
@@ -129,6 +129,15 @@ def _rows(component: Component, name: str) -> Rows | None:
         inputs, outputs = component.reorder_indexes(inputs, outputs)
     return Rows(name, len(inputs), len(outputs), component.precompute_indexes(inputs, outputs, True))
 
+
+def _statistics(x: np.ndarray) -> None:
+    """Counts in the first column are positive, and sums of squares in the second half of the others large."""
+    x[:, 0] = 1 + np.abs(x[:, 0])
+    x[:, 1 + (x.shape[1] - 1) // 2:] += 20
+
+
+# Components that are given more than any numbers: type -> what makes such inputs of normal numbers, in place.
+MEANINGFUL_INPUTS = {"StatisticsPoolingComponent": _statistics}
 
 # -- passes --------------------------------------------------------------------------------------------------------
 
@@ -171,7 +180,9 @@ class Pass:
 
     def inputs(self, dtype: Any = np.float64, seed: int = 0) -> np.ndarray:
         """Normal numbers for the input."""
-        return self._normal(self.rows.num_inputs, self.component.input_dim, dtype, seed)
+        x = self._normal(self.rows.num_inputs, self.component.input_dim, dtype, seed)
+        MEANINGFUL_INPUTS.get(type(self.component).__name__, lambda x: None)(x)
+        return x
 
     def outputs(self, dtype: Any = np.float64, seed: int = 1) -> np.ndarray:
         """Normal numbers for the output or its derivative."""

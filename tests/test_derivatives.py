@@ -53,11 +53,17 @@ def _without_masks(component, rows, derivative):
     return derivative
 
 
+def _without_counts(component, rows, derivative):
+    derivative[:, 0] = 0
+    return derivative
+
+
 # type -> (reason, what Kaldi's backward pass gives where the derivative is ``derivative``)
 NOT_THE_DERIVATIVE = {
     "NoOpComponent": ("backprop-scale multiplies derivatives only", _scaled),
     "ClipGradientComponent": ("derivatives are clipped by element or by norm", _clipped),
     "BackpropTruncationComponent": ("rows are clipped, and large ones at boundaries zeroed", _truncated),
+    "StatisticsPoolingComponent": ("nothing flows into the counts", _without_counts),
     "LstmNonlinearityComponent": ("nothing flows into the dropout masks", _without_masks),
 }
 

@@ -22,13 +22,15 @@ _TYPES_OF_MODULE = {
     "dropout": ("DropoutComponent", "GeneralDropoutComponent"),
     "pnorm": ("PnormComponent",),
     "old_convolution": ("ConvolutionComponent", "MaxpoolingComponent"),
+    "statistics_pooling": ("StatisticsExtractionComponent", "StatisticsPoolingComponent"),
     "recurrent": ("LstmNonlinearityComponent",),
 }
 
 PRECOMPUTED_SUFFIX = "PrecomputedIndexes"
 # types whose component knows its rows by precomputed indexes: the class TypePrecomputedIndexes stands beside the type
-_TYPES_WITH_PRECOMPUTED_INDEXES = ("BackpropTruncationComponent", "GeneralDropoutComponent", "TdnnComponent",
-                                   "TimeHeightConvolutionComponent")
+_TYPES_WITH_PRECOMPUTED_INDEXES = (
+    "BackpropTruncationComponent", "GeneralDropoutComponent", "StatisticsExtractionComponent",
+    "StatisticsPoolingComponent", "TdnnComponent", "TimeHeightConvolutionComponent")
 
 COMPONENT_MODULES: dict[str, str] = {
     name: f"nnet3py.components.{module}" for module, names in _TYPES_OF_MODULE.items() for name in names}

@@ -290,6 +290,21 @@ CONVOLUTION = (
     Operation("copy_transposed", "out mat dst, mat src", "dst[i, j] = src[j, i]"),
 )
 
+# -- statistics_pooling: sums over ranges of frames, and their means and standard deviations ---------------------------
+
+STATISTICS_POOLING = (
+    Operation("extract_statistics", "out mat dst, mat src, imat ranges",
+              "dst[i] += number of rows in ranges[i], their sum in src, and that of squares if dst has columns for it"),
+    Operation("extract_statistics_backprop", "out mat dx, mat x, mat dy, ivec rows",
+              "dx[r] = the sums' columns of dy[rows[r]] + 2 x[r] times the squares' columns; the count has none"),
+    Operation("pool_statistics",
+              "out mat dst, mat src, imat ranges, int num_log_counts, bool stddevs, f32 variance_floor",
+              "dst[i] = log counts, then sums over ranges[i] divided by the count in column 0, perhaps as stddevs"),
+    Operation("pool_statistics_backprop",
+              "out mat dst, mat y, mat dy, mat counts, int num_log_counts, bool stddevs",
+              "dst = derivative by those sums; counts (rows, 1) are logarithms if num_log_counts > 0"),
+)
+
 # -- objective: outputs against supervision ---------------------------------------------------------------------------
 
 OBJECTIVE = (
@@ -313,6 +328,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "per_element": PER_ELEMENT,
     "pooling": POOLING,
     "convolution": CONVOLUTION,
+    "statistics_pooling": STATISTICS_POOLING,
     "objective": OBJECTIVE,
 }
 

@@ -1,0 +1,418 @@
+"""Statistics over time: counts, sums and sums of squares of groups of frames, and means and deviations of such sums."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_dim
+from nnet3py.components.time_grid import at_time_offsets
+from nnet3py.errors import CompileError
+from nnet3py.index import NO_TIME, distinct
+from nnet3py.io.matrices import read_vector, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+MOST_CHOICES = 1 << 20      # frames in one window, hours of speech: more in a file or a config line is a mistake
+
+
+# -- ranges of rows ----------------------------------------------------------------------------------------------------
+
+
+def _by_sequence(indexes: np.ndarray) -> np.ndarray:
+    """The indexes, int32 (rows, 3), sorted by n, then x, then t: the frames of a sequence stand side by side."""
+    return indexes[np.lexsort((indexes[:, 1], indexes[:, 2], indexes[:, 0]))]
+
+
+def _row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
+    """For each index in ``of``, where in ``rows`` its sequence is between two times: int32 (len(of), 2), begin and end.
+
+    Parameters
+    ----------
+    rows : int32 (rows, 3), sorted by sequence
+    of : int32 (wanted, 3)
+    first, last : int64 (wanted,), the times
+
+    Raises
+    ------
+    CompileError : ``rows`` are in another order
+    """
+    lowest = int(rows[:, 1].min(initial=0))
+    length = int(rows[:, 1].max(initial=0)) - lowest + 1
+    names = [_sequence_names(indexes) for indexes in (rows, of)]
+    known = distinct(np.concatenate(names))
+    starts = [np.searchsorted(known, name) * (length + 1) for name in names]
+    keys = starts[0] + rows[:, 1] - lowest
+    if np.any(keys[1:] <= keys[:-1]):
+        raise CompileError("statistics are extracted and pooled over rows sorted by n, x and t; these are not")
+    bounds = [np.searchsorted(keys, starts[1] + np.clip(time - lowest, 0, length)) for time in (first, last + 1)]
+    return np.stack(bounds, axis=1).astype(np.int32)
+
+
+def _sequence_names(indexes: np.ndarray) -> np.ndarray:
+    """A number int64 (rows,) for each n and x, in their order."""
+    return (indexes[:, 0].astype(np.int64) << 32) + indexes[:, 2]
+
+
+def _times(indexes: np.ndarray) -> np.ndarray:
+    return indexes[:, 1].astype(np.int64)
+
+
+def _check_ranges(reader: TokenReader, tag: str, ranges: np.ndarray) -> np.ndarray:
+    """int32 (count, 2) as read, which must be ranges of rows."""
+    if (ranges[:, 0] < 0).any() or (ranges[:, 1] < ranges[:, 0]).any():
+        raise reader.error(f"expected ranges of rows, each a begin and an end not below it, after {tag}")
+    return np.ascontiguousarray(ranges, dtype=np.int32)
+
+
+def _read_fields(reader: TokenReader, name: str, fields: tuple[tuple[str, str], ...]) -> list[Any]:
+    """Read tags with a value each, after the opening tag, which may be there still, and the closing tag."""
+    reader.expect_one_or_two(f"<{name}>", fields[0][0])
+    values = []
+    for i, (tag, kind) in enumerate(fields):
+        if i:
+            reader.expect(tag)
+        values.append(read_dim(reader, tag) if kind == "dim" else getattr(reader, kind)())
+    reader.expect(f"</{name}>")
+    return values
+
+
+# -- extraction --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class StatisticsExtractionComponentPrecomputedIndexes:
+    """Which input rows each output row sums, and the reverse. Kaldi's class of this name.
+
+    Attributes
+    ----------
+    forward : int32 (outputs, 2), begin and end of the input rows of each output row
+    counts : float32 (outputs,), how many these are
+    backward : int32 (inputs,), the output row of each input row; empty if nothing is propagated back
+    """
+
+    forward: np.ndarray
+    counts: np.ndarray
+    backward: np.ndarray
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> StatisticsExtractionComponentPrecomputedIndexes:
+        """Read the fields after the opening tag, which may be there still, and the closing tag."""
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<ForwardIndexes>")
+        forward = _check_ranges(reader, "<ForwardIndexes>", reader.integer_pairs())
+        reader.expect("<Counts>")
+        counts = read_vector(reader)
+        reader.expect("<BackwardIndexes>")
+        backward = np.ascontiguousarray(reader.integer_vector(), dtype=np.int32)
+        if len(counts) != len(forward):
+            raise reader.error(f"expected {len(forward)} counts, one for each range, found {len(counts)}")
+        if len(backward) and forward.max(initial=0) > len(backward):
+            raise reader.error(f"expected ranges of {len(backward)} rows, found one that ends at row {forward.max()}")
+        if not 0 <= backward.min(initial=0) <= backward.max(initial=-1) < max(len(forward), 1):
+            raise reader.error(f"expected rows between 0 and {len(forward) - 1} after <BackwardIndexes>")
+        reader.expect(f"</{cls.__name__}>")
+        return cls(forward, counts, backward)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write the opening tag, the fields and the closing tag."""
+        writer.token(f"<{type(self).__name__}>")
+        writer.token("<ForwardIndexes>")
+        writer.integer_pairs(self.forward)
+        writer.token("<Counts>")
+        write_vector(writer, self.counts)
+        writer.token("<BackwardIndexes>")
+        writer.integer_vector(self.backward)
+        writer.token(f"</{type(self).__name__}>")
+
+
+class StatisticsExtractionComponent(Component):
+    """Count, sum and perhaps sum of squares of the frames in each group of ``output_period`` frames.
+
+    Groups start at multiples of ``output_period``; of each, the frames at multiples of ``input_period`` that exist are
+    used. Output times are such starts. Kaldi: StatisticsExtractionComponent.
+    """
+
+    def __init__(self, dim: int, input_period: int = 1, output_period: int = 1, include_variance: bool = True) -> None:
+        self.dim = dim
+        self.input_period, self.output_period = input_period, output_period
+        self.include_variance = include_variance
+
+    @property
+    def properties(self) -> Properties:
+        flags = Properties.PROPAGATE_ADDS | Properties.REORDERS_INDEXES
+        return flags | Properties.BACKPROP_NEEDS_INPUT if self.include_variance else flags
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return 1 + (2 if self.include_variance else 1) * self.dim
+
+    # -- indexes ---------------------------------------------------------------------------------------------
+
+    def _group_starts(self, indexes: np.ndarray) -> np.ndarray:
+        """The first time of each index's group, int64 (rows,)."""
+        return _times(indexes) // self.output_period * self.output_period
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        starts = indexes.copy()
+        timed = indexes[:, 1] != NO_TIME
+        starts[timed, 1] = self._group_starts(indexes[timed])
+        return at_time_offsets(starts, np.arange(0, self.output_period, self.input_period, dtype=np.int32))
+
+    def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return available.any(axis=1), available
+
+    def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _by_sequence(inputs), _by_sequence(outputs)
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
+                           need_backprop: bool) -> StatisticsExtractionComponentPrecomputedIndexes:
+        starts = self._group_starts(outputs)
+        forward = _row_ranges(inputs, outputs, starts, starts + self.output_period - 1)
+        counts = forward[:, 1] - forward[:, 0]
+        backward = np.repeat(np.arange(len(forward), dtype=np.int32), counts)
+        if not np.array_equal(_inside(forward, backward), np.arange(len(inputs))):
+            raise CompileError(f"a StatisticsExtractionComponent with output-period={self.output_period} gives one "
+                               "output row for each group of frames, but several are wanted of one group",
+                               hint=f"ask for it at times that are multiples of {self.output_period}: Round(node, "
+                               f"{self.output_period})")
+        return StatisticsExtractionComponentPrecomputedIndexes(
+            forward, counts.astype(np.float32), backward if need_backprop else np.zeros(0, np.int32))
+
+    # -- computing -------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.extract_statistics(y, x, indexes.forward)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None:
+            return
+        if self.include_variance:
+            ops.extract_statistics_backprop(dx, x, dy, indexes.backward)
+        else:
+            ops.copy_rows(dx, dy[:, 1:], indexes.backward, 1.0)
+
+    # -- files and text --------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> StatisticsExtractionComponent:
+        component = cls(line.get_int("input-dim", 0), line.get_int("input-period", 1),
+                        line.get_int("output-period", 1), line.get_bool("include-variance", True))
+        if component.dim <= 0 or component._wrong_periods():
+            raise invalid_initializer(line, cls.__name__, "input-dim and input-period must be positive, output-period "
+                                      f"a multiple of input-period, at most {MOST_CHOICES} times as long")
+        return component
+
+    def _wrong_periods(self) -> bool:
+        return not 0 < self.input_period <= self.output_period <= MOST_CHOICES * self.input_period \
+            or self.output_period % self.input_period != 0
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> StatisticsExtractionComponent:
+        component = cls(*_read_fields(reader, cls.__name__, (
+            ("<InputDim>", "dim"), ("<InputPeriod>", "integer"), ("<OutputPeriod>", "integer"),
+            ("<IncludeVarinance>", "boolean"))))               # spelled so in files
+        if component._wrong_periods():
+            raise reader.error("expected an output period that is a multiple of the input period, found "
+                               f"{component.output_period} and {component.input_period}")
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<StatisticsExtractionComponent>")
+        for tag, value in (("<InputDim>", self.dim), ("<InputPeriod>", self.input_period),
+                           ("<OutputPeriod>", self.output_period)):
+            writer.token(tag)
+            writer.integer(value)
+        writer.token("<IncludeVarinance>")
+        writer.boolean(self.include_variance)
+        writer.token("</StatisticsExtractionComponent>")
+
+
+def _inside(ranges: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """The rows inside each range one after the other; ``owners`` (rows,) says to which range each belongs."""
+    lengths = ranges[:, 1] - ranges[:, 0]
+    before = np.cumsum(lengths) - lengths
+    return np.arange(len(owners)) + (ranges[:, 0] - before)[owners]
+
+
+# -- pooling -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class StatisticsPoolingComponentPrecomputedIndexes:
+    """Which input rows each output row pools, and the reverse. Kaldi's class of this name.
+
+    Attributes
+    ----------
+    forward : int32 (outputs, 2), begin and end of the input rows of each output row
+    backward : int32 (inputs, 2), begin and end of the output rows that use each input row; empty if nothing is
+        propagated back
+    """
+
+    forward: np.ndarray
+    backward: np.ndarray
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> StatisticsPoolingComponentPrecomputedIndexes:
+        """Read the fields after the opening tag, which may be there still, and the closing tag."""
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<ForwardIndexes>")
+        forward = _check_ranges(reader, "<ForwardIndexes>", reader.integer_pairs())
+        reader.expect("<BackwardIndexes>")
+        backward = _check_ranges(reader, "<BackwardIndexes>", reader.integer_pairs())
+        for ranges, rows in ((forward, backward), (backward, forward)):
+            if len(backward) and ranges.max(initial=0) > len(rows):
+                raise reader.error(f"expected ranges of {len(rows)} rows, found one that ends at row {ranges.max()}")
+        reader.expect(f"</{cls.__name__}>")
+        return cls(forward, backward)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write the opening tag, the fields and the closing tag."""
+        writer.token(f"<{type(self).__name__}>")
+        writer.token("<ForwardIndexes>")
+        writer.integer_pairs(self.forward)
+        writer.token("<BackwardIndexes>")
+        writer.integer_pairs(self.backward)
+        writer.token(f"</{type(self).__name__}>")
+
+
+class StatisticsPoolingComponent(Component):
+    """Means, and perhaps standard deviations, over a window of the output of a StatisticsExtractionComponent.
+
+    The window reaches from ``left_context`` frames before to ``right_context`` after the output's time, at multiples of
+    ``input_period``; frames that do not exist are left out. The first ``num_log_count_features`` columns of the output
+    are the logarithm of the number of frames. Kaldi: StatisticsPoolingComponent.
+
+    Back flows nothing through the counts, and as if no variance was floored.
+    """
+
+    def __init__(self, input_dim: int, input_period: int = 1, left_context: int = 0, right_context: int = 0,
+                 num_log_count_features: int = 0, output_stddevs: bool = False, variance_floor: float = 1e-10) -> None:
+        self._input_dim = input_dim
+        self.input_period = input_period
+        self.left_context, self.right_context = left_context, right_context
+        self.num_log_count_features = num_log_count_features
+        self.output_stddevs = output_stddevs
+        self.variance_floor = as_float32(variance_floor)
+
+    @property
+    def properties(self) -> Properties:
+        flags = Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
+        if self.output_stddevs or self.num_log_count_features > 0:
+            flags |= Properties.BACKPROP_NEEDS_OUTPUT
+        return flags | Properties.BACKPROP_NEEDS_INPUT if self.num_log_count_features == 0 else flags
+
+    @property
+    def input_dim(self) -> int:
+        return self._input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self._input_dim - 1 + self.num_log_count_features
+
+    # -- indexes ---------------------------------------------------------------------------------------------
+
+    def _on_period(self, indexes: np.ndarray) -> np.ndarray:
+        return (indexes[:, 1] % self.input_period == 0) & (indexes[:, 1] != NO_TIME)
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        offsets = np.arange(-self.left_context, self.right_context + 1, self.input_period, dtype=np.int32)
+        wanted = at_time_offsets(indexes, offsets)
+        wanted[~self._on_period(indexes), :, 1] = NO_TIME
+        return wanted
+
+    def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return available.any(axis=1) & self._on_period(indexes), available
+
+    def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return _by_sequence(inputs), _by_sequence(outputs)
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
+                           need_backprop: bool) -> StatisticsPoolingComponentPrecomputedIndexes:
+        times = _times(outputs)
+        forward = _row_ranges(inputs, outputs, times - self.left_context, times + self.right_context)
+        if not need_backprop:
+            return StatisticsPoolingComponentPrecomputedIndexes(forward, np.zeros((0, 2), np.int32))
+        times = _times(inputs)
+        backward = _row_ranges(outputs, inputs, times - self.right_context, times + self.left_context)
+        return StatisticsPoolingComponentPrecomputedIndexes(forward, backward)
+
+    # -- computing -------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        ops.pool_statistics(y, x, indexes.forward, self.num_log_count_features, self.output_stddevs,
+                            self.variance_floor)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None:
+            return
+        if self.num_log_count_features > 0:
+            counts = y[:, :1]
+        else:
+            counts = ops.scratch(dy.shape[0], 1)
+            ops.set_const(counts, 0.0)
+            ops.add_row_ranges(counts, x[:, :1], indexes.forward, 1.0)
+        by_sums = ops.scratch(dy.shape[0], self._input_dim - 1)
+        ops.pool_statistics_backprop(by_sums, y if self.output_stddevs else dy, dy, counts,
+                                     self.num_log_count_features, self.output_stddevs)
+        ops.add_row_ranges(dx[:, 1:], by_sums, indexes.backward, 1.0)
+
+    # -- files and text --------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> StatisticsPoolingComponent:
+        component = cls(line.get_int("input-dim", 0), line.get_int("input-period", 1),
+                        line.get_int("left-context", -1), line.get_int("right-context", -1),
+                        line.get_int("num-log-count-features", 0), line.get_bool("output-stddevs", False),
+                        line.get_float("variance-floor", 1e-10))
+        wrong = "input-dim must be positive" if component._input_dim <= 0 else component._wrong_settings()
+        if wrong:
+            raise invalid_initializer(line, cls.__name__, wrong)
+        return component
+
+    def _wrong_settings(self) -> str:
+        """What is wrong with the settings besides the dimension; an empty text if nothing is."""
+        contexts = self.left_context, self.right_context
+        if self.input_period < 1 or min(contexts) < 0 or not 0 < sum(contexts) < MOST_CHOICES * self.input_period \
+                or any(context % self.input_period for context in contexts):
+            return ("left-context and right-context must be multiples of input-period, not negative, not both 0, and "
+                    f"make a window of at most {MOST_CHOICES} frames")
+        if self.num_log_count_features < 0 or not 0 < self.output_dim <= LARGEST_DIM:
+            return f"num-log-count-features must not be negative, and make an output of 1 to {LARGEST_DIM} dimensions"
+        if not 0.0 < self.variance_floor < 1.0:
+            return "variance-floor must lie between 0 and 1"
+        if self.output_stddevs and self._input_dim % 2 == 0:
+            return "with output-stddevs=true, input-dim must be odd: a count, sums and as many sums of squares"
+        return ""
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> StatisticsPoolingComponent:
+        component = cls(*_read_fields(reader, cls.__name__, (
+            ("<InputDim>", "dim"), ("<InputPeriod>", "integer"), ("<LeftContext>", "integer"),
+            ("<RightContext>", "integer"), ("<NumLogCountFeatures>", "integer"), ("<OutputStddevs>", "boolean"),
+            ("<VarianceFloor>", "real"))))
+        wrong = component._wrong_settings()
+        if wrong:
+            raise reader.error(f"a {cls.__name__} with impossible settings: {wrong}")
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token("<StatisticsPoolingComponent>")
+        for tag, value in (("<InputDim>", self._input_dim), ("<InputPeriod>", self.input_period),
+                           ("<LeftContext>", self.left_context), ("<RightContext>", self.right_context),
+                           ("<NumLogCountFeatures>", self.num_log_count_features)):
+            writer.token(tag)
+            writer.integer(value)
+        writer.token("<OutputStddevs>")
+        writer.boolean(self.output_stddevs)
+        writer.token("<VarianceFloor>")
+        writer.float32(self.variance_floor)
+        writer.token("</StatisticsPoolingComponent>")
