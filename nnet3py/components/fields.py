@@ -1,7 +1,7 @@
 """Reading and checking what many component types have in common: dimensions in files, impossible config lines."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,8 +9,9 @@ from nnet3py.errors import ConfigError
 from nnet3py.io.matrices import read_vector
 
 if TYPE_CHECKING:
+    from nnet3py.components.base import Component
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader
+    from nnet3py.io.tokens import TokenReader, TokenWriter
 
 LARGEST_DIM = 1 << 24      # a dimension in a file beyond this is damage: nothing else there bears witness to its size
 
@@ -53,3 +54,28 @@ def read_vector_of(reader: TokenReader, tag: str, dim: int, may_be_empty: bool =
 def as_float32(value: float) -> float:
     """``value`` rounded to float32, which is how Kaldi holds settings."""
     return float(np.float32(value))
+
+
+def read_fields(reader: TokenReader, name: str, fields: tuple[tuple[str, str, str], ...]) -> list[Any]:
+    """Read tags with a value each, after the opening tag, which may be there still, and the closing tag.
+
+    Each of ``fields`` is a tag, a kind of value (a method of reader and writer, or ``dim``), and the attribute for it.
+    """
+    reader.expect_one_or_two(f"<{name}>", fields[0][0])
+    values = []
+    for i, (tag, kind, _) in enumerate(fields):
+        if i:
+            reader.expect(tag)
+        values.append(read_dim(reader, tag) if kind == "dim" else getattr(reader, kind)())
+    reader.expect(f"</{name}>")
+    return values
+
+
+def write_fields(writer: TokenWriter, component: Component, fields: tuple[tuple[str, str, str], ...]) -> None:
+    """Write what ``read_fields`` reads, with the opening tag."""
+    name = type(component).__name__
+    writer.token(f"<{name}>")
+    for tag, kind, attribute in fields:
+        writer.token(tag)
+        getattr(writer, "integer" if kind == "dim" else kind)(getattr(component, attribute))
+    writer.token(f"</{name}>")

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_dim
+from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_fields, write_fields
+from nnet3py.components.row_ranges import by_sequence, read_ranges, row_ranges, rows_inside, times_of
 from nnet3py.components.time_grid import at_time_offsets
 from nnet3py.errors import CompileError
-from nnet3py.index import NO_TIME, distinct
+from nnet3py.index import NO_TIME
 from nnet3py.io.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
@@ -18,67 +19,6 @@ if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
 MOST_CHOICES = 1 << 20      # frames in one window, hours of speech: more in a file or a config line is a mistake
-
-
-# -- ranges of rows ----------------------------------------------------------------------------------------------------
-
-
-def _by_sequence(indexes: np.ndarray) -> np.ndarray:
-    """The indexes, int32 (rows, 3), sorted by n, then x, then t: the frames of a sequence stand side by side."""
-    return indexes[np.lexsort((indexes[:, 1], indexes[:, 2], indexes[:, 0]))]
-
-
-def _row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """For each index in ``of``, where in ``rows`` its sequence is between two times: int32 (len(of), 2), begin and end.
-
-    Parameters
-    ----------
-    rows : int32 (rows, 3), sorted by sequence
-    of : int32 (wanted, 3)
-    first, last : int64 (wanted,), the times
-
-    Raises
-    ------
-    CompileError : ``rows`` are in another order
-    """
-    lowest = int(rows[:, 1].min(initial=0))
-    length = int(rows[:, 1].max(initial=0)) - lowest + 1
-    names = [_sequence_names(indexes) for indexes in (rows, of)]
-    known = distinct(np.concatenate(names))
-    starts = [np.searchsorted(known, name) * (length + 1) for name in names]
-    keys = starts[0] + rows[:, 1] - lowest
-    if np.any(keys[1:] <= keys[:-1]):
-        raise CompileError("statistics are extracted and pooled over rows sorted by n, x and t; these are not")
-    bounds = [np.searchsorted(keys, starts[1] + np.clip(time - lowest, 0, length)) for time in (first, last + 1)]
-    return np.stack(bounds, axis=1).astype(np.int32)
-
-
-def _sequence_names(indexes: np.ndarray) -> np.ndarray:
-    """A number int64 (rows,) for each n and x, in their order."""
-    return (indexes[:, 0].astype(np.int64) << 32) + indexes[:, 2]
-
-
-def _times(indexes: np.ndarray) -> np.ndarray:
-    return indexes[:, 1].astype(np.int64)
-
-
-def _check_ranges(reader: TokenReader, tag: str, ranges: np.ndarray) -> np.ndarray:
-    """int32 (count, 2) as read, which must be ranges of rows."""
-    if (ranges[:, 0] < 0).any() or (ranges[:, 1] < ranges[:, 0]).any():
-        raise reader.error(f"expected ranges of rows, each a begin and an end not below it, after {tag}")
-    return np.ascontiguousarray(ranges, dtype=np.int32)
-
-
-def _read_fields(reader: TokenReader, name: str, fields: tuple[tuple[str, str], ...]) -> list[Any]:
-    """Read tags with a value each, after the opening tag, which may be there still, and the closing tag."""
-    reader.expect_one_or_two(f"<{name}>", fields[0][0])
-    values = []
-    for i, (tag, kind) in enumerate(fields):
-        if i:
-            reader.expect(tag)
-        values.append(read_dim(reader, tag) if kind == "dim" else getattr(reader, kind)())
-    reader.expect(f"</{name}>")
-    return values
 
 
 # -- extraction --------------------------------------------------------------------------------------------------------
@@ -103,7 +43,7 @@ class StatisticsExtractionComponentPrecomputedIndexes:
     def read(cls, reader: TokenReader) -> StatisticsExtractionComponentPrecomputedIndexes:
         """Read the fields after the opening tag, which may be there still, and the closing tag."""
         reader.expect_one_or_two(f"<{cls.__name__}>", "<ForwardIndexes>")
-        forward = _check_ranges(reader, "<ForwardIndexes>", reader.integer_pairs())
+        forward = read_ranges(reader, "<ForwardIndexes>")
         reader.expect("<Counts>")
         counts = read_vector(reader)
         reader.expect("<BackwardIndexes>")
@@ -112,7 +52,7 @@ class StatisticsExtractionComponentPrecomputedIndexes:
             raise reader.error(f"expected {len(forward)} counts, one for each range, found {len(counts)}")
         if len(backward) and forward.max(initial=0) > len(backward):
             raise reader.error(f"expected ranges of {len(backward)} rows, found one that ends at row {forward.max()}")
-        if not 0 <= backward.min(initial=0) <= backward.max(initial=-1) < max(len(forward), 1):
+        if backward.min(initial=0) < 0 or backward.max(initial=-1) >= len(forward):
             raise reader.error(f"expected rows between 0 and {len(forward) - 1} after <BackwardIndexes>")
         reader.expect(f"</{cls.__name__}>")
         return cls(forward, counts, backward)
@@ -136,6 +76,10 @@ class StatisticsExtractionComponent(Component):
     used. Output times are such starts. Kaldi: StatisticsExtractionComponent.
     """
 
+    _FIELDS = (("<InputDim>", "dim", "dim"), ("<InputPeriod>", "integer", "input_period"),
+               ("<OutputPeriod>", "integer", "output_period"),
+               ("<IncludeVarinance>", "boolean", "include_variance"))               # spelled so in files
+
     def __init__(self, dim: int, input_period: int = 1, output_period: int = 1, include_variance: bool = True) -> None:
         self.dim = dim
         self.input_period, self.output_period = input_period, output_period
@@ -158,7 +102,7 @@ class StatisticsExtractionComponent(Component):
 
     def _group_starts(self, indexes: np.ndarray) -> np.ndarray:
         """The first time of each index's group, int64 (rows,)."""
-        return _times(indexes) // self.output_period * self.output_period
+        return times_of(indexes) // self.output_period * self.output_period
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         starts = indexes.copy()
@@ -170,15 +114,15 @@ class StatisticsExtractionComponent(Component):
         return available.any(axis=1), available
 
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _by_sequence(inputs), _by_sequence(outputs)
+        return by_sequence(inputs), by_sequence(outputs)
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
                            need_backprop: bool) -> StatisticsExtractionComponentPrecomputedIndexes:
         starts = self._group_starts(outputs)
-        forward = _row_ranges(inputs, outputs, starts, starts + self.output_period - 1)
+        forward = row_ranges(inputs, outputs, starts, starts + self.output_period - 1)
         counts = forward[:, 1] - forward[:, 0]
         backward = np.repeat(np.arange(len(forward), dtype=np.int32), counts)
-        if not np.array_equal(_inside(forward, backward), np.arange(len(inputs))):
+        if not np.array_equal(rows_inside(forward), np.arange(len(inputs))):
             raise CompileError(f"a StatisticsExtractionComponent with output-period={self.output_period} gives one "
                                "output row for each group of frames, but several are wanted of one group",
                                hint=f"ask for it at times that are multiples of {self.output_period}: Round(node, "
@@ -217,30 +161,14 @@ class StatisticsExtractionComponent(Component):
 
     @classmethod
     def read(cls, reader: TokenReader) -> StatisticsExtractionComponent:
-        component = cls(*_read_fields(reader, cls.__name__, (
-            ("<InputDim>", "dim"), ("<InputPeriod>", "integer"), ("<OutputPeriod>", "integer"),
-            ("<IncludeVarinance>", "boolean"))))               # spelled so in files
+        component = cls(*read_fields(reader, cls.__name__, cls._FIELDS))
         if component._wrong_periods():
             raise reader.error("expected an output period that is a multiple of the input period, found "
                                f"{component.output_period} and {component.input_period}")
         return component
 
     def write(self, writer: TokenWriter) -> None:
-        writer.token("<StatisticsExtractionComponent>")
-        for tag, value in (("<InputDim>", self.dim), ("<InputPeriod>", self.input_period),
-                           ("<OutputPeriod>", self.output_period)):
-            writer.token(tag)
-            writer.integer(value)
-        writer.token("<IncludeVarinance>")
-        writer.boolean(self.include_variance)
-        writer.token("</StatisticsExtractionComponent>")
-
-
-def _inside(ranges: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """The rows inside each range one after the other; ``owners`` (rows,) says to which range each belongs."""
-    lengths = ranges[:, 1] - ranges[:, 0]
-    before = np.cumsum(lengths) - lengths
-    return np.arange(len(owners)) + (ranges[:, 0] - before)[owners]
+        write_fields(writer, self, self._FIELDS)
 
 
 # -- pooling -----------------------------------------------------------------------------------------------------------
@@ -264,9 +192,9 @@ class StatisticsPoolingComponentPrecomputedIndexes:
     def read(cls, reader: TokenReader) -> StatisticsPoolingComponentPrecomputedIndexes:
         """Read the fields after the opening tag, which may be there still, and the closing tag."""
         reader.expect_one_or_two(f"<{cls.__name__}>", "<ForwardIndexes>")
-        forward = _check_ranges(reader, "<ForwardIndexes>", reader.integer_pairs())
+        forward = read_ranges(reader, "<ForwardIndexes>")
         reader.expect("<BackwardIndexes>")
-        backward = _check_ranges(reader, "<BackwardIndexes>", reader.integer_pairs())
+        backward = read_ranges(reader, "<BackwardIndexes>")
         for ranges, rows in ((forward, backward), (backward, forward)):
             if len(backward) and ranges.max(initial=0) > len(rows):
                 raise reader.error(f"expected ranges of {len(rows)} rows, found one that ends at row {ranges.max()}")
@@ -292,6 +220,11 @@ class StatisticsPoolingComponent(Component):
 
     Back flows nothing through the counts, and as if no variance was floored.
     """
+
+    _FIELDS = (("<InputDim>", "dim", "input_dim"), ("<InputPeriod>", "integer", "input_period"),
+               ("<LeftContext>", "integer", "left_context"), ("<RightContext>", "integer", "right_context"),
+               ("<NumLogCountFeatures>", "integer", "num_log_count_features"),
+               ("<OutputStddevs>", "boolean", "output_stddevs"), ("<VarianceFloor>", "float32", "variance_floor"))
 
     def __init__(self, input_dim: int, input_period: int = 1, left_context: int = 0, right_context: int = 0,
                  num_log_count_features: int = 0, output_stddevs: bool = False, variance_floor: float = 1e-10) -> None:
@@ -332,16 +265,16 @@ class StatisticsPoolingComponent(Component):
         return available.any(axis=1) & self._on_period(indexes), available
 
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _by_sequence(inputs), _by_sequence(outputs)
+        return by_sequence(inputs), by_sequence(outputs)
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
                            need_backprop: bool) -> StatisticsPoolingComponentPrecomputedIndexes:
-        times = _times(outputs)
-        forward = _row_ranges(inputs, outputs, times - self.left_context, times + self.right_context)
+        times = times_of(outputs)
+        forward = row_ranges(inputs, outputs, times - self.left_context, times + self.right_context)
         if not need_backprop:
             return StatisticsPoolingComponentPrecomputedIndexes(forward, np.zeros((0, 2), np.int32))
-        times = _times(inputs)
-        backward = _row_ranges(outputs, inputs, times - self.right_context, times + self.left_context)
+        times = times_of(inputs)
+        backward = row_ranges(outputs, inputs, times - self.right_context, times + self.left_context)
         return StatisticsPoolingComponentPrecomputedIndexes(forward, backward)
 
     # -- computing -------------------------------------------------------------------------------------------
@@ -395,24 +328,11 @@ class StatisticsPoolingComponent(Component):
 
     @classmethod
     def read(cls, reader: TokenReader) -> StatisticsPoolingComponent:
-        component = cls(*_read_fields(reader, cls.__name__, (
-            ("<InputDim>", "dim"), ("<InputPeriod>", "integer"), ("<LeftContext>", "integer"),
-            ("<RightContext>", "integer"), ("<NumLogCountFeatures>", "integer"), ("<OutputStddevs>", "boolean"),
-            ("<VarianceFloor>", "real"))))
+        component = cls(*read_fields(reader, cls.__name__, cls._FIELDS))
         wrong = component._wrong_settings()
         if wrong:
             raise reader.error(f"a {cls.__name__} with impossible settings: {wrong}")
         return component
 
     def write(self, writer: TokenWriter) -> None:
-        writer.token("<StatisticsPoolingComponent>")
-        for tag, value in (("<InputDim>", self._input_dim), ("<InputPeriod>", self.input_period),
-                           ("<LeftContext>", self.left_context), ("<RightContext>", self.right_context),
-                           ("<NumLogCountFeatures>", self.num_log_count_features)):
-            writer.token(tag)
-            writer.integer(value)
-        writer.token("<OutputStddevs>")
-        writer.boolean(self.output_stddevs)
-        writer.token("<VarianceFloor>")
-        writer.float32(self.variance_floor)
-        writer.token("</StatisticsPoolingComponent>")
+        write_fields(writer, self, self._FIELDS)
