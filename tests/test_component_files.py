@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from component_forms import FORM_NAMES, FORMS, Pass, arrays, make, make_trained,
 from own_ops import reference_ops
 
 from nnet3py.components.base import Component, Properties
+from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX, precomputed_indexes_class
 from nnet3py.errors import ConfigError
 from nnet3py.network.nnet import Nnet
 
@@ -67,6 +69,28 @@ def test_a_file_computes_the_same(type_name, line):
         one, other = Pass(reference_ops(), component, rows), Pass(reference_ops(), again, rows)
         x, y = one.inputs(np.float32), np.zeros_like(one.outputs(np.float32))
         np.testing.assert_allclose(other.forward(x, y.copy()), one.forward(x, y.copy()), rtol=ROUNDING, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("binary", [True, False], ids=["binary", "text"])
+@EVERY_FORM
+def test_files_of_precomputed_indexes(type_name, line, binary):
+    """What the registry says has a class; its files keep their bytes, and what is read computes the same."""
+    component = make_trained(type_name, line)
+    name = type_name + PRECOMPUTED_SUFFIX
+    for rows in row_patterns(component):
+        assert (rows.indexes is not None) == (name in PRECOMPUTED_MODULES)
+        if rows.indexes is None:
+            continue
+        assert type(rows.indexes) is precomputed_indexes_class(name)
+        data = written(rows.indexes, binary)
+        assert data.startswith(f"<{name}> ".encode())
+        again = replace(rows, indexes=reread(rows.indexes, binary))
+        assert written(again.indexes, binary) == data
+        one, other = Pass(reference_ops(), component, rows), Pass(reference_ops(), component, again)
+        x, dy, y = one.inputs(np.float32), one.outputs(np.float32), np.zeros_like(one.outputs(np.float32))
+        np.testing.assert_array_equal(other.forward(x, y.copy()), one.forward(x, y))
+        found, wanted = (run.backward(x, y, dy, np.zeros_like(x)) for run in (other, one))
+        np.testing.assert_array_equal(found, wanted)
 
 
 # -- arithmetic and copies -----------------------------------------------------------------------------------------
