@@ -45,6 +45,16 @@ def copy_to_column_groups(dst, src, groups):
         dst[:, begin:end] = src[:, j, None]
 
 
+def copy_row_pieces(dst, src, places):
+    for i, (row, begin) in enumerate(places):
+        dst[i] = src[row, begin:begin + dst.shape[1]]
+
+
+def copy_to_row_pieces(dst, src, places):
+    for i, (row, begin) in enumerate(places):
+        dst[row, begin:begin + src.shape[1]] = src[i]
+
+
 def clip_elements(dx, counters, dy, limit, store):
     dx[...] = np.clip(dy, -limit, limit)
     counters[3] += store

@@ -47,6 +47,13 @@ def test_column_groups(rng):
     check(ops, "copy_to_column_groups", matrix(rng, 6, 9), matrix(rng, 6, 3), groups)
 
 
+@pytest.mark.parametrize("width", [1, 5])
+def test_pieces_of_rows(rng, width):
+    places = np.array([[3, 2], [0, 0], [3, 2 + width], [1, width]], np.int32)
+    check(ops, "copy_row_pieces", matrix(rng, 4, width), matrix(rng, 4, 2 + 2 * width), places)
+    check(ops, "copy_to_row_pieces", matrix(rng, 4, 2 + 2 * width), matrix(rng, 4, width), places)
+
+
 @pytest.mark.parametrize("store", [True, False])
 @pytest.mark.parametrize("size", SIZES)
 def test_clipping(rng, size, store):

@@ -229,6 +229,10 @@ STRUCTURAL = (
               "dst[i, j] = sum of src[i, groups[j, 0]:groups[j, 1]]"),
     Operation("copy_to_column_groups", "out mat dst, mat src, imat groups",
               "dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]"),
+    Operation("copy_row_pieces", "out mat dst, mat src, imat places",
+              "dst[i] = the columns of src[places[i, 0]] from places[i, 1] on"),
+    Operation("copy_to_row_pieces", "out mat dst, mat src, imat places",
+              "the columns of dst[places[i, 0]] from places[i, 1] on = src[i]"),
     Operation("clip_elements", "out mat dx, out dvec counters, mat dy, f32 limit, bool store",
               "dx = dy held between -limit and limit; dx may be dy; if store, counters[3] += 1"),
     Operation("clip_rows", "out mat dx, out dvec counters, mat dy, f32 limit, bool store",
@@ -305,6 +309,19 @@ STATISTICS_POOLING = (
               "dst = derivative by those sums; counts (rows, 1) are logarithms if num_log_counts > 0"),
 )
 
+# -- attention: products and sums of rows that lie a fixed number apart ------------------------------------------------
+
+ATTENTION = (
+    Operation("add_shifted_dots", "out mat dst, mat a, mat b, int shift, f32 alpha",
+              "dst[i, o] += alpha (the dot product of a[i] and b[i + o shift])"),
+    Operation("add_shifted_rows", "out mat dst, mat scales, mat src, int shift, f32 alpha",
+              "dst[i] += alpha (sum over o of scales[i, o] src[i + o shift])"),
+    Operation("add_to_shifted_rows", "out mat dst, mat scales, mat src, int shift, f32 alpha",
+              "dst[i + o shift] += alpha scales[i, o] src[i], for all i and o"),
+    Operation("attention_store_stats", "out dvec count, out dvec entropy, out dmat posterior, mat weights",
+              "add the rows, the entropy of each head, and the sums of weights (rows, heads * positions) over rows"),
+)
+
 # -- objective: outputs against supervision ---------------------------------------------------------------------------
 
 OBJECTIVE = (
@@ -328,6 +345,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "per_element": PER_ELEMENT,
     "pooling": POOLING,
     "convolution": CONVOLUTION,
+    "attention": ATTENTION,
     "statistics_pooling": STATISTICS_POOLING,
     "objective": OBJECTIVE,
 }

@@ -99,6 +99,24 @@ def copy_to_column_groups(dst, src, groups):
                 d[k] = s[j]
 
 
+@kernel("mat mat imat")
+def copy_row_pieces(dst, src, places):
+    """``dst[i]`` = the columns of ``src[places[i, 0]]`` from ``places[i, 1]`` on. Kaldi: CopyRows of pointers."""
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), span(row(src, places[i, 0]), places[i, 1], dst.shape[1])
+        for j in range(d.shape[0]):
+            d[j] = s[j]
+
+
+@kernel("mat mat imat")
+def copy_to_row_pieces(dst, src, places):
+    """The columns of ``dst[places[i, 0]]`` from ``places[i, 1]`` on = ``src[i]``. Kaldi: CopyToRows."""
+    for i in range(src.shape[0]):
+        d, s = span(row(dst, places[i, 0]), places[i, 1], src.shape[1]), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = s[j]
+
+
 # -- derivatives in bounds ---------------------------------------------------------------------------------------------
 
 

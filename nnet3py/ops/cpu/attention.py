@@ -1,0 +1,72 @@
+"""Attention over a fixed number of positions on the CPU: products and sums of rows that lie a fixed number apart.
+
+In all of these ``scales`` (rows, positions) has the rows of the narrow matrix of values; position o of row i belongs to
+row ``i + o * shift`` of the tall matrix, which has ``(positions - 1) * shift`` rows more. Rows are visited in steps of
+``shift``, so that the tall matrix's rows are still near the processor when the next row needs them again.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cpu.jit import kernel, row, span
+
+ZERO = np.float32(0)
+LOG_FLOOR = np.float32(1.0e-20)
+
+
+@kernel("mat mat mat int f32", reassociate=True)
+def add_shifted_dots(dst, a, b, shift, alpha):
+    """``dst[i, o] += alpha`` (``a[i]`` times ``b[i + o * shift]``). Kaldi: GetAttentionDotProducts."""
+    for first in range(min(shift, a.shape[0])):
+        for i in range(first, a.shape[0], shift):
+            d, s = row(dst, i), row(a, i)
+            for o in range(d.shape[0]):
+                other = row(b, i + o * shift)
+                total = ZERO
+                for j in range(s.shape[0]):
+                    total += s[j] * other[j]
+                d[o] += alpha * total
+
+
+@kernel("mat mat mat int f32")
+def add_shifted_rows(dst, scales, src, shift, alpha):
+    """``dst[i] += alpha`` (sum over o of ``scales[i, o] src[i + o * shift]``), o rising. Kaldi: ApplyScalesToOutput."""
+    for first in range(min(shift, dst.shape[0])):
+        for i in range(first, dst.shape[0], shift):
+            d, c = row(dst, i), row(scales, i)
+            for o in range(c.shape[0]):
+                s, scale = row(src, i + o * shift), alpha * c[o]
+                for j in range(d.shape[0]):
+                    d[j] += scale * s[j]
+
+
+@kernel("mat mat mat int f32")
+def add_to_shifted_rows(dst, scales, src, shift, alpha):
+    """``dst[i + o * shift] += alpha scales[i, o] src[i]``, for each row with o rising. Kaldi: ApplyScalesToInput."""
+    for first in range(min(shift, dst.shape[0])):
+        for r in range(first, dst.shape[0], shift):
+            d = row(dst, r)
+            for o in range(scales.shape[1]):
+                i = r - o * shift
+                if 0 <= i < src.shape[0]:
+                    s, scale = row(src, i), alpha * scales[i, o]
+                    for j in range(d.shape[0]):
+                        d[j] += scale * s[j]
+
+
+@kernel("dvec dvec dmat mat")
+def attention_store_stats(count, entropy, posterior, weights):
+    """Add the rows of ``weights`` (rows, heads * positions), their entropy for each head, and the columns' sums.
+
+    Kaldi: RestrictedAttentionComponent::StoreStats.
+    """
+    num_heads, positions = posterior.shape
+    count[0] += weights.shape[0]
+    for i in range(weights.shape[0]):
+        for h in range(num_heads):
+            w = span(row(weights, i), h * positions, positions)
+            for o in range(positions):
+                posterior[h, o] += w[o]
+                entropy[h] -= np.float64(w[o]) * math.log(np.float64(max(w[o], LOG_FLOOR)))
