@@ -19,9 +19,9 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 
 CASES = DATA / "cases"
 TRAINED_CASES = [
-    "affine", "linear", "linear-no-ng", "natural-gradient-affine", "natural-gradient-per-element-scale",
-    "per-element-offset", "per-element-offset-block", "per-element-scale", "scale-and-offset", "scale-and-offset-block",
-    "tdnn-component", "tdnn-component-no-bias"]
+    "affine", "block-affine", "linear", "linear-no-ng", "natural-gradient-affine", "natural-gradient-per-element-scale",
+    "natural-gradient-repeated-affine", "per-element-offset", "per-element-offset-block", "per-element-scale",
+    "repeated-affine", "scale-and-offset", "scale-and-offset-block", "tdnn-component", "tdnn-component-no-bias"]
 
 
 def read_components(path: Path) -> dict[str, tuple]:

@@ -50,7 +50,7 @@ def arrays(component: Component) -> dict[str, np.ndarray]:
     found = {}
     for number, part in enumerate(parts(component)):
         for name in (*part.PARAMETERS, *part.STATISTICS):
-            if getattr(part, name) is not None:
+            if getattr(part, name) is not None and getattr(part, "is_updatable", True):
                 found[f"{number}.{name}"] = getattr(part, name)
     return found
 

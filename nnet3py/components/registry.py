@@ -8,6 +8,8 @@ from nnet3py.errors import ConfigError, FormatError
 
 _TYPES_OF_MODULE = {
     "affine": ("AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent"),
+    "repeated_affine": ("RepeatedAffineComponent", "NaturalGradientRepeatedAffineComponent", "BlockAffineComponent"),
+    "constant": ("ConstantFunctionComponent", "ConstantComponent"),
     "elementwise": ("PerElementScaleComponent", "NaturalGradientPerElementScaleComponent",
                     "PerElementOffsetComponent"),
     "scale_and_offset": ("ScaleAndOffsetComponent",),
