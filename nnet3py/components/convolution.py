@@ -319,8 +319,8 @@ def _preconditioner(rank: int, history: float, alpha: float) -> OnlineNaturalGra
 
 def _model_from_config(line: ConfigLine) -> ConvolutionModel:
     """The model that a config line describes; ConfigError if it has a fault."""
-    sizes = [line.get_int(key) for key in ("num-filters-in", "num-filters-out", "height-in", "height-out")]
-    sizes.append(line.get_int("height-subsample-out", 1))
+    filters_in, filters_out, height_in, height_out = (
+        line.get_int(key) for key in ("num-filters-in", "num-filters-out", "height-in", "height-out"))
     if line.has("offsets"):
         offsets = _parse_offsets(line)
     else:
@@ -328,7 +328,8 @@ def _model_from_config(line: ConfigLine) -> ConvolutionModel:
         offsets = [(time, height) for time in times for height in heights]
     times = sorted({time for time, _ in offsets})
     required = _rising_list(line, "required-time-offsets") if line.has("required-time-offsets") else times
-    model = ConvolutionModel(*sizes, np.array(offsets, dtype=np.int32), np.array(required, dtype=np.int32))
+    model = ConvolutionModel(filters_in, filters_out, height_in, height_out, line.get_int("height-subsample-out", 1),
+                             np.array(offsets, dtype=np.int32), np.array(required, dtype=np.int32))
     fault = model.fault()
     if fault is not None:
         raise bad_initializer(line, fault)

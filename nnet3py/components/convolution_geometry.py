@@ -108,14 +108,14 @@ class ConvolutionModel:
     def read(cls, reader: TokenReader) -> ConvolutionModel:
         """Read the fields, before which the opening tag may stand; FormatError if the model has a fault."""
         reader.expect_one_or_two("<ConvolutionModel>", "<NumFiltersIn>")
-        sizes = [read_dim(reader, "<NumFiltersIn>")]
-        for tag in ("<NumFiltersOut>", "<HeightIn>", "<HeightOut>", "<HeightSubsampleOut>"):
-            reader.expect(tag)
-            sizes.append(read_dim(reader, tag))
+        filters_in, tags = read_dim(reader, "<NumFiltersIn>"), ("<NumFiltersOut>", "<HeightIn>", "<HeightOut>")
+        filters_out, height_in, height_out = (_tagged_dim(reader, tag) for tag in tags)
+        subsample = _tagged_dim(reader, "<HeightSubsampleOut>")
         reader.expect("<Offsets>")
         offsets = np.ascontiguousarray(reader.integer_pairs(), dtype=np.int32)
         reader.expect("<RequiredTimeOffsets>")
-        model = cls(*sizes, offsets, np.ascontiguousarray(reader.integer_vector(), dtype=np.int32))
+        required = np.ascontiguousarray(reader.integer_vector(), dtype=np.int32)
+        model = cls(filters_in, filters_out, height_in, height_out, subsample, offsets, required)
         reader.expect("</ConvolutionModel>")
         fault = model.fault()
         if fault is not None:
@@ -144,6 +144,11 @@ class ConvolutionModel:
                 f"height-in={self.height_in}, height-out={self.height_out}, "
                 f"height-subsample-out={self.height_subsample_out}, {{time,height}}-offsets=[{offsets}], "
                 f"required-time-offsets=[{required}], input-dim={self.input_dim}, output-dim={self.output_dim}")
+
+
+def _tagged_dim(reader: TokenReader, tag: str) -> int:
+    reader.expect(tag)
+    return read_dim(reader, tag)
 
 
 def _rising(values: np.ndarray) -> bool:
@@ -258,12 +263,15 @@ class ConvolutionComputation:
     def read(cls, reader: TokenReader) -> ConvolutionComputation:
         """Read the fields, before which the opening tag may stand; FormatError if they do not go together."""
         reader.expect_one_or_two("<ConvComputation>", "<NumFiltersInOut>")
-        sizes = [read_dim(reader, "<NumFiltersInOut>"), read_dim(reader, "<NumFiltersInOut>")]
-        for tag, count in (("<HeightInOut>", 2), ("<NumTInOut>", 2), ("<NumImages>", 1)):
-            reader.expect(tag)
-            sizes += [read_dim(reader, tag) for _ in range(count)]
+        filters_in, filters_out = (read_dim(reader, "<NumFiltersInOut>") for _ in range(2))
+        reader.expect("<HeightInOut>")
+        height_in, height_out = (read_dim(reader, "<HeightInOut>") for _ in range(2))
+        reader.expect("<NumTInOut>")
+        num_t_in, num_t_out = (read_dim(reader, "<NumTInOut>") for _ in range(2))
+        reader.expect("<NumImages>")
+        num_images = read_dim(reader, "<NumImages>")
         reader.expect("<TempRowsCols>")
-        sizes += [reader.integer(), reader.integer()]
+        temp_rows, temp_cols = reader.integer(), reader.integer()
         reader.expect("<NumSteps>")
         num_steps = reader.integer()
         reader.check_count(num_steps, 1, "steps")
@@ -276,7 +284,8 @@ class ConvolutionComputation:
             reader.expect("<HeightMap>")
             steps.append(ConvolutionStep(shift, start, np.ascontiguousarray(reader.integer_vector(), dtype=np.int32)))
         reader.expect("</ConvComputation>")
-        computation = cls(*sizes, steps)
+        computation = cls(filters_in, filters_out, height_in, height_out, num_t_in, num_t_out, num_images, temp_rows,
+                          temp_cols, steps)
         fault = computation.fault()
         if fault is not None:
             raise reader.error(f"impossible convolution computation: {fault}")
