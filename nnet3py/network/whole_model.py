@@ -76,7 +76,8 @@ def set_learning_rate(nnet: Nnet, rate: float) -> None:
     """Set the learning rate of each trainable component to ``rate`` times its factor, in place."""
     with _compiled_form_may_change(nnet):
         for component in components_of_type(nnet, "UpdatableComponent"):
-            component.set_underlying_learning_rate(rate)
+            if component.has(Properties.UPDATABLE):      # a constant may say that it is not
+                component.set_underlying_learning_rate(rate)
 
 
 def scale_batchnorm_stats(nnet: Nnet, factor: float) -> None:
