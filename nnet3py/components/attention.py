@@ -1,0 +1,354 @@
+"""Attention of each frame to a fixed number of frames around it."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer
+from nnet3py.components.info_text import number, truth
+from nnet3py.components.time_grid import TimeGrid, at_time_offsets
+from nnet3py.errors import CompileError, ShapeError
+from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+LARGEST_REACH = 1 << 24         # frames; a file that asks for more is damaged
+LARGEST_NUM_WEIGHTS = 1 << 20   # heads times positions
+HEADS_IN_INFO = 5
+STATS_DRAWS = 3                 # statistics are stored unless a draw among so many numbers is 0
+
+
+@dataclass
+class RestrictedAttentionComponentPrecomputedIndexes:
+    """The times and sequences of the rows. Kaldi's class of this name."""
+
+    grid: TimeGrid
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> RestrictedAttentionComponentPrecomputedIndexes:
+        """Read the fields after the opening tag (which may be there still), up to the closing tag."""
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<Io>")
+        grid = TimeGrid.read(reader)
+        reader.expect(f"</{cls.__name__}>")
+        return cls(grid)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write what ``read`` reads, with the opening tag."""
+        writer.token(f"<{type(self).__name__}>")
+        writer.token("<Io>")
+        self.grid.write(writer)
+        writer.token(f"</{type(self).__name__}>")
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """What an attention component looks at and how wide its parts are; the fields' order is that of files."""
+
+    num_heads: int
+    key_dim: int
+    value_dim: int
+    num_left_inputs: int
+    num_right_inputs: int
+    time_stride: int
+    num_left_inputs_required: int
+    num_right_inputs_required: int
+    output_context: bool
+    key_scale: float
+
+    @property
+    def positions(self) -> int:
+        """Frames that each frame attends to. Kaldi: context-dim."""
+        return self.num_left_inputs + 1 + self.num_right_inputs
+
+    @property
+    def head_input_dim(self) -> int:
+        """Columns of one head's input: key, value, query, and what is added to the products for each position."""
+        return 2 * self.key_dim + self.value_dim + self.positions
+
+    @property
+    def head_output_dim(self) -> int:
+        """Columns of one head's output: value, and the weights if ``output_context``."""
+        return self.value_dim + (self.positions if self.output_context else 0)
+
+    def fault(self) -> str:
+        """What is impossible about it; empty if nothing is."""
+        left, right = self.num_left_inputs, self.num_right_inputs
+        if min(self.num_heads, self.key_dim, self.value_dim, self.time_stride) < 1:
+            return "num-heads, key-dim, value-dim and time-stride must be given and above 0"
+        if min(left, right) < 0 or left + right == 0:
+            return "num-left-inputs and num-right-inputs must be given, not negative, and not both 0"
+        if not (0 <= self.num_left_inputs_required <= left and 0 <= self.num_right_inputs_required <= right):
+            return "num-left-inputs-required and num-right-inputs-required must be from 0 to num-{left,right}-inputs"
+        if not 0.0 < self.key_scale <= 1.0:
+            return "key-scale must be above 0 and at most 1"
+        if (self.num_heads * self.head_input_dim > LARGEST_DIM or self.num_heads * self.positions > LARGEST_NUM_WEIGHTS
+                or self.time_stride * max(left, right) > LARGEST_REACH):
+            return "the dimensions are larger than any model's"
+        return ""
+
+
+class _Head(NamedTuple):
+    """The matrices of one head, views of those of the call; ``y`` is its output or the derivative there."""
+
+    keys: Any        # (input rows, key_dim)
+    values: Any      # (input rows, value_dim)
+    queries: Any     # (output rows, key_dim)
+    added: Any       # (output rows, positions), added to the scaled products
+    weights: Any     # (output rows, positions)
+    y: Any           # (output rows, value_dim)
+    y_weights: Any   # (output rows, positions or none)
+
+
+class RestrictedAttentionComponent(Component):
+    """Each head's value at t is a mean of the values around t, weighted by the softmax of key-query products.
+
+    For position o and frame t + d, d = (o - num_left_inputs) * time_stride: the weight is the softmax over o of
+    key_scale key(t + d) . query(t) + added_o(t). Kaldi: RestrictedAttentionComponent.
+
+    Attributes
+    ----------
+    count : float64 (1,), the rows in the statistics
+    entropy : float64 (num_heads,), sum over those rows of the entropy of the weights
+    posterior : float64 (num_heads, positions), sum of the weights
+    stored : bool (1,), whether statistics were ever asked for: until then, files hold none
+    """
+
+    STATISTICS = ("count", "entropy", "posterior")
+    properties = (Properties.REORDERS_INDEXES | Properties.BACKPROP_NEEDS_INPUT | Properties.PROPAGATE_ADDS
+                  | Properties.BACKPROP_ADDS | Properties.STORES_STATS | Properties.USES_MEMO)
+
+    def __init__(self, shape: AttentionShape) -> None:
+        self.shape = shape
+        self.count, self.entropy = np.zeros(1), np.zeros(shape.num_heads)
+        self.posterior = np.zeros((shape.num_heads, shape.positions))
+        self.stored = np.zeros(1, dtype=bool)
+
+    @property
+    def input_dim(self) -> int:
+        return self.shape.num_heads * self.shape.head_input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.shape.num_heads * self.shape.head_output_dim
+
+    # -- indexes -----------------------------------------------------------------------------------------------------
+
+    def _positions(self) -> np.ndarray:
+        """How many inputs each position lies to the right, int32 (positions,)."""
+        return np.arange(-self.shape.num_left_inputs, self.shape.num_right_inputs + 1, dtype=np.int32)
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        return at_time_offsets(indexes, self._positions() * self.shape.time_stride)
+
+    def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        places = self._positions()
+        required = (-self.shape.num_left_inputs_required <= places) & (places <= self.shape.num_right_inputs_required)
+        return np.asarray(available[:, required].all(axis=1)), available
+
+    def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        grid = self._grid(inputs, outputs)
+        return grid.input_rows(inputs), grid.output_rows(outputs)
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
+                           need_backprop: bool) -> RestrictedAttentionComponentPrecomputedIndexes:
+        return RestrictedAttentionComponentPrecomputedIndexes(self._grid(inputs, outputs))
+
+    def _grid(self, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
+        """The grid of input and output: one step for both, and every position of every output in the input."""
+        shape, grid = self.shape, TimeGrid.from_indexes(inputs, outputs)
+        stride = shape.time_stride
+        step_in, step_out = grid.step_in or stride, grid.step_out or stride
+        step = math.gcd(step_in, step_out, stride)
+        grid.num_in = 1 + step_in // step * (grid.num_in - 1)
+        grid.num_out = 1 + step_out // step * (grid.num_out - 1)
+        grid.step_in = grid.step_out = step
+        last_out, last_in = (first + (num - 1) * step for first, num in ((grid.start_out, grid.num_out),
+                                                                         (grid.start_in, grid.num_in)))
+        left, right = grid.start_out - stride * shape.num_left_inputs, last_out + stride * shape.num_right_inputs
+        left_required = grid.start_out - stride * shape.num_left_inputs_required
+        right_required = last_out + stride * shape.num_right_inputs_required
+        if not (left <= grid.start_in <= left_required and right_required <= last_in <= right) or (
+                grid.start_in - left) % step:
+            raise CompileError(f"attention cannot use inputs from t={grid.start_in} to t={last_in} for outputs from "
+                               f"t={grid.start_out} to t={last_out}, {step} apart: it wants t={left} to t={right}, and "
+                               f"at least t={left_required} to t={right_required}")
+        grid.start_in, grid.num_in = left, 1 + (right - left) // step
+        return grid
+
+    # -- computing ---------------------------------------------------------------------------------------------------
+
+    def new_memo(self, ops: Any, num_rows: int) -> Any:
+        """The weights, (output rows, heads * positions)."""
+        cols = self.posterior.size
+        return ops.new_vector(num_rows * cols).reshape(num_rows, cols)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        shift, first_row = self._shift(indexes.grid, x, y)
+        heads = [self._head(h, first_row, x, memo, y) for h in range(self.shape.num_heads)]
+        for head in heads:
+            ops.copy_mat(head.weights, head.added, 1.0)
+            ops.add_shifted_dots(head.weights, head.queries, head.keys, shift, self.shape.key_scale)
+        weights = self._rows_of_heads(memo)
+        ops.softmax(weights, weights)
+        for head in heads:
+            ops.add_shifted_rows(head.y, head.weights, head.values, shift, 1.0)
+            if self.shape.output_context:
+                ops.add_mat(head.y_weights, head.weights, 1.0)    # Kaldi sets these columns; they are zero there
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None:
+            return
+        (shift, first_row), scale = self._shift(indexes.grid, x, dy), self.shape.key_scale
+        dweights = ops.scratch(*memo.shape)
+        if not self.shape.output_context:
+            ops.set_const(dweights, 0.0)
+        heads = [(self._head(h, first_row, x, memo, dy), self._head(h, first_row, dx, dweights, dy))
+                 for h in range(self.shape.num_heads)]
+        for given, deriv in heads:
+            if self.shape.output_context:
+                ops.copy_mat(deriv.weights, given.y_weights, 1.0)
+            ops.add_shifted_dots(deriv.weights, given.y, given.values, shift, 1.0)
+        rows = self._rows_of_heads(dweights)
+        ops.softmax_backprop(rows, self._rows_of_heads(memo), rows)
+        for given, deriv in heads:
+            ops.add_mat(deriv.added, deriv.weights, 1.0)
+            ops.add_shifted_rows(deriv.queries, deriv.weights, given.keys, shift, scale)
+            ops.add_to_shifted_rows(deriv.keys, deriv.weights, given.queries, shift, scale)
+            ops.add_to_shifted_rows(deriv.values, given.weights, given.y, shift, 1.0)
+
+    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+        self.stored[0] = True
+        if ops.random.integer(STATS_DRAWS) != 0:
+            ops.attention_store_stats(self.count, self.entropy, self.posterior, memo)
+
+    def _shift(self, grid: TimeGrid, x: Any, y: Any) -> tuple[int, int]:
+        """How many input rows lie from one position to the next, and the input row of the first output row.
+
+        The grid may come from a file: raises ShapeError unless it is one of this component, for these rows.
+        """
+        step, images, shape = max(grid.step_in, 1), grid.num_images, self.shape
+        shift, first_row = (images * frames // step for frames in (
+            shape.time_stride, shape.time_stride * shape.num_left_inputs))
+        if ((x.shape[0], y.shape[0]) != (images * grid.num_in, images * grid.num_out)
+                or x.shape[0] != y.shape[0] + (shape.positions - 1) * shift or shift < 0 or shape.time_stride % step
+                or grid.start_out - grid.start_in != shape.time_stride * shape.num_left_inputs):
+            raise ShapeError(f"attention of {x.shape[0]} input rows and {y.shape[0]} output rows was compiled for "
+                             "other dimensions", "compile the request again")
+        return shift, first_row
+
+    def _head(self, h: int, first_row: int, x: Any, weights: Any, y: Any) -> _Head:
+        """The matrices of head ``h``, from input, weights and output, or from the derivatives of these."""
+        shape, rows = self.shape, slice(first_row, first_row + y.shape[0])
+        key, value = h * shape.head_input_dim, h * shape.head_input_dim + shape.key_dim
+        query, added, end = value + shape.value_dim, value + shape.value_dim + shape.key_dim, key + shape.head_input_dim
+        y_value, y_end = h * shape.head_output_dim, (h + 1) * shape.head_output_dim
+        y_weights = y_value + shape.value_dim
+        return _Head(x[:, key:value], x[:, value:query], x[rows, query:added], x[rows, added:end],
+                     weights[:, h * shape.positions:(h + 1) * shape.positions],
+                     y[:, y_value:y_weights], y[:, y_weights:y_end])
+
+    def _rows_of_heads(self, weights: Any) -> Any:
+        """The weights, or their derivative, with a row for each output row and head."""
+        return weights.reshape(-1, self.shape.positions)
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------
+
+    def add(self, alpha: float, other: Component) -> None:
+        assert isinstance(other, RestrictedAttentionComponent)
+        super().add(alpha, other)
+        self.stored |= other.stored
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> RestrictedAttentionComponent:
+        key_dim, value_dim = line.get_int("key-dim", 0), line.get_int("value-dim", 0)
+        left, right = line.get_int("num-left-inputs", -1), line.get_int("num-right-inputs", -1)
+        required = [all_of_them if given < 0 else given for given, all_of_them in (
+            (line.get_int("num-left-inputs-required", -1), left),
+            (line.get_int("num-right-inputs-required", -1), right))]
+        key_scale = line.get_float("key-scale", -1.0)
+        if key_scale < 0.0:
+            key_scale = 1.0 / math.sqrt(max(key_dim, 1))
+        shape = AttentionShape(line.get_int("num-heads", 1), key_dim, value_dim, left, right,
+                               line.get_int("time-stride", 1), *required, line.get_bool("output-context", True),
+                               as_float32(key_scale))
+        if shape.fault():
+            raise invalid_initializer(line, cls.__name__, shape.fault())
+        return cls(shape)
+
+    _TAGS = (("<NumHeads>", "integer"), ("<KeyDim>", "integer"), ("<ValueDim>", "integer"),
+             ("<NumLeftInputs>", "integer"), ("<NumRightInputs>", "integer"), ("<TimeStride>", "integer"),
+             ("<NumLeftInputsRequired>", "integer"), ("<NumRightInputsRequired>", "integer"),
+             ("<OutputContext>", "boolean"), ("<KeyScale>", "float32"))     # as the fields of AttentionShape
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> RestrictedAttentionComponent:
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<NumHeads>")
+        values = []
+        for i, (tag, kind) in enumerate(cls._TAGS):
+            if i:
+                reader.expect(tag)
+            values.append(getattr(reader, kind)())
+        shape = AttentionShape(*values)
+        if shape.fault():
+            raise reader.error(f"an impossible {cls.__name__}: {shape.fault()}")
+        component = cls(shape)
+        reader.expect("<StatsCount>")
+        component.count[0] = reader.real()
+        reader.expect("<EntropyStats>")
+        entropy = read_vector(reader, np.float64)
+        reader.expect("<PosteriorStats>")
+        posterior = read_matrix(reader, np.float64)
+        component._set_statistics(reader, entropy, posterior)
+        reader.expect(f"</{cls.__name__}>")
+        return component
+
+    def _set_statistics(self, reader: TokenReader, entropy: np.ndarray, posterior: np.ndarray) -> None:
+        """Take the statistics of a file, which has none of the arrays if none were ever asked for."""
+        if entropy.size or posterior.size or self.count[0] != 0.0:
+            if entropy.shape != self.entropy.shape or posterior.shape != self.posterior.shape:
+                raise reader.error(f"expected {self.entropy.size} elements after <EntropyStats> and "
+                                   f"{' x '.join(map(str, self.posterior.shape))} after <PosteriorStats>, found "
+                                   f"{entropy.size} and {' x '.join(map(str, posterior.shape))}")
+            self.entropy[...], self.posterior[...] = entropy, posterior
+            self.stored[0] = True
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.token(f"<{type(self).__name__}>")
+        for (tag, kind), value in zip(self._TAGS, vars(self.shape).values(), strict=True):
+            writer.token(tag)
+            getattr(writer, kind)(value)
+        writer.token("<StatsCount>")
+        writer.float64(self.count[0])
+        writer.token("<EntropyStats>")
+        write_vector(writer, self.entropy if self.stored[0] else np.zeros(0))
+        writer.token("<PosteriorStats>")
+        write_matrix(writer, self.posterior if self.stored[0] else np.zeros((0, 0)))
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        shape, count = self.shape, float(self.count[0])
+        text = (f"{super().info(verbose)}, num-heads={shape.num_heads}, time-stride={shape.time_stride}, "
+                f"key-dim={shape.key_dim}, value-dim={shape.value_dim}, num-left-inputs={shape.num_left_inputs}, "
+                f"num-right-inputs={shape.num_right_inputs}, context-dim={shape.positions}, "
+                f"num-left-inputs-required={shape.num_left_inputs_required}, "
+                f"num-right-inputs-required={shape.num_right_inputs_required}, "
+                f"output-context={truth(shape.output_context)}, key-scale={number(shape.key_scale)}")
+        if count != 0.0:
+            text += f", entropy={_averages(self.entropy, count)}"
+            for h, sums in enumerate(self.posterior[:HEADS_IN_INFO]):
+                text += f" posterior-stats[{h}]={_averages(sums, count)}"
+            text += f" stats-count={number(count)}"
+        return text
+
+
+def _averages(sums: np.ndarray, count: float) -> str:
+    return "".join(f"{number(float(value) / count)}," for value in sums)

@@ -1,0 +1,113 @@
+"""Cutting an input into blocks of columns, each of which goes to an x of its own."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import LARGEST_DIM, invalid_initializer
+from nnet3py.components.structural import BlockComponent
+from nnet3py.errors import CompileError, ShapeError
+from nnet3py.index import lookup
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+
+@dataclass
+class DistributeComponentPrecomputedIndexes:
+    """Where each output row comes from. Kaldi's class of this name.
+
+    ``places`` is int32 (output rows, 2): an input row, and the first of its columns.
+    """
+
+    places: np.ndarray
+
+    def __post_init__(self) -> None:
+        self.last_row, self.last_col = (int(last) for last in self.places.max(axis=0, initial=0))
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> DistributeComponentPrecomputedIndexes:
+        """Read the fields after the opening tag (which may be there still), up to the closing tag."""
+        reader.expect_one_or_two(f"<{cls.__name__}>", "<Pairs>")
+        places = np.ascontiguousarray(reader.integer_pairs(), dtype=np.int32)
+        if places.min(initial=0) < 0:
+            raise reader.error(f"expected pairs of a row and a column after <Pairs>, found {int(places.min())}")
+        reader.expect(f"</{cls.__name__}>")
+        return cls(places)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write what ``read`` reads, with the opening tag."""
+        writer.token(f"<{type(self).__name__}>")
+        writer.token("<Pairs>")
+        writer.integer_pairs(self.places)
+        writer.token(f"</{type(self).__name__}>")
+
+
+class DistributeComponent(BlockComponent):
+    """The output at (n, t, x) is block x mod B of the input at (n, t, floor(x / B)), of B blocks of columns.
+
+    Kaldi: DistributeComponent.
+    """
+
+    properties = Properties(0)
+
+    @property
+    def num_blocks(self) -> int:
+        """B, the number of blocks of an input row."""
+        return self.input_dim // self.output_dim
+
+    def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
+        wanted = indexes.copy()
+        wanted[:, 2] //= self.num_blocks
+        return wanted[:, None, :]
+
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
+                           need_backprop: bool) -> DistributeComponentPrecomputedIndexes:
+        rows = lookup(inputs, self.input_indexes(outputs)[:, 0])
+        if rows.min(initial=0) < 0:
+            raise CompileError("an output of a DistributeComponent has no input row")
+        columns = outputs[:, 2] % self.num_blocks * self.output_dim
+        return DistributeComponentPrecomputedIndexes(np.stack([rows, columns], axis=1).astype(np.int32))
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        self._check_fit(indexes, x, y)
+        ops.copy_row_pieces(y, x, indexes.places)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None:
+            return
+        self._check_fit(indexes, dx, dy)
+        if dy.shape[0] != self.num_blocks * dx.shape[0]:
+            ops.set_const(dx, 0.0)      # some blocks went nowhere
+        ops.copy_to_row_pieces(dx, dy, indexes.places)
+
+    def _check_fit(self, indexes: DistributeComponentPrecomputedIndexes, x: Any, y: Any) -> None:
+        """The places may come from a file: raise ShapeError unless they lie in ``x``, one for each row of ``y``."""
+        last_row, last_col = indexes.last_row, indexes.last_col + self.output_dim - 1
+        if len(indexes.places) != y.shape[0] or y.shape[0] and (last_row >= x.shape[0] or last_col >= x.shape[1]):
+            raise ShapeError(f"a distribution of {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} rows was compiled "
+                             "for other dimensions", "compile the request again")
+
+    # -- files and text ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> DistributeComponent:
+        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
+        if output_dim <= 0 or not 0 < input_dim <= LARGEST_DIM or input_dim % output_dim:
+            raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim")
+        return cls(input_dim, output_dim)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> DistributeComponent:
+        component = cls(*cls._read_dims(reader))
+        reader.expect("</DistributeComponent>")
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        self._write_dims(writer)
+        writer.token("</DistributeComponent>")
