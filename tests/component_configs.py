@@ -59,6 +59,16 @@ CONFIGS: dict[str, list[str]] = {
     "GeneralDropoutComponent": [
         "dim=6", "dim=6 block-dim=3 time-period=2", "dim=6 time-period=2 continuous=true", "dim=6 test-mode=true",
         "dim=6 specaugment-max-proportion=0.5 specaugment-max-regions=2", "dim=6 dropout-proportion=0"],
+    "DropoutMaskComponent": ["output-dim=3 dropout-proportion=0.25", "output-dim=5 dropout-proportion=0.25",
+                             "output-dim=3 dropout-proportion=0.25 continuous=true", "output-dim=2 test-mode=true"],
+    "SpecAugmentTimeMaskComponent": ["dim=5 zeroed-proportion=0.5 time-mask-max-frames=2",
+                                     "dim=5 zeroed-proportion=0"],
+    "RestrictedAttentionComponent": [
+        "num-heads=2 key-dim=3 value-dim=2 num-left-inputs=2 num-right-inputs=1 num-left-inputs-required=0 "
+        "num-right-inputs-required=1",
+        "key-dim=2 value-dim=3 num-left-inputs=1 num-right-inputs=2 num-right-inputs-required=0 time-stride=2 "
+        "output-context=false key-scale=0.25"],
+    "DistributeComponent": ["input-dim=6 output-dim=2", "input-dim=3 output-dim=3"],
     "PnormComponent": ["input-dim=6 output-dim=2", "input-dim=3 output-dim=3"],
     "ConvolutionComponent": [
         "input-x-dim=4 input-y-dim=3 input-z-dim=2 filt-x-dim=2 filt-y-dim=2 filt-x-step=1 filt-y-step=1 num-filters=3",

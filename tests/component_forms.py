@@ -96,7 +96,7 @@ PATTERNS = {
     "frames": (_grid(range(2), range(5)), lambda n, t, x: np.full(n.shape, True)),
     "one": (_grid([3], [2]), lambda n, t, x: np.full(n.shape, True)),
     "subsampled": (_grid(range(3), range(0, 9, 3)), lambda n, t, x: np.full(n.shape, True)),
-    "uneven": (np.concatenate([_grid([0], range(4)), _grid([1], [1, 3])]), lambda n, t, x: np.full(n.shape, True)),
+    "uneven": (_grid(range(2), range(4))[[0, 2, 3, 4, 6, 7]], lambda n, t, x: np.full(n.shape, True)),
     "extra": (_grid(range(2), range(3), range(4)), lambda n, t, x: np.full(n.shape, True)),
     "edges": (_grid(range(2), range(7)), lambda n, t, x: (t >= 0) & (t < 7)),
     "holes": (_grid(range(2), range(9)), lambda n, t, x: (t + n) % 4 != 1),

@@ -152,8 +152,24 @@ def dropout_backprop(dx, x, y, dy):
     dx[...] = np.where(x != 0, dy * (y / np.where(x != 0, x, 1)), dy)
 
 
-def binary_mask(mask, proportion):
-    mask[...] = (mask > proportion) / (1 - proportion)
+def binary_mask(mask, proportion, kept):
+    mask[...] = (mask > proportion) * kept
+
+
+def complementary_masks(mask, draws, proportion):
+    mask[:, 0] = draws[:, 0] > proportion
+    mask[:, 1] = 1 - proportion > draws[:, 0]
+
+
+def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kept):
+    for s, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        numbers = iter(draws[0, begin + s:end + s + 1])
+        keep, values = next(numbers) < start_kept, []
+        while len(values) < end - begin:
+            longest = longest_kept if keep else longest_zeroed
+            values += [float(keep)] * (1 + min(int(next(numbers) * longest), longest - 1))
+            keep = not keep
+        mask[rows[begin:end]] = values[:end - begin]
 
 
 def continuous_mask(mask, proportion):

@@ -216,7 +216,8 @@ class GeneralDropoutComponent(Component):
         if self.continuous:
             ops.continuous_mask(mask, self.dropout_proportion)
         else:
-            ops.binary_mask(mask, self.dropout_proportion)
+            kept = 1.0 - self.dropout_proportion
+            ops.binary_mask(mask, self.dropout_proportion, 1.0 / kept if kept else 0.0)
 
     def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
                  update: Component | None, dx: Any) -> None:

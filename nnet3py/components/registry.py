@@ -22,8 +22,12 @@ _TYPES_OF_MODULE = {
                    "PermuteComponent", "FixedScaleComponent", "FixedBiasComponent"),
     "truncation": ("ClipGradientComponent", "BackpropTruncationComponent"),
     "dropout": ("DropoutComponent", "GeneralDropoutComponent"),
+    "dropout_mask": ("DropoutMaskComponent",),
+    "specaugment": ("SpecAugmentTimeMaskComponent",),
     "pnorm": ("PnormComponent",),
     "old_convolution": ("ConvolutionComponent", "MaxpoolingComponent"),
+    "attention": ("RestrictedAttentionComponent",),
+    "distribute": ("DistributeComponent",),
     "statistics_pooling": ("StatisticsExtractionComponent", "StatisticsPoolingComponent"),
     "recurrent": ("LstmNonlinearityComponent",),
 }
@@ -31,7 +35,8 @@ _TYPES_OF_MODULE = {
 PRECOMPUTED_SUFFIX = "PrecomputedIndexes"
 # types whose component knows its rows by precomputed indexes: the class TypePrecomputedIndexes stands beside the type
 _TYPES_WITH_PRECOMPUTED_INDEXES = (
-    "BackpropTruncationComponent", "GeneralDropoutComponent", "StatisticsExtractionComponent",
+    "BackpropTruncationComponent", "DistributeComponent", "GeneralDropoutComponent",
+    "RestrictedAttentionComponent", "SpecAugmentTimeMaskComponent", "StatisticsExtractionComponent",
     "StatisticsPoolingComponent", "TdnnComponent", "TimeHeightConvolutionComponent")
 
 COMPONENT_MODULES: dict[str, str] = {

@@ -39,14 +39,22 @@ def dropout_backprop(dx, x, y, dy):
             d[j] = e[j] * (v[j] / s[j]) if s[j] != ZERO else e[j]
 
 
-@kernel("mat f32")
-def binary_mask(mask, proportion):
-    """Uniform numbers become 1 / (1 - proportion) where they are above ``proportion``, else 0."""
-    kept = ONE / (ONE - proportion)
+@kernel("mat f32 f32")
+def binary_mask(mask, proportion, kept):
+    """Uniform numbers become ``kept`` where they are above ``proportion``, else 0."""
     for i in range(mask.shape[0]):
         m = row(mask, i)
         for j in range(m.shape[0]):
             m[j] = kept if m[j] > proportion else ZERO
+
+
+@kernel("mat mat f32")
+def complementary_masks(mask, draws, proportion):
+    """Two columns of ``mask`` from one draw (uniform): 1 if above ``proportion``; 1 if below 1 minus that."""
+    for i in range(mask.shape[0]):
+        m, u = row(mask, i), row(draws, i)
+        m[0] = ONE if u[0] > proportion else ZERO
+        m[1] = ONE if ONE - proportion > u[0] else ZERO
 
 
 @kernel("mat f32")
@@ -83,6 +91,28 @@ def specaugment_mask(mask, draws, max_zeroed):
             for k in range(quarter):
                 a, b = (place + k) % width, (place + half - k) % width
                 m[a], m[b] = m[b], m[a]
+
+
+@kernel("vec mat ivec ivec f32 int int")
+def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kept):
+    """Stretches of zeros and ones by turns in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
+
+    A sequence begins with ones with probability ``start_kept``; lengths are uniform from 1 to the longest, and what
+    reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers, of which sequence s uses
+    those from ``starts[s] + s`` on. Kaldi: SpecAugmentTimeMaskComponent::GetMemo.
+    """
+    u = row(draws, 0)
+    for s in range(starts.shape[0] - 1):
+        place, end, draw = starts[s], starts[s + 1], starts[s] + s
+        keep = u[draw] < start_kept
+        while place < end:
+            draw += 1
+            longest = longest_kept if keep else longest_zeroed
+            stop = min(place + 1 + min(int(u[draw] * longest), longest - 1), end)
+            for k in range(place, stop):
+                mask[rows[k]] = ONE if keep else ZERO
+            place = stop
+            keep = not keep
 
 
 @kernel("mat mat mat ivec")
