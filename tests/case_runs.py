@@ -1,0 +1,103 @@
+"""Kaldi's reference cases through the public interface, whole networks: how far every number is from Kaldi's."""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from component_cases import read_ark
+
+import nnet3py
+from nnet3py.network.nnet import Nnet
+
+SMALLEST_SIZE = 1e-3       # differences are fractions of the largest value, or of this where that is less
+SMALLEST_GRADIENT = 1e-2   # a bias before batch normalisation has a gradient of 0 but for rounding
+SMALLEST_CHANGE = 5e-5     # the same for what an update changed
+
+
+@dataclass
+class Differences:
+    """Largest differences of one case: of outputs and input derivatives, and by component of gradients and updates."""
+
+    types: dict[str, str]                                   # component name -> type
+    output: float = 0.0
+    input_deriv: float | None = None
+    gradient: dict[str, float] = field(default_factory=dict)
+    update: dict[str, float] = field(default_factory=dict)
+
+
+def read_request(path: Path) -> tuple[nnet3py.ComputationRequest, list[str]]:
+    """The request of a ``request.txt``, and the names of its inputs."""
+    text = path.read_text()
+    found: dict[str, list[nnet3py.IoSpecification]] = {"input": [], "output": []}
+    for kind, name, deriv, rows in re.findall(r"^(input|output) (\S+) has_deriv=(\d) (.*)$", text, re.MULTILINE):
+        indexes = np.array([row.split(",") for row in rows.split()]).astype(np.int32)
+        found[kind].append(nnet3py.IoSpecification(name, indexes, has_deriv=deriv == "1"))
+    flags = dict(re.findall(r"^(\w+)=(\d)$", text, re.MULTILINE))
+    request = nnet3py.ComputationRequest(
+        inputs=found["input"], outputs=found["output"], need_model_derivative=flags["need_model_derivative"] == "1",
+        store_component_stats=flags["store_component_stats"] == "1")
+    return request, [spec.name for spec in found["input"]]
+
+
+def differences(folder: Path, device: str = "cpu", optimize: bool = True) -> Differences:
+    """Compute the case as it says, and train on it once: the differences from what Kaldi computed."""
+    nnet = nnet3py.read_nnet(str(folder / "nnet.raw"))
+    request, _ = read_request(folder / "request.txt")
+    found = Differences({name: type(nnet.component(name)).__name__ for name in nnet.component_names})
+    gradient = nnet.as_gradient() if request.need_model_derivative else None
+    _run(nnet, gradient, request, folder, device, optimize, found)
+    if gradient is not None and (folder / "gradient.raw").exists():
+        expected = nnet3py.read_nnet(str(folder / "gradient.raw"))
+        found.gradient = {name: _of_parameters(gradient, expected, name, None) for name in _trained(expected)}
+    if (folder / "updated.raw").exists():
+        trained, expected = (nnet3py.read_nnet(str(folder / name)) for name in ("nnet.raw", "updated.raw"))
+        _run(trained, trained, request, folder, device, True, None)
+        found.update = {name: _of_parameters(trained, expected, name, nnet) for name in _trained(expected)}
+    return found
+
+
+def _run(nnet: Nnet, update: Nnet | None, request: nnet3py.ComputationRequest, folder: Path, device: str,
+         optimize: bool, found: Differences | None) -> None:
+    io = read_ark(folder / "io.ark")
+    computer = nnet3py.Computer(nnet3py.compile(nnet, request, optimize=optimize), nnet, update=update, device=device)
+    for spec in request.inputs:
+        computer.accept_input(spec.name, io[f"input.{spec.name}"])
+    computer.run()
+    if found is not None:
+        found.output = max(distance(computer.output(spec.name), io[f"output.{spec.name}"]) for spec in request.outputs)
+    given = [spec.name for spec in request.outputs if f"output-deriv.{spec.name}" in io]
+    wanted = [spec.name for spec in request.inputs if f"input-deriv.{spec.name}" in io]
+    if not given or not (wanted or update is not None):
+        return
+    for name in given:
+        computer.accept_input(name, io[f"output-deriv.{name}"])
+    computer.run()
+    if found is not None and wanted:
+        found.input_deriv = max(distance(computer.output(name), io[f"input-deriv.{name}"]) for name in wanted)
+
+
+def distance(found: np.ndarray, expected: np.ndarray, scale: float | None = None) -> float:
+    """The largest difference as a fraction of ``scale``, which is the largest expected value if not given."""
+    assert found.shape == expected.shape and np.isfinite(found).all()
+    scale = max(float(np.abs(expected).max(initial=0.0)), SMALLEST_SIZE) if scale is None else scale
+    return float(np.abs(found.astype(np.float64) - expected).max(initial=0.0)) / scale
+
+
+def _trained(nnet: Nnet) -> list[str]:
+    return [name for name in nnet.component_names if nnet.component(name).parameters()]
+
+
+def _of_parameters(ours: Nnet, theirs: Nnet, name: str, start: Nnet | None) -> float:
+    """The largest difference of a component's parameters: of their size or, given a start, of their largest change."""
+    mine, others = ours.component(name).parameters(), theirs.component(name).parameters()
+    assert {key: value.shape for key, value in mine.items()} == {key: value.shape for key, value in others.items()}
+    worst = 0.0
+    for key, value in others.items():
+        if start is None:
+            scale = max(float(np.abs(value).max()), SMALLEST_GRADIENT)
+        else:
+            scale = max(float(np.abs(value - start.component(name).parameters()[key]).max()), SMALLEST_CHANGE)
+        worst = max(worst, distance(mine[key], value, scale))
+    return worst
