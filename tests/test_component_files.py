@@ -1,18 +1,20 @@
 """Of every form of every component type: files, scaling, adding, copies, information and keys of config lines."""
 from __future__ import annotations
 
+import io
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from component_cases import reread, written
-from component_forms import FORM_NAMES, FORMS, Pass, arrays, make, make_trained, row_patterns
+from component_forms import FORM_NAMES, FORMS, Pass, arrays, in_float64, make, make_trained, row_patterns
 from own_ops import reference_ops
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX, precomputed_indexes_class
 from nnet3py.errors import ConfigError
+from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import Nnet
 
 ROUNDING = 1e-6      # float32, relative: parameters are kept exactly, but statistics as averages
@@ -53,6 +55,26 @@ def test_files(type_name, line, binary):
         assert (again.input_dim, again.output_dim) == (component.input_dim, component.output_dim)
         assert again.properties == component.properties
         assert again.info() == component.info() or not binary       # text has fewer digits
+
+
+class DoubleWriter(TokenWriter):
+    """Writes as a Kaldi that computes in double precision."""
+
+    def float32(self, value: float) -> None:
+        self.float64(value)
+
+
+@EVERY_FORM
+def test_files_in_double_precision(type_name, line):
+    """Numbers, vectors and matrices of 64 bits are read as well."""
+    component, stream = make_trained(type_name, line), io.BytesIO()
+    in_float64(component).write(DoubleWriter(stream, True))
+    data = b"\0B" + stream.getvalue()
+    reader = TokenReader(io.BytesIO(data), size=len(data))
+    reader.read_header()
+    assert reader.token() == f"<{type_name}>"
+    again = type(component).read(reader)
+    assert written(again, True) == written(component, True) and reader.at_end()
 
 
 @EVERY_FORM
