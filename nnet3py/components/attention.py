@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
 LARGEST_REACH = 1 << 24         # frames; a file that asks for more is damaged
-LARGEST_NUM_WEIGHTS = 1 << 20   # heads times positions
+LARGEST_NUM_WEIGHTS = 1 << 18   # heads times positions: a damaged number costs no more memory than this
 HEADS_IN_INFO = 5
 STATS_DRAWS = 3                 # statistics are stored unless a draw among so many numbers is 0
 
@@ -271,15 +271,16 @@ class RestrictedAttentionComponent(Component):
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> RestrictedAttentionComponent:
         key_dim, value_dim = line.get_int("key-dim", 0), line.get_int("value-dim", 0)
         left, right = line.get_int("num-left-inputs", -1), line.get_int("num-right-inputs", -1)
-        required = [all_of_them if given < 0 else given for given, all_of_them in (
-            (line.get_int("num-left-inputs-required", -1), left),
-            (line.get_int("num-right-inputs-required", -1), right))]
+        left_required, right_required = (
+            all_of_them if given < 0 else given for given, all_of_them in (
+                (line.get_int("num-left-inputs-required", -1), left),
+                (line.get_int("num-right-inputs-required", -1), right)))
         key_scale = line.get_float("key-scale", -1.0)
         if key_scale < 0.0:
             key_scale = 1.0 / math.sqrt(max(key_dim, 1))
         shape = AttentionShape(line.get_int("num-heads", 1), key_dim, value_dim, left, right,
-                               line.get_int("time-stride", 1), *required, line.get_bool("output-context", True),
-                               as_float32(key_scale))
+                               line.get_int("time-stride", 1), left_required, right_required,
+                               line.get_bool("output-context", True), as_float32(key_scale))
         if shape.fault():
             raise invalid_initializer(line, cls.__name__, shape.fault())
         return cls(shape)
