@@ -44,16 +44,14 @@ def add_shifted_rows(dst, scales, src, shift, alpha):
 
 @kernel("mat mat mat int f32")
 def add_to_shifted_rows(dst, scales, src, shift, alpha):
-    """``dst[i + o * shift] += alpha scales[i, o] src[i]``, for each row with o rising. Kaldi: ApplyScalesToInput."""
-    for first in range(min(shift, dst.shape[0])):
-        for r in range(first, dst.shape[0], shift):
-            d = row(dst, r)
-            for o in range(scales.shape[1]):
-                i = r - o * shift
-                if 0 <= i < src.shape[0]:
-                    s, scale = row(src, i), alpha * scales[i, o]
-                    for j in range(d.shape[0]):
-                        d[j] += scale * s[j]
+    """``dst[i + o * shift] += alpha scales[i, o] src[i]``, for each row with i rising. Kaldi: ApplyScalesToInput."""
+    for first in range(min(shift, src.shape[0])):
+        for i in range(first, src.shape[0], shift):
+            s, c = row(src, i), row(scales, i)
+            for o in range(c.shape[0]):
+                d, scale = row(dst, i + o * shift), alpha * c[o]
+                for j in range(s.shape[0]):
+                    d[j] += scale * s[j]
 
 
 @kernel("dvec dvec dmat mat")
