@@ -84,5 +84,7 @@ CONFIGS: dict[str, list[str]] = {
         "input-dim=5 input-period=3 left-context=3 right-context=6 output-stddevs=true",
         "input-dim=4 left-context=0 right-context=2 num-log-count-features=2",
         "input-dim=5 left-context=1 right-context=1 num-log-count-features=1 output-stddevs=true"],
+    "GruNonlinearityComponent": ["cell-dim=3", "cell-dim=3 recurrent-dim=2 rank-in=1 rank-out=2 update-period=1"],
+    "OutputGruNonlinearityComponent": ["cell-dim=3", "cell-dim=2 rank=1 update-period=1 self-repair-scale=0"],
     "LstmNonlinearityComponent": ["cell-dim=3", "cell-dim=2 use-dropout=true self-repair-scale=0"],
 }

@@ -162,3 +162,20 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
     deriv_sum += sums[8:]
     self_repair_total += num_rows * flagged
     count += num_rows
+
+
+def gru_propagate(dst, z, c_prev):
+    cells = z.shape[1]
+    h = np.tanh(dst[:, :cells])
+    dst[:, :cells], dst[:, cells:] = h, (1 - z) * h + z * c_prev
+
+
+def gru_sum_deriv(dst, z, y, dy):
+    cells = z.shape[1]
+    dst[...] = (1 - y[:, :cells] ** 2) * (dy[:, :cells] + (1 - z) * dy[:, cells:])
+
+
+def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
+    cells = z.shape[1]
+    dz += dy[:, cells:] * (c_prev - y[:, :cells])
+    dc_prev += dy[:, cells:] * z

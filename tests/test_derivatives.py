@@ -72,10 +72,16 @@ def _no_lstm_repair(component):
     component.self_repair_config[NUM_GATES:] = 0
 
 
+def _no_gru_repair(component):
+    component.self_repair_scale = 0.0
+
+
 # Self-repair adds a small term to the derivative. Most types begin without it (no scale, or no statistics); these begin
 # with it, so it is switched off here. What it adds is tested with each type's other tests.
 SELF_REPAIR_OFF = {
     "LstmNonlinearityComponent": _no_lstm_repair,
+    "GruNonlinearityComponent": _no_gru_repair,
+    "OutputGruNonlinearityComponent": _no_gru_repair,
 }
 # DropoutComponent finds its mask as y / x, so where x is 0 the derivative passes; inputs here are never 0.
 

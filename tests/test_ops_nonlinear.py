@@ -151,3 +151,13 @@ def test_lstm_statistics(rng):
     assert 0 < flagged.sum() < 5 * cells
     check(ops, "lstm_store_stats", rng.random((5, cells)), deriv_sum, rng.random(5), count, sums, flagged, rows)
     assert count[0] == 13
+
+
+@pytest.mark.parametrize("size", LSTM_SIZES)
+def test_gru(rng, size):
+    rows, cells = size
+    z, c_prev = matrix(rng, rows, cells), matrix(rng, rows, cells)
+    y, dy = matrix(rng, rows, 2 * cells), matrix(rng, rows, 2 * cells)
+    check(ops, "gru_propagate", y, z, c_prev, tolerance=LSTM_ERROR)
+    check(ops, "gru_sum_deriv", matrix(rng, rows, cells), z, y, dy, scale=10)
+    check(ops, "gru_gate_deriv", matrix(rng, rows, cells), matrix(rng, rows, cells), z, c_prev, y, dy, scale=10)

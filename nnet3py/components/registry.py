@@ -30,6 +30,7 @@ _TYPES_OF_MODULE = {
     "distribute": ("DistributeComponent",),
     "statistics_pooling": ("StatisticsExtractionComponent", "StatisticsPoolingComponent"),
     "recurrent": ("LstmNonlinearityComponent",),
+    "gru": ("GruNonlinearityComponent", "OutputGruNonlinearityComponent"),
 }
 
 PRECOMPUTED_SUFFIX = "PrecomputedIndexes"

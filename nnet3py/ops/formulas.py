@@ -47,7 +47,8 @@ def bind(jit: Callable[..., Any], exp: Callable[..., Any]) -> SimpleNamespace:
     Returns
     -------
     A namespace of functions of float32 scalars: ``sigmoid``, ``tanh``, their derivatives expressed by the output
-    (``sigmoid_slope``, ``tanh_slope``), ``lstm_cell`` and ``lstm_cell_backprop``.
+    (``sigmoid_slope``, ``tanh_slope``), cells and their derivatives (``lstm_cell``, ``lstm_cell_backprop``,
+    ``gru_cell``, ``gru_cell_backprop``).
     """
 
     @jit
@@ -101,5 +102,17 @@ def bind(jit: Callable[..., Any], exp: Callable[..., Any]) -> SimpleNamespace:
         dc_prev = w_ic * di_in + w_fc * df_in + f * f_scale * dc
         return di_in, df_in, dc_part, do_in, dc_prev
 
+    @jit
+    def gru_cell(total, z, c_prev):  # type: ignore[no-untyped-def]
+        """One cell of a GRU: h = tanh(total), and c between h (z = 0) and the previous c (z = 1); returns (h, c)."""
+        h = tanh(total)
+        return h, h - z * h + z * c_prev
+
+    @jit
+    def gru_cell_backprop(h, z, c_prev, dh, dc):  # type: ignore[no-untyped-def]
+        """Derivatives at the three inputs of a cell, from those at h and c: (dtotal, dz, dc_prev)."""
+        return tanh_slope(h) * (dh + dc - dc * z), dc * (c_prev - h), dc * z
+
     return SimpleNamespace(sigmoid=sigmoid, tanh=tanh, sigmoid_slope=sigmoid_slope, tanh_slope=tanh_slope,
-                           lstm_cell=lstm_cell, lstm_cell_backprop=lstm_cell_backprop)
+                           lstm_cell=lstm_cell, lstm_cell_backprop=lstm_cell_backprop, gru_cell=gru_cell,
+                           gru_cell_backprop=gru_cell_backprop)

@@ -211,6 +211,12 @@ RECURRENT = (
     Operation("lstm_store_stats", "out dmat value_sum, out dmat deriv_sum, out dvec self_repair_total, out dvec count, "
               "mat sums, vec flagged, int num_rows",
               "add the sums of lstm_backprop, num_rows flagged, and num_rows"),
+    Operation("gru_propagate", "out mat dst, mat z, mat c_prev",
+              "dst = (h, c): h = tanh(dst's first half), c = h - z h + z c_prev"),
+    Operation("gru_sum_deriv", "out mat dst, mat z, mat y, mat dy",
+              "dst = (dh + dc - z dc) (1 - h^2), with y = (h, c) and dy = (dh, dc)"),
+    Operation("gru_gate_deriv", "out mat dz, out mat dc_prev, mat z, mat c_prev, mat y, mat dy",
+              "dz += dc (c_prev - h), dc_prev += dc z, with y = (h, c) and dy = (dh, dc)"),
 )
 
 # -- structural: permutations, blocks, pooling, statistics -----------------------------------------------------------
@@ -322,7 +328,7 @@ ATTENTION = (
     Operation("add_shifted_rows", "out mat dst, mat scales, mat src, int shift, f32 alpha",
               "dst[i] += alpha (sum over o of scales[i, o] src[i + o shift])"),
     Operation("add_to_shifted_rows", "out mat dst, mat scales, mat src, int shift, f32 alpha",
-              "dst[i + o shift] += alpha scales[i, o] src[i], for all i and o"),
+              "dst[i + o shift] += alpha scales[i, o] src[i], with i rising"),
     Operation("attention_store_stats", "out dvec count, out dvec entropy, out dmat posterior, mat weights",
               "add the rows, the entropy of each head, and the sums of weights (rows, heads * positions) over rows"),
 )

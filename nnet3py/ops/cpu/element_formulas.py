@@ -13,3 +13,4 @@ _bound = formulas.bind(formula, exp)
 sigmoid, sigmoid_slope = _bound.sigmoid, _bound.sigmoid_slope
 tanh, tanh_slope = _bound.tanh, _bound.tanh_slope
 lstm_cell, lstm_cell_backprop = _bound.lstm_cell, _bound.lstm_cell_backprop
+gru_cell, gru_cell_backprop = _bound.gru_cell, _bound.gru_cell_backprop

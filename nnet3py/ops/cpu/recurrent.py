@@ -1,14 +1,21 @@
-"""LSTM cells on the CPU: values, derivatives, statistics and self-repair, each in one pass over the rows.
+"""LSTM and GRU cells on the CPU: values, derivatives, statistics and self-repair, each in one pass over the rows.
 
-The backward pass works on a tile of cells at a time, in a small work space where every quantity has a fixed place: so
-the compiler can see that they do not overlap, and vectorises, which it would not do for twenty pointers into matrices.
-The work space stays in the first-level cache while all rows pass through it.
+The backward pass of an LSTM works on a tile of cells at a time, in a small work space where every quantity has a fixed
+place: so the compiler can see that they do not overlap, and vectorises, which it would not do for twenty pointers into
+matrices. The work space stays in the first-level cache while all rows pass through it.
 """
 from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.element_formulas import lstm_cell, lstm_cell_backprop, sigmoid_slope, tanh_slope
+from nnet3py.ops.cpu.element_formulas import (
+    gru_cell,
+    gru_cell_backprop,
+    lstm_cell,
+    lstm_cell_backprop,
+    sigmoid_slope,
+    tanh_slope,
+)
 from nnet3py.ops.cpu.jit import inline, kernel, row, span
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -153,3 +160,43 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
             total_slope[j] += slopes[j]
         self_repair_total[k] += num_rows * np.float64(flagged[k])
     count[0] += num_rows
+
+
+# -- GRU --------------------------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat mat")
+def gru_propagate(dst, z, c_prev):
+    """``dst`` = (h, c), in whose first half the sums stand of which h is the tanh; c = h - z h + z c_prev."""
+    cells = z.shape[1]
+    for i in range(dst.shape[0]):
+        d, gate, previous = row(dst, i), row(z, i), row(c_prev, i)
+        h, c = span(d, 0, cells), span(d, cells, cells)
+        for j in range(cells):
+            cell = gru_cell(h[j], gate[j], previous[j])
+            h[j] = cell[0]
+            c[j] = cell[1]
+
+
+@kernel("mat mat mat mat")
+def gru_sum_deriv(dst, z, y, dy):
+    """``dst`` = the derivative at the sums, from ``dy`` at the output ``y`` = (h, c) of ``gru_propagate``."""
+    cells = z.shape[1]
+    for i in range(dst.shape[0]):
+        d, gate, e = row(dst, i), row(z, i), row(dy, i)
+        h, dh, dc = span(row(y, i), 0, cells), span(e, 0, cells), span(e, cells, cells)
+        for j in range(cells):
+            d[j] = gru_cell_backprop(h[j], gate[j], ZERO, dh[j], dc[j])[0]
+
+
+@kernel("mat mat mat mat mat mat")
+def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
+    """Add the derivatives at the gate z and, as far as they come through z, at the previous c."""
+    cells = z.shape[1]
+    for i in range(dz.shape[0]):
+        d, d_previous, gate, previous = row(dz, i), row(dc_prev, i), row(z, i), row(c_prev, i)
+        h, dc = span(row(y, i), 0, cells), span(row(dy, i), cells, cells)
+        for j in range(cells):
+            deriv = gru_cell_backprop(h[j], gate[j], previous[j], ZERO, dc[j])
+            d[j] += deriv[1]
+            d_previous[j] += deriv[2]

@@ -1,0 +1,415 @@
+"""The core of GRU layers: the sum that the candidate h is the tanh of, and the mix of h with the previous cell."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_dim, read_vector_of
+from nnet3py.components.info_text import number, parameter_stats, significant, vector_summary
+from nnet3py.components.layer_gradient import natural_gradient_step
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.nonlinear import COUNT, NUM_REPAIRED
+from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, normal, read_preconditioner
+from nnet3py.io.matrices import read_matrix, write_matrix, write_vector
+
+if TYPE_CHECKING:
+    from nnet3py.config_line import ConfigLine
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+REPAIR_PROBABILITY = 0.5        # of the backward passes that store statistics and repair
+NUM_SAMPLES_HISTORY = 2000.0    # of the preconditioners
+
+
+class _GruCore(UpdatableComponent):
+    """What both kinds share: h = tanh(a sum of its own) and c = (1 - z) h + z c_prev; output (h, c), statistics of h.
+
+    The first ``cell_dim`` columns of the input are z; where the previous cell stands and what the sum is made of
+    (``_form_sum``), how it is trained (``_train``) and what flows back through it (``_backprop_sum``) differ.
+
+    Attributes
+    ----------
+    w_h : float32, the trained part of the sum; its first dimension is ``cell_dim``
+    value_sum, deriv_sum : float64 (cell_dim,), sums over the counted rows of h and of 1 - h^2
+    counters : float64 (4,), places as in NonlinearComponent: rows counted, cells found in need of self-repair
+    """
+
+    PARAMETERS = ("w_h",)
+    STATISTICS = ("value_sum", "deriv_sum", "counters")
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.BACKPROP_NEEDS_OUTPUT | Properties.BACKPROP_ADDS)
+
+    def __init__(self, w_h: np.ndarray, self_repair_threshold: float = 0.2, self_repair_scale: float = 1.0e-5,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.w_h = np.ascontiguousarray(w_h, dtype=np.float32)
+        self.self_repair_threshold = as_float32(self_repair_threshold)
+        self.self_repair_scale = as_float32(self_repair_scale)
+        self.value_sum, self.deriv_sum = np.zeros(self.cell_dim), np.zeros(self.cell_dim)
+        self.counters = np.zeros(4)
+
+    @property
+    def cell_dim(self) -> int:
+        """Cells in the layer."""
+        return self.w_h.shape[0]
+
+    @property
+    def output_dim(self) -> int:
+        return 2 * self.cell_dim
+
+    # -- computation ----------------------------------------------------------------------------------------
+
+    def _columns(self, matrix: Any, part: int) -> Any:
+        """One of the parts of the input that are ``cell_dim`` wide and stand side by side from its start."""
+        return matrix[:, part * self.cell_dim:(part + 1) * self.cell_dim]
+
+    def _previous(self, matrix: Any) -> Any:
+        """The columns of the previous cell."""
+        raise NotImplementedError
+
+    def _form_sum(self, ops: Any, x: Any, dst: Any) -> None:
+        """Set ``dst`` (rows, cell_dim) to the sum."""
+        raise NotImplementedError
+
+    def _train(self, ops: Any, x: Any, d_sum: Any) -> None:
+        """Step along the gradient, from the derivative at the sum, which stays as it is."""
+        raise NotImplementedError
+
+    def _backprop_sum(self, ops: Any, x: Any, d_sum: Any, dx: Any) -> None:
+        """Add to ``dx`` what comes through the sum."""
+        raise NotImplementedError
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        self._form_sum(ops, x, y[:, :self.cell_dim])
+        ops.gru_propagate(y, self._columns(x, 0), self._previous(x))
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None and update is None:
+            return
+        z = self._columns(x, 0)
+        d_sum = ops.scratch(x.shape[0], self.cell_dim)
+        ops.gru_sum_deriv(d_sum, z, y, dy)
+        if update is not None:
+            assert isinstance(update, _GruCore)
+            update._store_and_repair(ops, y[:, :self.cell_dim], d_sum)
+            update._train(ops, x, d_sum)    # first, as in Kaldi: a network that trains itself goes back by new weights
+        if dx is not None:
+            ops.gru_gate_deriv(self._columns(dx, 0), self._previous(dx), z, self._previous(x), y, dy)
+            self._backprop_sum(ops, x, d_sum, dx)
+
+    def _store_and_repair(self, ops: Any, h: Any, d_sum: Any) -> None:
+        """In every other pass, add to the statistics, then pull towards 0 where the average slope is too small.
+
+        Unlike other nonlinearities, which are repaired by the statistics of the network that propagates, these are
+        repaired by those of the network that is updated: in training, of the current minibatch.
+        """
+        draw = ops.random.uniform()
+        if draw > REPAIR_PROBABILITY:
+            return
+        ops.tanh_stats(self.value_sum, self.deriv_sum, self.counters, h, 1)
+        repair = ops.scratch_vector(self.cell_dim)
+        ops.low_slope_repair(repair, self.counters, self.deriv_sum, self.counters, self.self_repair_threshold, 1.0,
+                             draw)
+        ops.add_mat_diag_vec(d_sum, h, repair, -self.self_repair_scale, 1.0)
+
+    # -- files and text -------------------------------------------------------------------------------------
+
+    def _write_rest(self, writer: TokenWriter, preconditioner: OnlineNaturalGradient, rank_tag: str,
+                    *ranks: int) -> None:
+        """Write the statistics and settings that follow the parameters, and the closing tag."""
+        for tag, average in zip(("<ValueAvg>", "<DerivAvg>"), self._averages(), strict=True):
+            writer.token(tag)
+            write_vector(writer, average)
+        for tag, place in (("<SelfRepairTotal>", NUM_REPAIRED), ("<Count>", COUNT)):
+            writer.token(tag)
+            writer.float64(self.counters[place])
+        for tag, value in (("<SelfRepairThreshold>", self.self_repair_threshold),
+                           ("<SelfRepairScale>", self.self_repair_scale), ("<Alpha>", preconditioner.alpha)):
+            writer.token(tag)
+            writer.float32(value)
+        writer.token(rank_tag)
+        for rank in ranks:
+            writer.integer(rank)
+        writer.token("<UpdatePeriod>")
+        writer.integer(preconditioner.update_period)
+        writer.token(f"</{type(self).__name__}>")
+
+    def _read_rest(self, reader: TokenReader, rank_tag: str, num_ranks: int) -> list[OnlineNaturalGradient]:
+        """Read what ``_write_rest`` writes; returns a preconditioner for each rank."""
+        averages = [read_vector_of(reader, tag, self.cell_dim) for tag in ("<ValueAvg>", "<DerivAvg>")]
+        reader.expect("<SelfRepairTotal>")
+        self.counters[NUM_REPAIRED] = reader.real()
+        reader.expect("<Count>")
+        count = self.counters[COUNT] = reader.real()
+        for total, average in zip((self.value_sum, self.deriv_sum), averages, strict=True):
+            np.multiply(average, count, out=total, dtype=np.float64)
+        reader.expect("<SelfRepairThreshold>")
+        self.self_repair_threshold = as_float32(reader.real())
+        reader.expect("<SelfRepairScale>")
+        self.self_repair_scale = as_float32(reader.real())
+        reader.expect("<Alpha>")
+        alpha = reader.real()
+        reader.expect(rank_tag)
+        ranks = [reader.integer() for _ in range(num_ranks)]
+        reader.expect("<UpdatePeriod>")
+        period = reader.integer()
+        reader.expect(f"</{type(self).__name__}>")
+        return [read_preconditioner(reader, rank, period, NUM_SAMPLES_HISTORY, alpha) for rank in ranks]
+
+    def _averages(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean h and mean slope, float32 (cell_dim,); the sums if nothing was counted.
+
+        Divided in float64, so that a file that is read and written again keeps its bytes.
+        """
+        count = self.counters[COUNT] or 1.0
+        return (self.value_sum / count).astype(np.float32), (self.deriv_sum / count).astype(np.float32)
+
+    def _info(self, text: str, preconditioner: OnlineNaturalGradient, ranks: str) -> str:
+        """The information text from the parameters on, after the ``text`` before them."""
+        text += parameter_stats("w_h", self.w_h) + (
+            f", self-repair-threshold={number(self.self_repair_threshold)}"
+            f", self-repair-scale={number(self.self_repair_scale)}")
+        count = float(self.counters[COUNT])
+        if count > 0:
+            value, deriv = self._averages()
+            repaired = float(self.counters[NUM_REPAIRED]) / (count * self.cell_dim)
+            text += (f", count={significant(count, 3)}, self-repaired-proportion={number(repaired)}"
+                     f", value-avg={vector_summary(value)}, deriv-avg={vector_summary(deriv)}")
+        return f"{text}, alpha={number(preconditioner.alpha)}, {ranks}, update-period={preconditioner.update_period}"
+
+
+class GruNonlinearityComponent(_GruCore):
+    """From gates and the previous cell and output to the new cell, with a full or projected recurrence.
+
+    Kaldi: GruNonlinearityComponent. h = tanh(hpart + W_h (r * s_prev)), c = (1 - z) h + z c_prev. The input's columns
+    are z (cell_dim), r (recurrent_dim), hpart (cell_dim), c_prev (cell_dim) and s_prev (recurrent_dim), which is left
+    out if both dimensions are equal: then s_prev is c_prev.
+
+    Attributes
+    ----------
+    w_h : float32 (cell_dim, recurrent_dim)
+    inner, outer : preconditioners of the rows r * s_prev and of the derivative at the sum
+    """
+
+    def __init__(self, w_h: np.ndarray, inner: OnlineNaturalGradient, outer: OnlineNaturalGradient,
+                 self_repair_threshold: float = 0.2, self_repair_scale: float = 1.0e-5,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(w_h, self_repair_threshold, self_repair_scale, settings)
+        self.inner, self.outer = inner, outer
+
+    @property
+    def recurrent_dim(self) -> int:
+        """Columns of the previous output that the recurrence sees."""
+        return self.w_h.shape[1]
+
+    @property
+    def input_dim(self) -> int:
+        if self.recurrent_dim == self.cell_dim:
+            return 4 * self.cell_dim
+        return 3 * self.cell_dim + 2 * self.recurrent_dim
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return self.inner, self.outer
+
+    # -- computation ----------------------------------------------------------------------------------------
+
+    def _reset_gate(self, matrix: Any) -> Any:
+        return matrix[:, self.cell_dim:self.cell_dim + self.recurrent_dim]
+
+    def _hpart(self, matrix: Any) -> Any:
+        start = self.cell_dim + self.recurrent_dim
+        return matrix[:, start:start + self.cell_dim]
+
+    def _previous(self, matrix: Any) -> Any:
+        start = 2 * self.cell_dim + self.recurrent_dim
+        return matrix[:, start:start + self.cell_dim]
+
+    def _previous_output(self, matrix: Any) -> Any:
+        return matrix[:, matrix.shape[1] - self.recurrent_dim:]
+
+    def _gated(self, ops: Any, x: Any) -> Any:
+        """r * s_prev, in scratch."""
+        gated = ops.scratch(x.shape[0], self.recurrent_dim)
+        ops.mul_elements(gated, self._reset_gate(x), self._previous_output(x))
+        return gated
+
+    def _form_sum(self, ops: Any, x: Any, dst: Any) -> None:
+        ops.copy_mat(dst, self._hpart(x), 1.0)
+        ops.add_mat_mat(dst, self._gated(ops, x), self.w_h, 1.0, 1.0, trans_b=True)
+
+    def _train(self, ops: Any, x: Any, d_sum: Any) -> None:
+        gated = self._gated(ops, x)
+        if self.is_gradient:
+            ops.add_mat_mat(self.w_h, d_sum, gated, self.learning_rate, 1.0, trans_a=True)
+        else:
+            natural_gradient_step(ops, self.w_h, None, self.learning_rate, self.inner, self.outer, (gated,), d_sum)
+
+    def _backprop_sum(self, ops: Any, x: Any, d_sum: Any, dx: Any) -> None:
+        d_gated = ops.scratch(x.shape[0], self.recurrent_dim)
+        ops.add_mat(self._hpart(dx), d_sum, 1.0)
+        ops.add_mat_mat(d_gated, d_sum, self.w_h, 1.0, 0.0)
+        ops.add_mat_elements(self._reset_gate(dx), d_gated, self._previous_output(x), 1.0, 1.0)
+        ops.add_mat_elements(self._previous_output(dx), d_gated, self._reset_gate(x), 1.0, 1.0)
+
+    # -- files and text -------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> GruNonlinearityComponent:
+        settings = UpdateSettings.from_config(line)
+        cell_dim = _cell_dim(line, cls.__name__)
+        recurrent_dim = line.get_int("recurrent-dim", -1)
+        recurrent_dim = cell_dim if recurrent_dim < 0 else recurrent_dim
+        if not 0 < recurrent_dim <= cell_dim:
+            raise invalid_initializer(line, cls.__name__, "recurrent-dim must be positive and not above cell-dim (its "
+                                                          "default)")
+        threshold, scale = _self_repair(line, cls.__name__)
+        stddev = _stddev(line, cls.__name__, 1.0 / np.sqrt(cell_dim))
+        inner, outer = _preconditioners(line, cls.__name__, (line.get_int("rank-in", 20), line.get_int("rank-out", 80)),
+                                        default_period=4)
+        return cls(normal(rng, (cell_dim, recurrent_dim), stddev), inner, outer, threshold, scale, settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> GruNonlinearityComponent:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<CellDim>")
+        cell_dim = read_dim(reader, "<CellDim>")
+        reader.expect("<RecurrentDim>")
+        recurrent_dim = read_dim(reader, "<RecurrentDim>")
+        reader.expect("<w_h>")
+        w_h = read_matrix(reader)
+        if w_h.shape != (cell_dim, recurrent_dim) or recurrent_dim > cell_dim:
+            raise reader.error(f"expected {cell_dim} rows and {recurrent_dim} columns after <w_h>, not more columns "
+                               f"than rows, found {w_h.shape[0]} and {w_h.shape[1]}")
+        component = cls(w_h, OnlineNaturalGradient(), OnlineNaturalGradient(), settings=settings)
+        component.inner, component.outer = component._read_rest(reader, "<RankInOut>", 2)
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<CellDim>")
+        writer.integer(self.cell_dim)
+        writer.token("<RecurrentDim>")
+        writer.integer(self.recurrent_dim)
+        writer.token("<w_h>")
+        write_matrix(writer, self.w_h)
+        self._write_rest(writer, self.inner, "<RankInOut>", self.inner.rank, self.outer.rank)
+
+    def info(self, verbose: int = 0) -> str:
+        return self._info(f"{super().info(verbose)}, cell-dim={self.cell_dim}, recurrent-dim={self.recurrent_dim}",
+                          self.inner, f"rank-in={self.inner.rank}, rank-out={self.outer.rank}")
+
+
+class OutputGruNonlinearityComponent(_GruCore):
+    """The same for a GRU with an output gate, whose recurrence within h is one weight for each cell.
+
+    Kaldi: OutputGruNonlinearityComponent. h = tanh(hpart + w_h * c_prev), c = (1 - z) h + z c_prev. The input's columns
+    are z, hpart and c_prev (``cell_dim`` each).
+
+    Attributes
+    ----------
+    w_h : float32 (cell_dim,)
+    preconditioner : of the gradient's rows, one for each row of a minibatch
+    """
+
+    def __init__(self, w_h: np.ndarray, preconditioner: OnlineNaturalGradient, self_repair_threshold: float = 0.2,
+                 self_repair_scale: float = 1.0e-5, settings: UpdateSettings | None = None) -> None:
+        super().__init__(w_h, self_repair_threshold, self_repair_scale, settings)
+        self.preconditioner = preconditioner
+
+    @property
+    def input_dim(self) -> int:
+        return 3 * self.cell_dim
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return (self.preconditioner,)
+
+    # -- computation ----------------------------------------------------------------------------------------
+
+    def _previous(self, matrix: Any) -> Any:
+        return self._columns(matrix, 2)
+
+    def _form_sum(self, ops: Any, x: Any, dst: Any) -> None:
+        ops.copy_mat(dst, self._columns(x, 1), 1.0)
+        ops.add_mat_diag_vec(dst, self._previous(x), self.w_h, 1.0, 1.0)
+
+    def _train(self, ops: Any, x: Any, d_sum: Any) -> None:
+        if self.is_gradient:
+            ops.add_row_sum_product(self.w_h, d_sum, self._previous(x), self.learning_rate, 1.0)
+            return
+        gradient = ops.scratch(*d_sum.shape)
+        ops.mul_elements(gradient, self._previous(x), d_sum)
+        factor = self.preconditioner.precondition(ops, gradient)
+        ops.add_row_sum(self.w_h, gradient, factor * self.learning_rate, 1.0)
+
+    def _backprop_sum(self, ops: Any, x: Any, d_sum: Any, dx: Any) -> None:
+        ops.add_mat(self._columns(dx, 1), d_sum, 1.0)
+        ops.add_mat_diag_vec(self._previous(dx), d_sum, self.w_h, 1.0, 1.0)
+
+    # -- files and text -------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> OutputGruNonlinearityComponent:
+        settings = UpdateSettings.from_config(line)
+        cell_dim = _cell_dim(line, cls.__name__)
+        threshold, scale = _self_repair(line, cls.__name__)
+        mean, stddev = line.get_float("param-mean", 0.0), _stddev(line, cls.__name__, 1.0)
+        preconditioner, = _preconditioners(line, cls.__name__, (line.get_int("rank", 8),), default_period=10)
+        return cls(normal(rng, (cell_dim,), stddev, mean), preconditioner, threshold, scale, settings)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> OutputGruNonlinearityComponent:
+        settings = UpdateSettings.read(reader, cls.__name__)
+        reader.expect("<CellDim>")
+        cell_dim = read_dim(reader, "<CellDim>")
+        component = cls(read_vector_of(reader, "<w_h>", cell_dim), OnlineNaturalGradient(), settings=settings)
+        component.preconditioner, = component._read_rest(reader, "<Rank>", 1)
+        return component
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<CellDim>")
+        writer.integer(self.cell_dim)
+        writer.token("<w_h>")
+        write_vector(writer, self.w_h)
+        self._write_rest(writer, self.preconditioner, "<Rank>", self.preconditioner.rank)
+
+    def info(self, verbose: int = 0) -> str:
+        return self._info(f"{super().info(verbose)}, cell-dim={self.cell_dim}", self.preconditioner,
+                          f"rank={self.preconditioner.rank}")
+
+
+# -- config lines ------------------------------------------------------------------------------------------------------
+
+
+def _cell_dim(line: ConfigLine, type_name: str) -> int:
+    cell_dim = line.get_int("cell-dim", 0)
+    if not 0 < cell_dim <= LARGEST_DIM:
+        raise invalid_initializer(line, type_name, f"cell-dim is required and must be between 1 and {LARGEST_DIM}")
+    return cell_dim
+
+
+def _self_repair(line: ConfigLine, type_name: str) -> tuple[float, float]:
+    """Threshold and scale of self-repair."""
+    threshold, scale = line.get_float("self-repair-threshold", 0.2), line.get_float("self-repair-scale", 1.0e-5)
+    if not threshold >= 0.0 or not scale >= 0.0:
+        raise invalid_initializer(line, type_name, "self-repair-threshold and self-repair-scale must not be negative")
+    return threshold, scale
+
+
+def _stddev(line: ConfigLine, type_name: str, default: float) -> float:
+    stddev = line.get_float("param-stddev", default)
+    if not stddev >= 0.0:
+        raise invalid_initializer(line, type_name, "param-stddev must not be negative")
+    return stddev
+
+
+def _preconditioners(line: ConfigLine, type_name: str, ranks: tuple[int, ...],
+                     default_period: int) -> list[OnlineNaturalGradient]:
+    """A preconditioner for each rank, with the keys ``alpha`` and ``update-period``."""
+    alpha, period = line.get_float("alpha", 4.0), line.get_int("update-period", default_period)
+    try:
+        return [OnlineNaturalGradient(rank, period, NUM_SAMPLES_HISTORY, alpha) for rank in ranks]
+    except ValueError as error:
+        raise invalid_initializer(line, type_name, str(error)) from error
