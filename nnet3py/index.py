@@ -86,6 +86,17 @@ def keys(indexes: np.ndarray, space: KeySpace | None = None) -> np.ndarray:
     return (space or KeySpace.of([indexes])).keys(indexes)
 
 
+def sequence_keys(indexes: np.ndarray) -> np.ndarray:
+    """int64 keys (rows,) of the sequences of int32 indexes (rows, 3): of n and x alone, sorting by n, then x."""
+    return (indexes[:, 0].astype(np.int64) << 32) + indexes[:, 2]
+
+
+def sequences_of(keys: np.ndarray) -> np.ndarray:
+    """The n and x of keys made by ``sequence_keys``, int32 (rows, 2)."""
+    x = keys.astype(np.int32)      # the low 32 bits
+    return np.stack([(keys - x) >> 32, x], axis=1).astype(np.int32)
+
+
 def sort_order(indexes: np.ndarray) -> np.ndarray:
     """The permutation (rows,) that sorts int32 indexes (rows, 3) by t, then x, then n. Stable."""
     return np.argsort(keys(indexes), kind="stable")

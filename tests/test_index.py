@@ -19,6 +19,8 @@ from nnet3py.index import (
     format_indexes,
     format_integers,
     lookup,
+    sequence_keys,
+    sequences_of,
     shorten,
     sort_order,
 )
@@ -39,6 +41,14 @@ def test_keys_sort_as_t_x_n_and_decode(items: list[tuple[int, int, int]]) -> Non
     assert sort_order(indexes).tolist() == expected
     space = KeySpace.of([indexes])
     assert (space.indexes(space.keys(indexes)) == indexes).all()
+
+
+@given(st.lists(st.tuples(times, times, times), max_size=30))
+def test_sequence_keys_sort_as_n_x_and_decode(items: list[tuple[int, int, int]]) -> None:
+    indexes = array(items)
+    keys = sequence_keys(indexes)
+    assert sequences_of(keys).dtype == np.int32 and (sequences_of(keys) == indexes[:, [0, 2]]).all()
+    assert sequences_of(distinct(keys)).tolist() == [list(pair) for pair in sorted({(n, x) for n, _, x in items})]
 
 
 @settings(deadline=None)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.errors import CompileError
-from nnet3py.index import distinct
+from nnet3py.index import distinct, sequence_keys
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader
@@ -37,7 +37,7 @@ def row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.nda
     """
     lowest = int(rows[:, 1].min(initial=0))
     length = int(rows[:, 1].max(initial=0)) - lowest + 1
-    names = [_sequence_names(indexes) for indexes in (rows, of)]
+    names = [sequence_keys(indexes) for indexes in (rows, of)]
     known = distinct(np.concatenate(names))
     starts = [np.searchsorted(known, name) * (length + 1) for name in names]
     keys = starts[0] + rows[:, 1] - lowest
@@ -60,8 +60,3 @@ def read_ranges(reader: TokenReader, tag: str) -> np.ndarray:
     if (ranges[:, 0] < 0).any() or (ranges[:, 1] < ranges[:, 0]).any():
         raise reader.error(f"expected ranges of rows, each a begin and an end not below it, after {tag}")
     return np.ascontiguousarray(ranges, dtype=np.int32)
-
-
-def _sequence_names(indexes: np.ndarray) -> np.ndarray:
-    """A number int64 (rows,) for each n and x, in their order."""
-    return (indexes[:, 0].astype(np.int64) << 32) + indexes[:, 2]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.index import NO_TIME
+from nnet3py.index import NO_TIME, distinct, sequence_keys, sequences_of
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -63,7 +63,7 @@ class TimeGrid:
 
 def images(indexes: np.ndarray) -> np.ndarray:
     """The distinct (n, x) pairs, int32 (pairs, 2), sorted by n, then x."""
-    return np.unique(indexes[:, [0, 2]], axis=0)
+    return sequences_of(distinct(sequence_keys(indexes)))
 
 
 def at_time_offsets(indexes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -75,7 +75,7 @@ def at_time_offsets(indexes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def _regular_times(indexes: np.ndarray) -> tuple[int, int, int]:
     """First time, spacing and number of times of the smallest regular grid that holds the times of ``indexes``."""
-    times = np.unique(indexes[:, 1]).astype(np.int64)
+    times = distinct(indexes[:, 1]).astype(np.int64)
     times = times[times != NO_TIME]
     if times.size == 0:
         raise ValueError("a time grid needs at least one row that is not padding")
@@ -84,11 +84,13 @@ def _regular_times(indexes: np.ndarray) -> tuple[int, int, int]:
 
 
 def _rows(start: int, step: int, num: int, block: int, present: np.ndarray) -> np.ndarray:
-    pairs, pair_of_row = np.unique(present[:, [0, 2]], axis=0, return_inverse=True)
+    keys = sequence_keys(present)
+    known = distinct(keys)
+    pairs = sequences_of(known)
     step = step or 1
     valid = present[:, 1] != NO_TIME
     is_present = np.zeros((num, pairs.shape[0]), dtype=bool)
-    is_present[(present[valid, 1] - start) // step, pair_of_row.reshape(-1)[valid]] = True
+    is_present[(present[valid, 1] - start) // step, np.searchsorted(known, keys[valid])] = True
     rows = np.empty((num // block, pairs.shape[0], block, 3), dtype=np.int32)
     rows[..., 0] = pairs[None, :, 0, None]
     rows[..., 1] = (start + step * np.arange(num)).reshape(-1, 1, block)
