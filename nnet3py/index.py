@@ -16,6 +16,7 @@ NO_TIME = -2147483648   # the t of a padding row, which stands for no frame; not
 PRINTED_LENGTH = 200    # longer lists print their first and last half of this
 
 _LOW_BITS = 31          # of a key: x and n share them, t has the 32 above
+_X_BIAS = 1 << 31       # makes any x a number of 32 bits that is not negative
 
 
 def as_indexes(indexes: object, what: str = "indexes") -> np.ndarray:
@@ -88,13 +89,12 @@ def keys(indexes: np.ndarray, space: KeySpace | None = None) -> np.ndarray:
 
 def sequence_keys(indexes: np.ndarray) -> np.ndarray:
     """int64 keys (rows,) of the sequences of int32 indexes (rows, 3): of n and x alone, sorting by n, then x."""
-    return (indexes[:, 0].astype(np.int64) << 32) + indexes[:, 2]
+    return (indexes[:, 0].astype(np.int64) << 32) + (indexes[:, 2].astype(np.int64) + _X_BIAS)
 
 
 def sequences_of(keys: np.ndarray) -> np.ndarray:
     """The n and x of keys made by ``sequence_keys``, int32 (rows, 2)."""
-    x = keys.astype(np.int32)      # the low 32 bits
-    return np.stack([(keys - x) >> 32, x], axis=1).astype(np.int32)
+    return np.stack([keys >> 32, (keys & 0xFFFFFFFF) - _X_BIAS], axis=1).astype(np.int32)
 
 
 def sort_order(indexes: np.ndarray) -> np.ndarray:
