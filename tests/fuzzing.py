@@ -173,7 +173,8 @@ def _read_model(data: bytes, path: Path) -> None:
     from nnet3py.network.model_file import read_nnet
 
     nnet = read_nnet(str(path))
-    info(nnet)
+    with contextlib.suppress(Nnet3Error):    # a network whose context depends on t, say, can be written all the same
+        info(nnet)
     for binary in (True, False):
         nnet.write_to(TokenWriter(io.BytesIO(), binary))
 
