@@ -150,8 +150,9 @@ FINITE_DIFFERENCE = 1e-7   # relative: rounding 1e-16 / STEP, and STEP squared
 def in_float64(component):
     """A copy whose parameters are float64, for use with NumpyOps(float64)."""
     component = component.copy()
-    for name, value in component.parameters().items():
-        setattr(component, name, value.astype(np.float64))
+    for part in component.children or [component]:
+        for name, value in part.parameters().items():
+            setattr(part, name, value.astype(np.float64))
     return component
 
 
@@ -192,5 +193,5 @@ def check_derivatives(ops, component, num_inputs: int, num_outputs: int, indexes
     np.testing.assert_allclose(dx, numeric_gradient(objective, x), rtol=FINITE_DIFFERENCE, atol=FINITE_DIFFERENCE)
     if update is not None:
         for name, found in update.parameters().items():
-            expected = numeric_gradient(objective, getattr(component, name))
+            expected = numeric_gradient(objective, component.parameters()[name])
             np.testing.assert_allclose(found, expected, rtol=FINITE_DIFFERENCE, atol=FINITE_DIFFERENCE, err_msg=name)

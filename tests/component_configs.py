@@ -84,6 +84,18 @@ CONFIGS: dict[str, list[str]] = {
         "input-dim=5 input-period=3 left-context=3 right-context=6 output-stddevs=true",
         "input-dim=4 left-context=0 right-context=2 num-log-count-features=2",
         "input-dim=5 left-context=1 right-context=1 num-log-count-features=1 output-stddevs=true"],
+    "CompositeComponent": [
+        "max-rows-process=2 num-components=3 component1='type=AffineComponent input-dim=5 output-dim=4' "
+        "component2='type=RectifiedLinearComponent dim=4' "
+        "component3='type=NaturalGradientAffineComponent input-dim=4 output-dim=3'",
+        "num-components=2 component1='type=LinearComponent input-dim=3 output-dim=5 rank-in=2' "
+        "component2='type=BatchNormComponent dim=5'",
+        "max-rows-process=3 num-components=4 component1='type=BatchNormComponent dim=4' "
+        "component2='type=NaturalGradientRepeatedAffineComponent input-dim=4 output-dim=6 num-repeats=2' "
+        "component3='type=TanhComponent dim=6' component4='type=LinearComponent input-dim=6 output-dim=2'",
+        "max-rows-process=0 num-components=2 component1='type=NormalizeComponent dim=5' "
+        "component2='type=SigmoidComponent dim=5'",
+        "max-rows-process=4 num-components=1 component1='type=GruNonlinearityComponent cell-dim=2'"],
     "GruNonlinearityComponent": ["cell-dim=3", "cell-dim=3 recurrent-dim=2 rank-in=1 rank-out=2 update-period=1"],
     "OutputGruNonlinearityComponent": ["cell-dim=3", "cell-dim=2 rank=1 update-period=1 self-repair-scale=0"],
     "LstmNonlinearityComponent": ["cell-dim=3", "cell-dim=2 use-dropout=true self-repair-scale=0"],

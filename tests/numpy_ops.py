@@ -42,6 +42,7 @@ class NumpyOps:
     def __init__(self, dtype: Any = np.float32, seed: int = 0) -> None:
         self.dtype = dtype
         self.random = NumpyRandom(seed)
+        self._handed_out: list[np.ndarray] = []
 
     # -- memory
 
@@ -49,13 +50,23 @@ class NumpyOps:
         return np.full(size, np.nan, dtype=self.dtype)
 
     def scratch(self, rows: int, cols: int) -> np.ndarray:
-        return np.full((rows, cols), np.nan, dtype=self.dtype)
+        self._handed_out.append(np.full((rows, cols), np.nan, dtype=self.dtype))
+        return self._handed_out[-1]
 
     def scratch_vector(self, dim: int) -> np.ndarray:
-        return np.full(dim, np.nan, dtype=self.dtype)
+        return self.scratch(1, dim)[0]
+
+    def mark_scratch(self) -> int:
+        return len(self._handed_out)
+
+    def release_scratch(self, mark: int) -> None:
+        """Every scratch array is new, and what was taken back is full of NaN again."""
+        for array in self._handed_out[mark:]:
+            array.fill(np.nan)
+        del self._handed_out[mark:]
 
     def reset_scratch(self) -> None:
-        """Nothing to do: every scratch array is new."""
+        self._handed_out.clear()
 
     def copy_in(self, dst: np.ndarray, host: np.ndarray) -> None:
         dst[...] = host

@@ -53,6 +53,29 @@ def test_growth_leaves_earlier_arrays_of_the_call_alone():
     assert (a == 1).all() and (b == 2).all()
 
 
+def test_release_takes_back_what_came_after_the_mark(monkeypatch):
+    space = Workspace()
+
+    def call():
+        space.reset_scratch()
+        kept = space.scratch(4, 4)
+        kept[...] = 1
+        for _ in range(100):
+            mark = space.mark_scratch()
+            space.scratch(3, 5)[...] = 2
+            space.scratch_vector(7)[...] = 3
+            space.release_scratch(mark)
+        later = space.scratch(2, 2)
+        later[...] = 4
+        assert (kept == 1).all() and (later == 4).all()
+
+    call()
+    space.reset_scratch()
+    assert space._block.size < 100              # of one round, not of all
+    monkeypatch.setattr(workspace, "_aligned_block", None)
+    call()
+
+
 def test_the_number_of_remembered_views_is_bounded(monkeypatch):
     monkeypatch.setattr(workspace, "_MAX_VIEWS", 5)
     space = Workspace()

@@ -6,6 +6,7 @@ operations of one device) and matrices of that device. Kaldi: ``nnet-component-i
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -44,6 +45,7 @@ class Component:
 
     PARAMETERS: ClassVar[tuple[str, ...]] = ()
     STATISTICS: ClassVar[tuple[str, ...]] = ()
+    children: Sequence[Component] = ()      # the components inside, of a CompositeComponent; they hold its arrays
 
     # -- what the compiler asks ------------------------------------------------------------------------------------
 
@@ -99,7 +101,10 @@ class Component:
     # -- what the executor asks ------------------------------------------------------------------------------------
 
     def new_memo(self, ops: Any, num_rows: int) -> Any:
-        """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound."""
+        """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound.
+
+        It asks ``ops`` for nothing but ``new_vector``, so that whoever has memory already can give that.
+        """
         return None
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:

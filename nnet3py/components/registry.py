@@ -2,9 +2,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from nnet3py.components.base import Component
 from nnet3py.errors import ConfigError, FormatError
+
+if TYPE_CHECKING:
+    from nnet3py.io.tokens import TokenReader
 
 _TYPES_OF_MODULE = {
     "affine": ("AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent"),
@@ -30,6 +34,7 @@ _TYPES_OF_MODULE = {
     "distribute": ("DistributeComponent",),
     "statistics_pooling": ("StatisticsExtractionComponent", "StatisticsPoolingComponent"),
     "recurrent": ("LstmNonlinearityComponent",),
+    "composite": ("CompositeComponent",),
     "gru": ("GruNonlinearityComponent", "OutputGruNonlinearityComponent"),
 }
 
@@ -77,3 +82,19 @@ def component_class(type_name: str) -> type[Component]:
         raise ConfigError(f"Unknown component-type '{type_name}' in config file.  Check your code version and config.",
                           f"did you mean {close[0]}?" if close else None)
     return getattr(import_module(module), type_name)
+
+
+def read_component_class(reader: TokenReader) -> type[Component]:
+    """Read the opening tag of a component, and give its class, whose ``read`` reads on from there.
+
+    Raises
+    ------
+    FormatError : a tag that is none, or not of a known type
+    """
+    token = reader.token()
+    if not (token.startswith("<") and token.endswith(">")):
+        raise reader.error(f"expected the opening tag of a component, found {token[:60]!r}")
+    try:
+        return component_class(token[1:-1])
+    except ConfigError as error:
+        raise reader.error(f"unknown component type {token}", hint=error.hint) from None

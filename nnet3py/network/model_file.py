@@ -7,9 +7,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.components.base import Component
-from nnet3py.components.registry import component_class
+from nnet3py.components.registry import read_component_class
 from nnet3py.config_line import is_valid_name
-from nnet3py.errors import ConfigError
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import MAX_COMPONENTS, Nnet
@@ -86,13 +85,7 @@ def _read_component(reader: TokenReader) -> tuple[str, Component]:
     if not is_valid_name(name):
         raise reader.error(f"expected the name of a component, found {name[:60]!r}")
     reader.component = name
-    token = reader.token()
-    if not (token.startswith("<") and token.endswith(">")):
-        raise reader.error(f"expected the opening tag of a component, found {token[:60]!r}")
-    try:
-        kind = component_class(token[1:-1])
-    except ConfigError as error:
-        raise reader.error(f"unknown component type {token}", hint=error.hint) from None
+    kind = read_component_class(reader)
     # a diverged or damaged model may hold infinite counts and NaN: it is read as it is, for nnet3-info to show
     with np.errstate(all="ignore"):
         component = kind.read(reader)

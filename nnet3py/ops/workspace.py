@@ -54,11 +54,18 @@ class Workspace:
             return self._block[self._used:self._used + size]
         return _aligned_block(size)
 
+    def mark_scratch(self) -> int:
+        """A mark for ``release_scratch``."""
+        return self._used
+
+    def release_scratch(self, mark: int) -> None:
+        """Take back what was handed out since ``mark_scratch`` returned ``mark``; what came before it stays valid."""
+        self._needed = max(self._needed, self._used)
+        self._used = mark
+
     def reset_scratch(self) -> None:
         """Take back all that was handed out."""
-        if self._used > self._needed:
-            self._needed = self._used
-        self._used = 0
+        self.release_scratch(0)
         if self._needed > self._block.size:
             self._block = _aligned_block(self._needed)
             self._views.clear()

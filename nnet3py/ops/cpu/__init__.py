@@ -35,6 +35,8 @@ class CpuOps:
         workspace = Workspace()
         self.scratch = workspace.scratch
         self.scratch_vector = workspace.scratch_vector
+        self.mark_scratch = workspace.mark_scratch
+        self.release_scratch = workspace.release_scratch
         self.reset_scratch = workspace.reset_scratch
         self.random = Random(self)
 

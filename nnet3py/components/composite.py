@@ -1,0 +1,284 @@
+"""A chain of components that is computed as one, a piece of the rows at a time, to save memory."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import invalid_initializer
+from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.registry import component_class, read_component_class
+from nnet3py.components.updatable import UpdatableComponent, UpdateSettings
+from nnet3py.config_line import ConfigLine
+
+if TYPE_CHECKING:
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+MAX_ROWS_PROCESS = 4096         # the default
+MAX_COMPONENTS = 100000         # in a file
+NESTED = "a CompositeComponent cannot stand inside another"
+
+
+class CompositeComponent(UpdatableComponent):
+    """Simple components, one after the other. What lies between them is computed again in the backward pass.
+
+    Kaldi: CompositeComponent. Backward, each piece of rows is a minibatch to the components inside: their natural
+    gradient, their random numbers and their statistics, which are stored then, go by pieces. The limits and
+    penalties that trainers apply see the whole as one component.
+
+    Kaldi's copies of a composite forget the whole's own settings (not those inside), ours keep them. It writes
+    ``max-change`` and ``l2-regularize`` of the whole into files but cannot read them again; we can.
+
+    Attributes
+    ----------
+    children : the components, each as wide as its neighbour
+    max_rows_process : the largest number of rows at a time; 0 or less: all
+    """
+
+    def __init__(self, children: Sequence[Component], max_rows_process: int = MAX_ROWS_PROCESS,
+                 settings: UpdateSettings | None = None) -> None:
+        super().__init__(settings)
+        self.children = list(children)
+        self.max_rows_process = max_rows_process
+
+    @property
+    def properties(self) -> Properties:
+        first, last = self.children[0].properties, self.children[-1].properties
+        flags = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
+        flags |= last & (Properties.PROPAGATE_ADDS | Properties.BACKPROP_NEEDS_OUTPUT | Properties.OUTPUT_CONTIGUOUS)
+        flags |= first & (Properties.BACKPROP_ADDS | Properties.INPUT_CONTIGUOUS)
+        if self._trained():
+            flags |= Properties.UPDATABLE
+        return flags | Properties.BACKPROP_NEEDS_OUTPUT if last & Properties.STORES_STATS else flags
+
+    @property
+    def input_dim(self) -> int:
+        return self.children[0].input_dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.children[-1].output_dim
+
+    def _trained(self) -> list[UpdatableComponent]:
+        """The children that training changes."""
+        return [child for child in self.children
+                if isinstance(child, UpdatableComponent) and child.has(Properties.UPDATABLE)]
+
+    def as_block_affine(self) -> CompositeComponent:
+        """The composite with a BlockAffineComponent in the place of each child that repeats an affine map."""
+        children = [child.as_block_affine() if hasattr(child, "as_block_affine") else child for child in self.children]
+        component = CompositeComponent(children, self.max_rows_process)
+        component.copy_settings(self)
+        return component
+
+    # -- what the trainer asks --------------------------------------------------------------------------------
+
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The children's, each name after the child's number and a dot: ``0.linear_params``."""
+        return {f"{i}.{name}": value for i, child in enumerate(self.children)
+                for name, value in child.parameters().items()}
+
+    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
+        return tuple(preconditioner for child in self._trained() for preconditioner in child.preconditioners())
+
+    def set_underlying_learning_rate(self, rate: float) -> None:
+        """Set the whole's rate to ``rate`` times its factor, and each child's to that times the child's."""
+        super().set_underlying_learning_rate(rate)
+        for child in self._trained():
+            child.set_underlying_learning_rate(self.learning_rate)
+
+    def set_as_gradient(self) -> None:
+        super().set_as_gradient()
+        for child in self._trained():
+            child.set_as_gradient()
+
+    def zero_stats(self) -> None:
+        for child in self.children:
+            child.zero_stats()
+
+    def scale(self, factor: float) -> None:
+        for child in self.children:
+            child.scale(factor)
+
+    def add(self, alpha: float, other: Component) -> None:
+        for child, theirs in zip(self.children, other.children, strict=True):
+            child.add(alpha, theirs)
+
+    # -- computation ------------------------------------------------------------------------------------------
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        for rows in self._pieces(x.shape[0]):
+            mark = ops.mark_scratch()
+            _Piece(ops, self.children, x[rows]).forward(len(self.children), y[rows])
+            ops.release_scratch(mark)
+
+    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
+                 update: Component | None, dx: Any) -> None:
+        if dx is None and update is None:
+            return
+        for rows in self._pieces(x.shape[0]):
+            mark = ops.mark_scratch()
+            piece = _Piece(ops, self.children, x[rows])
+            piece.forward(piece.num_needed_backward(), None)
+            piece.backward(None if y is None else y[rows], dy[rows], update, None if dx is None else dx[rows])
+            ops.release_scratch(mark)
+
+    def _pieces(self, num_rows: int) -> Iterator[slice]:
+        """The ranges of rows that are computed together."""
+        step = self.max_rows_process if self.max_rows_process > 0 else max(num_rows, 1)
+        for start in range(0, num_rows, step):
+            yield slice(start, min(start + step, num_rows))
+
+    # -- files and text ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> CompositeComponent:
+        max_rows, count = line.get_int("max-rows-process", MAX_ROWS_PROCESS), line.get_int("num-components", 0)
+        if count < 1:
+            raise invalid_initializer(line, cls.__name__, "num-components is required and must be 1 or more; other "
+                                      "keys are max-rows-process and component1 to componentN, each a quoted config "
+                                      "line such as component1='type=NoOpComponent dim=5'")
+        children = []
+        for number in range(1, count + 1):
+            key = f"component{number}"
+            if not line.has(key):
+                raise invalid_initializer(line, cls.__name__, f"{key} is missing, expected one for each of the "
+                                                              f"{count} components")
+            children.append(_child_from_config(ConfigLine(line.get_string(key), line.path, line.number), rng))
+        fault = _fault(children)
+        if fault:
+            raise invalid_initializer(line, cls.__name__, fault)
+        return cls(children, max_rows)
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> CompositeComponent:
+        settings, token = UpdateSettings.read_or_token(reader, cls.__name__)
+        token = token or reader.token()
+        if token != "<MaxRowsProcess>":
+            raise reader.error(f"expected <MaxRowsProcess> in {cls.__name__}, found {token}")
+        max_rows = reader.integer()
+        reader.expect("<NumComponents>")
+        count = reader.integer()
+        if not 0 < count <= MAX_COMPONENTS:
+            raise reader.error(f"expected between 1 and {MAX_COMPONENTS} components inside, found {count}")
+        children: list[Component] = []
+        for _ in range(count):
+            kind = read_component_class(reader)
+            if kind is cls:     # seen to before reading on: a file could nest without end
+                raise reader.error(NESTED)
+            children.append(kind.read(reader))
+        fault = _fault(children)
+        if fault:
+            raise reader.error(fault)
+        reader.expect(f"</{cls.__name__}>")
+        return cls(children, max_rows, settings)
+
+    def write(self, writer: TokenWriter) -> None:
+        self.write_prefix(writer)
+        writer.token("<MaxRowsProcess>")
+        writer.integer(self.max_rows_process)
+        writer.token("<NumComponents>")
+        writer.integer(len(self.children))
+        for child in self.children:
+            child.write(writer)
+        writer.token(f"</{type(self).__name__}>")
+
+    def info(self, verbose: int = 0) -> str:
+        inside = (f"sub-component{number} = {{ {child.info(verbose)} }}"
+                  for number, child in enumerate(self.children, 1))
+        return f"{type(self).__name__} {', '.join(inside)}"
+
+
+def _child_from_config(line: ConfigLine, rng: np.random.Generator) -> Component:
+    """A child from its own config line, which has no first word, and its type like any other key."""
+    if line.first_token:
+        raise line.error(f"Error parsing config line: {line.whole_line}",
+                         f"'{line.first_token}' at its begin should be a pair, as in type=NoOpComponent dim=5")
+    kind = component_class(line.get_string("type"))
+    if kind is CompositeComponent:
+        raise line.error(f"{NESTED}: {line.whole_line}")
+    child = kind.from_config(line, rng)
+    line.check_all_used()
+    return child
+
+
+def _fault(children: Sequence[Component]) -> str:
+    """Why these cannot make a composite; "" if they can."""
+    for number, child in enumerate(children, 1):
+        flags = child.properties
+        if not flags & Properties.SIMPLE or flags & Properties.RANDOM:
+            return (f"component {number} is a {type(child).__name__}; those inside a composite must be simple and not "
+                    f"random")
+        if number > 1 and child.input_dim != children[number - 2].output_dim:
+            return (f"component {number} takes {child.input_dim} columns, the one before it gives "
+                    f"{children[number - 2].output_dim}")
+    return ""
+
+
+class _Memory:
+    """Gives the children's memos the memory of the current call, where a network would give lasting memory."""
+
+    def __init__(self, ops: Any) -> None:
+        self.new_vector = ops.scratch_vector
+
+
+class _Piece:
+    """Rows on their way through the children, in scratch memory.
+
+    ``values[i]`` is what child ``i`` takes in, and None behind the last one that was computed.
+    """
+
+    def __init__(self, ops: Any, children: Sequence[Component], x: Any) -> None:
+        self.ops, self.children = ops, children
+        self.flags = [child.properties for child in children]
+        self.values: list[Any] = [x, *[None] * len(children)]
+        self.memos: list[Any] = [None] * len(children)
+
+    def forward(self, count: int, y: Any) -> None:
+        """Compute the first ``count`` children, the very last one into ``y`` if that is given."""
+        ops = self.ops
+        for i, child in enumerate(self.children[:count]):
+            if i + 1 == len(self.children) and y is not None:
+                self.values[i + 1] = y
+            else:
+                self.values[i + 1] = self._matrix(child.output_dim, self.flags[i] & Properties.PROPAGATE_ADDS)
+            if self.flags[i] & Properties.USES_MEMO:
+                self.memos[i] = child.new_memo(_Memory(ops), self.values[i].shape[0])
+            mark = ops.mark_scratch()
+            child.propagate(ops, None, self.values[i], self.values[i + 1], self.memos[i])
+            ops.release_scratch(mark)
+
+    def num_needed_backward(self) -> int:
+        """How many children must be computed again before going back."""
+        count, last = len(self.children), self.flags[-1]
+        if last & Properties.USES_MEMO:
+            return count
+        if count > 1 and not last & Properties.BACKPROP_NEEDS_INPUT and not self.flags[-2] & (
+                Properties.BACKPROP_NEEDS_OUTPUT | Properties.USES_MEMO):
+            return count - 2
+        return count - 1
+
+    def backward(self, y: Any, dy: Any, update: Component | None, dx: Any) -> None:
+        """From the derivative ``dy`` at the output ``y`` (None if nobody asks for it) to ``dx`` and the updates."""
+        ops = self.ops
+        self.values[-1] = y
+        for i in reversed(range(len(self.children))):
+            child, flags, x, value = self.children[i], self.flags[i], self.values[i], self.values[i + 1]
+            child_update = None if update is None else update.children[i]
+            if child_update is not None and flags & Properties.STORES_STATS:
+                child_update.store_stats(ops, x, value, self.memos[i])
+            derivative = dx if i == 0 else self._matrix(child.input_dim, flags & Properties.BACKPROP_ADDS)
+            if derivative is not None or flags & Properties.UPDATABLE:
+                mark = ops.mark_scratch()
+                child.backprop(ops, None, x, value, dy, self.memos[i], child_update, derivative)
+                ops.release_scratch(mark)
+            dy = derivative
+
+    def _matrix(self, num_cols: int, zero: Any) -> Any:
+        """Scratch for as many rows as there are here."""
+        matrix = self.ops.scratch(self.values[0].shape[0], num_cols)
+        if zero:
+            self.ops.set_const(matrix, 0.0)
+        return matrix
