@@ -1,30 +1,32 @@
-"""Which rows of which nodes a request needs: the computation graph, grown from the outputs in waves.
+"""Which rows of which nodes a request needs: the computation graph, grown from the outputs.
 
-A cindex is an index at a node. In every wave the cindexes at one distance are handled together, a node at a time, as
-arrays: those that are new list what they may depend on, the others are asked whether they can be computed. Both advance
-at the same rate, so a recurrence that runs back in time is cut off a few steps before the first input.
+A cindex is an index at a node. All cindexes of a node are handled together, as arrays. One sweep through the nodes from
+the outputs to the inputs lists what each cindex may depend on; a sweep back finds which can be computed. Without a
+recurrence that is all. In a recurrence every sweep goes some passes back in time, twice as many as the sweep before;
+what cannot be computed, or is needed by nothing that can, goes no further. So it ends soon after the first input.
 
 Kaldi: ``ComputationGraphBuilder`` (nnet-computation-graph.h).
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3py.compiler.epochs import node_epochs
 from nnet3py.compiler.explain import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN, not_computable
 from nnet3py.compiler.node_rules import NodeRule, node_rules
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.sequences import Sequences
 from nnet3py.errors import CompileError, Nnet3Error
-from nnet3py.index import NO_TIME, KeySpace, distinct, distinct_counts, find_keys
+from nnet3py.index import NO_TIME, KeySpace, distinct, find_keys
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
-MAX_DISTANCE = 10000
+MAX_DISTANCE = 10000      # passes through a recurrence
 _FIRST_CAPACITY = 1024
 
 
@@ -83,8 +85,13 @@ class _NodeTable:
 
     def add(self, keys: np.ndarray, ids: np.ndarray) -> None:
         """Add new keys (sorted, none of them there yet)."""
-        at = np.searchsorted(self.keys, keys)
-        self.keys, self.key_ids = np.insert(self.keys, at, keys), np.insert(self.key_ids, at, ids)
+        if not len(self.ids):
+            self.keys, self.key_ids, self.ids = keys, ids, ids
+            self.dependencies = np.full((len(ids), 0), -1)
+            return
+        joined = np.concatenate((self.keys, keys))
+        order = np.argsort(joined, kind="stable")
+        self.keys, self.key_ids = joined[order], np.concatenate((self.key_ids, ids))[order]
         self.ids = np.concatenate((self.ids, ids))
         fresh = np.full((len(ids), self.dependencies.shape[1]), -1)
         self.dependencies = np.concatenate((self.dependencies, fresh))
@@ -112,136 +119,122 @@ class GraphBuilder:
         self.output_nodes = output_nodes
         self.space = KeySpace(0, len(sequences.members) - 1)
         self.tables = [_NodeTable() for _ in rules]
-        self._consumers: list[list[int]] = [[] for _ in rules]
-        for node, rule in enumerate(rules):
-            for source in rule.sources():
-                self._consumers[source].append(node)
+        self._sources = [rule.sources() for rule in rules]
+        self._groups = _recurrences(self._sources)
         self.size = 0
         self.status = np.zeros(_FIRST_CAPACITY, np.int8)
-        self.count = np.zeros(_FIRST_CAPACITY, np.int64)      # how many live cindexes use it; Kaldi: usable_count
         self.node = np.zeros(_FIRST_CAPACITY, np.int64)
         self.row = np.zeros(_FIRST_CAPACITY, np.int64)        # in its node's table
         self.key = np.zeros(_FIRST_CAPACITY, np.int64)
         self.is_input = np.zeros(_FIRST_CAPACITY, bool)
-        self._expanded = np.zeros(_FIRST_CAPACITY, bool)
-        self._queued = np.zeros(_FIRST_CAPACITY, bool)
-        self._next: list[np.ndarray] = []
+        self._expanded = np.zeros(_FIRST_CAPACITY, bool)      # its dependencies are listed
+        self._wanted = np.zeros(_FIRST_CAPACITY, bool)        # by an output or by something that may be computable
         self._add_io(input_nodes, output_nodes)
 
     def _add_io(self, input_nodes: list[int], output_nodes: list[int]) -> None:
         for node, indexes in zip(input_nodes, self.sequences.inputs, strict=True):
             ids = self._find_or_add(node, self.space.keys(indexes))
-            self.is_input[ids] = True
+            self.is_input[ids] = self._expanded[ids] = True
             self.status[ids] = COMPUTABLE
         self.output_ids = [self._find_or_add(node, self.space.keys(indexes))
                            for node, indexes in zip(output_nodes, self.sequences.outputs, strict=True)]
         for ids in self.output_ids:
-            self.count[ids] = 1
-            self._queue(ids)
+            self._wanted[ids] = True
 
-    # -- the waves -------------------------------------------------------------------------------------------------
+    # -- the sweeps ------------------------------------------------------------------------------------------------
 
     def compute(self) -> None:
         """Find the status of everything that the outputs may need. Raises CompileError for an endless recursion."""
-        distance = 0
-        while self._next:
-            current = np.concatenate(self._next)
-            self._next = []
-            self._queued[current] = False
+        distance, passes = 0, 1
+        while True:
+            self._expand(passes)
+            self._find_status()
+            if self._expanded[:self.size].all():
+                return
+            self._wanted[:self.size] = self._reached(self._possible_dependencies)
+            if not (self._wanted[:self.size] > self._expanded[:self.size]).any():
+                return
+            distance += passes
             if distance >= MAX_DISTANCE:
                 raise CompileError("Loop detected while building computation graph (bad network topology?)",
                                    "a recurrence goes back in time without end: nothing in it needs an input")
-            new, old = current[~self._expanded[current]], current[self._expanded[current]]
-            self._update_status(old[(self.status[old] == UNKNOWN) & (self.count[old] > 0)])
-            self._expand(new[self.count[new] > 0])     # counts may have dropped just now: what is dead uses nothing
-            distance += 1
+            passes = min(2 * passes, MAX_DISTANCE - distance)
 
-    def _queue(self, ids: np.ndarray) -> None:
-        ids = ids[~self._queued[ids]]
-        if len(ids):
-            self._queued[ids] = True
-            self._next.append(ids)
+    def _expand(self, passes: int) -> None:
+        """List what wanted cindexes may depend on, and what these do, ``passes`` times through each recurrence."""
+        for group in reversed(self._groups):
+            for _ in range(passes):
+                found = [self._expand_node(node) for node in reversed(group)]
+                if len(group) == 1 or not any(found):
+                    break
 
-    def _expand(self, ids: np.ndarray) -> None:
-        """List what the cindexes may depend on, and come back to them in the next wave."""
-        self._expanded[ids] = True
-        for node, part in self._by_node(ids):
-            nodes, wanted = self.rules[node].dependencies(self.space.indexes(self.key[part]))
-            if wanted.shape[1] == 0:
-                continue
-            dependencies = np.full(nodes.shape, -1, np.int64)
-            real = wanted[..., 1] != NO_TIME
-            keys = self.space.keys(wanted)
-            for source in self.rules[node].sources():
-                chosen = real & (nodes == source)
-                dependencies[chosen] = self._find_or_add(source, keys[chosen])
-            self.tables[node].set_dependencies(self.row[part], dependencies)
-            self._add_uses(dependencies[dependencies >= 0])
-        self._queue(ids)
-
-    def _update_status(self, ids: np.ndarray) -> None:
-        changed, failed = [], []
-        for node, part in self._by_node(ids):
-            indexes = self.space.indexes(self.key[part])
-            dependencies = self.tables[node].dependencies[self.row[part]]
-            status = np.where(dependencies >= 0, self.status[dependencies], NOT_COMPUTABLE)
-            computable = self.rules[node].computable(indexes, status == COMPUTABLE)[0]
-            possible = computable.copy()
-            unsure = np.flatnonzero(~computable)
-            if len(unsure):
-                possible[unsure] = self.rules[node].computable(indexes[unsure], status[unsure] != NOT_COMPUTABLE)[0]
-            self.status[part[computable]] = COMPUTABLE
-            self.status[part[~possible]] = NOT_COMPUTABLE
-            changed += [part[computable], part[~possible]]
-            failed.append(part[~possible])
-        if changed:
-            self._queue_consumers(np.concatenate(changed))
-            self._remove_uses(self._dependencies(np.concatenate(failed)))
-
-    def _queue_consumers(self, ids: np.ndarray) -> None:
-        """Queue the undecided cindexes that may depend on any of ``ids``."""
+    def _expand_node(self, node: int) -> bool:
+        table, rule = self.tables[node], self.rules[node]
+        ids = table.ids
+        ids = ids[self._wanted[ids] > self._expanded[ids]]
         if not len(ids):
-            return
-        hit = np.zeros(self.size + 1, bool)    # the last is what -1 refers to
-        hit[ids] = True
-        for node in {consumer for source in distinct(self.node[ids]) for consumer in self._consumers[source]}:
-            table = self.tables[node]
-            consumers = table.ids[hit[table.dependencies].any(axis=1)]
-            self._queue(consumers[self.status[consumers] == UNKNOWN])
+            return False
+        self._expanded[ids] = True
+        nodes, wanted = rule.dependencies(self.space.indexes(self.key[ids]))
+        if wanted.shape[1]:
+            keys = self.space.keys(wanted)
+            real = wanted[..., 1] != NO_TIME
+            if len(self._sources[node]) == 1 and real.all():
+                dependencies = self._find_or_add(self._sources[node][0], keys)
+                self._wanted[dependencies] = True
+            else:
+                dependencies = np.full(nodes.shape, -1, np.int64)
+                for source in self._sources[node]:
+                    chosen = real & (nodes == source)
+                    dependencies[chosen] = found = self._find_or_add(source, keys[chosen])
+                    self._wanted[found] = True
+            table.set_dependencies(self.row[ids], dependencies)
+        return True
 
-    # -- use counts ------------------------------------------------------------------------------------------------
+    def _find_status(self) -> None:
+        """Decide what can be decided by now; a cindex that is not expanded yet may turn out either way."""
+        for group in self._groups:
+            while any([self._find_status_at(node) for node in group]) and len(group) > 1:
+                pass
 
-    def _add_uses(self, ids: np.ndarray) -> None:
-        """Count one more use of each; those that come to life use their own dependencies in turn."""
-        while len(ids):
-            ids, uses = distinct_counts(ids)
-            revived = ids[(self.count[ids] == 0) & (self.status[ids] != NOT_COMPUTABLE)]
-            self.count[ids] += uses
-            self._queue(revived[self.status[revived] == UNKNOWN])
-            ids = self._dependencies(revived)
+    def _find_status_at(self, node: int) -> bool:
+        """Whether the status of any cindex of ``node`` is known now that was not known before."""
+        table, rule = self.tables[node], self.rules[node]
+        ids = table.ids
+        ids = ids[(self.status[ids] == UNKNOWN) & self._expanded[ids]]
+        if not len(ids):
+            return False
+        indexes = self.space.indexes(self.key[ids])
+        dependencies = table.dependencies[self.row[ids]]
+        status = np.where(dependencies >= 0, self.status[dependencies], NOT_COMPUTABLE)
+        computable = rule.computable(indexes, status == COMPUTABLE)[0]
+        possible = computable if not (status == UNKNOWN).any() else rule.computable(indexes, status != NOT_COMPUTABLE)[0]
+        self.status[ids[computable]] = COMPUTABLE
+        self.status[ids[~possible]] = NOT_COMPUTABLE
+        return bool((computable | ~possible).any())
 
-    def _remove_uses(self, ids: np.ndarray) -> None:
-        while len(ids):
-            ids, uses = distinct_counts(ids)
-            self.count[ids] -= uses
-            ids = self._dependencies(ids[(self.count[ids] == 0) & (self.status[ids] != NOT_COMPUTABLE)])
+    def _reached(self, follow: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
+        """Which cindexes, bool (size,), one reaches from the outputs when ``follow(node, ids)`` gives the next ones."""
+        reached, seen = np.zeros(self.size + 1, bool), np.zeros(self.size + 1, bool)   # the last is what -1 refers to
+        for ids in self.output_ids:
+            reached[ids] = True
+        for group in reversed(self._groups):
+            more = True
+            while more:
+                more = False
+                for node in reversed(group):
+                    ids = self.tables[node].ids
+                    ids = ids[reached[ids] > seen[ids]]
+                    if len(ids):
+                        seen[ids] = True
+                        reached[follow(node, ids)] = True
+                        more = len(group) > 1
+        return reached[:-1]
 
-    def _dependencies(self, ids: np.ndarray) -> np.ndarray:
-        parts = [self.tables[node].dependencies[self.row[part]].ravel() for node, part in self._by_node(ids)]
-        found = np.concatenate(parts) if parts else np.zeros(0, np.int64)
-        return found[found >= 0]
+    def _possible_dependencies(self, node: int, ids: np.ndarray) -> np.ndarray:
+        return self.tables[node].dependencies[self.row[ids[self.status[ids] != NOT_COMPUTABLE]]]
 
     # -- the store of cindexes -------------------------------------------------------------------------------------
-
-    def _by_node(self, ids: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        if not len(ids):
-            return
-        nodes = self.node[ids]
-        order = np.argsort(nodes, kind="stable")
-        ids, nodes = ids[order], nodes[order]
-        bounds = [0, *(np.flatnonzero(np.diff(nodes)) + 1).tolist(), len(ids)]
-        for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
-            yield int(nodes[begin]), ids[begin:end]
 
     def _find_or_add(self, node: int, keys: np.ndarray) -> np.ndarray:
         """The numbers of cindexes of ``node``; those that are new are added."""
@@ -260,7 +253,7 @@ class GraphBuilder:
 
     def _grow(self, size: int) -> None:
         if size > len(self.status):
-            for name in ("status", "count", "node", "row", "key", "is_input", "_expanded", "_queued"):
+            for name in ("status", "node", "row", "key", "is_input", "_expanded", "_wanted"):
                 old = getattr(self, name)
                 larger = np.zeros(2 * size, old.dtype)
                 larger[:len(old)] = old
@@ -275,39 +268,39 @@ class GraphBuilder:
 
     def prune(self) -> Graph:
         """The graph of what the outputs really use, and of all that was given."""
-        starts, lengths, children = self._used()
-        required = self.is_input[:self.size].copy()
-        frontier = distinct(np.concatenate(self.output_ids))
-        while len(frontier):
-            required[frontier] = True
-            found = children[ragged(starts[frontier], lengths[frontier])]
-            frontier = distinct(found[~required[found]])
-        kept = np.flatnonzero(required)
-        kept = kept[np.lexsort((self.key[kept], self.node[kept]))]
+        used = [self._used(node) for node in range(len(self.rules))]
+        required = self._reached(lambda node, ids: used[node][self.row[ids]])
+        required |= self.is_input[:self.size]
+        kept = [table.key_ids[required[table.key_ids]] for table in self.tables]
+        numbers = np.concatenate(kept)
         number = np.full(self.size, -1)
-        number[kept] = np.arange(len(kept))
+        number[numbers] = np.arange(len(numbers))
+        lists = [used[node][self.row[ids]] for node, ids in enumerate(kept)]
+        lengths = np.concatenate([(found >= 0).sum(axis=1) for found in lists])
         return Graph(
-            self.sequences, np.searchsorted(self.node[kept], np.arange(len(self.rules) + 1)),
-            self.space.indexes(self.key[kept]), self.is_input[kept],
-            np.concatenate(([0], np.cumsum(lengths[kept]))),
-            number[children[ragged(starts[kept], lengths[kept])]])
+            self.sequences, np.cumsum([0, *(len(ids) for ids in kept)]),
+            self.space.indexes(self.key[numbers]), self.is_input[numbers],
+            np.concatenate(([0], np.cumsum(lengths))),
+            number[np.concatenate([found[found >= 0] for found in lists])])
 
-    def _used(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What each live, computable cindex uses: starts and lengths (size,) of its stretch, and the cindexes."""
-        starts, lengths = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64)
-        parts, total = [np.zeros(0, np.int64)], 0
-        status = self.status[:self.size]
-        live = np.flatnonzero((status == COMPUTABLE) & (self.count[:self.size] > 0) & ~self.is_input[:self.size])
-        for node, ids in self._by_node(live):
-            dependencies = self.tables[node].dependencies[self.row[ids]]
-            available = (dependencies >= 0) & (self.status[dependencies] == COMPUTABLE)
-            used = self.rules[node].computable(self.space.indexes(self.key[ids]), available)[1] & available
-            parts.append(dependencies[used])
-            lengths[ids] = used.sum(axis=1)
-            ends = total + np.cumsum(lengths[ids])
-            starts[ids] = ends - lengths[ids]
-            total = int(ends[-1])
-        return starts, lengths, np.concatenate(parts)
+    def _used(self, node: int) -> np.ndarray:
+        """What each cindex of the node's table uses, int64 as ``dependencies``: -1 for all that it does not use."""
+        table = self.tables[node]
+        dependencies = table.dependencies
+        if not dependencies.size:
+            return dependencies
+        available = (dependencies >= 0) & (self.status[dependencies] == COMPUTABLE)
+        used = self.rules[node].computable(self.space.indexes(self.key[table.ids]), available)[1] & available
+        used[self.status[table.ids] != COMPUTABLE] = False
+        return np.where(used, dependencies, -1)
+
+
+def _recurrences(sources: list[list[int]]) -> list[list[int]]:
+    """The nodes in groups, each after those that it depends on; only recurrences make groups of several nodes."""
+    groups: dict[int, list[int]] = {}
+    for node, epoch in enumerate(node_epochs(sources)):
+        groups.setdefault(epoch, []).append(node)
+    return [groups[epoch] for epoch in sorted(groups)]
 
 
 def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True) -> GraphBuilder:
