@@ -9,8 +9,8 @@ import re
 import struct
 from typing import TypeAlias
 
-from nnet3py.egs.index_vector import skip_codes
 from nnet3py.io.holders import Holder
+from nnet3py.io.index_vector import skip_codes
 from nnet3py.io.specifiers import parse_wspecifier
 from nnet3py.io.tokens import TokenReader, TokenWriter
 

@@ -13,8 +13,9 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 
 LIMIT = 125                    # smaller changes of t, either way, fit into the byte
 ESCAPE = 127                   # the byte before an index in full
+SMALLEST_TEXT = len("<I1> 0 0 0")
 _REMEMBERED = 64               # decoded lists that are kept
-_FULL = np.dtype([("escape", "i1"), ("n_size", "i1"), ("n", "<i4"), ("t_size", "i1"), ("t", "<i4"),
+FULL = np.dtype([("escape", "i1"), ("n_size", "i1"), ("n", "<i4"), ("t_size", "i1"), ("t", "<i4"),
                   ("x_size", "i1"), ("x", "<i4")])
 
 
@@ -42,7 +43,7 @@ def skip_codes(reader: TokenReader, count: int) -> bytes:
 def _read_count(reader: TokenReader) -> int:
     reader.expect("<I1V>")
     count = reader.integer()
-    reader.check_count(count, 1)
+    reader.check_count(count, 1 if reader.binary else SMALLEST_TEXT, "indexes")
     return count
 
 
@@ -62,7 +63,7 @@ def _read_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[b
         else:
             escapes.append(found)
             done += found - position + 1
-            position = found + _FULL.itemsize
+            position = found + FULL.itemsize
         missing = position + (count - done) - len(data)
         if missing > 0:
             data += read(missing)
@@ -77,7 +78,7 @@ def _decode(data: bytes, escapes: tuple[int, ...], count: int) -> np.ndarray:
     if escapes:
         starts = np.array(escapes)
         keep = np.ones(len(raw), dtype=bool)
-        payload = starts[:, None] + np.arange(1, _FULL.itemsize)
+        payload = starts[:, None] + np.arange(1, FULL.itemsize)
         keep[payload] = False
         steps = raw[keep]
     is_full = steps == ESCAPE
@@ -86,7 +87,7 @@ def _decode(data: bytes, escapes: tuple[int, ...], count: int) -> np.ndarray:
     indexes = np.zeros((count, 3), dtype=np.int32)
     times = np.cumsum(np.where(is_full, 0, steps), dtype=np.int32)
     if escapes:
-        full = np.frombuffer(raw[starts[:, None] + np.arange(_FULL.itemsize)].tobytes(), dtype=_FULL)
+        full = np.frombuffer(raw[starts[:, None] + np.arange(FULL.itemsize)].tobytes(), dtype=FULL)
         if any(np.any(full[name] != 4) for name in ("n_size", "t_size", "x_size")):
             raise ValueError("expected an index of three 4-byte integers, found another size")
         rows = np.flatnonzero(is_full)
@@ -121,15 +122,15 @@ def encode(indexes: np.ndarray) -> bytes:
     short = (np.abs(steps[:, 1]) < LIMIT) & (steps[:, 0] == 0) & (steps[:, 2] == 0)
     if short.all():
         return steps[:, 1].astype(np.int8).tobytes()
-    sizes = np.where(short, 1, _FULL.itemsize)
+    sizes = np.where(short, 1, FULL.itemsize)
     starts = np.cumsum(sizes) - sizes
     data = np.empty(int(sizes.sum()), dtype=np.int8)
     data[starts[short]] = steps[short, 1]
     rows = np.flatnonzero(~short)
-    full = np.empty(len(rows), dtype=_FULL)
+    full = np.empty(len(rows), dtype=FULL)
     full["escape"] = ESCAPE
     full["n_size"] = full["t_size"] = full["x_size"] = 4
     full["n"], full["t"], full["x"] = indexes[rows].T
-    payload = starts[rows][:, None] + np.arange(_FULL.itemsize)
+    payload = starts[rows][:, None] + np.arange(FULL.itemsize)
     data[payload] = np.frombuffer(full.tobytes(), np.int8).reshape(len(rows), -1)
     return data.tobytes()
