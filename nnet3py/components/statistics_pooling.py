@@ -111,7 +111,7 @@ class StatisticsExtractionComponent(Component):
         return at_time_offsets(starts, np.arange(0, self.output_period, self.input_period, dtype=np.int32))
 
     def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return available.any(axis=1), available
+        return np.asarray(available.any(axis=1)), available
 
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return by_sequence(inputs), by_sequence(outputs)
