@@ -89,14 +89,14 @@ def assert_same_statistics(found, expected) -> None:
         assert_close(getattr(found, name), getattr(expected, name), STATISTIC, name)
 
 
-def check_update(case: CaseWithStats) -> None:
-    """A real update of the net by itself against Kaldi's."""
+def check_update(case: CaseWithStats, tolerance: float = UPDATE) -> None:
+    """A real update of the net by itself against Kaldi's; ``tolerance`` is of the largest change."""
     before = case.expected("nnet.raw")
     case.run(case.nnet)
     expected = {key: found for key, (found, _) in read_components(case.folder / "updated.raw").items()}
     for key, component in case.nnet.items():
         for name, value in expected[key].parameters().items():
             change = np.abs(value - before[key][name]).max()
-            np.testing.assert_allclose(component.parameters()[name], value, rtol=0, atol=max(UPDATE * change, ROUNDING),
-                                       err_msg=f"{key}.{name}")
+            np.testing.assert_allclose(component.parameters()[name], value, rtol=0,
+                                       atol=max(tolerance * change, ROUNDING), err_msg=f"{key}.{name}")
     assert_same_statistics(case.nnet["c"], expected["c"])
