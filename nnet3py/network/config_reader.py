@@ -46,7 +46,7 @@ def read_config_into(nnet: Nnet, text: str, seed: int = 0, path: str | None = No
     trial.components, trial.component_names = list(nnet.components), list(nnet.component_names)
     for line, name in zip(new_lines, names, strict=True):
         if line.first_token == "component":
-            _add_component(trial, line, name, seed)
+            put_component(trial, name, new_component(line, seed))
     node_lines = [*old_lines, *(line for line in new_lines if line.first_token != "component")]
     _add_nodes(trial, node_lines)
     check_nnet(trial, warn_for_orphans=True)
@@ -77,8 +77,9 @@ def _checked_names(lines: list[ConfigLine]) -> list[str]:
     return names
 
 
-def _add_component(nnet: Nnet, line: ConfigLine, name: str, seed: int) -> None:
-    type_name = _required(line, "type")
+def new_component(line: ConfigLine, seed: int = 0) -> Component:
+    """The component that a config line describes, random parameters included. Raises ConfigError."""
+    name, type_name = line.get_string("name"), _required(line, "type")
     try:
         with np.errstate(all="ignore"):    # what becomes infinite is found below
             component = component_class(type_name).from_config(line, component_rng(seed, name))
@@ -90,7 +91,7 @@ def _add_component(nnet: Nnet, line: ConfigLine, name: str, seed: int) -> None:
     line.check_all_used()
     if not all(np.isfinite(values).all() for values in component.parameters().values()):
         raise _in_line(line, ConfigError("the parameters would be NaN or infinite"))
-    put_component(nnet, name, component)
+    return component
 
 
 def put_component(nnet: Nnet, name: str, component: Component) -> int:

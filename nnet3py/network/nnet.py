@@ -9,6 +9,7 @@ from nnet3py.components.base import Component, Properties
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.network import surgery, surgery_components, surgery_nodes
 from nnet3py.network.config_reader import read_config_into
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, InputNode, Node
 
@@ -34,6 +35,7 @@ class Nnet:
         self.components: list[Component] = []
         self.component_names: list[str] = []
         self.version = 0
+        self._edit_state = surgery.EditState()
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -116,6 +118,30 @@ class Nnet:
     def modulus(self) -> int:
         """The smallest shift of t under which all descriptors mean the same; components play no part in it."""
         return math.lcm(*(node.descriptor.modulus() for node in self.nodes if isinstance(node, DescriptorNode)))
+
+    # -- looking at it and changing it (surgery*.py) -----------------------------------------------------------------
+
+    named_components = surgery_components.named_components
+    named_nodes = surgery_nodes.named_nodes
+    node = surgery_nodes.node
+    node_input = surgery_nodes.node_input
+    users_of = surgery_nodes.users_of
+    arrays = surgery_components.arrays
+    edit = surgery.edit
+    set_parameters = surgery_components.set_parameters
+    add_component = surgery_components.add_component
+    replace_component = surgery_components.replace_component
+    rename_component = surgery_components.rename_component
+    remove_component = surgery_components.remove_component
+    add_input = surgery_nodes.add_input
+    add_output = surgery_nodes.add_output
+    add_node = surgery_nodes.add_node
+    add_dim_range = surgery_nodes.add_dim_range
+    set_node_input = surgery_nodes.set_node_input
+    redirect = surgery_nodes.redirect
+    rename_node = surgery_nodes.rename_node
+    remove_node = surgery_nodes.remove_node
+    remove_orphans = surgery_nodes.remove_orphans
 
     # -- configs -----------------------------------------------------------------------------------------------------
 

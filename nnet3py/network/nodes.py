@@ -1,7 +1,8 @@
 """The four kinds of nodes of a network. Kaldi: ``NetworkNode`` of ``nnet-nnet.h``."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from nnet3py.network.descriptor import Descriptor
 
@@ -49,3 +50,20 @@ class DimRangeNode:
 
 
 Node = InputNode | DescriptorNode | ComponentNode | DimRangeNode
+
+
+def without_nodes(nodes: Sequence[Node], removed: Collection[int]) -> list[Node]:
+    """The other nodes, renumbered: new objects where they refer to nodes. None may refer to a removed one."""
+    kept = [i for i in range(len(nodes)) if i not in removed]
+    new_index = [-1] * len(nodes)
+    for new, old in enumerate(kept):
+        new_index[old] = new
+    return [_renumbered(nodes[i], new_index) for i in kept]
+
+
+def _renumbered(node: Node, new_index: Sequence[int]) -> Node:
+    if isinstance(node, DescriptorNode):
+        return replace(node, descriptor=node.descriptor.renumbered(new_index))
+    if isinstance(node, DimRangeNode):
+        return replace(node, source=new_index[node.source])
+    return node

@@ -3,13 +3,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from dataclasses import replace
-
-import numpy as np
 
 from nnet3py.network.consistency import check_nnet, orphan_components, orphan_nodes
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, Node
+from nnet3py.network.nodes import ComponentNode, without_nodes
 
 logger = logging.getLogger(__name__)
 
@@ -54,22 +51,12 @@ def remove_nodes(nnet: Nnet, indexes: Iterable[int]) -> None:
     removed = set(indexes)
     if not removed:
         return
-    is_kept = np.array([i not in removed for i in range(len(nnet.nodes))])
-    new_index = np.where(is_kept, np.cumsum(is_kept) - 1, -1).tolist()
     trial = Nnet()
     trial.components, trial.component_names = nnet.components, nnet.component_names
-    trial.nodes = [_renumbered(node, new_index) for i, node in enumerate(nnet.nodes) if is_kept[i]]
+    trial.nodes = without_nodes(nnet.nodes, removed)
     check_nnet(trial)
     nnet.nodes = trial.nodes
     nnet.structure_changed()
-
-
-def _renumbered(node: Node, new_index: list[int]) -> Node:
-    if isinstance(node, DescriptorNode):
-        return replace(node, descriptor=node.descriptor.renumbered(new_index))
-    if isinstance(node, DimRangeNode):
-        return replace(node, source=new_index[node.source])
-    return node
 
 
 def remove_orphan_components(nnet: Nnet) -> None:

@@ -1,0 +1,99 @@
+"""Changing a network from Python: a block of edits, and what is checked at its end.
+
+The edits themselves, all methods of ``Nnet``, are in ``surgery_components.py`` and ``surgery_nodes.py``. One
+that would not leave a network Kaldi can use is refused, and the network is then as it was. Several edits that only fit
+together are made inside ``with nnet.edit():``.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.config_line import is_valid_name
+from nnet3py.errors import ConfigError, within
+from nnet3py.network.consistency import check_nnet
+from nnet3py.network.loops import find_loop
+from nnet3py.network.nodes import DescriptorNode
+
+if TYPE_CHECKING:
+    from nnet3py.network.nnet import Nnet
+
+
+class EditState:
+    """What an open edit remembers: how deep it is, the arrays that it has overwritten, a circle that was there."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.overwritten: list[tuple[np.ndarray, np.ndarray]] = []
+        self.old_loop: list[str] = []
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> EditState:
+        return EditState()      # a copy of the network is not being edited
+
+
+@contextmanager
+def edit(nnet: Nnet) -> Iterator[Nnet]:
+    """A block of edits of which all are made or none.
+
+    Names and references are checked at each step, dimensions and circles at the end. When anything is raised in the
+    block, the network becomes what it was at its beginning, parameters that :meth:`Nnet.set_parameters` set included.
+
+    >>> with nnet.edit():                       # none of the three would fit without the others
+    ...     nnet.replace_component("affine1", "type=AffineComponent input-dim=120 output-dim=64")
+    ...     nnet.replace_component("relu1", "type=RectifiedLinearComponent dim=64")
+    ...     nnet.replace_component("affine2", "type=AffineComponent input-dim=64 output-dim=10")
+    """
+    state = nnet._edit_state
+    if state.depth == 0:
+        state.old_loop = find_loop(nnet)
+    nodes, fields = list(nnet.nodes), [dict(vars(node)) for node in nnet.nodes]
+    components, names, version = list(nnet.components), list(nnet.component_names), nnet.version
+    num_overwritten = len(state.overwritten)
+    state.depth += 1
+    try:
+        yield nnet
+        if state.depth == 1:
+            _check(nnet)
+            nnet.structure_changed()
+    except BaseException:
+        nnet.nodes, nnet.components, nnet.component_names, nnet.version = nodes, components, names, version
+        for node, values in zip(nodes, fields, strict=True):
+            vars(node).update(values)
+        while len(state.overwritten) > num_overwritten:
+            array, values_before = state.overwritten.pop()
+            array[...] = values_before
+        raise
+    finally:
+        state.depth -= 1
+        if state.depth == 0:
+            state.overwritten.clear()
+
+
+def _check(nnet: Nnet) -> None:
+    """Raise ConfigError if the network cannot be used, or has a circle that it did not have."""
+    check_nnet(nnet)
+    for i, node in enumerate(nnet.nodes):
+        if isinstance(node, DescriptorNode):
+            with within(f"node {nnet.nodes[i + nnet.is_component_input(i)].name}"):
+                node.descriptor.dim(nnet)
+                for part in node.descriptor.parts:
+                    part.scales()
+                    part.constant()
+    loop = find_loop(nnet)
+    if loop and loop != nnet._edit_state.old_loop:
+        raise ConfigError(f"the nodes {', '.join(loop)} would depend on each other within one time step",
+                          "a recurrence goes one way in time, as in IfDefined(Offset(node, -1))")
+
+
+def check_name(name: str, kind: str) -> None:
+    """Raise ConfigError for what cannot name a ``kind``: a node or a component."""
+    if not isinstance(name, str) or not is_valid_name(name):
+        raise ConfigError(f"{name!r} cannot name a {kind}", "a letter or '_', then letters, digits, '_', '-' and '.'")
+
+
+def listed(names: list[str]) -> str:
+    """Names for a message, each once."""
+    return ", ".join(dict.fromkeys(names))
