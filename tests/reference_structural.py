@@ -167,7 +167,8 @@ def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kep
         keep, values = next(numbers) < start_kept, []
         while len(values) < end - begin:
             longest = longest_kept if keep else longest_zeroed
-            values += [float(keep)] * (1 + min(int(next(numbers) * longest), longest - 1))
+            length = 1 + min(int(next(numbers) * longest), longest - 1)
+            values += [float(keep)] * min(length, end - begin)
             keep = not keep
         mask[rows[begin:end]] = values[:end - begin]
 

@@ -1,0 +1,363 @@
+"""Statistics extraction and pooling: index logic and values by definition, Kaldi's cases, files and config lines."""
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pytest
+from case_with_stats import OUTPUT, assert_close
+from component_cases import CASES, info_lines, read_ark, read_components, read_request, reread, written
+from hypothesis import given
+from hypothesis import strategies as st
+from own_ops import reference_ops
+from test_components_nonlinear import from_config, normal
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.row_ranges import by_sequence, row_ranges, rows_inside
+from nnet3py.components.statistics_pooling import (
+    StatisticsExtractionComponent,
+    StatisticsExtractionComponentPrecomputedIndexes,
+    StatisticsPoolingComponent,
+    StatisticsPoolingComponentPrecomputedIndexes,
+)
+from nnet3py.errors import CompileError, ConfigError, FormatError
+from nnet3py.index import NO_TIME
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.ops import get_ops
+
+FLOAT32 = 1e-5           # float32 sums of a few dozen terms, and a root of their difference
+NAMES = ("statistics-pooling", "statistics-pooling-whole-utterance")
+
+
+@pytest.fixture(params=["reference", "cpu"])
+def ops(request):
+    return reference_ops() if request.param == "reference" else get_ops("cpu")
+
+
+def read_text(kind, text):
+    return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
+
+
+def grid(times, sequences=((0, 0),)) -> np.ndarray:
+    """Indexes (n, t, x) in the compiler's order: t, then x, then n."""
+    return np.array([(n, t, x) for t in times for n, x in sequences], dtype=np.int32).reshape(-1, 3)
+
+
+def arranged(component: Component, outputs: np.ndarray, exists=None):
+    """Input and output rows as the component wants them of the frames that exist, and its precomputed indexes."""
+    wanted = component.input_indexes(outputs)
+    available = wanted[..., 1] != NO_TIME
+    if exists is not None:
+        available &= exists(wanted[..., 1])
+    computable, used = component.is_computable(outputs, available)
+    inputs = np.unique(wanted[computable][used[computable]], axis=0)[::-1]
+    inputs, outputs = component.reorder_indexes(inputs, outputs[computable])
+    return inputs, outputs, component.precompute_indexes(inputs, outputs, True)
+
+
+def propagated(ops, component: Component, indexes, x: np.ndarray, rows: int) -> np.ndarray:
+    y = np.zeros((rows, component.output_dim), x.dtype)
+    component.propagate(ops, indexes, x, y, None)
+    return y
+
+
+# -- ranges of rows ----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-4, 6), st.integers(-1, 1)), unique=True, max_size=20),
+       st.integers(0, 3), st.integers(0, 3))
+def test_row_ranges(indexes, before, after):
+    rows = by_sequence(np.array(indexes, np.int32).reshape(-1, 3))
+    of = np.array([[n, t, x] for n in range(4) for t in (-9, 0, 3, 20) for x in (0, 1)], np.int32)
+    found = row_ranges(rows, of, of[:, 1].astype(np.int64) - before, of[:, 1].astype(np.int64) + after)
+    assert found.dtype == np.int32
+    for (n, t, x), (begin, end) in zip(of, found, strict=True):
+        inside = (rows[:, 0] == n) & (rows[:, 2] == x) & (rows[:, 1] >= t - before) & (rows[:, 1] <= t + after)
+        np.testing.assert_array_equal(np.arange(begin, end), np.flatnonzero(inside))
+
+
+def test_rows_inside():
+    np.testing.assert_array_equal(rows_inside(np.array([[2, 4], [5, 5], [0, 3]], np.int32)), [2, 3, 0, 1, 2])
+    assert rows_inside(np.zeros((0, 2), np.int32)).size == 0
+
+
+@pytest.mark.parametrize("component", [StatisticsExtractionComponent(2), StatisticsPoolingComponent(3, 1, 1, 1)])
+def test_rows_in_another_order_are_refused(component):
+    rows = grid(range(3), ((0, 0), (1, 0)))
+    with pytest.raises(CompileError, match="sorted by n, then x, then t"):
+        component.precompute_indexes(rows, rows, True)
+
+
+# -- Kaldi's cases -----------------------------------------------------------------------------------------------------
+
+
+class DrivenStatistics:
+    """The two components of a case, between values that the case's file does not hold: driven on random frames."""
+
+    def __init__(self, case: str, ops) -> None:
+        components = {name: component for name, (component, _) in read_components(CASES / case / "nnet.raw").items()}
+        self.ops, self.components = ops, components
+        self.requests, self.io = read_request(CASES / case / "request.txt"), read_ark(CASES / case / "io.ark")
+
+    def output(self) -> np.ndarray:
+        """The output of the net, in the order of its indexes."""
+        a, pool, ext = (self.components[name] for name in ("a", "pool", "ext"))
+        wanted = self.requests["output"].copy()
+        wanted[:, 1] -= wanted[:, 1] % pool.input_period              # Round(pool, 2) in one case
+        inputs, splice = self.requests["input"], a.input_dim // self.io["input.input"].shape[1]
+        last = inputs[:, 1].max() - splice // 2
+        first = inputs[:, 1].min() + splice // 2
+        pooled_from, pooled, pool_indexes = arranged(
+            pool, np.unique(wanted, axis=0), lambda t: (t >= first) & (t <= last))
+        frames, extracted, ext_indexes = arranged(ext, pooled_from, lambda t: (t >= first) & (t <= last))
+        assert extracted.tolist() == pooled_from.tolist()
+        place = {tuple(row): i for i, row in enumerate(inputs)}
+        offsets = range(-(splice // 2), splice // 2 + 1)
+        rows = [[place[n, t + offset, x] for n, t, x in frames] for offset in offsets]
+        x = np.concatenate([self.io["input.input"][spliced] for spliced in rows], axis=1)
+        value = self._run("a", None, x, len(x))
+        if "r" in self.components:
+            value = self._run("r", None, value, len(x))
+        value = self._run("ext", ext_indexes, value, len(extracted))
+        value = self._run("pool", pool_indexes, value, len(pooled))
+        value = self._run("z", None, value, len(pooled))
+        if "l" in self.components:
+            value = self._run("l", None, value, len(pooled))
+        return value[[pooled.tolist().index(row) for row in wanted.tolist()]]
+
+    def _run(self, name, indexes, x, rows):
+        self.ops.reset_scratch()
+        return propagated(self.ops, self.components[name], indexes, x, rows)
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_kaldis_output(case, ops):
+    driven = DrivenStatistics(case, ops)
+    assert_close(driven.output(), driven.io["output.output"], OUTPUT)
+
+
+@pytest.mark.parametrize("case", NAMES)
+@pytest.mark.parametrize("form", ["nnet.raw", "nnet.txt"])
+def test_kaldis_files(case, form):
+    infos = info_lines(case)
+    for name, (component, data) in read_components(CASES / case / form).items():
+        if name in ("ext", "pool"):
+            assert written(component, form == "nnet.raw").strip() == data.strip()
+            assert component.info() == infos[name]
+
+
+def test_the_config_line_gives_kaldis_component():
+    config = (CASES / NAMES[0] / "config.txt").read_text()
+    components = read_components(CASES / NAMES[0] / "nnet.raw")
+    for name, kind in (("ext", StatisticsExtractionComponent), ("pool", StatisticsPoolingComponent)):
+        line = re.search(rf"^component name={name} type=\w+ (.*)$", config, re.MULTILINE)[1]
+        assert written(from_config(kind, line), True) == components[name][1]
+
+
+# -- extraction --------------------------------------------------------------------------------------------------------
+
+
+@given(period=st.integers(1, 3), groups=st.integers(1, 3), start=st.integers(-3, 2), num=st.integers(1, 4),
+       with_variance=st.booleans(), hole=st.integers(-5, 20))
+def test_extraction_by_definition(period, groups, start, num, with_variance, hole):
+    component = StatisticsExtractionComponent(2, period, period * groups, with_variance)
+    outputs = grid((period * groups * np.arange(start, start + num)), ((0, 0), (2, 0), (0, -1)))
+    inputs, outputs, indexes = arranged(component, outputs, lambda t: t != hole)
+    x = np.random.default_rng(0).standard_normal((len(inputs), 2))
+    y = propagated(reference_ops(np.float64), component, indexes, x, len(outputs))
+    for row, (n, t, extra) in zip(y, outputs, strict=True):
+        times = range(t, t + period * groups, period)
+        frames = x[(inputs[:, 0] == n) & (inputs[:, 2] == extra) & np.isin(inputs[:, 1], list(times))]
+        parts = [[len(frames)], frames.sum(axis=0), (frames ** 2).sum(axis=0)]
+        np.testing.assert_allclose(row, np.concatenate(parts if with_variance else parts[:2]))
+    np.testing.assert_array_equal(indexes.counts, y[:, 0])
+
+
+def test_extraction_indexes():
+    component = StatisticsExtractionComponent(2, 2, 6)
+    wanted = component.input_indexes(np.array([[0, -1, 0], [1, 7, 3], [0, NO_TIME, 0]], np.int32))
+    assert wanted[..., 1].tolist() == [[-6, -4, -2], [6, 8, 10], [NO_TIME] * 3]
+    assert wanted[1, 0].tolist() == [1, 6, 3]
+    computable, used = component.is_computable(wanted[:, 0], np.array([[False] * 3, [False, True, False], [True] * 3]))
+    assert computable.tolist() == [False, True, True] and used[1].tolist() == [False, True, False]
+
+
+def test_two_outputs_of_one_group_are_refused():
+    component, frames = StatisticsExtractionComponent(2, 1, 2), grid(range(4))
+    with pytest.raises(CompileError, match="several are wanted of one group") as error:
+        component.precompute_indexes(frames, frames, False)
+    assert "Round(node, 2)" in str(error.value.hint)
+
+
+def test_nothing_backwards_needs_no_indexes():
+    rows = grid(range(3))
+    assert StatisticsExtractionComponent(2).precompute_indexes(rows, rows, False).backward.shape == (0,)
+    assert StatisticsPoolingComponent(3, 1, 1, 1).precompute_indexes(rows, rows, False).backward.shape == (0, 2)
+
+
+def test_extraction_flags():
+    assert int(StatisticsExtractionComponent(2).properties) == 0x058
+    assert int(StatisticsExtractionComponent(2, include_variance=False).properties) == 0x018
+
+
+# -- pooling -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("logs", [0, 2])
+@pytest.mark.parametrize("stddevs", [False, True])
+def test_pooling_by_definition(logs, stddevs, ops):
+    extraction = StatisticsExtractionComponent(3, 1, 2)
+    pooling = StatisticsPoolingComponent(7, 2, 4, 2, logs, stddevs)
+    pooled_from, outputs, pool_indexes = arranged(pooling, grid(range(0, 12, 2), ((0, 0), (1, 0))),
+                                                    lambda t: (t >= 0) & (t < 10))
+    frames, _, indexes = arranged(extraction, pooled_from, lambda t: (t >= 0) & (t < 9))
+    x = normal(len(frames), 3)
+    statistics = propagated(ops, extraction, indexes, x, len(pooled_from))
+    y = propagated(ops, pooling, pool_indexes, statistics, len(outputs))
+    for row, (n, t, _) in zip(y, outputs, strict=True):
+        window = x[(frames[:, 0] == n) & (frames[:, 1] >= t - 4) & (frames[:, 1] <= t + 3)].astype(np.float64)
+        second = window.std(axis=0) if stddevs else (window ** 2).mean(axis=0)
+        expected = [*[np.log(len(window))] * logs, *window.mean(axis=0), *second]
+        np.testing.assert_allclose(row, expected, rtol=FLOAT32, atol=FLOAT32)
+
+
+def test_the_variance_has_a_floor(ops):
+    component, rows = StatisticsPoolingComponent(3, 1, 1, 0, output_stddevs=True, variance_floor=0.25), grid(range(2))
+    indexes = component.precompute_indexes(rows, rows, True)
+    y = propagated(ops, component, indexes, np.array([[1, 3, 9], [1, 3, 9]], np.float32), 2)
+    np.testing.assert_array_equal(y, [[3, 0.5], [3, 0.5]])
+    dx, dy = np.zeros((2, 3), np.float32), np.array([[0, 1], [0, 0]], np.float32)
+    x = np.array([[1, 3, 9], [1, 3, 9]], np.float32)
+    component.backprop(ops, indexes, x, y, dy, None, None, dx)      # as if nothing was floored
+    np.testing.assert_allclose(dx, [[0, -6, 1], [0, 0, 0]])
+
+
+def test_pooling_indexes():
+    component = StatisticsPoolingComponent(5, 3, 3, 6)
+    indexes = np.array([[0, 0, 0], [1, -3, 2], [0, 1, 0], [0, NO_TIME, 0]], np.int32)
+    wanted = component.input_indexes(indexes)
+    assert wanted[..., 1].tolist() == [[-3, 0, 3, 6], [-6, -3, 0, 3], [NO_TIME] * 4, [NO_TIME] * 4]
+    available = np.array([[False, True, False, False], [False] * 4, [True] * 4, [True] * 4])
+    computable, used = component.is_computable(indexes, available)
+    assert computable.tolist() == [True, False, False, False]
+    np.testing.assert_array_equal(used, available)
+
+
+def test_pooling_flags():
+    needs = {(False, 0): 0x040, (True, 0): 0x0C0, (False, 1): 0x080, (True, 1): 0x080}
+    for (stddevs, logs), flags in needs.items():
+        component = StatisticsPoolingComponent(5, 1, 1, 1, logs, stddevs)
+        assert int(component.properties) == flags | Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+EXTRACTION = ("<StatisticsExtractionComponent> <InputDim> 3 <InputPeriod> 2 <OutputPeriod> 4 <IncludeVarinance> F "
+              "</StatisticsExtractionComponent> ")
+POOLING = ("<StatisticsPoolingComponent> <InputDim> 5 <InputPeriod> 3 <LeftContext> 3 <RightContext> 6 "
+           "<NumLogCountFeatures> 2 <OutputStddevs> T <VarianceFloor> 0.25 </StatisticsPoolingComponent> ")
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_files(binary):
+    for component in (StatisticsExtractionComponent(3, 2, 4, False),
+                      StatisticsPoolingComponent(5, 3, 3, 6, 2, True, 0.25)):
+        again = reread(component, binary)
+        assert vars(again) == vars(component) and written(again, binary) == written(component, binary)
+
+
+@pytest.mark.parametrize("kind, text", [(StatisticsExtractionComponent, EXTRACTION),
+                                        (StatisticsPoolingComponent, POOLING)])
+def test_text(kind, text):
+    component = read_text(kind, text)
+    assert written(component, False).decode() == text
+    assert vars(read_text(kind, text.partition(" ")[2])) == vars(component)        # the opening tag may be read already
+    assert component.info() == (f"{kind.__name__}, input-dim={component.input_dim}, "
+                                f"output-dim={component.output_dim}")
+
+
+@pytest.mark.parametrize("kind, text, old, new", [
+    (StatisticsExtractionComponent, EXTRACTION, "<InputDim> 3", "<InputDim> 0"),
+    (StatisticsExtractionComponent, EXTRACTION, "<InputPeriod> 2", "<InputPeriod> 0"),
+    (StatisticsExtractionComponent, EXTRACTION, "<InputPeriod> 2", "<InputPeriod> -2"),
+    (StatisticsExtractionComponent, EXTRACTION, "<OutputPeriod> 4", "<OutputPeriod> 5"),
+    (StatisticsExtractionComponent, EXTRACTION, "<OutputPeriod> 4", "<OutputPeriod> 2000000000"),
+    (StatisticsExtractionComponent, EXTRACTION, "Varinance", "Variance"),
+    (StatisticsExtractionComponent, EXTRACTION, "</Stat", "</Spat"),
+    (StatisticsPoolingComponent, POOLING, "<InputDim> 5", "<InputDim> -5"),
+    (StatisticsPoolingComponent, POOLING, "<InputDim> 5", "<InputDim> 4"),
+    (StatisticsPoolingComponent, POOLING, "<InputPeriod> 3", "<InputPeriod> 0"),
+    (StatisticsPoolingComponent, POOLING, "<LeftContext> 3", "<LeftContext> 4"),
+    (StatisticsPoolingComponent, POOLING, "<LeftContext> 3", "<LeftContext> -3"),
+    (StatisticsPoolingComponent, POOLING, "<RightContext> 6", "<RightContext> 2000000001"),
+    (StatisticsPoolingComponent, POOLING, "<NumLogCountFeatures> 2", "<NumLogCountFeatures> -1"),
+    (StatisticsPoolingComponent, POOLING, "<NumLogCountFeatures> 2", "<NumLogCountFeatures> 2000000000"),
+    (StatisticsPoolingComponent, POOLING, "<VarianceFloor> 0.25", "<VarianceFloor> 0"),
+    (StatisticsPoolingComponent, POOLING, "<VarianceFloor> 0.25", "<VarianceFloor> nan"),
+    (StatisticsPoolingComponent, POOLING, "<OutputStddevs> T", "<OutputStddevs> X")])
+def test_damaged_files(kind, text, old, new):
+    assert old in text
+    with pytest.raises(FormatError):
+        read_text(kind, text.replace(old, new))
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize("need_backprop", [True, False])
+@pytest.mark.parametrize("component", [StatisticsExtractionComponent(2, 1, 2), StatisticsPoolingComponent(3, 2, 2, 2)])
+def test_files_of_precomputed_indexes(component, need_backprop, binary):
+    inputs, outputs, _ = arranged(component, grid(range(0, 8, 2), ((0, 0), (1, 0))))
+    indexes = component.precompute_indexes(inputs, outputs, need_backprop)
+    stream = io.BytesIO()
+    indexes.write(TokenWriter(stream, binary))
+    data = (b"\0B" if binary else b"") + stream.getvalue()
+    reader = TokenReader(io.BytesIO(data), size=len(data))
+    reader.read_header()
+    again = type(indexes).read(reader)
+    for name, value in vars(indexes).items():
+        np.testing.assert_array_equal(getattr(again, name), value)
+        assert getattr(again, name).dtype == value.dtype and getattr(again, name).shape == value.shape
+
+
+@pytest.mark.parametrize("kind, text", [
+    (StatisticsExtractionComponentPrecomputedIndexes, "[ 0,2 2,3 ] <Counts> [ 2 1 ] <BackwardIndexes> [ 0 0 2 ] "),
+    (StatisticsExtractionComponentPrecomputedIndexes, "[ 0,2 2,3 ] <Counts> [ 2 1 ] <BackwardIndexes> [ 0 0 -1 ] "),
+    (StatisticsExtractionComponentPrecomputedIndexes, "[ 0,2 2,4 ] <Counts> [ 2 1 ] <BackwardIndexes> [ 0 0 1 ] "),
+    (StatisticsExtractionComponentPrecomputedIndexes, "[ 0,2 2,1 ] <Counts> [ 2 1 ] <BackwardIndexes> [ ] "),
+    (StatisticsExtractionComponentPrecomputedIndexes, "[ 0,2 2,3 ] <Counts> [ 2 ] <BackwardIndexes> [ ] "),
+    (StatisticsPoolingComponentPrecomputedIndexes, "[ 0,2 -1,3 ] <BackwardIndexes> [ ] "),
+    (StatisticsPoolingComponentPrecomputedIndexes, "[ 0,2 1,4 ] <BackwardIndexes> [ 0,1 0,2 1,2 ] "),
+    (StatisticsPoolingComponentPrecomputedIndexes, "[ 0,2 1,3 ] <BackwardIndexes> [ 0,1 0,2 1,3 ] ")])
+def test_damaged_precomputed_indexes(kind, text):
+    with pytest.raises(FormatError, match="ranges|rows between|counts"):
+        read_text(kind, f"<ForwardIndexes> {text}</{kind.__name__}> ")
+
+
+# -- config lines ------------------------------------------------------------------------------------------------------
+
+
+def test_config_defaults():
+    component = from_config(StatisticsExtractionComponent, "input-dim=3")
+    assert vars(component) == vars(StatisticsExtractionComponent(3, 1, 1, True)) and component.output_dim == 7
+    component = from_config(StatisticsPoolingComponent, "input-dim=7 left-context=0 right-context=2")
+    assert vars(component) == vars(StatisticsPoolingComponent(7, 1, 0, 2, 0, False, 1e-10))
+    assert component.output_dim == 6
+
+
+@pytest.mark.parametrize("text", ["", "input-dim=0", "input-dim=3 input-period=0", "input-dim=3 output-period=0",
+                                  "input-dim=3 input-period=2 output-period=3", "input-dim=3 input-period=2"])
+def test_bad_extraction_lines(text):
+    with pytest.raises(ConfigError, match="Invalid initializer for layer of type StatisticsExtractionComponent"):
+        from_config(StatisticsExtractionComponent, text)
+
+
+@pytest.mark.parametrize("text", [
+    "left-context=1 right-context=1", "input-dim=5", "input-dim=5 left-context=1", "input-dim=5 left-context=0 "
+    "right-context=0", "input-dim=5 left-context=3 right-context=2 input-period=2", "input-dim=5 left-context=2 "
+    "right-context=2 input-period=0", "input-dim=5 left-context=1 right-context=1 num-log-count-features=-1",
+    "input-dim=4 left-context=1 right-context=1 output-stddevs=true", "input-dim=5 left-context=1 right-context=1 "
+    "variance-floor=0", "input-dim=5 left-context=1 right-context=1 variance-floor=1",
+    "input-dim=1 left-context=1 right-context=1", "input-dim=5 left-context=0 right-context=2000000000"])
+def test_bad_pooling_lines(text):
+    with pytest.raises(ConfigError, match="Invalid initializer for layer of type StatisticsPoolingComponent"):
+        from_config(StatisticsPoolingComponent, text)
