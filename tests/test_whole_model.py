@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nnet3py.components.base import Properties
 from nnet3py.errors import ConfigError, NumericError, UsageError
 from nnet3py.network.edits import apply_edits, edits_of_option
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
+    RANDOM_TYPES,
     constrain_matrix,
     constrain_orthonormal,
     freeze_natural_gradient,
@@ -84,6 +86,38 @@ def test_dropout(nnet: Nnet) -> None:
     for name in ("drop", "d2"):
         assert component(nnet, name).test_mode
         assert component(nnet, name).dropout_proportion == float(np.float32(0.3))
+
+
+RANDOM_CONFIG = """
+input-node name=input dim=4
+component name=d type=DropoutComponent dim=4 dropout-proportion=0.2
+component-node name=d component=d input=input
+component name=g type=GeneralDropoutComponent dim=4
+component-node name=g component=g input=d
+component name=s type=SpecAugmentTimeMaskComponent dim=4
+component-node name=s component=s input=g
+component name=m type=DropoutMaskComponent output-dim=4
+component-node name=m component=m input=m
+output-node name=output input=Sum(s, m)
+"""
+
+
+def test_all_kinds_of_dropout(caplog: pytest.LogCaptureFixture) -> None:
+    """Every random type has a test mode, every one but SpecAugment over time a dropout proportion."""
+    caplog.set_level(logging.INFO)
+    nnet = Nnet.from_config(RANDOM_CONFIG)
+    assert {type(c).__name__ for c in nnet.components} == set(RANDOM_TYPES)
+    assert all(c.has(Properties.RANDOM) for c in nnet.components)
+    for test_mode in (True, False):
+        set_dropout_test_mode(nnet, test_mode)
+        assert [component(nnet, name).test_mode for name in "dgsm"] == [test_mode] * 4
+    set_dropout_proportion(nnet, 0.125)
+    assert [component(nnet, name).dropout_proportion for name in "dgm"] == [0.125] * 3
+    assert component(nnet, "s").zeroed_proportion == 0.25 and not hasattr(component(nnet, "s"), "dropout_proportion")
+    apply_edits(nnet, "set-dropout-proportion proportion=0.5")
+    assert messages(caplog)[-1] == "Set dropout proportions for 3 components."
+    apply_edits(nnet, "set-dropout-proportion name=m proportion=0.75")
+    assert [component(nnet, name).dropout_proportion for name in "dgm"] == [0.5, 0.5, 0.75]
 
 
 def test_learning_rates_take_the_factor(nnet: Nnet) -> None:
