@@ -202,6 +202,12 @@ def test_identity(settings, ops):
     np.testing.assert_array_equal(backward, 1)
 
 
+def test_everything_is_dropped(ops):
+    forward, backward = run(GeneralDropoutComponent(6, dropout_proportion=1.0), ops, rows(3, 2), normal(6, 6))
+    np.testing.assert_array_equal(forward, 0)
+    np.testing.assert_array_equal(backward, 0)
+
+
 def test_the_mask_is_allocated_once():
     ops, component = get_ops("cpu"), GeneralDropoutComponent(6)
     indexes = component.precompute_indexes(rows(3, 2), rows(3, 2), True)
@@ -219,7 +225,8 @@ def full():
 @pytest.mark.parametrize("binary", [True, False])
 def test_general_dropout_files(binary):
     for component in (full(), GeneralDropoutComponent(6), GeneralDropoutComponent(6, continuous=True),
-                      GeneralDropoutComponent(6, specaugment_max_proportion=0.5)):
+                      GeneralDropoutComponent(6, specaugment_max_proportion=0.5),
+                      GeneralDropoutComponent(6, specaugment_max_proportion=0.5, specaugment_max_regions=40)):
         again = reread(component, binary)
         assert written(again, binary) == written(component, binary) and again.info() == component.info()
         assert again.test_mode == component.test_mode
@@ -268,6 +275,7 @@ def test_general_dropout_config():
     assert plain.info() == "GeneralDropoutComponent, dim=6, block-dim=6, dropout-proportion=0.5, continuous=true"
     for text in ("", "dim=6 block-dim=4", "dim=6 time-period=-1", "dim=6 specaugment-max-proportion=2",
                  "dim=6 specaugment-max-proportion=0.5 continuous=true",
-                 "dim=6 specaugment-max-proportion=0.5 specaugment-max-regions=0"):
+                 "dim=6 specaugment-max-proportion=0.5 specaugment-max-regions=0",
+                 "dim=6 specaugment-max-proportion=0.5 specaugment-max-regions=1000000"):
         with pytest.raises(ConfigError, match="Invalid initializer for layer of type GeneralDropoutComponent"):
             from_config(GeneralDropoutComponent, text)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
+MOST_REGIONS = 1 << 12      # of a SpecAugment band, each with a random number per mask: more is a mistake
+
 
 class DropoutComponent(Component):
     """Sets each element, or each row, to zero with probability ``dropout_proportion``. Kaldi: DropoutComponent.
@@ -243,9 +245,10 @@ class GeneralDropoutComponent(Component):
             raise invalid_initializer(line, cls.__name__, "dim must be positive, block-dim divide it, time-period not "
                                       "be negative; other keys are dropout-proportion, continuous, test-mode and "
                                       "specaugment-max-{proportion,regions}")
-        if max_proportion != 0.0 and (not 0.0 <= max_proportion <= 1.0 or continuous or max_regions < 1):
+        if max_proportion != 0.0 and (not 0.0 <= max_proportion <= 1.0 or continuous
+                                      or not 1 <= max_regions <= MOST_REGIONS):
             raise invalid_initializer(line, cls.__name__, "specaugment-max-proportion must be between 0 and 1, without "
-                                      "continuous, and specaugment-max-regions at least 1")
+                                      f"continuous, and specaugment-max-regions between 1 and {MOST_REGIONS}")
         return cls(dim, block_dim, time_period, proportion, max_proportion, max_regions, continuous, test_mode)
 
     @classmethod
@@ -275,9 +278,9 @@ class GeneralDropoutComponent(Component):
     def _check_read(self, reader: TokenReader) -> None:
         """Refuse what would make no mask: lengths below zero, a band wider than the row."""
         if self.time_period < 0 or not 0.0 <= self.specaugment_max_proportion <= 1.0 \
-                or not 1 <= self.specaugment_max_regions <= self.block_dim + 1:
-            raise reader.error(f"expected a time period of at least 0, a SpecAugment proportion between 0 and 1 and a "
-                               f"plausible number of regions, found {self.time_period}, "
+                or not 1 <= self.specaugment_max_regions <= MOST_REGIONS:
+            raise reader.error(f"expected a time period of at least 0, a SpecAugment proportion between 0 and 1 and 1 "
+                               f"to {MOST_REGIONS} regions, found {self.time_period}, "
                                f"{self.specaugment_max_proportion:g} and {self.specaugment_max_regions}")
 
     def write(self, writer: TokenWriter) -> None:
