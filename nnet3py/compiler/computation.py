@@ -60,6 +60,7 @@ class Computation:
     indexes_multi : int32 arrays (rows, 2), pairs (sub-matrix, row) (-1, -1: none)
     indexes_ranges : int32 arrays (rows, 2), pairs (begin, end) (-1, -1: none)
     precomputed_indexes : what components made of their row indexes; entry 0 is None
+    precomputed_rows : of what, for each entry: indexes of input and output rows, int32 (rows, 3) each
     """
 
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
@@ -69,6 +70,8 @@ class Computation:
     indexes_multi: list[np.ndarray] = field(default_factory=list)
     indexes_ranges: list[np.ndarray] = field(default_factory=list)
     precomputed_indexes: list[Any] = field(default_factory=lambda: [None])
+    precomputed_rows: list[tuple[np.ndarray, np.ndarray]] = field(
+        default_factory=lambda: [(np.zeros((0, 3), np.int32), np.zeros((0, 3), np.int32))])
     debug_info: list[MatrixDebugInfo] = field(default_factory=lambda: [_no_rows()])
     need_model_derivative: bool = False
 
@@ -110,7 +113,7 @@ class Computation:
         """A computation with lists of its own; the arrays in them are shared, for they are never changed."""
         other = copy.copy(self)
         for name in ("matrices", "submatrices", "commands", "indexes", "indexes_multi", "indexes_ranges",
-                     "precomputed_indexes", "debug_info"):
+                     "precomputed_indexes", "precomputed_rows", "debug_info"):
             setattr(other, name, list(getattr(self, name)))
         return other
 

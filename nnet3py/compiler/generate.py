@@ -162,6 +162,7 @@ class _Generator:
                 if precomputed is not None:
                     info.precomputed = len(self.computation.precomputed_indexes)
                     self.computation.precomputed_indexes.append(precomputed)
+                    self.computation.precomputed_rows.append((self.steps[number - 1].indexes, step.indexes))
 
     def _add_debug_info(self) -> None:
         computation = self.computation

@@ -208,7 +208,9 @@ class GraphBuilder:
         dependencies = table.dependencies[self.row[ids]]
         status = np.where(dependencies >= 0, self.status[dependencies], NOT_COMPUTABLE)
         computable = rule.computable(indexes, status == COMPUTABLE)[0]
-        possible = computable if not (status == UNKNOWN).any() else rule.computable(indexes, status != NOT_COMPUTABLE)[0]
+        possible = computable
+        if (status == UNKNOWN).any():
+            possible = rule.computable(indexes, status != NOT_COMPUTABLE)[0]
         self.status[ids[computable]] = COMPUTABLE
         self.status[ids[~possible]] = NOT_COMPUTABLE
         return bool((computable | ~possible).any())

@@ -1,7 +1,7 @@
 """Sequences of one shape are compiled as one: a request is cut down to one sequence per shape, results are extended.
 
 No descriptor and no component looks from one sequence (n) into another, so what the graph finds out for one sequence
-holds for all that are given and wanted at the same (t, x). This takes the place of Kaldi's shortcut compilation.
+holds for all that are given and wanted at the same (t, x). Unlike the shortcut (shortcut.py) this holds for every request.
 """
 from __future__ import annotations
 

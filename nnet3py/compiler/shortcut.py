@@ -1,0 +1,253 @@
+"""Shortcut compilation: a request for many sequences of one shape is compiled for two, and the result is extended.
+
+What holds for the first sequence holds for all but the last, and what holds for the second for the last: the optimised
+commands stay as they are, and only matrices, windows and index lists grow.
+
+In an index list with *stride* q, blocks of q rows of sequence 0, then the same q of sequence 1, … follow each other.
+Lists that the compiler makes have stride 1; those of a request, all of sequence 0 first, have its number of rows.
+
+Kaldi: ``RequestIsDecomposable``, ``ExpandComputation`` (nnet-optimize-utils.h).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
+from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.errors import CompileError
+from nnet3py.network.nnet import Nnet
+
+_PAIR_ROLES = (Role.READ_PAIRS, Role.CHANGED_PAIRS)
+_INDEX_ROLES = (Role.ROWS, *_PAIR_ROLES, Role.RANGES)
+_HINT = "compile without the shortcut: --use-shortcut=false, or shortcut=False in Python"
+
+
+# -- requests --------------------------------------------------------------------------------------------------------
+
+
+def n_stride(indexes: np.ndarray) -> int:
+    """The stride of int32 indexes (rows, 3): how far apart the sequences of one t and x stand; 0 if it varies.
+
+    The sequences must be 0, 1, …, at least two, all with the same t and x. Kaldi: FindNStride.
+    """
+    size = len(indexes)
+    num_sequences = int(indexes[-1, 0]) + 1 if size else 0
+    if num_sequences <= 1 or size % num_sequences or indexes[0, 0] != 0:
+        return 0
+    per_sequence = size // num_sequences
+    second = indexes[0] + np.array([1, 0, 0], np.int32)
+    places = np.flatnonzero((indexes[:per_sequence + 1] == second).all(axis=1)).tolist()
+    candidates = [*(place for place in (1, per_sequence) if place in places), *places]
+    stride = next((place for place in candidates if size % place == 0), 0)
+    if not stride or per_sequence % stride:
+        return 0
+    blocks = indexes.reshape(-1, num_sequences, stride, 3)
+    is_regular = ((blocks[..., 0] == np.arange(num_sequences)[:, None]).all()
+                  and (blocks[..., 1:] == blocks[:, :1, :, 1:]).all())
+    return stride if is_regular else 0
+
+
+def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
+    """The same request for two sequences, and how many it has; None unless all lists are regular, with more than two.
+
+    Kaldi: RequestIsDecomposable.
+    """
+    ios = (*request.inputs, *request.outputs)
+    num_sequences = int(ios[0].indexes[-1, 0]) + 1
+    if num_sequences <= 2 or any(int(io.indexes[-1, 0]) + 1 != num_sequences for io in ios):
+        return None
+    strides = [n_stride(io.indexes) for io in ios]
+    if 0 in strides:
+        return None
+    blocks = [io.indexes.reshape(-1, num_sequences, stride, 3) for io, stride in zip(ios, strides, strict=True)]
+    small = [IoSpecification(io.name, rows[:, :2].reshape(-1, 3), io.has_deriv)
+             for io, rows in zip(ios, blocks, strict=True)]
+    count = len(request.inputs)
+    return ComputationRequest(small[:count], small[count:], request.need_model_derivative,
+                              request.store_component_stats), num_sequences
+
+
+def expand_indexes(indexes: np.ndarray, stride: int, num_sequences: int) -> np.ndarray:
+    """Indexes int32 (rows, 3) of two sequences for ``num_sequences``."""
+    first = indexes.reshape(-1, 2, stride, 3)[:, :1]
+    out = np.repeat(first, num_sequences, axis=1)
+    out[..., 0] = np.arange(num_sequences, dtype=np.int32)[:, None]
+    return out.reshape(-1, 3)
+
+
+# -- computations ----------------------------------------------------------------------------------------------------
+
+
+def expand_computation(small: Computation, nnet: Nnet, num_sequences: int) -> Computation:
+    """The computation for ``num_sequences`` sequences, from that for two of them. Kaldi: ExpandComputation.
+
+    Raises
+    ------
+    CompileError : the rows of a matrix are not those of two equal sequences, or a row needs another sequence
+    """
+    return _Expander(small, nnet, num_sequences).expand()
+
+
+class _Expander:
+    def __init__(self, small: Computation, nnet: Nnet, num_sequences: int) -> None:
+        self.small, self.nnet, self.num_sequences = small, nnet, num_sequences
+        self._expanded: dict[int, np.ndarray] = {}       # by the identity of the list; many matrices share one
+        self._stride_of: dict[int, int] = {}
+        self._strides = np.array([1, *(self._stride(m) for m in range(1, len(small.matrices)))])
+        subs = np.array(small.submatrices)
+        self._matrix, self._first = subs[:, 0], subs[:, 1]
+        self._sub_stride = self._strides[self._matrix]
+        self._new_first, self._new_rows = self._windows(subs)
+
+    def expand(self) -> Computation:
+        small = self.small
+        large = small.copy()
+        large.matrices = [MatrixInfo(info.num_rows // 2 * self.num_sequences, info.num_cols, info.contiguous)
+                          for info in small.matrices]
+        large.submatrices = [sub._replace(row_offset=first, num_rows=rows) for sub, first, rows in
+                             zip(small.submatrices, self._new_first.tolist(), self._new_rows.tolist(), strict=True)]
+        large.debug_info = [small.debug_info[0], *(self._debug_info(m) for m in range(1, len(small.matrices)))]
+        large.indexes, large.indexes_multi, large.indexes_ranges = [], [], []
+        large.commands = [self._command(one, large) if one.type in _INDEXED else one for one in small.commands]
+        self._expand_precomputed(large)
+        return large
+
+    # -- matrices --------------------------------------------------------------------------------------------------
+
+    def _stride(self, m: int) -> int:
+        info = self.small.debug_info[m]
+        key = id(info.indexes)
+        if key not in self._stride_of:
+            self._stride_of[key] = n_stride(info.indexes)
+        stride = self._stride_of[key]
+        if stride and not _is_constant(info.nodes):
+            blocks = info.nodes.reshape(-1, 2, stride)
+            stride = stride if (blocks[:, 0] == blocks[:, 1]).all() else 0
+        if not stride or len(info.indexes) != self.small.matrices[m].num_rows:
+            raise CompileError(f"matrix m{m} does not have the rows of two equal sequences", _HINT)
+        return stride
+
+    def _windows(self, subs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """First row and number of rows of every sub-matrix in the large computation."""
+        begin, size = subs[1:, 1], subs[1:, 2]
+        stride = self._sub_stride[1:]
+        last = begin + size - 1
+        if (_sequence(begin, stride) != 0).any() or (_sequence(last, stride) != 1).any():
+            raise CompileError("a sub-matrix has strange dimensions: it does not reach from the first sequence "
+                               "to the last", _HINT)
+        first = self._place(begin, stride)
+        end = self._place(last, stride) + (self.num_sequences - 1) * stride + 1
+        return np.concatenate(([0], first)), np.concatenate(([0], end - first))
+
+    def _place(self, rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
+        """Where the row of sequence 0 that has the same t and x as each row stands in the large matrix."""
+        return rows // (2 * stride) * (self.num_sequences * stride) + rows % stride
+
+    def _debug_info(self, m: int) -> MatrixDebugInfo:
+        info, stride = self.small.debug_info[m], int(self._strides[m])
+        indexes = self._indexes(info.indexes, stride)
+        if _is_constant(info.nodes):
+            nodes = np.broadcast_to(info.nodes[:1], (len(indexes),))
+        else:
+            nodes = np.repeat(info.nodes.reshape(-1, 2, stride)[:, :1], self.num_sequences, axis=1).ravel()
+        return MatrixDebugInfo(nodes, indexes, info.is_deriv)
+
+    def _indexes(self, indexes: np.ndarray, stride: int) -> np.ndarray:
+        if id(indexes) not in self._expanded:
+            self._expanded[id(indexes)] = expand_indexes(indexes, stride, self.num_sequences)
+        return self._expanded[id(indexes)]
+
+    # -- commands with index lists ---------------------------------------------------------------------------------
+
+    def _command(self, one: Command, large: Computation) -> Command:
+        """The command with a new entry of its own in the lists of ``large``."""
+        position, role = _INDEXED[one.type]
+        s, entry = one.args[0], one.args[position]
+        if role == Role.ROWS:
+            source = one.args[1]
+            rows = self.small.indexes[entry].astype(np.int64)
+            target, (values,) = self._follow(s, np.full(len(rows), source), [rows])
+            lists, new = large.indexes, np.full(self._new_rows[s], -1, np.int32)
+            new[target] = values
+        elif role == Role.RANGES:
+            begin, end = self.small.indexes_ranges[entry].T.astype(np.int64)
+            target, (first, last) = self._follow(s, np.full(len(begin), one.args[1]), [begin, np.maximum(end, 0) - 1])
+            lists, new = large.indexes_ranges, np.full((self._new_rows[s], 2), -1, np.int32)
+            new[target, 0], new[target, 1] = first, last + 1
+        else:
+            matrices, rows = self.small.indexes_multi[entry].T.astype(np.int64)
+            target, (values,) = self._follow(s, matrices, [rows])
+            lists, new = large.indexes_multi, np.full((self._new_rows[s], 2), -1, np.int32)
+            chosen = self._chosen(s, rows)
+            new[target, 0], new[target, 1] = matrices[chosen], values
+        lists.append(new)
+        return one._replace(args=(*one.args[:position], len(lists) - 1, *one.args[position + 1:]))
+
+    def _chosen(self, s: int, rows: np.ndarray) -> np.ndarray:
+        """The rows of ``s`` that are of sequence 0 and have a partner."""
+        own = self._first[s] + np.arange(len(rows))
+        return np.flatnonzero((_sequence(own, self._sub_stride[s]) == 0) & (rows >= 0))
+
+    def _follow(self, s: int, partners: np.ndarray,
+                columns: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
+        """For the rows of ``s`` that have partners: their places in the large matrix, and those of their partners.
+
+        ``partners`` are sub-matrices, ``columns`` rows of them (-1: none), (rows,) each. All results are (sequences,
+        chosen rows).
+        """
+        chosen = self._chosen(s, columns[0])
+        n = np.arange(self.num_sequences)[:, None]
+        stride = self._sub_stride[s]
+        target = self._place(self._first[s] + chosen, stride) - self._new_first[s] + n * stride
+        partners = partners[chosen]
+        strides = self._sub_stride[partners]
+        places = []
+        for column in columns:
+            rows = self._first[partners] + column[chosen]
+            if (_sequence(rows, strides) != 0).any():
+                raise CompileError("a row of one sequence depends on another sequence", _HINT)
+            places.append(self._place(rows, strides) - self._new_first[partners] + n * strides)
+        return target, places
+
+    # -- precomputed indexes ---------------------------------------------------------------------------------------
+
+    def _expand_precomputed(self, large: Computation) -> None:
+        components: dict[int, int] = {}
+        with_backprop = set()
+        for one in large.commands:
+            if one.type == CommandType.PROPAGATE:
+                components[one.args[1]] = one.args[0]
+            elif one.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE):
+                components[one.args[1]] = one.args[0]
+                with_backprop.add(one.args[1])
+        for entry, component in components.items():
+            if entry > 0:
+                rows = self._precomputed_rows(entry)
+                large.precomputed_rows[entry] = rows
+                large.precomputed_indexes[entry] = self.nnet.components[component].precompute_indexes(
+                    *rows, entry in with_backprop)
+
+    def _precomputed_rows(self, entry: int) -> tuple[np.ndarray, np.ndarray]:
+        expanded = []
+        for indexes in self.small.precomputed_rows[entry]:
+            stride = n_stride(indexes) if len(indexes) else 1
+            if not stride:
+                raise CompileError("the rows of a component are not those of two equal sequences", _HINT)
+            expanded.append(self._indexes(indexes, stride))
+        return expanded[0], expanded[1]
+
+
+_INDEXED = {kind: (position, role) for kind, info in COMMANDS.items() for position, role in enumerate(info.roles)
+            if role in _INDEX_ROLES}
+
+
+def _sequence(rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
+    """Of which of the two sequences each row is."""
+    return rows // stride % 2
+
+
+def _is_constant(values: np.ndarray) -> bool:
+    return bool((values == values[0]).all())
