@@ -89,6 +89,11 @@ class CompositeComponent(UpdatableComponent):
         for child in self._trained():
             child.set_underlying_learning_rate(self.learning_rate)
 
+    def set_actual_learning_rate(self, rate: float) -> None:
+        super().set_actual_learning_rate(rate)
+        for child in self._trained():
+            child.set_actual_learning_rate(rate)
+
     def set_as_gradient(self) -> None:
         super().set_as_gradient()
         for child in self._trained():

@@ -98,6 +98,10 @@ class UpdatableComponent(Component):
         """Set the learning rate to ``rate`` times the component's factor."""
         self.learning_rate = float(np.float32(rate) * np.float32(self.learning_rate_factor))
 
+    def set_actual_learning_rate(self, rate: float) -> None:
+        """Set the learning rate, whatever the component's factor."""
+        self.learning_rate = float(np.float32(rate))
+
     def set_as_gradient(self) -> None:
         """From now on updates are plain derivatives: learning rate 1, no natural gradient."""
         self.learning_rate = 1.0

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +12,7 @@ from nnet3py.network.config_reader import INPUT_SUFFIX
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.orphans import remove_nodes, remove_orphan_components, remove_orphan_nodes, remove_orphans
 from nnet3py.network.svd import apply_svd, reduce_rank
-from nnet3py.network.whole_model import DROPOUT_TYPES, is_a
+from nnet3py.network.whole_model import DROPOUT_TYPES, is_a, name_matcher
 
 logger = logging.getLogger(__name__)
 
@@ -53,14 +52,9 @@ def _required(line: ConfigLine, *keys: str) -> None:
                          f"{line.whole_line}")
 
 
-def _matcher(pattern: str) -> re.Pattern[str]:
-    """A regular expression for a pattern in which ``*`` is any text, also none, and all else itself."""
-    return re.compile(".*".join(re.escape(piece) for piece in pattern.split("*")) + r"\Z", re.DOTALL)
-
-
 def _matching(nnet: Nnet, line: ConfigLine, *type_names: str) -> Iterator[tuple[int, Any]]:
     """Index and component of those whose name matches ``name=`` (default ``*``) and that are of these types."""
-    matcher = _matcher(line.get_string("name", "*"))
+    matcher = name_matcher(line.get_string("name", "*"))
     for c, name in enumerate(nnet.component_names):
         if matcher.match(name) and is_a(nnet.components[c], *type_names):
             yield c, nnet.components[c]
@@ -133,7 +127,7 @@ def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
 
 def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
     _required(line, "name")
-    matcher = _matcher(line.get_string("name"))
+    matcher = name_matcher(line.get_string("name"))
     outputs = [i for i in range(len(nnet.nodes)) if nnet.is_output(i)]
     removed = [i for i in outputs if matcher.match(nnet.nodes[i].name)]
     if len(removed) == len(outputs):
@@ -163,7 +157,7 @@ def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
     if energy >= 1.0 or shrinkage >= 1.0:
         raise line.error(f"energy-threshold={energy:g} and shrinkage-threshold={shrinkage:g} must be below 1",
                          "give shrinkage-threshold, which is 1 by default, for example 0.99")
-    matcher = _matcher(line.get_string("name"))
+    matcher = name_matcher(line.get_string("name"))
     apply_svd(nnet, [c for c, name in enumerate(nnet.component_names) if matcher.match(name)], bottleneck_dim, energy,
               shrinkage)
 
@@ -173,7 +167,7 @@ def _reduce_rank(nnet: Nnet, line: ConfigLine) -> None:
     rank = line.get_int("rank")
     if rank <= 0:
         raise line.error(f"Rank must be positive in reduce-rank command: {line.whole_line}")
-    matcher = _matcher(line.get_string("name"))
+    matcher = name_matcher(line.get_string("name"))
     reduce_rank(nnet, [c for c, name in enumerate(nnet.component_names) if matcher.match(name)], rank)
 
 

@@ -22,6 +22,12 @@ Arcs = Sequence[Sequence[int]]
 LARGEST_GRAPH = 20000    # nodes of a recurrence times its period; beyond it nothing is looked for
 
 
+def is_recurrent(nnet: Nnet) -> bool:
+    """True if the value of some node depends on that node at another time. Kaldi: NnetIsRecurrent."""
+    component_of = strong_components([node_dependencies(nnet, i) for i in range(len(nnet.nodes))])
+    return len(set(component_of)) < len(component_of)
+
+
 def find_loop(nnet: Nnet) -> list[str]:
     """The names of nodes that depend on each other within one time step, or [] if every recurrence goes one way.
 

@@ -222,13 +222,13 @@ class Nnet:
 
     def add(self, alpha: float, other: Nnet) -> None:
         """Add ``alpha`` times the parameters and statistics of a network of the same structure, in place."""
-        self._check_alike(other)
+        self.check_alike(other)
         for mine, theirs in zip(self.components, other.components, strict=True):
             mine.add(alpha, theirs)
 
     def dot_product(self, other: Nnet) -> float:
         """Sum over all trainable parameters of this network's times the other's."""
-        self._check_alike(other)
+        self.check_alike(other)
         return sum(mine.dot_product(theirs)    # type: ignore[attr-defined]
                    for mine, theirs in zip(self.components, other.components, strict=True)
                    if mine.has(Properties.UPDATABLE))
@@ -240,7 +240,8 @@ class Nnet:
     def _updatable(self) -> list[Component]:
         return [component for component in self.components if component.has(Properties.UPDATABLE)]
 
-    def _check_alike(self, other: Nnet) -> None:
+    def check_alike(self, other: Nnet) -> None:
+        """Raise ShapeError if the other network has other types of components, or parameters of other shapes."""
         mine, theirs = ([(type(c).__name__, {name: p.shape for name, p in c.parameters().items()})
                          for c in nnet.components] for nnet in (self, other))
         if mine != theirs:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.components.base import Component
 from nnet3py.errors import ConfigError
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
@@ -38,6 +39,7 @@ def apply_svd(nnet: Nnet, indexes: Sequence[int], bottleneck_dim: int, energy_th
     ConfigError : the name of a new component or node is taken
     """
     decomposed: dict[int, tuple[int, int]] = {}
+    new: list[tuple[Component, Component]] = []
     for c in indexes:
         name, component = nnet.component_names[c], nnet.components[c]
         if not is_a(component, "AffineComponent"):
@@ -52,11 +54,30 @@ def apply_svd(nnet: Nnet, indexes: Sequence[int], bottleneck_dim: int, energy_th
             # Kaldi keeps this dimension for the size test of the components that follow.
             bottleneck_dim = _dim_of_energy(factors[1], energy_threshold)
         if _shrinks(component, factors[1], bottleneck_dim, shrinkage_threshold):
-            decomposed[c] = _put_factors(nnet, name, component, factors, bottleneck_dim)
+            _check_names(nnet, c)
+            decomposed[c] = len(nnet.components) + 2 * len(new), len(nnet.components) + 2 * len(new) + 1
+            new.append(_factors(component, factors, bottleneck_dim))
+    logger.info("Converted %d components to FixedAffineComponent.", len(decomposed))   # so Kaldi calls it
     if decomposed:
+        for c, pair in zip(decomposed, new, strict=True):
+            nnet.component_names += [f"{nnet.component_names[c]}_a", f"{nnet.component_names[c]}_b"]
+            nnet.components += pair
         _replace_nodes(nnet, decomposed)
         remove_orphans(nnet)
     logger.info("Decomposed %d components with SVD dimension %d", len(decomposed), bottleneck_dim)
+
+
+def _check_names(nnet: Nnet, c: int) -> None:
+    """Raise ConfigError if a name that decomposed component ``c`` or its nodes need is taken."""
+    users = [node.name for node in nnet.nodes if isinstance(node, ComponentNode) and node.component_index == c]
+    for suffix in ("_a", "_b"):
+        if nnet.component_names[c] + suffix in nnet.component_names:
+            raise ConfigError(f"Neural network already has a component named {nnet.component_names[c]}{suffix}",
+                              "rename it, or leave this component out of apply-svd")
+        for user in users:
+            if user + suffix in nnet.node_names:
+                raise ConfigError(f"the network already has a node named {user}{suffix}",
+                                  "rename it, or leave its component out of apply-svd")
 
 
 def _dim_of_energy(singular_values: np.ndarray, threshold: float) -> int:
@@ -77,9 +98,9 @@ def _shrinks(component: Any, singular_values: np.ndarray, dim: int, threshold: f
     return ratio <= threshold
 
 
-def _put_factors(nnet: Nnet, name: str, component: Any, factors: tuple[np.ndarray, np.ndarray, np.ndarray],
-                 dim: int) -> tuple[int, int]:
-    """Append ``<name>_a`` and ``<name>_b``; returns their indexes."""
+def _factors(component: Any, factors: tuple[np.ndarray, np.ndarray, np.ndarray],
+             dim: int) -> tuple[Component, Component]:
+    """The linear and the affine component whose product is the decomposed one."""
     from nnet3py.components.affine import LinearComponent, NaturalGradientAffineComponent
     from nnet3py.components.natural_gradient import OnlineNaturalGradient
 
@@ -92,19 +113,13 @@ def _put_factors(nnet: Nnet, name: str, component: Any, factors: tuple[np.ndarra
                             preconditioner(LINEAR_RANK_IN), preconditioner(LINEAR_RANK_OUT))
     second = NaturalGradientAffineComponent(np.ascontiguousarray(left[:, :dim] * roots), component.bias_params.copy(),
                                             preconditioner(RANK_IN), preconditioner(RANK_OUT))
-    for suffix, new in (("_a", first), ("_b", second)):
+    for new in (first, second):
         new.copy_settings(component)
-        if name + suffix in nnet.component_names:
-            raise ConfigError(f"Neural network already has a component named {name}{suffix}",
-                              "rename it, or leave this component out of apply-svd")
-        nnet.components.append(new)
-        nnet.component_names.append(name + suffix)
-    return len(nnet.components) - 2, len(nnet.components) - 1
+    return first, second
 
 
 def _replace_nodes(nnet: Nnet, decomposed: dict[int, tuple[int, int]]) -> None:
     """Let each node of a decomposed component become two: ``<node>_a`` with its input, and ``<node>_b`` after it."""
-    names = nnet.node_names
     shown = [f"{node.name}_b" if isinstance(node, ComponentNode) and node.component_index in decomposed else node.name
              for node in nnet.nodes]
     lines: list[str] = []
@@ -114,8 +129,6 @@ def _replace_nodes(nnet: Nnet, decomposed: dict[int, tuple[int, int]]) -> None:
             text = nnet.descriptor_of(i - 1).descriptor.text(shown)
             lines.append(f"component-node name={node.name}_a component={first} input={text}")
             lines.append(f"component-node name={node.name}_b component={second} input={node.name}_a")
-            if {f"{node.name}_a", f"{node.name}_b"} & set(names):
-                raise ConfigError(f"the network already has a node named {node.name}_a or {node.name}_b")
         elif isinstance(node, ComponentNode):
             text = nnet.descriptor_of(i - 1).descriptor.text(shown)
             lines.append(f"component-node name={node.name} component={nnet.component_names[node.component_index]} "

@@ -5,6 +5,7 @@ They see top-level components only, not those inside a CompositeComponent. Kaldi
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -35,7 +36,7 @@ def components_of_type(nnet: Nnet, *type_names: str) -> Iterator[Any]:
 
 
 @contextmanager
-def _compiled_form_may_change(nnet: Nnet) -> Iterator[None]:
+def compiled_form_may_change(nnet: Nnet) -> Iterator[None]:
     """Raise the network's version if what a compiler sees of the components is different afterwards."""
     def seen() -> list[tuple[Properties, bool]]:
         return [(c.properties, getattr(c, "learning_rate", 1.0) != 0.0) for c in nnet.components]
@@ -46,6 +47,11 @@ def _compiled_form_may_change(nnet: Nnet) -> Iterator[None]:
         nnet.structure_changed()
 
 
+def name_matcher(pattern: str) -> re.Pattern[str]:
+    """A regular expression for a pattern in which ``*`` is any text, also none, and all else itself."""
+    return re.compile(".*".join(re.escape(piece) for piece in pattern.split("*")) + r"\Z", re.DOTALL)
+
+
 def has_batchnorm(nnet: Nnet) -> bool:
     """True if some component is a BatchNormComponent."""
     return any(components_of_type(nnet, "BatchNormComponent"))
@@ -53,31 +59,32 @@ def has_batchnorm(nnet: Nnet) -> bool:
 
 def set_batchnorm_test_mode(nnet: Nnet, test_mode: bool) -> None:
     """Let batch normalisation use its stored statistics (True) or each minibatch's own, in place."""
-    with _compiled_form_may_change(nnet):
+    with compiled_form_may_change(nnet):
         for component in components_of_type(nnet, "BatchNormComponent"):
             component.set_test_mode(test_mode)
 
 
 def set_dropout_test_mode(nnet: Nnet, test_mode: bool) -> None:
     """Switch dropout and the like to its expectation (True) or back, in place."""
-    with _compiled_form_may_change(nnet):
+    with compiled_form_may_change(nnet):
         for component in components_of_type(nnet, *RANDOM_TYPES):
             component.test_mode = test_mode
 
 
 def set_dropout_proportion(nnet: Nnet, proportion: float) -> None:
     """Set the proportion of all dropout components, in place."""
-    with _compiled_form_may_change(nnet):
+    with compiled_form_may_change(nnet):
         for component in components_of_type(nnet, *DROPOUT_TYPES):
             component.dropout_proportion = float(np.float32(proportion))
 
 
-def set_learning_rate(nnet: Nnet, rate: float) -> None:
-    """Set the learning rate of each trainable component to ``rate`` times its factor, in place."""
-    with _compiled_form_may_change(nnet):
-        for component in components_of_type(nnet, "UpdatableComponent"):
-            if component.has(Properties.UPDATABLE):      # a constant may say that it is not
-                component.set_underlying_learning_rate(rate)
+def set_learning_rate(nnet: Nnet, rate: float, names: str = "*") -> None:
+    """Set the learning rate of each trainable component whose name matches to ``rate`` times its factor, in place."""
+    matcher = name_matcher(names)
+    with compiled_form_may_change(nnet):
+        for name, component in nnet.named_components():
+            if component.has(Properties.UPDATABLE) and matcher.match(name):
+                component.set_underlying_learning_rate(rate)    # type: ignore[attr-defined]
 
 
 def scale_batchnorm_stats(nnet: Nnet, factor: float) -> None:
