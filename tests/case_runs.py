@@ -14,14 +14,19 @@ from nnet3py.network.nnet import Nnet
 SMALLEST_SIZE = 1e-3       # differences are fractions of the largest value, or of this where that is less
 SMALLEST_GRADIENT = 1e-2   # a bias before batch normalisation has a gradient of 0 but for rounding
 SMALLEST_CHANGE = 5e-5     # the same for what an update changed
+SMALLEST_SPREAD = 1e-6     # range of a matrix's values, as a fraction of the largest, for it to tell something
 
 
 @dataclass
 class Differences:
-    """Largest differences of one case: of outputs and input derivatives, and by component of gradients and updates."""
+    """Largest differences of one case: of outputs and input derivatives, and by component of gradients and updates.
+
+    Outputs and input derivatives are None where Kaldi's are constant and ours the same: a network whose last layer is
+    still zero has such ones whatever its other components compute.
+    """
 
     types: dict[str, str]                                   # component name -> type
-    output: float = 0.0
+    output: float | None = None
     input_deriv: float | None = None
     gradient: dict[str, float] = field(default_factory=dict)
     update: dict[str, float] = field(default_factory=dict)
@@ -66,7 +71,7 @@ def _run(nnet: Nnet, update: Nnet | None, request: nnet3py.ComputationRequest, f
         computer.accept_input(spec.name, io[f"input.{spec.name}"])
     computer.run()
     if found is not None:
-        found.output = max(distance(computer.output(spec.name), io[f"output.{spec.name}"]) for spec in request.outputs)
+        found.output = _largest(computer, io, "output", [spec.name for spec in request.outputs])
     given = [spec.name for spec in request.outputs if f"output-deriv.{spec.name}" in io]
     wanted = [spec.name for spec in request.inputs if f"input-deriv.{spec.name}" in io]
     if not given or not (wanted or update is not None):
@@ -74,8 +79,19 @@ def _run(nnet: Nnet, update: Nnet | None, request: nnet3py.ComputationRequest, f
     for name in given:
         computer.accept_input(name, io[f"output-deriv.{name}"])
     computer.run()
-    if found is not None and wanted:
-        found.input_deriv = max(distance(computer.output(name), io[f"input-deriv.{name}"]) for name in wanted)
+    if found is not None:
+        found.input_deriv = _largest(computer, io, "input-deriv", wanted)
+
+
+def _largest(computer: nnet3py.Computer, io: dict[str, np.ndarray], kind: str, names: list[str]) -> float | None:
+    """The largest difference of those matrices that tell something."""
+    largest = None
+    for name in names:
+        expected = io[f"{kind}.{name}"]
+        found = distance(computer.output(name), expected)
+        if found > SMALLEST_SPREAD or np.ptp(expected) > SMALLEST_SPREAD * np.abs(expected).max(initial=0.0):
+            largest = found if largest is None else max(largest, found)
+    return largest
 
 
 def distance(found: np.ndarray, expected: np.ndarray, scale: float | None = None) -> float:
