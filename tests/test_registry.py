@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from paths import DATA
 
 from nnet3py.components.base import Component
 from nnet3py.components.registry import (
@@ -14,6 +15,10 @@ from nnet3py.components.registry import (
     precomputed_indexes_class,
 )
 from nnet3py.errors import ConfigError, FormatError
+
+
+def test_every_type_of_kaldi_is_there_and_no_other():
+    assert sorted(COMPONENT_MODULES) == (DATA / "component-types.txt").read_text().split()
 
 
 @pytest.mark.parametrize("name", sorted(COMPONENT_MODULES))
