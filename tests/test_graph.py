@@ -71,7 +71,8 @@ def test_what_cannot_be_computed_is_explained(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.INFO, logger="nnet3py"), pytest.raises(NotComputableError) as caught:
         build_graph(nnet, request(product([2], range(-4, 5)), product([2], range(4))))
     assert "Not all outputs were computable, cannot create computation." in str(caught.value)
-    assert "*** cindex output(2, 3, 0) is not computable for the following reason: ***" in str(caught.value)
+    assert "output(2,3) needs b(2,3) needs r(2,3) needs a(2,3) needs input(2,5): not given" in str(caught.value)
+    assert "*** cindex output(2, 3, 0) is not computable for the following reason: ***" in caplog.text
     assert "1 output cindexes out of 4 were not computable." in caplog.text
     assert "a_input(2, 3, 0) is kNotComputable, dependencies: " in caplog.text
     assert "input(2, 5, 0)[kNotComputable]" in caplog.text
