@@ -1,0 +1,143 @@
+"""What OpenFst's files say of an FST's form: sorted, deterministic, acyclic ... as bits; and sorting states.
+
+Kaldi's files carry these bits; OpenFst takes them as given. OpenFst: ``ComputeProperties``, ``TopSort``.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from nnet3py.io.fst import Fst
+
+EXPANDED, MUTABLE = 1 << 0, 1 << 1
+# of each pair of properties the bit of the one that names it; the next bit says that it does not hold
+ACCEPTOR, INPUT_DETERMINISTIC, OUTPUT_DETERMINISTIC, EPSILONS, INPUT_EPSILONS, OUTPUT_EPSILONS = range(16, 28, 2)
+INPUT_SORTED, OUTPUT_SORTED, WEIGHTED, CYCLIC, INITIAL_CYCLIC, TOP_SORTED = range(28, 40, 2)
+ACCESSIBLE, COACCESSIBLE, STRING, WEIGHTED_CYCLES = range(40, 48, 2)
+
+
+def fst_properties(fst: Fst) -> int:
+    """All properties of an FST, each with its bit or its opposite's; EXPANDED is set, MUTABLE is not."""
+    sources, targets = fst.sources, fst.next_states
+    inputs, outputs = fst.input_labels, fst.output_labels
+    plain = fst.weights == 0.0 if fst.weights.ndim == 1 else (fst.weights == 0.0).all(axis=1)
+    has_cost = ~plain & ~_is_infinite(fst.weights)
+    plain_final = fst.final_weights == 0.0 if fst.final_weights.ndim == 1 else (fst.final_weights == 0.0).all(axis=1)
+    top_sorted = bool((targets > sources).all())
+    cyclic, initial_cyclic, weighted_cycles = False, False, False
+    if not top_sorted:
+        parts = _strong_parts(fst)
+        inside = parts[sources] == parts[targets]
+        cyclic, weighted_cycles = bool(inside.any()), bool((inside & has_cost).any())
+        initial_cyclic = fst.start >= 0 and bool((inside & (parts[sources] == parts[fst.start])).any())
+    holds = {
+        ACCEPTOR: fst.is_acceptor,
+        INPUT_DETERMINISTIC: _is_deterministic(sources, inputs),
+        OUTPUT_DETERMINISTIC: _is_deterministic(sources, outputs),
+        EPSILONS: bool(((inputs == 0) & (outputs == 0)).any()),
+        INPUT_EPSILONS: bool((inputs == 0).any()),
+        OUTPUT_EPSILONS: bool((outputs == 0).any()),
+        INPUT_SORTED: _is_sorted(sources, inputs),
+        OUTPUT_SORTED: _is_sorted(sources, outputs),
+        WEIGHTED: bool(has_cost.any() or (fst.is_final & ~plain_final).any()),
+        CYCLIC: cyclic, INITIAL_CYCLIC: initial_cyclic, TOP_SORTED: top_sorted,
+        ACCESSIBLE: _reaches_all(fst, np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64), False),
+        COACCESSIBLE: _reaches_all(fst, np.flatnonzero(fst.is_final), True),
+        STRING: _is_string(fst), WEIGHTED_CYCLES: weighted_cycles,
+    }
+    return EXPANDED | sum(1 << (bit if value else bit + 1) for bit, value in holds.items())
+
+
+def _is_infinite(weights: np.ndarray) -> np.ndarray:
+    infinite = np.isposinf(weights)
+    return infinite.all(axis=1) if infinite.ndim == 2 else infinite
+
+
+def _is_deterministic(sources: np.ndarray, labels: np.ndarray) -> bool:
+    pairs = (sources.astype(np.int64) << 32) + labels
+    return len(np.unique(pairs)) == len(pairs)
+
+
+def _is_sorted(sources: np.ndarray, labels: np.ndarray) -> bool:
+    return bool(((labels[1:] >= labels[:-1]) | (sources[1:] != sources[:-1])).all())
+
+
+def _is_string(fst: Fst) -> bool:
+    """One path through the states in their order: the last is final, every other has one arc, to the next."""
+    counts = np.diff(fst.arc_starts)
+    return fst.start in (-1, 0) and bool(
+        not fst.is_final[:-1].any() and (counts[~fst.is_final] == 1).all()
+        and (fst.next_states == fst.sources + 1).all())
+
+
+def _graph(fst: Fst) -> object:
+    from scipy.sparse import csr_matrix
+
+    ones = np.ones(fst.num_arcs, dtype=np.int8)
+    return csr_matrix((ones, fst.next_states, fst.arc_starts), shape=(fst.num_states, fst.num_states))
+
+
+def _strong_parts(fst: Fst) -> np.ndarray:
+    """int32 (states,): the number of the strongly connected part that each state is in."""
+    from scipy.sparse.csgraph import connected_components
+
+    return connected_components(_graph(fst), directed=True, connection="strong")[1]
+
+
+def _reaches_all(fst: Fst, roots: np.ndarray, backward: bool) -> bool:
+    """Whether every state can be reached from one of ``roots`` (backward: reaches one of them)."""
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import breadth_first_order
+
+    if not fst.num_states or not len(roots):
+        return not fst.num_states
+    sources, targets = (fst.next_states, fst.sources) if backward else (fst.sources, fst.next_states)
+    top = fst.num_states                                     # one more state, which leads to all roots
+    rows, cols = np.concatenate((sources, np.full(len(roots), top))), np.concatenate((targets, roots))
+    graph = csr_matrix((np.ones(len(rows), dtype=bool), (rows, cols)), shape=(top + 1, top + 1))
+    return len(breadth_first_order(graph, top, return_predecessors=False)) == top + 1
+
+
+def is_top_sorted(fst: Fst) -> bool:
+    """True if every arc leads to a state of a higher number."""
+    return bool((fst.next_states > fst.sources).all())
+
+
+def top_sorted(fst: Fst) -> Fst | None:
+    """The FST with its states numbered such that every arc leads to a higher number; None if it has a cycle."""
+    if is_top_sorted(fst):
+        return fst
+    starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
+    finished: list[int] = []
+    position, seen, open_states = list(starts[:-1]), [False] * fst.num_states, [False] * fst.num_states
+    roots = ([fst.start] if fst.start >= 0 else []) + list(range(fst.num_states))
+    for root in roots:
+        stack = [] if seen[root] else [root]
+        while stack:
+            state = stack[-1]
+            seen[state] = open_states[state] = True
+            if position[state] == starts[state + 1]:
+                finished.append(stack.pop())
+                open_states[state] = False
+                continue
+            following = targets[position[state]]
+            position[state] += 1
+            if open_states[following]:
+                return None
+            if not seen[following]:
+                stack.append(following)
+    return _renumbered(fst, np.array(finished[::-1], dtype=np.int64))
+
+
+def _renumbered(fst: Fst, order: np.ndarray) -> Fst:
+    """The FST whose state i is state ``order[i]`` of this one."""
+    new_number = np.empty(fst.num_states, dtype=np.int32)
+    new_number[order] = np.arange(fst.num_states, dtype=np.int32)
+    counts = np.diff(fst.arc_starts)[order]
+    arcs = np.argsort(new_number[fst.sources], kind="stable")
+    return dataclasses.replace(
+        fst, start=int(new_number[fst.start]) if fst.start >= 0 else fst.start, final_weights=fst.final_weights[order],
+        arc_starts=np.concatenate(([0], np.cumsum(counts))), input_labels=fst.input_labels[arcs],
+        output_labels=fst.output_labels[arcs], weights=fst.weights[arcs],
+        next_states=new_number[fst.next_states[arcs]], stored=None)
