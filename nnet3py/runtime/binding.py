@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.compiler.computation import Command, CommandType, Computation
+from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
@@ -88,7 +88,7 @@ class BoundComputation:
     def _bind(self) -> None:
         self.arena.reserve(self.plan.size)
         self._buffer = self.arena.buffer
-        self._views: dict[int, Any] = {}
+        self._views: dict[SubMatrix, Any] = {}
         self._memos: dict[int, Any] = {}
         self._num_calls: dict[int, int] = {}   # of each component, so that each call draws random numbers of its own
         self._stages = [Stage()]
@@ -126,14 +126,14 @@ class BoundComputation:
         raise CompileError(f"the runtime has no way to run {command.type.name}")
 
     def view(self, s: int) -> Any:
-        """The matrix view of sub-matrix ``s``, or None for none."""
+        """The matrix view of sub-matrix ``s``, or None for none; equal rectangles give the very same view."""
         if s <= 0:
             return None
-        if s not in self._views:
-            sub = self.computation.submatrices[s]
-            self._views[s] = self.whole_view(s)[sub.row_offset:sub.row_offset + sub.num_rows,
-                                                sub.col_offset:sub.col_offset + sub.num_cols]
-        return self._views[s]
+        sub = self.computation.submatrices[s]
+        if sub not in self._views:
+            self._views[sub] = self.whole_view(s)[sub.row_offset:sub.row_offset + sub.num_rows,
+                                                  sub.col_offset:sub.col_offset + sub.num_cols]
+        return self._views[sub]
 
     def whole_view(self, s: int) -> Any:
         """The whole matrix that sub-matrix ``s`` is part of."""
@@ -174,9 +174,8 @@ class BoundComputation:
         x_view, y_view = self.view(x), self.view(y)
         calls = [self._component_call(c, component.propagate, (indexes, x_view, y_view, memo))]
         if store_stats == 1 and self.stats is not None:
-            in_place = x == y
-            calls.append(self._component_call(
-                c, self.stats.components[c].store_stats, (None if in_place else x_view, y_view, memo)))
+            left = None if x_view is y_view else x_view      # of the input; nothing where y was written over it
+            calls.append(self._component_call(c, self.stats.components[c].store_stats, (left, y_view, memo)))
         return calls
 
     def _bind_backprop(self, command: Command) -> list[Call]:

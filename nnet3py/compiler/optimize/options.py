@@ -38,3 +38,12 @@ class OptimizeOptions:
         """Whether derivatives outside of a range of times are to be taken as zero."""
         return (self.min_deriv_time, self.max_deriv_time, self.max_deriv_time_relative) != (
             INT32_MIN, INT32_MAX, INT32_MAX)
+
+    def allows(self, name: str) -> bool:
+        """The switch of this name, as commands spell it (``convert-addition``)."""
+        return bool(getattr(self, name.replace("-", "_")))
+
+    def merges(self) -> bool:
+        """Whether matrices are merged."""
+        return ((self.remove_assignments or self.propagate_in_place or self.backprop_in_place)
+                and (self.allow_left_merge or self.allow_right_merge))

@@ -8,11 +8,22 @@ from nnet3py.compiler.optimize.compress_memory import compress_memory
 from nnet3py.compiler.optimize.consolidate_io import consolidate_io
 from nnet3py.compiler.optimize.consolidate_model_update import consolidate_model_update
 from nnet3py.compiler.optimize.convert_addition import convert_addition
+from nnet3py.compiler.optimize.extend_matrices import extend_matrices
+from nnet3py.compiler.optimize.merge_variables import merge_variables
 from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
 from nnet3py.compiler.optimize.options import OptimizeOptions
 from nnet3py.compiler.optimize.remove_zeroing import remove_unnecessary_zeroing
+from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.compiler.optimize.replace_row_ops import replace_row_ops
+from nnet3py.compiler.optimize.snip_row_ops import snip_row_ops
+from nnet3py.compiler.optimize.split_row_ops import split_row_ops
 from nnet3py.network.nnet import Nnet
+
+# Kaldi's option and the pass that it switches, in order, before and after merging.
+_BEFORE_MERGING = (("consolidate-model-update", consolidate_model_update), ("convert-addition", convert_addition),
+                   ("snip-row-ops", snip_row_ops), ("split-row-ops", split_row_ops),
+                   ("optimize-row-ops", replace_row_ops), ("extend-matrices", extend_matrices))
+_AFTER_MERGING = (("initialize-undefined", remove_unnecessary_zeroing), ("move-sizing-commands", move_sizing_commands))
 
 
 def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
@@ -24,15 +35,18 @@ def optimization_steps(computation: Computation, nnet: Nnet,
                        options: OptimizeOptions) -> Iterator[tuple[str, Computation]]:
     """The name of each pass that runs, by Kaldi's option name, and what it makes of the computation."""
     if options.optimize:
-        for name, run in (("consolidate-model-update", consolidate_model_update),
-                          ("convert-addition", convert_addition),
-                          ("optimize-row-ops", replace_row_ops),
-                          ("initialize-undefined", remove_unnecessary_zeroing),
-                          ("move-sizing-commands", move_sizing_commands)):
-            if getattr(options, name.replace("-", "_")):
+        for name, run in _BEFORE_MERGING:
+            if options.allows(name):
                 computation = run(computation, nnet)
                 yield name, computation
-    computation = compress_memory(computation, nnet, options.memory_compression_level)
-    yield "memory-compression-level", computation
+        if options.merges():
+            computation = merge_variables(computation, nnet, options)
+            yield "remove-assignments", computation
+        for name, run in _AFTER_MERGING:
+            if options.allows(name):
+                computation = run(computation, nnet)
+                yield name, computation
     computation = consolidate_io(computation)
     yield "consolidate-io", computation
+    computation = compress_memory(computation, nnet, options.memory_compression_level)
+    yield "memory-compression-level", computation

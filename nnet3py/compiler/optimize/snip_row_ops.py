@@ -1,0 +1,46 @@
+"""Additions of rows leave out the rows at both ends that get nothing."""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.compiler.computation import Command, CommandType, Computation
+from nnet3py.network.nnet import Nnet
+
+# Where each command keeps its rows, and which argument refers to them. A copy is not among them that sets its other
+# rows to zero.
+_ROWS_OF = {CommandType.ADD_ROWS: ("indexes", 2), CommandType.ADD_ROWS_MULTI: ("indexes_multi", 1),
+            CommandType.ADD_TO_ROWS_MULTI: ("indexes_multi", 1), CommandType.COPY_TO_ROWS_MULTI: ("indexes_multi", 1),
+            CommandType.ADD_ROW_RANGES: ("indexes_ranges", 2)}
+
+
+def snip_row_ops(computation: Computation, nnet: Nnet) -> Computation:
+    """Let row commands work on the window between the first and the last row for which there is something to do.
+
+    Kaldi: SnipRowOps.
+    """
+    out = computation.copy()
+    changed = False
+    for c, one in enumerate(computation.commands):
+        if one.type not in _ROWS_OF:
+            continue
+        name, place = _ROWS_OF[one.type]
+        entries = getattr(out, name)
+        begin, end = _occupied(entries[one.args[place]])
+        if (begin, end) == (0, len(entries[one.args[place]])):
+            continue
+        entries.append(entries[one.args[place]][begin:end])
+        args = list(one.args)
+        args[0] = out.new_submatrix(one.args[0], begin, end - begin, 0, -1)
+        args[place] = len(entries) - 1
+        out.commands[c] = Command(one.type, one.alpha, tuple(args))
+        changed = True
+    return out if changed else computation
+
+
+def _occupied(entry: np.ndarray) -> tuple[int, int]:
+    """Begin and end of what is left without the -1 at both ends; everything if there is nothing else."""
+    rows = entry if entry.ndim == 1 else entry[:, 0]
+    if len(rows) and rows[0] >= 0 and rows[-1] >= 0:
+        return 0, len(rows)
+    present = np.flatnonzero(rows >= 0)
+    return (int(present[0]), int(present[-1]) + 1) if len(present) else (0, len(rows))

@@ -1,0 +1,73 @@
+"""Row commands between many matrices become one or two commands between two."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.compiler.computation import Command, CommandType, Computation, command
+from nnet3py.network.nnet import Nnet
+
+_FROM = (CommandType.ADD_ROWS_MULTI, CommandType.COPY_ROWS_MULTI)
+_TO = (CommandType.ADD_TO_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI)
+_ADDS = (CommandType.ADD_ROWS_MULTI, CommandType.ADD_TO_ROWS_MULTI)
+LARGEST_WINDOW = 2      # rows of a window for each row of it that is used
+
+
+class _Piece(NamedTuple):
+    """Rows ``begin``, … of the one matrix go with ``rows`` (relative) of window ``first``, ``size`` of the other."""
+
+    begin: int
+    submatrix: int
+    first: int
+    size: int
+    rows: np.ndarray
+
+    def is_run(self) -> bool:
+        """Whether every row of the window is used, in order."""
+        return self.size == len(self.rows) and bool((np.diff(self.rows) == 1).all())
+
+
+def split_row_ops(computation: Computation, nnet: Nnet) -> Computation:
+    """Split commands whose rows belong to one or two matrices, where those rows lie close together.
+
+    Kaldi: SplitRowOps.
+    """
+    out = computation.copy()
+    out.commands = []
+    for one in computation.commands:
+        pieces = _pieces(computation.indexes_multi[one.args[1]]) if one.type in _FROM + _TO else []
+        if one.type == CommandType.COPY_TO_ROWS_MULTI and not all(piece.is_run() for piece in pieces):
+            pieces = []                 # no command leaves the rows between them alone
+        out.commands += [_piece_command(out, one, piece) for piece in pieces] or [one]
+    return out if out.commands != computation.commands else computation
+
+
+def _pieces(pairs: np.ndarray) -> list[_Piece]:
+    """The one or two ranges of rows that refer to one matrix each, or none."""
+    changes = np.flatnonzero(np.diff(pairs[:, 0])) + 1
+    if len(changes) > 1 or (pairs[:, 0] < 0).any():
+        return []
+    found = []
+    for begin, part in zip((0, *changes.tolist()), np.split(pairs, changes), strict=True):
+        first, last = int(part[:, 1].min()), int(part[:, 1].max())
+        if last - first + 1 > LARGEST_WINDOW * len(part):
+            return []
+        found.append(_Piece(begin, int(part[0, 0]), first, last - first + 1, part[:, 1] - first))
+    return found
+
+
+def _piece_command(out: Computation, one: Command, piece: _Piece) -> Command:
+    mine = out.new_submatrix(one.args[0], piece.begin, len(piece.rows), 0, -1)
+    other = out.new_submatrix(piece.submatrix, piece.first, piece.size, 0, -1)
+    target, source = (mine, other) if one.type in _FROM else (other, mine)
+    if piece.is_run():
+        kind = CommandType.MATRIX_ADD if one.type in _ADDS else CommandType.MATRIX_COPY
+        return command(kind, target, source, alpha=one.alpha)
+    rows = piece.rows
+    if one.type in _TO:
+        rows = np.full(piece.size, -1)
+        rows[piece.rows] = np.arange(len(piece.rows))
+    out.indexes.append(rows.astype(np.int32))
+    kind = CommandType.ADD_ROWS if one.type in _ADDS else CommandType.COPY_ROWS
+    return command(kind, target, source, len(out.indexes) - 1, alpha=one.alpha)
