@@ -1,7 +1,7 @@
 """Sequences of one shape are compiled as one: a request is cut down to one sequence per shape, results are extended.
 
 No descriptor and no component looks from one sequence (n) into another, so what the graph finds out for one sequence
-holds for all that are given and wanted at the same (t, x). Unlike the shortcut (shortcut.py) this holds for every request.
+holds for all that are given and wanted at the same (t, x). Unlike the shortcut (shortcut.py) this serves every request.
 """
 from __future__ import annotations
 
@@ -61,6 +61,14 @@ class Sequences:
             parts.append(part)
         joined = np.concatenate(parts)
         return joined[np.argsort(self.space.keys(joined))]
+
+    def expand_each(self, indexes: np.ndarray, bounds: list[int]) -> list[np.ndarray]:
+        """The same for each of the groups indexes[bounds[0]:bounds[1]], indexes[bounds[1]:bounds[2]], …"""
+        pairs = list(zip(bounds[:-1], bounds[1:], strict=True))
+        if len(self.members) > 1:
+            return [self.expand(indexes[begin:end]) for begin, end in pairs]
+        size, joined = len(self.members[0]), self.expand(indexes)
+        return [joined[begin * size:end * size] for begin, end in pairs]
 
     def reduce(self, indexes: np.ndarray) -> np.ndarray:
         """The rows that stand for their shape (its first sequence; no padding), with the shape's number as n."""

@@ -8,21 +8,21 @@ Kaldi: ``ComputeComputationPhases``, ``ComputationStepsComputer`` (nnet-computat
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.compiler.epochs import node_epochs
 from nnet3py.compiler.graph import Graph, ragged
-from nnet3py.compiler.node_rules import NodeRule
+from nnet3py.compiler.node_rules import ComponentRule, NodeRule
 from nnet3py.compiler.request import ComputationRequest
-from nnet3py.components.base import Properties
+from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError
+from nnet3py.index import distinct
 from nnet3py.network.nnet import Nnet
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """Rows of one node that are computed together.
 
     Attributes
@@ -37,46 +37,64 @@ class Step:
     source: int = -1
 
 
-def phases(graph: Graph, rules: list[NodeRule]) -> Iterator[list[tuple[int, np.ndarray]]]:
-    """The phases in order; each lists (node, numbers of its cindexes, ascending), by node.
+class Phase(NamedTuple):
+    """What one node has in a phase: the numbers of its cindexes and their indexes of all sequences, both ascending."""
+
+    node: int
+    numbers: np.ndarray
+    indexes: np.ndarray
+
+
+def phases(graph: Graph, rules: list[NodeRule]) -> Iterator[Phase]:
+    """The phases in order, and in each its nodes in order; without the inputs of components.
 
     Raises
     ------
     CompileError : a recurrence that goes both forward and backward in time
     """
-    inputs = [(node, np.arange(len(graph.indexes))[graph.rows(node)][graph.is_input[graph.rows(node)]])
-              for node in range(len(rules))]
-    yield [(node, numbers) for node, numbers in inputs if len(numbers)]
-    epochs = node_epochs([rule.sources() for rule in rules])
+    given, computed = [], []
+    for node in range(len(rules)):
+        rows = graph.rows(node)
+        is_input = graph.is_input[rows]
+        given.append(rows.start + np.flatnonzero(is_input))
+        computed.append(rows.start + np.flatnonzero(~is_input))
+    yield from (_phase(graph, node, numbers) for node, numbers in enumerate(given) if len(numbers))
+    hidden = {rule.source for rule in rules if isinstance(rule, ComponentRule)}
     nodes_of: dict[int, list[int]] = {}
-    for node, epoch in enumerate(epochs):
+    for node, epoch in enumerate(node_epochs([rule.sources() for rule in rules])):
         nodes_of.setdefault(epoch, []).append(node)
     for epoch in sorted(nodes_of):
-        groups = []
-        for node in nodes_of[epoch]:
-            rows = graph.rows(node)
-            numbers = np.arange(rows.start, rows.stop)[~graph.is_input[rows]]
-            if len(numbers):
-                groups.append((node, numbers))
+        nodes = [node for node in nodes_of[epoch] if len(computed[node])]
         if len(nodes_of[epoch]) > 1:
-            yield from _recurrent_phases(graph, groups)
-        elif groups:
-            yield groups
+            yield from _recurrent_phases(graph, [(node, computed[node]) for node in nodes], hidden)
+        else:
+            yield from (_phase(graph, node, computed[node]) for node in nodes if node not in hidden)
 
 
-def _recurrent_phases(graph: Graph, groups: list[tuple[int, np.ndarray]]) -> Iterator[list[tuple[int, np.ndarray]]]:
+def _phase(graph: Graph, node: int, numbers: np.ndarray) -> Phase:
+    return Phase(node, numbers, graph.sequences.expand(graph.indexes[numbers]))
+
+
+def _recurrent_phases(graph: Graph, groups: list[tuple[int, np.ndarray]], hidden: set[int]) -> Iterator[Phase]:
     """Layers of the cindexes of one recurrence: first those that need no others, then what that makes possible."""
     if not groups:
         return
-    members = np.concatenate([numbers for _, numbers in groups])         # ascending, so by node, then index
-    node_of = np.repeat([node for node, _ in groups], [len(numbers) for _, numbers in groups])
-    layer = _layers(graph, members)
-    order = np.argsort(layer, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(layer[order])) + 1):
-        nodes = node_of[rows]
-        bounds = np.flatnonzero(np.diff(nodes)) + 1
-        firsts = np.concatenate(([0], bounds))
-        yield list(zip(nodes[firsts].tolist(), np.split(members[rows], bounds), strict=True))
+    layer = _layers(graph, np.concatenate([numbers for _, numbers in groups]))
+    found: list[tuple[int, Phase]] = []
+    at = 0
+    for node, numbers in groups:
+        layers = layer[at:at + len(numbers)]
+        at += len(numbers)
+        if node in hidden:
+            continue
+        order = np.argsort(layers, kind="stable")
+        layers, numbers = layers[order], numbers[order]
+        bounds = [0, *(np.flatnonzero(np.diff(layers)) + 1).tolist(), len(layers)]
+        pieces = graph.sequences.expand_each(graph.indexes[numbers], bounds)
+        found += [(int(layers[begin]), Phase(node, numbers[begin:end], indexes))
+                  for begin, end, indexes in zip(bounds[:-1], bounds[1:], pieces, strict=True)]
+    found.sort(key=lambda pair: pair[0])      # the order of the nodes stays
+    yield from (phase for _, phase in found)
 
 
 def _layers(graph: Graph, members: np.ndarray) -> np.ndarray:
@@ -88,25 +106,25 @@ def _layers(graph: Graph, members: np.ndarray) -> np.ndarray:
     users = np.repeat(np.arange(len(members)), lengths)
     used = place[graph.dependencies[ragged(starts[members], lengths)]]
     users, used = users[used >= 0], used[used >= 0]
-    waiting = np.bincount(users, minlength=len(members))
-    by_used = np.argsort(used, kind="stable")
-    users = users[by_used]
-    num_users = np.bincount(used, minlength=len(members))
-    first_user = np.cumsum(num_users) - num_users
-    layer = np.full(len(members), -1)
-    ready, number = np.flatnonzero(waiting == 0), 0
-    while len(ready):
-        layer[ready] = number
-        freed = users[ragged(first_user[ready], num_users[ready])]
-        np.subtract.at(waiting, freed, 1)
-        freed = freed[waiting[freed] == 0]
-        freed.sort()
-        ready = freed[np.concatenate(([True], freed[1:] != freed[:-1]))] if len(freed) else freed
-        number += 1
-    if (layer < 0).any():
+    waiting = np.bincount(users, minlength=len(members)).tolist()
+    first_user = np.searchsorted(np.sort(used), np.arange(len(members) + 1)).tolist()
+    users_of = users[np.argsort(used, kind="stable")].tolist()
+    # A layer is a cindex or two, one for each shape of sequences: lists are faster than arrays of this size.
+    layer = [-1] * len(members)
+    ready, number = [i for i, count in enumerate(waiting) if not count], 0
+    while ready:
+        freed = []
+        for i in ready:
+            layer[i] = number
+            for user in users_of[first_user[i]:first_user[i + 1]]:
+                waiting[user] -= 1
+                if not waiting[user]:
+                    freed.append(user)
+        ready, number = freed, number + 1
+    if -1 in layer:
         raise CompileError("the recurrence in the network cannot be computed: some of its rows depend on each other",
                            "x(t) may depend on x(t-1) or on x(t+1), not on both")
-    return layer
+    return np.array(layer)
 
 
 def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: list[NodeRule]) -> list[Step]:
@@ -114,52 +132,56 @@ def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: 
 
     Raises CompileError for a recurrence that goes both forward and backward in time.
     """
-    organizer = _StepOrganizer(nnet, request, graph, rules)
+    organizer = _StepOrganizer(nnet, request, graph)
     for phase in phases(graph, rules):
-        for node, numbers in phase:
-            organizer.add(node, numbers)
+        organizer.add(phase)
     return organizer.steps
 
 
 class _StepOrganizer:
-    def __init__(self, nnet: Nnet, request: ComputationRequest, graph: Graph, rules: list[NodeRule]) -> None:
-        self.nnet, self.graph, self.rules = nnet, graph, rules
+    def __init__(self, nnet: Nnet, request: ComputationRequest, graph: Graph) -> None:
+        self.graph = graph
         self.steps: list[Step] = []
         names = nnet.node_names
         self._requested = {names.index(io.name): io.indexes for io in (*request.inputs, *request.outputs)}
         self._step_of = np.full(len(graph.indexes), -1)      # of each cindex
         self._windows: set[tuple[int, int]] = set()          # (dim-range node, source step) that exist already
+        nodes = range(len(nnet.nodes))
+        self._dim_ranges = {node for node in nodes if nnet.is_dim_range(node)}
+        components = {node: nnet.component_of(node) for node in nodes if nnet.is_component(node)}
+        self._simple = {node for node, component in components.items() if component.has(Properties.SIMPLE)}
+        self._others: dict[int, Component] = {
+            node: component for node, component in components.items() if node not in self._simple}
 
-    def add(self, node: int, numbers: np.ndarray) -> None:
-        """Add the steps for these cindexes of ``node``."""
+    def add(self, phase: Phase) -> None:
+        """Add the steps for what a node has in a phase."""
+        node, numbers, indexes = phase
         if node in self._requested:
             self._append(Step(node, self._requested[node]), numbers)
-        elif self.nnet.is_component(node):
-            self._add_component(node, numbers)
-        elif self.nnet.is_dim_range(node):
+        elif node in self._simple:
+            self.steps.append(Step(node - 1, indexes))
+            self._append(Step(node, indexes), numbers)
+        elif node in self._others:
+            self._add_component(phase)
+        elif node in self._dim_ranges:
             self._add_dim_range(node, numbers)
-        # What is left is the input of a component, which is made with its component.
 
     def _append(self, step: Step, numbers: np.ndarray) -> None:
         self._step_of[numbers] = len(self.steps)
         self.steps.append(step)
 
-    def _add_component(self, node: int, numbers: np.ndarray) -> None:
-        component = self.nnet.component_of(node)
-        outputs = self.graph.sequences.expand(self.graph.indexes[numbers])
-        inputs = outputs
-        if not component.has(Properties.SIMPLE):
-            used = np.unique(self.graph.dependencies_of(numbers))
-            inputs = self.graph.sequences.expand(self.graph.indexes[used])
-            if component.has(Properties.REORDERS_INDEXES):
-                inputs, outputs = component.reorder_indexes(inputs, outputs)
-        self.steps.append(Step(node - 1, inputs))
-        self._append(Step(node, outputs), numbers)
+    def _add_component(self, phase: Phase) -> None:
+        component, outputs = self._others[phase.node], phase.indexes
+        used = distinct(self.graph.dependencies_of(phase.numbers))
+        inputs = self.graph.sequences.expand(self.graph.indexes[used])
+        if component.has(Properties.REORDERS_INDEXES):
+            inputs, outputs = component.reorder_indexes(inputs, outputs)
+        self.steps.append(Step(phase.node - 1, inputs))
+        self._append(Step(phase.node, outputs), phase.numbers)
 
     def _add_dim_range(self, node: int, numbers: np.ndarray) -> None:
-        sources = self._step_of[self.graph.dependencies_of(numbers)]     # the same index at the source node
-        for source in np.unique(sources).tolist():
-            if (node, source) in self._windows:
-                continue
-            self._windows.add((node, source))
-            self.steps.append(Step(node, self.steps[source].indexes, source))
+        sources = self.graph.dependencies[self.graph.dependency_starts[numbers]]    # the same index at the source node
+        for source in sorted(set(self._step_of[sources].tolist())):
+            if (node, source) not in self._windows:
+                self._windows.add((node, source))
+                self.steps.append(Step(node, self.steps[source].indexes, source))
