@@ -2,13 +2,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from io_samples import SAMPLES, check_survives, reader_of, written
 from paths import shared_golden
 
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.topology import HmmTopology
 from nnet3py.io.transition_model import TransitionModel
 
@@ -57,6 +58,59 @@ def test_the_maps() -> None:
     assert model.transition_id_to_pdf.tolist() == [-1, 1, 0, 3, 2]
     assert model.is_self_loop.tolist() == [False, True, False, True, False]
     assert (model.num_pdfs, model.num_phones, model.num_transition_states) == (4, 3, 2)
+
+
+def test_derived_maps() -> None:
+    model = check_file(CHAIN_MODEL)
+    assert model.transition_id_to_hmm_state.tolist() == [-1, 0, 0, 0, 0]
+    assert model.transition_id_to_index.tolist() == [0, 0, 1, 0, 1]
+    assert model.transition_id_to_pdf_class.tolist() == [-1, 1, 0, 1, 0]
+    assert model.is_final.tolist() == [False, False, True, False, True]
+    assert model.self_loop_of.tolist() == [0, 1, 3]
+    assert model.first_transition_id.tolist() == [0, 1, 3, 5]
+    assert [model.num_transition_indices(state) for state in (1, 2)] == [2, 2]
+    assert [model.transition_id(2, index) for index in (0, 1)] == [3, 4]
+    assert model.transition_state(3, 0, 2, 3) == 2
+    np.testing.assert_allclose(model.non_self_loop_log_probs, [0, np.log(0.5), np.log(0.5)], rtol=1e-6)
+    np.testing.assert_allclose(model.log_probs_ignoring_self_loops, [0, -np.inf, 0, -np.inf, 0], atol=1e-6)
+
+
+def test_maps_of_an_hmm() -> None:
+    model = check_file((SAMPLES / "trans.txt").read_bytes())
+    assert model.transition_id_to_pdf.tolist()[:6] == [-1, 0, 0, 1, 1, 2]
+    assert model.transition_id_to_hmm_state.tolist()[:6] == [-1, 0, 0, 1, 1, 0]
+    assert model.is_final.tolist()[:6] == [False, False, False, False, True, False]
+    assert model.transition_state(2, 1, 3) == 4
+    ids = np.arange(1, model.num_transition_ids + 1)
+    states, index = model.transition_id_to_state[1:], model.transition_id_to_index[1:]
+    assert [model.transition_id(*pair) for pair in zip(states.tolist(), index.tolist(), strict=True)] == ids.tolist()
+    np.testing.assert_allclose(model.log_probs_ignoring_self_loops[[2, 4]], 0.0, atol=1e-6)   # the only way out
+
+
+def test_a_state_without_and_one_that_is_only_a_self_loop(caplog: pytest.LogCaptureFixture) -> None:
+    text = CHAIN_MODEL.replace(b"<Transition> 0 0.5 <Transition> 1 0.5", b"<Transition> 1 1").replace(
+        b"-0.6931472 -0.6931472 -0.6931472 -0.6931472", b"0 0")
+    model = TransitionModel.read(reader_of(text, False))
+    assert model.self_loop_of.tolist() == [0, 0, 0]
+    assert model.non_self_loop_log_probs.tolist() == [0, 0, 0]
+    model = TransitionModel.read(reader_of(CHAIN_MODEL.replace(b"[ 0 -0.6931472", b"[ 0 0"), False))
+    np.testing.assert_allclose(model.non_self_loop_log_probs, [0, np.log(1e-10), np.log(0.5)], rtol=1e-6)
+    assert "self-loop of probability 1" in caplog.text
+
+
+@pytest.mark.parametrize("call", [
+    lambda m: m.transition_id(3, 0), lambda m: m.transition_id(0, 0), lambda m: m.transition_id(1, 2),
+    lambda m: m.transition_id(1, -1), lambda m: m.transition_state(1, 0, 0), lambda m: m.num_transition_indices(-1)])
+def test_what_does_not_exist_is_an_error(call: Callable[[TransitionModel], int]) -> None:
+    with pytest.raises(Nnet3Error, match="transition"):
+        call(check_file(CHAIN_MODEL))
+
+
+def test_alignments_become_kaldis_pdfs() -> None:
+    golden = shared_golden()
+    model = check_file((golden / "data" / "mono.mdl").read_bytes())
+    expected = (golden / "tools" / "ali-to-pdf" / "pdf.txt").read_text().split()
+    assert model.transition_id_to_pdf[[1, 1, 2, 3, 3, 4]].tolist() == [int(word) for word in expected[1:]]
 
 
 @pytest.mark.parametrize("name, is_hmm", [("topo", True), ("chain.topo", False)])

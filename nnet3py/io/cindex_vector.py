@@ -140,7 +140,7 @@ def write_cindex_vector(writer: TokenWriter, nodes: np.ndarray, indexes: np.ndar
     if writer.binary:
         writer.raw(_encode(nodes, indexes, begins))
         return
-    parts = []
+    parts: list[bytes] = []
     for node, begin, index in zip(nodes.tolist(), begins.tolist(), indexes.tolist(), strict=True):
         if begin:
             parts.append(b"%b[%d :" % (b"]" if parts else b"", node))

@@ -21,9 +21,7 @@ def fst_properties(fst: Fst) -> int:
     """All properties of an FST, each with its bit or its opposite's; EXPANDED is set, MUTABLE is not."""
     sources, targets = fst.sources, fst.next_states
     inputs, outputs = fst.input_labels, fst.output_labels
-    plain = fst.weights == 0.0 if fst.weights.ndim == 1 else (fst.weights == 0.0).all(axis=1)
-    has_cost = ~plain & ~_is_infinite(fst.weights)
-    plain_final = fst.final_weights == 0.0 if fst.final_weights.ndim == 1 else (fst.final_weights == 0.0).all(axis=1)
+    has_cost = ~_is_zero(fst.weights) & ~_is_infinite(fst.weights)
     top_sorted = bool((targets > sources).all())
     cyclic, initial_cyclic, weighted_cycles = False, False, False
     if not top_sorted:
@@ -40,7 +38,7 @@ def fst_properties(fst: Fst) -> int:
         OUTPUT_EPSILONS: bool((outputs == 0).any()),
         INPUT_SORTED: _is_sorted(sources, inputs),
         OUTPUT_SORTED: _is_sorted(sources, outputs),
-        WEIGHTED: bool(has_cost.any() or (fst.is_final & ~plain_final).any()),
+        WEIGHTED: bool(has_cost.any() or (fst.is_final & ~_is_zero(fst.final_weights)).any()),
         CYCLIC: cyclic, INITIAL_CYCLIC: initial_cyclic, TOP_SORTED: top_sorted,
         ACCESSIBLE: _reaches_all(fst, np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64), False),
         COACCESSIBLE: _reaches_all(fst, np.flatnonzero(fst.is_final), True),
@@ -49,9 +47,13 @@ def fst_properties(fst: Fst) -> int:
     return EXPANDED | sum(1 << (bit if value else bit + 1) for bit, value in holds.items())
 
 
+def _is_zero(weights: np.ndarray) -> np.ndarray:
+    return np.all(weights == 0.0, axis=1) if weights.ndim == 2 else weights == 0.0
+
+
 def _is_infinite(weights: np.ndarray) -> np.ndarray:
-    infinite = np.isposinf(weights)
-    return infinite.all(axis=1) if infinite.ndim == 2 else infinite
+    infinite: np.ndarray = np.isposinf(weights)
+    return np.all(infinite, axis=1) if infinite.ndim == 2 else infinite
 
 
 def _is_deterministic(sources: np.ndarray, labels: np.ndarray) -> bool:

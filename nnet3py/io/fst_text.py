@@ -10,6 +10,7 @@ import re
 import numpy as np
 
 from nnet3py.io.fst import ARC_TYPES, NO_STATE, NO_WEIGHT, Fst, finished_fst, read_binary_fst, write_binary_fst
+from nnet3py.io.holders import Holder
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _BLANKS = re.compile(rb"[ \t\r]*")
@@ -141,3 +142,6 @@ def _text(value: float) -> bytes:
     if np.isfinite(value):
         return b"%.7g" % value
     return b"BadNumber" if np.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
+
+
+FST: Holder[Fst] = Holder("FST", read_fst, write_fst, has_header=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.io.tokens import TokenReader
+from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.io.topology import NO_PDF, HmmTopology
 from nnet3py.io.transition_model import TransitionModel
 
@@ -100,6 +100,20 @@ class ContextDependency:
             raise reader.error(f"expected a central position in a window of {width} phones, found {position}")
         return cls(width, position, to_pdf)
 
+    def write(self, writer: TokenWriter) -> None:
+        """Write it, text or binary."""
+        writer.token("ContextDependency")
+        writer.integer(self.context_width)
+        writer.integer(self.central_position)
+        writer.token("ToPdf")
+        _write_map(writer, self.to_pdf)
+        writer.token("EndContextDependency")
+
+    @property
+    def num_pdfs(self) -> int:
+        """Pdfs, which count from 0. Kaldi: NumPdfs."""
+        return max((pdf for pdf, _ in _leaves(self.to_pdf, {})), default=-1) + 1
+
     def pdfs(self, phone: int, *pdf_classes: int) -> list[tuple[int, ...]]:
         """The pdf-ids that the classes of a phone can have together in one context, for all contexts; ascending."""
         known = {self.central_position: _Values(frozenset([phone]))}
@@ -156,6 +170,32 @@ def _read_map(reader: TokenReader, depth: int) -> Map | None:
         reader.expect("}")
         return Split(key, frozenset(values.tolist()), yes, no)
     raise reader.error(f"expected NULL, CE, TE or SE in a tree, found '{token[:40]}'")
+
+
+def _write_map(writer: TokenWriter, tree: Map | None) -> None:
+    if tree is None:
+        writer.token("NULL")
+    elif isinstance(tree, Constant):
+        writer.token("CE")
+        writer.integer(tree.answer)
+    elif isinstance(tree, Table):
+        writer.token("TE")
+        writer.integer(tree.key)
+        writer.integer(len(tree.children), "uint32")
+        _write_children(writer, "(", tree.children, ")")
+    else:
+        writer.token("SE")
+        writer.integer(tree.key)
+        writer.integer_vector(sorted(tree.values))
+        _write_children(writer, "{", (tree.yes, tree.no), "}")
+
+
+def _write_children(writer: TokenWriter, opening: str, children: tuple[Map | None, ...], closing: str) -> None:
+    writer.token(opening)
+    for child in children:
+        _write_map(writer, child)
+    writer.token(closing)
+    writer.newline_if_text()
 
 
 def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
