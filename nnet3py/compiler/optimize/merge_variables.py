@@ -76,7 +76,7 @@ def _candidates(computation: Computation, nnet: Nnet, options: OptimizeOptions,
         for c, one in zip(numbers[able].tolist(), args[able].tolist(), strict=True):
             values = () if kind == CommandType.PROPAGATE else tuple(s for s in one[2:4] if s > 0)
             found.append(_Candidate(c, one[source], one[target], values=values))
-    return sorted(found)
+    return sorted(found, key=lambda one: (not one.is_plain_copy, one.command))
 
 
 class _Usage:

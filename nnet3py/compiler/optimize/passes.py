@@ -4,11 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.optimize.allocate_from_other import allocate_from_other
 from nnet3py.compiler.optimize.compress_memory import compress_memory
 from nnet3py.compiler.optimize.consolidate_io import consolidate_io
 from nnet3py.compiler.optimize.consolidate_model_update import consolidate_model_update
 from nnet3py.compiler.optimize.convert_addition import convert_addition
 from nnet3py.compiler.optimize.extend_matrices import extend_matrices
+from nnet3py.compiler.optimize.limit_derivative_times import limit_derivative_times
 from nnet3py.compiler.optimize.merge_variables import merge_variables
 from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
 from nnet3py.compiler.optimize.options import OptimizeOptions
@@ -23,7 +25,8 @@ from nnet3py.network.nnet import Nnet
 _BEFORE_MERGING = (("consolidate-model-update", consolidate_model_update), ("convert-addition", convert_addition),
                    ("snip-row-ops", snip_row_ops), ("split-row-ops", split_row_ops),
                    ("optimize-row-ops", replace_row_ops), ("extend-matrices", extend_matrices))
-_AFTER_MERGING = (("initialize-undefined", remove_unnecessary_zeroing), ("move-sizing-commands", move_sizing_commands))
+_AFTER_MERGING = (("initialize-undefined", remove_unnecessary_zeroing), ("move-sizing-commands", move_sizing_commands),
+                  ("allocate-from-other", allocate_from_other))
 
 
 def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
@@ -34,6 +37,9 @@ def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | No
 def optimization_steps(computation: Computation, nnet: Nnet,
                        options: OptimizeOptions) -> Iterator[tuple[str, Computation]]:
     """The name of each pass that runs, by Kaldi's option name, and what it makes of the computation."""
+    if options.limits_derivatives():
+        computation = limit_derivative_times(computation, nnet, options.min_deriv_time, options.max_deriv_time)
+        yield "max-deriv-time", computation
     if options.optimize:
         for name, run in _BEFORE_MERGING:
             if options.allows(name):
