@@ -1,7 +1,7 @@
 """What the optimiser may do. Kaldi: ``NnetOptimizeOptions``."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 INT32_MIN, INT32_MAX = -2147483648, 2147483647
 
@@ -33,6 +33,17 @@ class OptimizeOptions:
     max_deriv_time: int = INT32_MAX
     max_deriv_time_relative: int = INT32_MAX
     memory_compression_level: int = 1
+
+    def for_outputs_until(self, last_t: int) -> OptimizeOptions:
+        """The same with ``max_deriv_time`` instead of ``max_deriv_time_relative``, which counts from the last output.
+
+        Parameters
+        ----------
+        last_t : the greatest t of all outputs in the request
+        """
+        if self.max_deriv_time_relative == INT32_MAX:
+            return self
+        return replace(self, max_deriv_time=last_t + self.max_deriv_time_relative, max_deriv_time_relative=INT32_MAX)
 
     def limits_derivatives(self) -> bool:
         """Whether derivatives outside of a range of times are to be taken as zero."""

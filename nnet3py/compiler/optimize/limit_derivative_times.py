@@ -1,0 +1,252 @@
+"""Derivatives outside of a range of times are taken as zero, and what only computes them is left out.
+
+Training of recurrent networks uses it: derivatives that would flow far beyond a chunk's own frames cost time and help
+little. It is the only pass that changes results, and it must be the first: it relies on everything being zeroed.
+"""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.compiler.analyze import CommandTable, submatrix_accesses
+from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
+from nnet3py.compiler.optimize.no_operations import drop_commands
+from nnet3py.compiler.optimize.options import INT32_MAX, INT32_MIN
+from nnet3py.compiler.optimize.renumber import renumber
+from nnet3py.components.base import Properties
+from nnet3py.errors import CompileError
+from nnet3py.network.nnet import Nnet
+
+_BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
+_MATRICES = (CommandType.MATRIX_COPY, CommandType.MATRIX_ADD)
+_ROWS = (CommandType.COPY_ROWS, CommandType.ADD_ROWS)
+_PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI,
+          CommandType.ADD_TO_ROWS_MULTI)
+_NO_EFFECT_ON_ROWS = (CommandType.SET_CONST, CommandType.PROVIDE_OUTPUT, CommandType.ACCEPT_INPUT)
+
+
+class _Window(NamedTuple):
+    """The rows ``begin`` to ``end`` of a sub-matrix that are kept, as sub-matrix ``s`` (0: no rows)."""
+
+    s: int
+    begin: int
+    end: int
+
+
+def limit_derivative_times(computation: Computation, nnet: Nnet, min_time: int = INT32_MIN,
+                           max_time: int = INT32_MAX) -> Computation:
+    """Leave out all that computes derivatives at t < ``min_time`` or t > ``max_time``. Kaldi: LimitDerivativeTimes.
+
+    Raises CompileError if no time is left.
+    """
+    if max_time < min_time:
+        raise CompileError(f"derivatives are limited to times from {min_time} to {max_time}: there are none",
+                           "see --optimization.min-deriv-time, --optimization.max-deriv-time and "
+                           "--optimization.max-deriv-time-relative")
+    if (min_time, max_time) == (INT32_MIN, INT32_MAX):
+        return computation
+    limiter = _Limiter(computation, nnet, min_time, max_time)
+    if limiter.all_inside():
+        return computation
+    limiter.limit_commands()
+    limiter.forget_memos()
+    return renumber(_shrink(limiter.result(), limiter.matrix_windows, nnet))
+
+
+class _Limiter:
+    def __init__(self, computation: Computation, nnet: Nnet, min_time: int, max_time: int) -> None:
+        self.old, self.new, self.nnet = computation, computation.copy(), nnet
+        self.is_deriv = [info.is_deriv for info in computation.debug_info]
+        self.inside = [(info.indexes[:, 1] >= min_time) & (info.indexes[:, 1] <= max_time)     # rows of each matrix
+                       for info in computation.debug_info]
+        self.matrix_windows = [_extent(inside) for inside in self.inside]
+        self._windows: dict[int, _Window] = {}
+        self._removed: list[int] = []
+
+    def all_inside(self) -> bool:
+        """Whether no derivative is at any other time."""
+        return all(inside.all() for inside, is_deriv in zip(self.inside, self.is_deriv, strict=True) if is_deriv)
+
+    def limit_commands(self) -> None:
+        """Change or remove each command that has to do with derivatives."""
+        for c, one in enumerate(self.old.commands):
+            limit = _LIMITS.get(one.type)
+            if limit is not None:
+                limited = limit(self, one)
+                if limited is None:
+                    self._removed.append(c)
+                else:
+                    self.new.commands[c] = limited
+
+    def result(self) -> Computation:
+        return drop_commands(self.new, self._removed)
+
+    # -- windows ---------------------------------------------------------------------------------------------------
+
+    def window(self, s: int) -> _Window:
+        """What is inside the range of sub-matrix ``s``, of values and derivatives alike."""
+        if s not in self._windows:
+            sub = self.old.submatrices[s]
+            first, last = self.matrix_windows[sub.matrix]
+            begin, end = max(first - sub.row_offset, 0), min(last - sub.row_offset, sub.num_rows)
+            if begin >= end:
+                self._windows[s] = _Window(0, 0, 0)
+            else:
+                self._windows[s] = _Window(self._part(s, begin, end), begin, end)
+        return self._windows[s]
+
+    def derivative_window(self, s: int) -> _Window:
+        """The same for derivatives; values stay whole."""
+        sub = self.old.submatrices[s]
+        return self.window(s) if self.is_deriv[sub.matrix] else _Window(s, 0, sub.num_rows)
+
+    def _part(self, s: int, begin: int, end: int) -> int:
+        if (begin, end) == (0, self.old.submatrices[s].num_rows):
+            return s
+        return self.new.new_submatrix(s, begin, end - begin, 0, -1)
+
+    def keeps(self, s: int) -> np.ndarray:
+        """For each row of ``s`` whether it is a value, or a derivative inside the range."""
+        sub = self.old.submatrices[s]
+        rows = slice(sub.row_offset, sub.row_offset + sub.num_rows)
+        return self.inside[sub.matrix][rows] if self.is_deriv[sub.matrix] else np.ones(sub.num_rows, bool)
+
+    # -- one method per form of command: the command, changed or not, or None to remove it -------------------------
+
+    def propagate(self, one: Command) -> Command:
+        if one.args[5] == 1 and not self.window(one.args[3]).s:       # no statistics of times that do not count
+            return _with_args(one, {5: 0})
+        return one
+
+    def backprop(self, one: Command) -> Command | None:
+        component = self.nnet.components[one.args[0]]
+        if not component.has(Properties.SIMPLE):
+            return one
+        deriv = self.window(one.args[4])
+        if not deriv.s:
+            return None
+        if deriv.s == one.args[4] or component.has(Properties.USES_MEMO):    # a memo has all the rows
+            return one
+        return _with_args(one, {place: self.window(one.args[place]).s for place in (2, 3, 4, 5) if one.args[place] > 0})
+
+    def matrices(self, one: Command) -> Command | None:
+        dst, src = (self.derivative_window(s) for s in one.args[:2])
+        begin, end = max(dst.begin, src.begin), min(dst.end, src.end)
+        if begin >= end:
+            return None
+        return _with_args(one, {place: window.s if window[1:] == (begin, end) else self._part(s, begin, end)
+                                for place, (s, window) in enumerate(zip(one.args[:2], (dst, src), strict=True))})
+
+    def rows(self, one: Command) -> Command | None:
+        dst, src = (self.derivative_window(s) for s in one.args[:2])
+        rows = np.where(self.keeps(one.args[0]), self.old.indexes[one.args[2]], -1)
+        kept = (rows >= 0) & self.keeps(one.args[1])[rows]
+        if not kept.any():
+            return None
+        rows = np.where(kept, rows - src.begin, -1)[dst.begin:dst.end]
+        return _with_args(one, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes, rows, one.args[2])})
+
+    def pairs(self, one: Command) -> Command | None:
+        window = self.derivative_window(one.args[0])
+        pairs = self.old.indexes_multi[one.args[1]].copy()
+        kept = self.keeps(one.args[0]) & (pairs[:, 0] >= 0)
+        for s in np.unique(pairs[kept, 0]).tolist():
+            chosen = np.flatnonzero(kept & (pairs[:, 0] == s))
+            there = self.derivative_window(s)
+            fine = self.keeps(s)[pairs[chosen, 1]]
+            kept[chosen] = fine
+            pairs[chosen[fine]] = np.stack((np.full(fine.sum(), there.s), pairs[chosen[fine], 1] - there.begin), axis=1)
+        if not kept.any():
+            return None
+        pairs[~kept] = -1
+        pairs = pairs[window.begin:window.end]
+        return _with_args(one, {0: window.s, 1: _entry(self.new.indexes_multi, pairs, one.args[1])})
+
+    def ranges(self, one: Command) -> Command | None:
+        dst, src = (self.derivative_window(s) for s in one.args[:2])
+        ranges = self.old.indexes_ranges[one.args[2]]
+        present = (ranges[:, 0] >= 0) & self.keeps(one.args[0])
+        begin, end = np.maximum(ranges, 0).T
+        at = np.flatnonzero(self.keeps(one.args[1]))
+        first, past = np.searchsorted(at, begin), np.searchsorted(at, end)         # among the rows that are kept
+        present &= first < past
+        if not present.any():
+            return None
+        shrunk = np.stack((at[np.where(present, first, 0)], at[np.where(present, past - 1, 0)] + 1), axis=1)
+        shrunk = np.where(present[:, None], shrunk - src.begin, -1)[dst.begin:dst.end]
+        return _with_args(one, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes_ranges, shrunk, one.args[2])})
+
+    def forget_memos(self) -> None:
+        """No command keeps a memo that no command uses any more."""
+        gone = set(self._removed)
+        used = {one.args[6] for c, one in enumerate(self.old.commands) if one.type in _BACKPROPS and c not in gone}
+        for c, one in enumerate(self.new.commands):
+            if one.type == CommandType.PROPAGATE and one.args[4] > 0 and one.args[4] not in used:
+                self.new.commands[c] = _with_args(one, {4: 0})
+
+
+_LIMITS = {CommandType.PROPAGATE: _Limiter.propagate, CommandType.ADD_ROW_RANGES: _Limiter.ranges,
+           **dict.fromkeys(_BACKPROPS, _Limiter.backprop), **dict.fromkeys(_MATRICES, _Limiter.matrices),
+           **dict.fromkeys(_ROWS, _Limiter.rows), **dict.fromkeys(_PAIRS, _Limiter.pairs)}
+
+
+def _extent(inside: np.ndarray) -> tuple[int, int]:
+    """From the first to behind the last true one; 0, 0 for none."""
+    rows = np.flatnonzero(inside)
+    return (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+
+
+def _with_args(one: Command, changes: dict[int, int]) -> Command:
+    if all(one.args[place] == value for place, value in changes.items()):
+        return one
+    return one._replace(args=tuple(changes.get(place, value) for place, value in enumerate(one.args)))
+
+
+def _entry(entries: list[np.ndarray], rows: np.ndarray, number: int) -> int:
+    """The number of an entry with these contents: ``number`` if it has them already, or a new one."""
+    if np.array_equal(entries[number], rows):
+        return number
+    entries.append(rows.astype(np.int32))
+    return len(entries) - 1
+
+
+def _shrink(computation: Computation, windows: list[tuple[int, int]], nnet: Nnet) -> Computation:
+    """Derivative matrices keep only the rows inside the range, where nothing uses the others any more."""
+    out = computation.copy()
+    table = CommandTable(computation)
+    commands, s, _ = submatrix_accesses(computation, nnet, table)
+    real = table.types[commands] != CommandType.SET_CONST
+    subs = np.array(computation.submatrices, dtype=np.int64)
+    matrices, begin, end = subs[s[real], 0], subs[s[real], 1], subs[s[real], 1] + subs[s[real], 2]
+    first, last = np.full(len(out.matrices), INT32_MAX, np.int64), np.full(len(out.matrices), 0, np.int64)
+    np.minimum.at(first, matrices, begin)
+    np.maximum.at(last, matrices, end)
+    exchanged = np.concatenate([table.args[kind][:, 0] for kind in (CommandType.ACCEPT_INPUT,
+                                                                     CommandType.PROVIDE_OUTPUT)])
+    fixed = set(subs[exchanged, 0].tolist())
+    gone, smaller = set(), {}
+    for m, (row_begin, row_end) in enumerate(windows):
+        if not m or m in fixed or not computation.debug_info[m].is_deriv:
+            continue
+        if last[m] == 0 and row_begin == row_end:
+            gone.add(m)
+        elif row_begin <= first[m] and last[m] <= row_end and row_end - row_begin < out.matrices[m].num_rows:
+            smaller[m] = row_begin, row_end
+    for m, (row_begin, row_end) in smaller.items():
+        out.matrices[m] = out.matrices[m]._replace(num_rows=row_end - row_begin)
+        info = out.debug_info[m]
+        out.debug_info[m] = info._replace(nodes=info.nodes[row_begin:row_end], indexes=info.indexes[row_begin:row_end])
+    for i, sub in enumerate(computation.submatrices):
+        if sub.matrix in smaller:
+            out.submatrices[i] = _moved(sub, *smaller[sub.matrix])
+    sizing = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SET_CONST)
+    return drop_commands(out, [c for c, one in enumerate(out.commands)
+                               if one.type in sizing and out.submatrices[one.args[0]].matrix in gone])
+
+
+def _moved(sub: SubMatrix, row_begin: int, row_end: int) -> SubMatrix:
+    """A sub-matrix in a matrix that has become smaller. One that is not inside covered all rows, or is not used."""
+    if row_begin <= sub.row_offset and sub.row_offset + sub.num_rows <= row_end:
+        return sub._replace(row_offset=sub.row_offset - row_begin)
+    return sub._replace(row_offset=0, num_rows=row_end - row_begin)
