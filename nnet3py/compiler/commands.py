@@ -113,6 +113,9 @@ class Command(NamedTuple):
     args: tuple[int, ...] = (-1,) * NUM_ARGS
 
 
+_PADDING = [(-1,) * (NUM_ARGS - size) for size in range(NUM_ARGS + 1)]
+
+
 def command(kind: CommandType, *args: int, alpha: float = 1.0) -> Command:
     """A command with ``args`` filled up with -1."""
-    return Command(kind, alpha, args + (-1,) * (NUM_ARGS - len(args)))
+    return Command(kind, alpha, args + _PADDING[len(args)])

@@ -8,7 +8,6 @@ import numpy as np
 from nnet3py.compiler.computation import CommandType, Computation, MatrixDebugInfo, command
 from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.locations import (
-    Column,
     Locations,
     compact,
     contiguous_ranges,
@@ -16,15 +15,15 @@ from nnet3py.compiler.locations import (
     split_locations,
     split_locations_backward,
 )
-from nnet3py.compiler.node_rules import NodeRule, node_rules
+from nnet3py.compiler.node_rules import node_rules
 from nnet3py.compiler.request import ComputationRequest
-from nnet3py.compiler.sources import SourceFinder, step_sources
+from nnet3py.compiler.sources import PartSources, find_sources
 from nnet3py.compiler.steps import Step, compute_steps
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Properties
 from nnet3py.errors import CompileError
 from nnet3py.network.descriptor import Part
 from nnet3py.network.nnet import Nnet
-from nnet3py.network.nodes import ComponentNode, DimRangeNode
+from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
 
 def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Computation:
@@ -38,38 +37,68 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
     rules = node_rules(nnet)
     graph = build_graph(nnet, request, share)
     steps = compute_steps(nnet, request, graph, rules)
-    return _Generator(nnet, request, rules, steps, SourceFinder(steps, graph.sequences.space)).generate()
+    return _Generator(nnet, request, steps, find_sources(steps, rules, graph.sequences.space)).generate()
 
 
-@dataclass
+class _PartInfo:
+    """What is the same for a part of a descriptor in all steps."""
+
+    def __init__(self, part: Part, nnet: Nnet) -> None:
+        self.constant = part.constant()
+        self.scale_of = part.scales()                     # of each source node
+        self.scales = sorted(set(self.scale_of.values()))
+        self.dim = part.dim(nnet)
+
+
+class _NodeInfo:
+    """What is the same for all steps of a node."""
+
+    def __init__(self, nnet: Nnet, node: int) -> None:
+        found = nnet.nodes[node]
+        self.dim = nnet.node_dim(node)
+        self.component_index, self.component, self.flags, self.is_contiguous = -1, None, 0, False
+        self.is_dim_range = isinstance(found, DimRangeNode)
+        self.dim_offset = found.dim_offset if isinstance(found, DimRangeNode) else 0
+        self.parts: list[_PartInfo] = []
+        if isinstance(found, ComponentNode):
+            self.component_index = found.component_index
+            self.component = nnet.components[found.component_index]
+            self.flags = int(self.component.properties)
+            self.is_contiguous = bool(self.flags & Properties.OUTPUT_CONTIGUOUS)
+        elif isinstance(found, DescriptorNode):
+            self.parts = [_PartInfo(part, nnet) for part in found.descriptor.parts]
+            self.is_contiguous = nnet.is_component_input(node) and nnet.component_of(node + 1).has(
+                Properties.INPUT_CONTIGUOUS)
+
+
+@dataclass(slots=True)
 class _StepInfo:
-    """What belongs to a step: sub-matrices (0: none), and for descriptors those of its parts and their sources."""
+    """What belongs to a step: sub-matrices (0: none), also of a descriptor's parts, and where its rows come from."""
 
+    node: _NodeInfo
+    sources: list[PartSources]
     deriv_needed: bool = False
     value: int = 0
     deriv: int = 0
     precomputed: int = 0
-    parts: list[Part] = field(default_factory=list)
     part_values: list[int] = field(default_factory=list)
     part_derivs: list[int] = field(default_factory=list)
-    sources: list[Locations] = field(default_factory=list)
 
 
 class _Generator:
-    def __init__(self, nnet: Nnet, request: ComputationRequest, rules: list[NodeRule], steps: list[Step],
-                 finder: SourceFinder) -> None:
-        self.nnet, self.request, self.steps, self.finder = nnet, request, steps, finder
-        self.rules = rules
+    def __init__(self, nnet: Nnet, request: ComputationRequest, steps: list[Step],
+                 sources: list[list[PartSources]]) -> None:
+        self.nnet, self.request, self.steps = nnet, request, steps
         self.computation = Computation(need_model_derivative=request.need_model_derivative)
-        self.infos = [_StepInfo() for _ in steps]
+        nodes = {node: _NodeInfo(nnet, node) for node in sorted({step.node for step in steps})}
+        self.infos = [_StepInfo(nodes[step.node], found) for step, found in zip(steps, sources, strict=True)]
         names = nnet.node_names
         self._input_deriv = {names.index(io.name): io.has_deriv for io in request.inputs}
         self._output_deriv = {names.index(io.name): io.has_deriv for io in request.outputs}
 
     def generate(self) -> Computation:
-        self._find_sources()
-        for number in range(len(self.steps)):
-            self.infos[number].deriv_needed = self._is_deriv_needed(number)
+        for number, info in enumerate(self.infos):
+            info.deriv_needed = self._is_deriv_needed(number)
         self._make_matrices()
         self._precompute_indexes()
         self._allocate()
@@ -86,92 +115,76 @@ class _Generator:
     def _add(self, kind: CommandType, *args: int, alpha: float = 1.0) -> None:
         self.computation.commands.append(command(kind, *args, alpha=alpha))
 
-    def _component(self, node: int) -> tuple[int, Component]:
-        found = self.nnet.nodes[node]
-        assert isinstance(found, ComponentNode)
-        return found.component_index, self.nnet.components[found.component_index]
-
     # -- what each step needs --------------------------------------------------------------------------------------
 
-    def _find_sources(self) -> None:
-        for number, (step, info) in enumerate(zip(self.steps, self.infos, strict=True)):
-            if self.nnet.is_descriptor(step.node) and len(step.indexes):
-                info.parts = list(self.nnet.descriptor_of(step.node).descriptor.parts)
-                info.sources = step_sources(self.finder, self.rules, number)
-
     def _is_deriv_needed(self, number: int) -> bool:
-        step, nnet = self.steps[number], self.nnet
+        step, info = self.steps[number], self.infos[number]
         if not len(step.indexes):
             return False
         if step.node in self._input_deriv:
             return self._input_deriv[step.node]
-        if nnet.is_dim_range(step.node):
+        if step.source >= 0:
             return self.infos[step.source].deriv_needed
-        if nnet.is_component(step.node):
-            component = self._component(step.node)[1]
-            trained = (self.request.need_model_derivative and component.has(Properties.UPDATABLE)
+        component = info.node.component
+        if component is not None:
+            trained = (self.request.need_model_derivative and info.node.flags & Properties.UPDATABLE.value
                        and component.learning_rate != 0.0)    # type: ignore[attr-defined]
-            return trained or self.infos[number - 1].deriv_needed
+            return bool(trained) or self.infos[number - 1].deriv_needed
         if step.node in self._output_deriv:
             # A derivative that is not given is zero, so nothing flows back from such an output.
             return self._output_deriv[step.node]
-        return any(self.infos[source].deriv_needed for matrices, _ in self.infos[number].sources
-                   for source in np.flatnonzero(np.bincount(matrices[matrices >= 0])).tolist())
+        return any(self.infos[source].deriv_needed for part in info.sources for source in part.steps())
 
     def _make_matrices(self) -> None:
         computation = self.computation
         for step, info in zip(self.steps, self.infos, strict=True):
             if not len(step.indexes):
                 continue
-            node = self.nnet.nodes[step.node]
-            if isinstance(node, DimRangeNode):
+            node = info.node
+            if node.is_dim_range:
                 source = self.infos[step.source]
                 info.value = computation.new_submatrix(source.value, 0, -1, node.dim_offset, node.dim)
                 if info.deriv_needed:
                     info.deriv = computation.new_submatrix(source.deriv, 0, -1, node.dim_offset, node.dim)
                 continue
-            size = len(step.indexes), self.nnet.node_dim(step.node), self._is_contiguous(step.node)
-            info.value = computation.new_matrix(*size)
+            info.value = computation.new_matrix(len(step.indexes), node.dim, node.is_contiguous)
             if info.deriv_needed:
-                info.deriv = computation.new_matrix(*size)
+                info.deriv = computation.new_matrix(len(step.indexes), node.dim, node.is_contiguous)
             self._make_parts(info)
-
-    def _is_contiguous(self, node: int) -> bool:
-        if self.nnet.is_component_input(node):
-            return self._component(node + 1)[1].has(Properties.INPUT_CONTIGUOUS)
-        return self.nnet.is_component(node) and self._component(node)[1].has(Properties.OUTPUT_CONTIGUOUS)
+        self._values = np.array([info.value for info in self.infos])
+        self._derivs = np.array([info.deriv for info in self.infos])
 
     def _make_parts(self, info: _StepInfo) -> None:
-        if len(info.parts) <= 1:
+        if len(info.node.parts) <= 1:
             info.part_values, info.part_derivs = [info.value], [info.deriv]
             return
-        column = 0
-        for part in info.parts:
-            dim = part.dim(self.nnet)
-            info.part_values.append(self.computation.new_submatrix(info.value, 0, -1, column, dim))
-            info.part_derivs.append(
-                self.computation.new_submatrix(info.deriv, 0, -1, column, dim) if info.deriv else 0)
-            column += dim
+        column, make = 0, self.computation.new_submatrix
+        for part in info.node.parts:
+            info.part_values.append(make(info.value, 0, -1, column, part.dim))
+            info.part_derivs.append(make(info.deriv, 0, -1, column, part.dim) if info.deriv else 0)
+            column += part.dim
 
     def _precompute_indexes(self) -> None:
+        computation = self.computation
         for number, (step, info) in enumerate(zip(self.steps, self.infos, strict=True)):
-            if self.nnet.is_component(step.node):
-                component = self._component(step.node)[1]
-                precomputed = None if component.has(Properties.SIMPLE) else component.precompute_indexes(
-                    self.steps[number - 1].indexes, step.indexes, self.request.needs_derivatives())
-                if precomputed is not None:
-                    info.precomputed = len(self.computation.precomputed_indexes)
-                    self.computation.precomputed_indexes.append(precomputed)
-                    self.computation.precomputed_rows.append((self.steps[number - 1].indexes, step.indexes))
+            component = info.node.component
+            if component is None or info.node.flags & Properties.SIMPLE.value:
+                continue
+            inputs = self.steps[number - 1].indexes
+            precomputed = component.precompute_indexes(inputs, step.indexes, self.request.needs_derivatives())
+            if precomputed is not None:
+                info.precomputed = len(computation.precomputed_indexes)
+                computation.precomputed_indexes.append(precomputed)
+                computation.precomputed_rows.append((inputs, step.indexes))
 
     def _add_debug_info(self) -> None:
         computation = self.computation
         found: list[MatrixDebugInfo | None] = [computation.debug_info[0], *(None for _ in computation.matrices[1:])]
         for step, info in zip(self.steps, self.infos, strict=True):
+            nodes = np.broadcast_to(np.int32(step.node), (len(step.indexes),))
             for s, is_deriv in ((info.value, False), (info.deriv, True)):
                 matrix = computation.submatrices[s].matrix
-                if computation.is_whole(s) and found[matrix] is None:
-                    nodes = np.full(len(step.indexes), step.node, np.int32)
+                if found[matrix] is None and computation.is_whole(s):
                     found[matrix] = MatrixDebugInfo(nodes, step.indexes, is_deriv)
         computation.debug_info = [info for info in found if info is not None]
 
@@ -179,10 +192,7 @@ class _Generator:
 
     def _allocate(self) -> None:
         computation = self.computation
-        given = {computation.submatrices[info.value].matrix if step.node in self._input_deriv
-                 else computation.submatrices[info.deriv].matrix
-                 for step, info in zip(self.steps, self.infos, strict=True)
-                 if step.node in self._input_deriv or step.node in self._output_deriv}
+        given = self._io_matrices(of_inputs="value", of_outputs="deriv")
         self._whole = computation.whole_submatrices()
         for m in range(1, len(computation.matrices)):
             if m not in given:
@@ -190,14 +200,17 @@ class _Generator:
                 self._add(CommandType.SET_CONST, self._whole[m], alpha=0.0)
 
     def _deallocate(self) -> None:
-        computation = self.computation
-        wanted = {computation.submatrices[info.value].matrix if step.node in self._output_deriv
-                  else computation.submatrices[info.deriv].matrix
-                  for step, info in zip(self.steps, self.infos, strict=True)
-                  if step.node in self._input_deriv or step.node in self._output_deriv}
-        for m in range(1, len(computation.matrices)):
+        wanted = self._io_matrices(of_inputs="deriv", of_outputs="value")
+        for m in range(1, len(self.computation.matrices)):
             if m not in wanted:
                 self._add(CommandType.DEALLOC_MATRIX, self._whole[m])
+
+    def _io_matrices(self, of_inputs: str, of_outputs: str) -> set[int]:
+        """The matrices of the values or derivatives of the request's inputs and outputs; 0 among them."""
+        found = [getattr(info, of_inputs if step.node in self._input_deriv else of_outputs)
+                 for step, info in zip(self.steps, self.infos, strict=True)
+                 if step.node in self._input_deriv or step.node in self._output_deriv]
+        return {self.computation.submatrices[s].matrix for s in found}
 
     # -- forward ---------------------------------------------------------------------------------------------------
 
@@ -206,54 +219,55 @@ class _Generator:
 
     def _forward(self, number: int) -> None:
         step, info = self.steps[number], self.infos[number]
-        if self._is_input_step(number):
+        node = info.node
+        if step.node in self._input_deriv:
             self._add(CommandType.ACCEPT_INPUT, info.value, step.node)
             if not self._is_input_step(number + 1):
                 self._add(CommandType.NO_OPERATION_PERMANENT)
-        elif self.nnet.is_component(step.node):
-            index, component = self._component(step.node)
-            memo = number if info.deriv and component.has(Properties.USES_MEMO) else 0
-            store = self.request.store_component_stats and component.has(Properties.STORES_STATS)
-            self._add(CommandType.PROPAGATE, index, info.precomputed, self.infos[number - 1].value, info.value, memo,
-                      int(store))
-        elif self.nnet.is_descriptor(step.node):
-            for k in range(len(info.sources)):
-                self._forward_part(info, k)
+        elif node.component is not None:
+            memo = number if info.deriv and node.flags & Properties.USES_MEMO.value else 0
+            store = self.request.store_component_stats and node.flags & Properties.STORES_STATS.value
+            self._add(CommandType.PROPAGATE, node.component_index, info.precomputed, self.infos[number - 1].value,
+                      info.value, memo, int(bool(store)))
+        else:
+            # An empty step has no sources.
+            for part, value, sources in zip(node.parts, info.part_values, info.sources, strict=False):
+                self._forward_part(part, value, sources)
             if step.node in self._output_deriv:
                 self._add(CommandType.PROVIDE_OUTPUT, info.value, step.node)
 
-    def _forward_part(self, info: _StepInfo, k: int) -> None:
-        part, value = info.parts[k], info.part_values[k]
-        constant = part.constant()
-        if constant != 0.0:
-            self._add(CommandType.SET_CONST, value, alpha=constant)
-        for scale, locations in self._by_scale(part, info.sources[k]):
-            for matrices, rows in split_locations(*locations):
-                self._add_rows(value, matrices, rows, scale)
-
-    def _by_scale(self, part: Part, locations: Locations) -> list[tuple[float, Locations]]:
-        """The locations in groups whose sources share a factor, by increasing factor."""
-        scales = part.scales()
-        distinct = sorted(set(scales.values()))
-        if len(distinct) <= 1:
-            return [(distinct[0] if distinct else 1.0, locations)]
-        steps, rows = locations
-        scale_of_step = np.array([scales.get(step.node, np.nan) for step in self.steps])
-        return [(scale, compact(np.where((steps >= 0) & (scale_of_step[steps] == scale), steps, -1), rows))
-                for scale in distinct]
-
-    def _add_rows(self, value: int, steps: np.ndarray, rows: np.ndarray, scale: float) -> None:
-        only = only_matrix(steps)
-        if only < 0:
-            submatrices = np.array([info.value for info in self.infos])
-            self._add(CommandType.ADD_ROWS_MULTI, value, self._new_pairs(steps, rows, submatrices), alpha=scale)
+    def _forward_part(self, part: _PartInfo, value: int, sources: PartSources) -> None:
+        if part.constant != 0.0:
+            self._add(CommandType.SET_CONST, value, alpha=part.constant)
+        if sources.only >= 0:
+            scale = part.scale_of[self.steps[sources.only].node]
+            self._add_rows(value, sources.only, None if sources.is_all else sources.locations[1][0], scale)
             return
-        source = self.infos[only].value
-        rows = np.where(steps >= 0, rows, -1)
-        if _is_identity(rows, self.computation.submatrices[source].num_rows):
-            self._add(CommandType.MATRIX_ADD, value, source, alpha=scale)
+        for scale, locations in self._by_scale(part, sources.locations):
+            for steps, rows in split_locations(*locations):
+                only = only_matrix(steps)
+                if only >= 0:
+                    self._add_rows(value, only, np.where(steps >= 0, rows, -1), scale)
+                else:
+                    pairs = self._new_pairs(steps, rows, self._values)
+                    self._add(CommandType.ADD_ROWS_MULTI, value, pairs, alpha=scale)
+
+    def _add_rows(self, value: int, source: int, rows: np.ndarray | None, scale: float) -> None:
+        """Add rows of the step ``source``; None for all of them, in order."""
+        s = self.infos[source].value
+        if rows is None or _is_identity(rows, len(self.steps[source].indexes)):
+            self._add(CommandType.MATRIX_ADD, value, s, alpha=scale)
         else:
-            self._add(CommandType.ADD_ROWS, value, source, self._new_indexes(rows), alpha=scale)
+            self._add(CommandType.ADD_ROWS, value, s, self._new_indexes(rows), alpha=scale)
+
+    def _by_scale(self, part: _PartInfo, locations: Locations) -> list[tuple[float, Locations]]:
+        """The locations in groups whose sources share a factor, by increasing factor."""
+        if len(part.scales) <= 1:
+            return [(part.scales[0] if part.scales else 1.0, locations)]
+        steps, rows = locations
+        scale_of_step = np.array([part.scale_of.get(step.node, np.nan) for step in self.steps])
+        return [(scale, compact(np.where((steps >= 0) & (scale_of_step[steps] == scale), steps, -1), rows))
+                for scale in part.scales]
 
     def _new_indexes(self, rows: np.ndarray) -> int:
         self.computation.indexes.append(rows.astype(np.int32))
@@ -270,43 +284,43 @@ class _Generator:
 
     def _backward(self, number: int) -> None:
         step, info = self.steps[number], self.infos[number]
-        if self._is_input_step(number):
+        node = info.node
+        if step.node in self._input_deriv:
             self._add(CommandType.PROVIDE_OUTPUT, info.deriv, step.node)
             if not self._is_input_step(number + 1):
                 self._add(CommandType.NO_OPERATION_PERMANENT)
-        elif self.nnet.is_component(step.node):
-            self._backward_component(number)
-        elif self.nnet.is_descriptor(step.node):
+        elif node.component is not None:
+            inputs, flags = self.infos[number - 1], node.flags
+            self._add(CommandType.BACKPROP, node.component_index, info.precomputed,
+                      inputs.value if flags & Properties.BACKPROP_NEEDS_INPUT.value else 0,
+                      info.value if flags & Properties.BACKPROP_NEEDS_OUTPUT.value else 0,
+                      info.deriv, inputs.deriv, number if flags & Properties.USES_MEMO.value else 0)
+        else:
             if step.node in self._output_deriv:
                 self._add(CommandType.ACCEPT_INPUT, info.deriv, step.node)
-            for k in range(len(info.sources)):
-                self._backward_part(info, k)
+            for part, deriv, sources in zip(node.parts, info.part_derivs, info.sources, strict=False):
+                self._backward_part(part, deriv, sources)
 
-    def _backward_component(self, number: int) -> None:
-        info, inputs = self.infos[number], self.infos[number - 1]
-        index, component = self._component(self.steps[number].node)
-        x = inputs.value if component.has(Properties.BACKPROP_NEEDS_INPUT) else 0
-        y = info.value if component.has(Properties.BACKPROP_NEEDS_OUTPUT) else 0
-        memo = number if component.has(Properties.USES_MEMO) else 0
-        self._add(CommandType.BACKPROP, index, info.precomputed, x, y, info.deriv, inputs.deriv, memo)
-
-    def _backward_part(self, info: _StepInfo, k: int) -> None:
-        derivs = np.array([other.deriv for other in self.infos])
-        for scale, (steps, rows) in self._by_scale(info.parts[k], info.sources[k]):
-            steps = np.where((steps >= 0) & (derivs[steps] > 0), steps, -1)
-            for column in split_locations_backward(*compact(steps, rows)):
-                self._add_rows_backward(info.part_derivs[k], column, derivs, scale)
-
-    def _add_rows_backward(self, deriv: int, column: Column, derivs: np.ndarray, scale: float) -> None:
-        steps, rows = column
-        only = only_matrix(steps)
-        if only < 0:
-            self._add(CommandType.ADD_TO_ROWS_MULTI, deriv, self._new_pairs(steps, rows, derivs), alpha=scale)
+    def _backward_part(self, part: _PartInfo, deriv: int, sources: PartSources) -> None:
+        if sources.only >= 0 and sources.is_ascending:      # what follows would come to the same, more slowly
+            if self.infos[sources.only].deriv:
+                scale = part.scale_of[self.steps[sources.only].node]
+                self._add_rows_backward(deriv, sources.only, None if sources.is_all else sources.locations[1][0], scale)
             return
-        target = int(derivs[only])
-        num_rows = self.computation.submatrices[target].num_rows
-        rows = np.where(steps >= 0, rows, -1)
-        if _is_identity(rows, num_rows):
+        for scale, (steps, rows) in self._by_scale(part, sources.locations):
+            steps = np.where((steps >= 0) & (self._derivs[steps] > 0), steps, -1)
+            for column_steps, column_rows in split_locations_backward(*compact(steps, rows)):
+                only = only_matrix(column_steps)
+                if only >= 0:
+                    self._add_rows_backward(deriv, only, np.where(column_steps >= 0, column_rows, -1), scale)
+                else:
+                    pairs = self._new_pairs(column_steps, column_rows, self._derivs)
+                    self._add(CommandType.ADD_TO_ROWS_MULTI, deriv, pairs, alpha=scale)
+
+    def _add_rows_backward(self, deriv: int, source: int, rows: np.ndarray | None, scale: float) -> None:
+        """Add to rows of the step ``source``; None for all of them, in order."""
+        target, num_rows = self.infos[source].deriv, len(self.steps[source].indexes)
+        if rows is None or _is_identity(rows, num_rows):
             self._add(CommandType.MATRIX_ADD, target, deriv, alpha=scale)
             return
         present = np.flatnonzero(rows >= 0)
@@ -324,6 +338,3 @@ class _Generator:
 
 def _is_identity(rows: np.ndarray, num_rows: int) -> bool:
     return len(rows) == num_rows and bool((rows == np.arange(num_rows)).all())
-
-
-

@@ -1,5 +1,10 @@
-"""Where the rows of each descriptor step come from: steps and rows in them."""
+"""Where the rows of each descriptor step come from: steps and rows in them.
+
+All steps of a node are looked up at once, for a recurrence has many small ones.
+"""
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,11 +15,36 @@ from nnet3py.index import NO_TIME, KeySpace, find_keys
 from nnet3py.network.descriptor import Leaf
 
 
+class PartSources(NamedTuple):
+    """Where the rows of one part of a descriptor step come from.
+
+    Attributes
+    ----------
+    locations : steps and rows of each row's terms, sorted as cindexes; a row's terms stand before its gaps
+    only : the step from which every row has its one term, or -1 if that is not so
+    is_all : of ``only``: these are all of its rows, in order
+    is_ascending : of ``only``: later rows have later terms
+    """
+
+    locations: Locations
+    only: int = -1
+    is_all: bool = False
+    is_ascending: bool = False
+
+    def steps(self) -> list[int]:
+        """The steps from which rows come."""
+        if self.only >= 0:
+            return [self.only]
+        steps = self.locations[0]
+        return np.flatnonzero(np.bincount(steps[steps >= 0])).tolist()
+
+
 class SourceFinder:
     """Finds the (step, row) of cindexes. Kaldi: ``ComputationStepsComputer``'s cindex locations."""
 
     def __init__(self, steps: list[Step], space: KeySpace) -> None:
         self.steps, self.space = steps, space
+        self._sizes = np.array([len(step.indexes) for step in steps])
         self._steps_of: dict[int, list[int]] = {}
         for number, step in enumerate(steps):
             self._steps_of.setdefault(step.node, []).append(number)
@@ -23,21 +53,24 @@ class SourceFinder:
     def _table(self, node: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sorted keys of the rows of ``node``, and the step and row of each."""
         if node not in self._tables:
-            numbers = self._steps_of.get(node, [])
-            sizes = [len(self.steps[number].indexes) for number in numbers]
-            indexes = np.concatenate([np.zeros((0, 3), np.int32), *(self.steps[number].indexes for number in numbers)])
-            keys = self.space.keys(indexes)
-            # Most nodes have one step, in order: sorting what is sorted would cost more than all the rest.
-            is_sorted = (keys[1:] > keys[:-1]).all()
-            order = slice(None) if is_sorted else np.argsort(keys, kind="stable")
-            step = np.repeat(np.array(numbers, np.int64), sizes)
-            row = np.arange(len(keys)) - np.repeat(np.cumsum(sizes, dtype=np.int64) - sizes, sizes)
-            self._tables[node] = keys[order], step[order], row[order]
+            numbers = np.array(self._steps_of.get(node, []), np.int64)
+            sizes = self._sizes[numbers]
+            keys = self.space.keys(np.concatenate([np.zeros((0, 3), np.int32),
+                                                   *(self.steps[number].indexes for number in numbers.tolist())]))
+            step = np.repeat(numbers, sizes)
+            row = np.arange(len(keys)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            if not (keys[1:] > keys[:-1]).all():
+                # Most nodes have one step, in order: sorting what is sorted would cost more than all the rest.
+                order = np.argsort(keys, kind="stable")
+                keys, step, row = keys[order], step[order], row[order]
+            self._tables[node] = keys, step, row
         return self._tables[node]
 
     def find(self, node: int, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Steps and rows, int64 (rows,), of keys at ``node``; -1 where there is none."""
         table, steps, rows = self._table(node)
+        if len(keys) == len(table) and (keys == table).all():
+            return steps, rows
         at = find_keys(table, np.arange(len(table)), keys)
         missing = at < 0
         if not missing.any():
@@ -46,19 +79,51 @@ class SourceFinder:
             return at, at
         return np.where(missing, -1, steps[at]), np.where(missing, -1, rows[at])
 
-    def part_sources(self, rule: DescriptorRule, part: int, indexes: np.ndarray) -> Locations:
-        """The locations of the terms of part number ``part`` for rows ``indexes``, each row's sorted as cindexes."""
+    def sources(self, node: int, rule: DescriptorRule) -> dict[int, list[PartSources]]:
+        """For each step of ``node`` that has rows the sources of each part."""
+        numbers = [number for number in self._steps_of.get(node, []) if self._sizes[number]]
+        if not numbers:
+            return {}
+        indexes = np.concatenate([self.steps[number].indexes for number in numbers])
+        bounds = np.cumsum([0, *self._sizes[numbers]])
+        parts = [self._part_sources(rule, part, indexes, bounds) for part in range(len(rule.parts))]
+        return {number: [part[i] for part in parts] for i, number in enumerate(numbers)}
+
+    def _part_sources(self, rule: DescriptorRule, part: int, indexes: np.ndarray,
+                      bounds: np.ndarray) -> list[PartSources]:
         leaves = rule.leaves[part]
-        if not leaves:
-            return np.zeros((0, len(indexes)), np.int64), np.zeros((0, len(indexes)), np.int64)
-        found = [self._leaf_sources(leaf, indexes) for leaf in leaves]
         if len(leaves) == 1:           # Sum and Failover have two; what is around one leaf changes nothing
-            return compact(found[0][0][None], found[0][1][None])
+            steps, rows = self._leaf_sources(leaves[0], indexes)[:2]
+            return self._one_leaf(steps, rows, bounds)
+        if leaves:
+            steps, rows = self._several_leaves(rule, part, indexes)
+        else:
+            steps, rows = _none(len(indexes))
+        return [PartSources(compact(steps[:, begin:end], rows[:, begin:end]))
+                for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
+
+    def _several_leaves(self, rule: DescriptorRule, part: int, indexes: np.ndarray) -> Locations:
+        """The terms that each row uses, sorted as cindexes."""
+        found = [self._leaf_sources(leaf, indexes) for leaf in rule.leaves[part]]
         steps, rows, nodes, keys = (np.stack(arrays) for arrays in zip(*found, strict=True))
         used = evaluate_part(rule.parts[part], (steps >= 0).T)[1].T
         steps = np.where(used, steps, -1)
         order = np.lexsort((keys, np.where(used, nodes, np.iinfo(np.int32).max)), axis=0)
-        return compact(np.take_along_axis(steps, order, 0), np.take_along_axis(rows, order, 0))
+        return np.take_along_axis(steps, order, 0), np.take_along_axis(rows, order, 0)
+
+    def _one_leaf(self, steps: np.ndarray, rows: np.ndarray, bounds: np.ndarray) -> list[PartSources]:
+        starts = bounds[:-1]
+        lowest, highest = np.minimum.reduceat(steps, starts), np.maximum.reduceat(steps, starts)
+        only = np.where(lowest == highest, lowest, -1)
+        distance = np.diff(rows, prepend=rows[:1])
+        distance[starts] = 1
+        ascending = np.minimum.reduceat(distance, starts) > 0
+        is_all = ((np.maximum.reduceat(distance, starts) == 1) & ascending & (rows[starts] == 0)
+                  & (np.diff(bounds) == self._sizes[only]))
+        locations = [(steps[None, begin:end], rows[None, begin:end]) if highest_step >= 0 else _none(end - begin)
+                     for begin, end, highest_step in zip(starts.tolist(), bounds[1:].tolist(), highest.tolist(),
+                                                         strict=True)]
+        return list(map(PartSources, locations, only.tolist(), is_all.tolist(), ascending.tolist()))
 
     def _leaf_sources(self, leaf: Leaf, indexes: np.ndarray) -> tuple[np.ndarray, ...]:
         nodes, mapped = leaf.map(indexes)
@@ -73,13 +138,20 @@ class SourceFinder:
                 steps[chosen], rows[chosen] = self.find(node, keys[chosen])
         padding = indexes[:, 1] == NO_TIME
         if padding.any():
-            steps[padding] = -1
+            steps = np.where(padding, -1, steps)
         return steps, rows, nodes, keys
 
 
-def step_sources(finder: SourceFinder, rules: list[NodeRule], number: int) -> list[Locations]:
-    """For a descriptor step the locations of each part's terms (matrices are numbers of steps)."""
-    step = finder.steps[number]
-    rule = rules[step.node]
-    assert isinstance(rule, DescriptorRule)
-    return [finder.part_sources(rule, part, step.indexes) for part in range(len(rule.parts))]
+def _none(num_rows: int) -> Locations:
+    return np.zeros((0, num_rows), np.int64), np.zeros((0, num_rows), np.int64)
+
+
+def find_sources(steps: list[Step], rules: list[NodeRule], space: KeySpace) -> list[list[PartSources]]:
+    """For each step the sources of each part of its descriptor; none for other steps and those without rows."""
+    finder = SourceFinder(steps, space)
+    found: list[list[PartSources]] = [[] for _ in steps]
+    for node, rule in enumerate(rules):
+        if isinstance(rule, DescriptorRule):
+            for number, sources in finder.sources(node, rule).items():
+                found[number] = sources
+    return found
