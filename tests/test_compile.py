@@ -202,8 +202,12 @@ def test_a_cache_needs_room_and_options_are_taken() -> None:
     assert not any(one.type == CommandType.MATRIX_ADD for one in compile(nnet, asked).commands)
 
 
-def test_limits_of_derivatives_are_not_passed_over_in_silence(caplog: pytest.LogCaptureFixture) -> None:
-    CachingCompiler(Nnet.from_config(TDNN))
-    assert not caplog.records
-    CachingCompiler(Nnet.from_config(TDNN), OptimizeOptions(max_deriv_time_relative=10))
-    assert "--optimization.max-deriv-time-relative" in caplog.text
+def test_limits_of_derivatives_count_from_the_last_output() -> None:
+    nnet = Nnet.from_config(TDNN)
+    asked = request(product([0, 1, 2], range(-4, 6)), product([0, 1, 2], range(4)), train=True)
+    relative = CachingCompiler(nnet, OptimizeOptions(min_deriv_time=1, max_deriv_time_relative=-1))
+    absolute = CachingCompiler(nnet, OptimizeOptions(min_deriv_time=1, max_deriv_time=2))
+    times = [info.indexes[:, 1] for info in relative.compile(asked).debug_info
+             if info.is_deriv and nnet.node_names[int(info.nodes[0])] != "output"]
+    assert times and min(t.min() for t in times) == 1 and max(t.max() for t in times) == 2
+    assert relative.compile(asked).describe(nnet) == absolute.compile(asked).describe(nnet)

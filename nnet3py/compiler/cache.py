@@ -41,9 +41,6 @@ class CachingCompiler:
                              "use a larger --compiler.cache-capacity")
         self.nnet, self.options = nnet, options or OptimizeOptions()
         self.capacity, self.use_shortcut = capacity, use_shortcut
-        if self.options.limits_derivatives():
-            logger.warning("Derivatives are computed at all times: the limits --optimization.min-deriv-time, "
-                           "--optimization.max-deriv-time and --optimization.max-deriv-time-relative have no effect")
         self.seconds = {"compilation": 0.0, "optimization": 0.0, "shortcut expansion": 0.0, "checking": 0.0}
         self.seconds_total = 0.0
         self._kept: OrderedDict[tuple[int, ComputationRequest], Computation] = OrderedDict()
@@ -81,7 +78,8 @@ class CachingCompiler:
         with self._timed("compilation"):
             computation = generate_computation(self.nnet, request)
         with self._timed("optimization"):
-            computation = optimize(computation, self.nnet, self.options)
+            last_t = max(int(io.indexes[:, 1].max()) for io in request.outputs)
+            computation = optimize(computation, self.nnet, self.options.for_outputs_until(last_t))
         with self._timed("checking"):
             check_computation(computation, self.nnet)
         return computation
