@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer
 from nnet3py.components.info_text import number, truth
 from nnet3py.components.time_grid import TimeGrid, at_time_offsets
-from nnet3py.errors import CompileError, ShapeError
+from nnet3py.errors import CompileError
 from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
@@ -228,6 +228,10 @@ class RestrictedAttentionComponent(Component):
         if ops.random.integer(STATS_DRAWS) != 0:
             ops.attention_store_stats(self.count, self.entropy, self.posterior, memo)
 
+    def check_precomputed(self, indexes: RestrictedAttentionComponentPrecomputedIndexes, x: Any, y: Any,
+                          need_backprop: bool) -> None:
+        self._shift(indexes.grid, x, y)
+
     def _shift(self, grid: TimeGrid, x: Any, y: Any) -> tuple[int, int]:
         """How many input rows lie from one position to the next, and the input row of the first output row.
 
@@ -239,8 +243,7 @@ class RestrictedAttentionComponent(Component):
         if ((x.shape[0], y.shape[0]) != (images * grid.num_in, images * grid.num_out)
                 or x.shape[0] != y.shape[0] + (shape.positions - 1) * shift or shift < 0 or shape.time_stride % step
                 or grid.start_out - grid.start_in != shape.time_stride * shape.num_left_inputs):
-            raise ShapeError(f"attention of {x.shape[0]} input rows and {y.shape[0]} output rows was compiled for "
-                             "other dimensions", "compile the request again")
+            raise compiled_for_others("attention", x, y)
         return shift, first_row
 
     def _head(self, h: int, first_row: int, x: Any, weights: Any, y: Any) -> _Head:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from nnet3py.errors import ShapeError
+
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -34,6 +36,12 @@ class Properties(IntFlag):
     OUTPUT_CONTIGUOUS = 0x800
     USES_MEMO = 0x1000
     RANDOM = 0x2000
+
+
+def compiled_for_others(what: str, x: Any, y: Any) -> ShapeError:
+    """The error for precomputed indexes, of ``what``, that do not fit input ``x`` and output ``y``."""
+    return ShapeError(f"{what} from {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} x {y.shape[1]} outputs was "
+                      "compiled for other dimensions", "compile the request again")
 
 
 class Component:
@@ -97,6 +105,12 @@ class Component:
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Any:
         """What ``propagate`` needs to know of the row indexes, or None for simple components."""
         return None
+
+    def check_precomputed(self, indexes: Any, x: Any, y: Any, need_backprop: bool) -> None:
+        """Raise ShapeError unless ``indexes``, precomputed and then read from a file, fit input ``x`` and output ``y``.
+
+        Of the matrices only the shapes are looked at. For components with ``precompute_indexes``.
+        """
 
     # -- what the executor asks ------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.convolution_geometry import (
     ConvolutionComputation,
     ConvolutionModel,
@@ -23,7 +23,7 @@ from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.normalize import in_blocks
 from nnet3py.components.time_grid import at_time_offsets
 from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, bad_initializer, normal
-from nnet3py.errors import CompileError, ShapeError
+from nnet3py.errors import CompileError
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
@@ -176,6 +176,10 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
                 yield _Piece(step, x[first:first + rows], piece_of_y,
                              temp[:rows * cols].reshape(rows, cols) if needs_copy else None)
 
+    def check_precomputed(self, indexes: TimeHeightConvolutionComponentPrecomputedIndexes, x: Any, y: Any,
+                          need_backprop: bool) -> None:
+        self._check_fit(indexes.computation, x, y)
+
     def _check_fit(self, computation: ConvolutionComputation, x: Any, y: Any) -> None:
         """A computation may come from a file: raise ShapeError unless it is one of this component, for these rows."""
         expected = (self.model.num_filters_in, self.model.num_filters_out, self.model.height_out,
@@ -184,8 +188,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         found = (computation.num_filters_in, computation.num_filters_out, computation.height_out, y.shape[0],
                  x.shape[0] * self.model.height_in)
         if found != expected or computation.max_param_col > self.linear_params.shape[1]:
-            raise ShapeError(f"a convolution of {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} x {y.shape[1]} "
-                             "outputs was compiled for other dimensions", "compile the request again")
+            raise compiled_for_others("a convolution", x, y)
 
     def _weights(self, piece: _Piece) -> Any:
         """The columns of the parameters that a piece uses."""

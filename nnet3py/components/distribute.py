@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import LARGEST_DIM, invalid_initializer
 from nnet3py.components.structural import BlockComponent
-from nnet3py.errors import CompileError, ShapeError
+from nnet3py.errors import CompileError
 from nnet3py.index import lookup
 
 if TYPE_CHECKING:
@@ -74,24 +74,23 @@ class DistributeComponent(BlockComponent):
         return DistributeComponentPrecomputedIndexes(np.stack([rows, columns], axis=1).astype(np.int32))
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        self._check_fit(indexes, x, y)
+        self.check_precomputed(indexes, x, y, False)
         ops.copy_row_pieces(y, x, indexes.places)
 
     def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
                  update: Component | None, dx: Any) -> None:
         if dx is None:
             return
-        self._check_fit(indexes, dx, dy)
+        self.check_precomputed(indexes, dx, dy, True)
         if dy.shape[0] != self.num_blocks * dx.shape[0]:
             ops.set_const(dx, 0.0)      # some blocks went nowhere
         ops.copy_to_row_pieces(dx, dy, indexes.places)
 
-    def _check_fit(self, indexes: DistributeComponentPrecomputedIndexes, x: Any, y: Any) -> None:
-        """The places may come from a file: raise ShapeError unless they lie in ``x``, one for each row of ``y``."""
+    def check_precomputed(self, indexes: DistributeComponentPrecomputedIndexes, x: Any, y: Any,
+                          need_backprop: bool) -> None:
         last_row, last_col = indexes.last_row, indexes.last_col + self.output_dim - 1
         if len(indexes.places) != y.shape[0] or y.shape[0] and (last_row >= x.shape[0] or last_col >= x.shape[1]):
-            raise ShapeError(f"a distribution of {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} rows was compiled "
-                             "for other dimensions", "compile the request again")
+            raise compiled_for_others("a distribution", x, y)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 

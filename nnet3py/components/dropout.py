@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim
 from nnet3py.components.info_text import number, truth
 from nnet3py.components.normalize import in_blocks
@@ -188,6 +188,12 @@ class GeneralDropoutComponent(Component):
         blocks = self.dim // self.block_dim
         return GeneralDropoutComponentPrecomputedIndexes(
             len(first) * blocks, np.repeat(rank[stretch.reshape(-1)], blocks).astype(np.int32))
+
+    def check_precomputed(self, indexes: GeneralDropoutComponentPrecomputedIndexes, x: Any, y: Any,
+                          need_backprop: bool) -> None:
+        rows = y.shape[0] * (self.dim // self.block_dim)
+        if x.shape[0] != y.shape[0] or len(indexes.indexes) != rows or indexes.num_mask_rows > rows:
+            raise compiled_for_others("a dropout's masks", x, y)
 
     # -- computation ----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import as_float32, invalid_initializer, read_dim
 from nnet3py.components.info_text import number
 from nnet3py.errors import CompileError, NumericError
@@ -99,6 +99,11 @@ class SpecAugmentTimeMaskComponent(Component):
         starts = np.flatnonzero(np.diff(outputs[rows, 0])) + 1
         return SpecAugmentTimeMaskComponentPrecomputedIndexes(
             rows, np.array([0, *starts, len(rows)], dtype=np.int32))
+
+    def check_precomputed(self, indexes: SpecAugmentTimeMaskComponentPrecomputedIndexes, x: Any, y: Any,
+                          need_backprop: bool) -> None:
+        if not x.shape[0] == y.shape[0] == len(indexes.rows):
+            raise compiled_for_others("a mask over time", x, y)
 
     def new_memo(self, ops: Any, num_rows: int) -> Any:
         """The mask, float32 (rows,)."""

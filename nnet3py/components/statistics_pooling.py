@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_fields, write_fields
 from nnet3py.components.row_ranges import by_sequence, read_ranges, row_ranges, rows_inside, times_of
 from nnet3py.components.time_grid import at_time_offsets
@@ -129,6 +129,12 @@ class StatisticsExtractionComponent(Component):
                                f"{self.output_period})")
         return StatisticsExtractionComponentPrecomputedIndexes(
             forward, counts.astype(np.float32), backward if need_backprop else np.zeros(0, np.int32))
+
+    def check_precomputed(self, indexes: StatisticsExtractionComponentPrecomputedIndexes, x: Any, y: Any,
+                          need_backprop: bool) -> None:
+        if (len(indexes.forward) != y.shape[0] or indexes.forward.max(initial=0) > x.shape[0]
+                or need_backprop and len(indexes.backward) != x.shape[0]):
+            raise compiled_for_others("the ranges of statistics", x, y)
 
     # -- computing -------------------------------------------------------------------------------------------
 
@@ -276,6 +282,13 @@ class StatisticsPoolingComponent(Component):
         times = times_of(inputs)
         backward = row_ranges(outputs, inputs, times - self.right_context, times + self.left_context)
         return StatisticsPoolingComponentPrecomputedIndexes(forward, backward)
+
+    def check_precomputed(self, indexes: StatisticsPoolingComponentPrecomputedIndexes, x: Any, y: Any,
+                          need_backprop: bool) -> None:
+        if (len(indexes.forward) != y.shape[0] or indexes.forward.max(initial=0) > x.shape[0]
+                or need_backprop and len(indexes.backward) != x.shape[0]
+                or indexes.backward.max(initial=0) > y.shape[0]):
+            raise compiled_for_others("the ranges of pooling", x, y)
 
     # -- computing -------------------------------------------------------------------------------------------
 

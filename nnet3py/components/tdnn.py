@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.info_text import number, parameter_stats
 from nnet3py.components.layer_fields import (
     default_rank_in,
@@ -124,6 +124,13 @@ class TdnnComponent(UpdatableComponent):
         block, place = np.divmod(steps, grid.reorder_in)
         offsets = grid.reorder_in * block * grid.num_images + place
         return TdnnComponentPrecomputedIndexes(grid.reorder_in, [int(offset) for offset in offsets])
+
+    def check_precomputed(self, indexes: TdnnComponentPrecomputedIndexes, x: Any, y: Any, need_backprop: bool) -> None:
+        last = indexes.row_stride * (y.shape[0] - 1)
+        offsets = indexes.row_offsets
+        if (len(offsets) != self.time_offsets.size or indexes.row_stride < 1 or min(offsets) < 0
+                or max(offsets) + last >= x.shape[0]):
+            raise compiled_for_others("a TdnnComponent's time offsets", x, y)
 
     # -- computing ---------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import as_float32, invalid_initializer, read_dim
 from nnet3py.components.info_text import number, significant, truth
 from nnet3py.io.matrices import read_vector, write_vector
@@ -221,6 +221,11 @@ class BackpropTruncationComponent(Component):
         position = outputs[:, 1].astype(np.int64) - outputs[:, 0]
         boundary = position // self.zeroing_interval != (position - self.recurrence_interval) // self.zeroing_interval
         return BackpropTruncationComponentPrecomputedIndexes(-boundary.astype(np.float32), float(boundary.sum()))
+
+    def check_precomputed(self, indexes: BackpropTruncationComponentPrecomputedIndexes, x: Any, y: Any,
+                          need_backprop: bool) -> None:
+        if not x.shape[0] == y.shape[0] == len(indexes.zeroing):
+            raise compiled_for_others("the boundaries of a truncation", x, y)
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         if x is not y or self.value_scale != 1.0:
