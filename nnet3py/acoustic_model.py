@@ -42,7 +42,11 @@ class AcousticModel:
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
         """Read transition model, network, contexts (which are not believed) and priors; the header is consumed."""
-        transition_model = TransitionModel.read(reader)
+        return cls.read_after(TransitionModel.read(reader), reader)
+
+    @classmethod
+    def read_after(cls, transition_model: TransitionModel, reader: TokenReader) -> AcousticModel:
+        """Read what follows a transition model that has been read already."""
         nnet = read_nnet_body(reader)
         for token in ("<LeftContext>", "<RightContext>"):
             reader.expect(token)

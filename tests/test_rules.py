@@ -24,7 +24,7 @@ STAGES = [
     {"network"},
     {"xconfig", "compiler"},
     {"acoustic_model"},
-    {"runtime", "egs", "model_info"},
+    {"runtime", "egs", "model_info", "inspection"},
     {"training"},
     {"cli"},
 ]

@@ -1,0 +1,31 @@
+"""nnet3-inspect: what a model or a model folder holds, and what it lacks."""
+from __future__ import annotations
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.options import Options, option
+
+
+@kaldi_command("nnet3-inspect", usage="""
+Show what a model or a model folder holds, and what is missing for computing, training or decoding with it.
+
+Usage:  nnet3-inspect [options] <model-or-folder>
+
+e.g.:
+ nnet3-inspect final.mdl
+ nnet3-inspect --json exp/chain/tdnn
+""", arguments=(1, 1), options=[
+    option("json", bool, False, "Print JSON, for programs"),
+])
+def inspect(args: list[str], options: Options) -> int:
+    """Print a table, or JSON."""
+    from nnet3py.inspection import inspect as look
+    from nnet3py.io.streams import write_text
+
+    found = look(args[0])
+    if options.json:
+        import json
+
+        write_text("-", json.dumps(found.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        write_text("-", found.text())
+    return 0

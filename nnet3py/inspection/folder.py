@@ -1,0 +1,102 @@
+"""What a model folder holds besides models, as Kaldi's training scripts leave it."""
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.inspection.facts import FolderFacts
+from nnet3py.io.object_files import read_object
+from nnet3py.io.tree import ContextDependency
+
+# Small text files whose content is shown.
+SETTINGS = ("frame_subsampling_factor", "cmvn_opts", "splice_opts", "delta_opts", "online_cmvn", "final.ie.id",
+            "num_jobs", "srand", "configs/vars")
+# Files that only have to be there, and what they are for.
+KNOWN_FILES = {
+    "tree": "the tree that maps phones in context to pdfs",
+    "phones.txt": "the names of the phones",
+    "topo": "the topology of the phones",
+    "0.trans_mdl": "the transition model, without a network",
+    "den.fst": "the denominator graph of chain training",
+    "normalization.fst": "the normalisation graph of chain training",
+    "lda.mat": "the transform of the first layer",
+    "final.mat": "a transform of the features",
+    "global_cmvn.stats": "statistics for online normalisation of features",
+    "configs/network.xconfig": "the layers of the network, in short",
+    "configs/init.config": "the part of the network before the first transform",
+    "configs/final.config": "the network as config lines",
+    "accuracy.report": "accuracies of the training",
+}
+EGS_FOLDER, EGS_INFO = "egs", ("feat_dim", "ivector_dim", "left_context", "right_context", "num_archives",
+                               "frames_per_eg", "frame_subsampling_factor", "num_frames", "final.ie.id")
+GRAPHS = ("HCLG.fst", "graph*/HCLG.fst")
+LARGEST_SETTING = 4096         # bytes of a small text file that are read
+LARGEST_PHONES = 1 << 24       # bytes of phones.txt; the largest known are below 1 MB
+_NUMBERED = re.compile(r"(\d+)\.(mdl|raw)")
+
+
+def model_names(folder: Path) -> list[str]:
+    """The model files of a folder, the one that decoding would take first.
+
+    That is ``final``, then the highest number; an acoustic model comes before a raw network of the same name.
+    """
+    def rank(name: str) -> tuple[int, int, bool, str]:
+        stem, suffix = name.rsplit(".", 1)
+        numbered = _NUMBERED.fullmatch(name)
+        level = 0 if stem == "final" else 1 if stem == "combined" else 2 if numbered else 3
+        return level, -int(numbered[1]) if numbered else 0, suffix == "raw", name
+
+    names = [path.name for path in folder.iterdir() if path.suffix in (".mdl", ".raw") and path.is_file()]
+    return sorted(names, key=rank)
+
+
+def folder_facts(folder: Path, problems: list[str]) -> FolderFacts:
+    """Look at what lies in a folder; files that cannot be used are appended to ``problems``."""
+    found = FolderFacts(str(folder), other_models=model_names(folder)[1:])
+    found.settings = _texts(folder, SETTINGS, problems)
+    found.files = {name: purpose for name, purpose in KNOWN_FILES.items() if (folder / name).is_file()}
+    found.graphs = sorted(str(path.relative_to(folder)) for pattern in GRAPHS for path in folder.glob(pattern))
+    if (folder / EGS_FOLDER).is_dir():
+        found.egs = _texts(folder / EGS_FOLDER / "info", EGS_INFO, problems)
+    if "tree" in found.files:
+        try:
+            found.num_tree_pdfs = read_object(str(folder / "tree"), ContextDependency.read).num_pdfs
+        except Nnet3Error as error:
+            problems.append(f"tree cannot be read: {error.message}")
+    if "phones.txt" in found.files:
+        found.num_phones = _count_phones(folder / "phones.txt", problems)
+    return found
+
+
+def _texts(folder: Path, names: tuple[str, ...], problems: list[str]) -> dict[str, str]:
+    """The texts of small files, those of them that are there."""
+    texts = {}
+    for name in names:
+        if (folder / name).is_file():
+            try:
+                with open(folder / name, "rb") as stream:
+                    data = stream.read(LARGEST_SETTING + 1)
+            except OSError as error:
+                problems.append(f"{name} cannot be read: {error.strerror}")
+                continue
+            if len(data) > LARGEST_SETTING or b"\0" in data:
+                problems.append(f"{name} is no short text, as it should be")
+            else:
+                texts[name] = data.decode("utf-8", "backslashreplace").strip()
+    return texts
+
+
+def _count_phones(path: Path, problems: list[str]) -> int | None:
+    """The symbols of phones.txt, without epsilon and disambiguation symbols."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(LARGEST_PHONES)
+    except OSError as error:
+        problems.append(f"phones.txt cannot be read: {error.strerror}")
+        return None
+    lines = [line.split() for line in data.splitlines() if line.strip()]
+    if not all(len(words) == 2 and words[1].isdigit() for words in lines):
+        problems.append("phones.txt is not a list of symbols with their numbers")
+        return None
+    return sum(words[0] != b"<eps>" and not words[0].startswith(b"#") for words in lines)

@@ -1,0 +1,98 @@
+"""Looking at a path: a model file, or a folder such as Kaldi's training scripts make."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.inspection.facts import FolderFacts, Inspection, ModelFacts
+from nnet3py.inspection.folder import folder_facts, model_names
+from nnet3py.inspection.model import model_facts
+from nnet3py.inspection.readiness import judge
+
+
+def inspect(path: str) -> Inspection:
+    """What a model or a model folder holds, and what it lacks for computing, training or decoding.
+
+    Parameters
+    ----------
+    path : a model file (any rxfilename; raw or acoustic, text or binary, or a transition model), or a folder, of
+        which the final model is taken, else the one with the highest number
+
+    Returns
+    -------
+    An :class:`~nnet3py.inspection.facts.Inspection`: ``as_dict()`` for programs, ``text()`` for people.
+
+    Raises
+    ------
+    FormatError : bytes that are no model
+    Nnet3Error : a path that cannot be opened, or a folder in which nothing is of a model
+    """
+    if not os.path.isdir(path):
+        found = Inspection(path, model_facts(path), None)
+    else:
+        problems: list[str] = []
+        names = _readable(path)
+        folder = folder_facts(Path(path), problems)
+        if not names and not (folder.files or folder.settings):
+            raise Nnet3Error(f"the folder {path} holds no model (*.mdl, *.raw) and nothing that belongs to one",
+                             "give the folder that has final.mdl or final.raw in it, or the model itself")
+        model = model_facts(os.path.join(path, names[0])) if names else None
+        found = Inspection(path, model, folder, problems=problems)
+        found.frame_subsampling_factor = _subsampling(folder, problems)
+        problems += _contradictions(folder, model)
+    judge(found)
+    return found
+
+
+def _readable(path: str) -> list[str]:
+    try:
+        return model_names(Path(path))
+    except OSError as error:
+        raise Nnet3Error(f"cannot look into '{path}': {error.strerror}") from None
+
+
+def _subsampling(folder: FolderFacts, problems: list[str]) -> int | None:
+    """The factor that the folder, or its examples, are for."""
+    text = folder.settings.get("frame_subsampling_factor", folder.egs.get("frame_subsampling_factor"))
+    if text is None:
+        return None
+    number = _integer(text)
+    if number is None or number < 1:
+        problems.append(f"frame_subsampling_factor holds {text[:40]!r}, which is no number of 1 or more")
+        return None
+    return number
+
+
+def _integer(text: str | None) -> int | None:
+    text = (text or "").strip()
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 10 else None
+
+
+def _contradictions(folder: FolderFacts, model: ModelFacts | None) -> list[str]:
+    """What the folder's files say otherwise than the model."""
+    if model is None or model.network is None:
+        return []
+    network, transitions = model.network, model.transitions
+    pairs: list[tuple[str, int | None, str, int | None]] = []
+    if folder.num_tree_pdfs is not None:
+        pairs.append(("tree has pdfs", folder.num_tree_pdfs, "the model's output has dimension",
+                      network.output_dim("output") or None))
+    if transitions is not None:
+        pairs.append(("phones.txt has phones", folder.num_phones, "the transition model has", transitions.num_phones))
+    contexts = dict(line.split("=", 1) for line in folder.settings.get("configs/vars", "").splitlines() if "=" in line)
+    for side, measured in (("left", network.left_context), ("right", network.right_context)):
+        said = _integer(contexts.get(f"model_{side}_context"))
+        pairs.append((f"configs/vars says {side} context", said, "the model needs", measured))
+        given = _integer(folder.egs.get(f"{side}_context"))
+        if given is not None and measured is not None and given < measured:
+            pairs.append((f"egs/info has {side} context", given, "the model needs", measured))
+    for name, key in (("input", "feat_dim"), ("ivector", "ivector_dim")):
+        pairs.append((f"egs/info says {key}", _integer(folder.egs.get(key)), f"the model's '{name}' has",
+                      network.input_dim(name)))
+    found = [f"{what}: {said}, but {other}: {measured}" for what, said, other, measured in pairs
+             if said is not None and measured is not None and said != measured]
+    mine, theirs = folder.settings.get("final.ie.id"), folder.egs.get("final.ie.id")
+    if mine and theirs and mine != theirs:
+        found.append(f"final.ie.id is {mine}, but egs/info/final.ie.id {theirs}")
+    return found

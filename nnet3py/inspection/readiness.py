@@ -1,0 +1,208 @@
+"""What a model lacks for computing, training and decoding, and what to do about it."""
+from __future__ import annotations
+
+from nnet3py.inspection.facts import Inspection, Lack, ModelFacts, NetworkFacts, Port, Readiness
+
+MOST_NAMES = 3     # of components in a message
+
+
+def judge(found: Inspection) -> None:
+    """Fill in the three purposes of an inspection, in place."""
+    model = found.model
+    if model is None:
+        for purpose in (found.computing, found.training, found.decoding):
+            purpose.missing.append(_no_model(found))
+    elif model.network is None:
+        lack = Lack("a network: the file holds a transition model only",
+                    f"nnet3-init CONFIG 0.raw; nnet3-am-init {model.path} 0.raw 0.mdl")
+        for purpose in (found.computing, found.training, found.decoding):
+            purpose.missing.append(lack)
+    else:
+        _computing(found, model, model.network)
+        _training(found, model, model.network)
+        _decoding(found, model, model.network)
+
+
+def _no_model(found: Inspection) -> Lack:
+    config = "configs/final.config"
+    if found.folder is not None and config in found.folder.files:
+        return Lack("a model: the folder holds none, only its config", f"nnet3-init {found.folder.path}/{config} 0.raw")
+    return Lack("a model: the folder holds none", "train one, or copy final.mdl or final.raw here")
+
+
+# -- computing ---------------------------------------------------------------------------------------------------------
+
+
+def _computing(found: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
+    ready = found.computing
+    _features(found, network, ready)
+    _usable_network(model, network, ready)
+    if network.frames == 0.0:
+        ready.notes.append("the parameters are random, or the statistics were zeroed: nothing was trained yet")
+    if found.frame_subsampling_factor not in (None, 1):
+        ready.notes.append(f"give --frame-subsampling-factor={found.frame_subsampling_factor}: "
+                           "the targets had one frame for as many of input")
+    elif found.frame_subsampling_factor is None and model.looks_like_chain:
+        ready.notes.append("a chain model, which usually has --frame-subsampling-factor=3; nothing here says so")
+    if network.is_recurrent:
+        ready.notes.append("recurrent: --frames-per-chunk and the extra contexts change the output; take those of the "
+                           "training")
+
+
+def _features(found: Inspection, network: NetworkFacts, ready: Readiness) -> None:
+    """What has to be given for each utterance."""
+    settings = found.folder.settings if found.folder is not None else {}
+    for port in network.inputs:
+        if port.name == "input":
+            normalised = settings.get("cmvn_opts", "")
+            ready.takes.append(f"features of dimension {port.dim}"
+                               + (f", normalised by apply-cmvn {normalised}" if normalised else ""))
+        elif port.name == "ivector":
+            extractor = settings.get("final.ie.id")
+            ready.takes.append(f"i-vectors of dimension {port.dim} (--ivectors or --online-ivectors)"
+                               + (f" of the extractor with the id {extractor}" if extractor else ""))
+
+
+def _usable_network(model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
+    """What nnet3-compute, and every decoder, cannot do without."""
+    _names_of_ports(model, network, ready)
+    if network.is_simple and network.left_context is None:
+        ready.missing.append(Lack(f"an output that can be computed: {network.context_note}",
+                                  "look at the descriptors with nnet3-info"))
+    _finite(network, ready)
+    if network.without_statistics:
+        ready.missing.append(Lack(
+            f"statistics of batch normalisation in {_some(network.without_statistics)}",
+            "train the network; nnet3-train stores them as it goes"))
+
+
+def _names_of_ports(model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
+    if not network.input_dim("input"):
+        ready.missing.append(Lack(f"an input node named 'input' (there is {_ports(network.inputs)})", _rename(
+            network.inputs[0].name, "input")))
+    if not network.output_dim("output"):
+        ready.missing.append(Lack(f"an output node named 'output' (there is {_ports(network.outputs)})", _rename(
+            network.outputs[0].name, "output")))
+    others = [port.name for port in network.inputs if port.name not in ("input", "ivector")]
+    if others and network.input_dim("input") and not network.input_dim("ivector"):
+        ready.missing.append(Lack(f"a way to feed {', '.join(others)}: commands feed 'input' and 'ivector' only",
+                                  "compute with nnet3py.Computer from Python"))
+
+
+def _rename(old: str, new: str) -> str:
+    return f"nnet3-copy --edits='rename-node old-name={old} new-name={new}' IN OUT"
+
+
+def _finite(network: NetworkFacts, ready: Readiness) -> None:
+    if network.not_finite:
+        ready.missing.append(Lack(f"finite numbers: {_some(network.not_finite)} hold NaN or infinity",
+                                  "the training diverged; take an earlier model, and train with a lower learning rate"))
+
+
+# -- training ----------------------------------------------------------------------------------------------------------
+
+
+def _training(found: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
+    ready = found.training
+    _examples(found, model, network, ready)
+    if network.num_updatable == 0:
+        ready.missing.append(Lack("components with parameters that training changes",
+                                  "replace fixed components, as with Nnet.replace_component"))
+    elif all(not layer.learning_rate for layer in network.layers):
+        ready.missing.append(Lack("learning rates: all are 0", f"nnet3-copy --learning-rate=0.001 {model.path} OUT"))
+    _finite(network, ready)
+    if network.is_gradient:
+        ready.missing.append(Lack("a network: this one is a gradient, its parameters are derivatives",
+                                  "take the model that it was computed for"))
+    if model.kind == "acoustic model":
+        ready.notes.append(f"nnet3-train takes the raw network: nnet3-am-copy --raw=true {model.path} -")
+    if any(network.test_modes("BatchNormComponent")):
+        ready.notes.append("batch normalisation is in test mode, and stores no statistics: nnet3-copy switches it off")
+    if any(network.test_modes()):
+        ready.notes.append("dropout is in test mode, and drops nothing: "
+                           "nnet3py.network.whole_model.set_dropout_test_mode(nnet, False) switches that off")
+
+
+def _examples(found: Inspection, model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
+    inputs = _ports(network.inputs)
+    chain = model.looks_like_chain
+    outputs = _ports([port for port in network.outputs if not (chain and port.name.endswith("-xent"))])
+    contexts = "" if network.left_context is None else (
+        f", with a left context of at least {network.left_context} and a right context of at least "
+        f"{network.right_context} frames")
+    ready.takes.append(f"examples with {inputs} and targets for {outputs}{contexts}")
+    maker = "nnet3-chain-get-egs" if chain else "nnet3-get-egs"
+    if found.folder is None:
+        ready.notes.append(f"{maker} makes examples")
+    elif not found.folder.egs:
+        ready.missing.append(Lack("training examples in egs/, or their description in egs/info",
+                                  f"make them with {maker}, or keep them elsewhere"))
+    if found.folder is not None and chain:
+        for name in ("den.fst", "normalization.fst"):
+            if name not in found.folder.files:
+                ready.missing.append(Lack(f"{name}, which chain training needs",
+                                          "chain-make-den-fst makes it of tree, transition model and phone_lm.fst"))
+
+
+# -- decoding ----------------------------------------------------------------------------------------------------------
+
+
+def _decoding(found: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
+    ready = found.decoding
+    _features(found, network, ready)
+    _usable_network(model, network, ready)
+    if network.frames == 0.0:
+        ready.missing.append(Lack("training: the parameters are random, or the statistics were zeroed",
+                                  "train the network"))
+    _transitions_and_priors(model, network, ready)
+    if found.folder is None:
+        ready.takes.append("a decoding graph (HCLG.fst and words.txt)")
+    else:
+        _folder_for_decoding(found, model, network, ready)
+
+
+def _transitions_and_priors(model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
+    if model.transitions is None:
+        ready.missing.append(Lack("a transition model: this is a raw network",
+                                  f"nnet3-am-init tree topo {model.path} OUT.mdl, or with another model for tree and "
+                                  "topo"))
+    elif model.transitions.num_pdfs != network.output_dim("output") and network.output_dim("output"):
+        ready.missing.append(Lack(f"as many outputs as pdfs: 'output' has {network.output_dim('output')}, the "
+                                  f"transition model {model.transitions.num_pdfs}",
+                                  "nnet3-am-init with the transition model of the targets"))
+    if model.priors is None and not model.looks_like_chain and model.transitions is not None:
+        ready.missing.append(Lack("priors, by which the output is divided",
+                                  f"nnet3-am-adjust-priors {model.path} SUMMED-OUTPUT OUT.mdl"))
+    elif model.priors is not None and not (model.priors.min > 0.0 and 0.99 < model.priors.sum < 1.01):
+        ready.notes.append(f"the priors are odd: they sum to {model.priors.sum:g}, the least is {model.priors.min:g}")
+
+
+def _folder_for_decoding(found: Inspection, model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
+    folder = found.folder
+    assert folder is not None
+    if not folder.graphs:
+        ready.missing.append(Lack("a decoding graph (graph*/HCLG.fst)", f"utils/mkgraph.sh LANG {folder.path} "
+                                  f"{folder.path}/graph"))
+    for name in ("tree", "phones.txt"):
+        if name not in folder.files:
+            ready.missing.append(Lack(f"{name}, by which graphs are made for the model",
+                                      "copy it from the folder of the alignments"))
+    if "cmvn_opts" not in folder.settings:
+        ready.notes.append("no cmvn_opts says how features are normalised; do as the training did")
+    if network.input_dim("ivector") and "final.ie.id" not in folder.settings:
+        ready.notes.append("no final.ie.id says which extractor the i-vectors come from; take that of the training")
+    if found.frame_subsampling_factor is None and model.looks_like_chain:
+        ready.notes.append("a chain model without frame_subsampling_factor: write the factor (usually 3) into a file "
+                           "of that name")
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def _ports(ports: list[Port]) -> str:
+    return ", ".join(f"{port.name} ({port.dim})" for port in ports)
+
+
+def _some(names: list[str]) -> str:
+    rest = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {rest} more" if rest > 0 else "")

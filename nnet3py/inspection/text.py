@@ -1,0 +1,174 @@
+"""An inspection as a table for people: plain text, at most 80 columns where names are not longer than that."""
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from nnet3py.inspection.facts import FolderFacts, Inspection, Layer, ModelFacts, NetworkFacts, Port, Readiness
+
+WIDTH = 80
+KEY_WIDTH = 18           # of the first column of a list of facts
+MOST_MODELS = 6          # other models that are named
+HEADINGS = ("component", "type", "in", "out", "parameters")
+
+
+def inspection_text(found: Inspection) -> str:
+    """Facts, layers, what is missing for each purpose; ends with a newline."""
+    lines: list[str] = []
+    if found.folder is not None:
+        lines += [f"{found.path}: a model folder", "", *_folder_lines(found, found.folder), ""]
+    if found.model is not None:
+        lines += [f"{found.model.path}: {_headline(found.model)}", "", *_model_lines(found, found.model), ""]
+        if found.model.network is not None and found.model.network.layers:
+            lines += [*_layer_lines(found.model.network.layers), ""]
+    for purpose, ready in (("computing", found.computing), ("training", found.training), ("decoding", found.decoding)):
+        lines += [*_readiness_lines(purpose, ready), ""]
+    for problem in found.problems:
+        lines += _item("problem", problem)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _item(key: str, text: str, indent: int = 0, key_width: int = KEY_WIDTH) -> list[str]:
+    """``key`` in the first column, the text wrapped beside it."""
+    wrapped = textwrap.wrap(text, WIDTH - key_width, break_on_hyphens=False, break_long_words=False) or [""]
+    return [((" " * indent + key).ljust(key_width) + wrapped[0]).rstrip(),
+            *(" " * key_width + line for line in wrapped[1:])]
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+def _headline(model: ModelFacts) -> str:
+    size = "" if model.size is None else f", {model.size:,} bytes"
+    article = "an" if model.kind[0] in "aeiou" else "a"
+    return f"{article} {model.kind}, {'binary' if model.is_binary else 'text'}{size}"
+
+
+def _folder_lines(found: Inspection, folder: FolderFacts) -> list[str]:
+    facts = []
+    if found.model is not None:
+        facts.append(("model", found.model.path.rsplit("/", 1)[-1]))
+    if folder.other_models:
+        rest = len(folder.other_models) - MOST_MODELS
+        facts.append(("other models", ", ".join(folder.other_models[:MOST_MODELS])
+                      + (f" and {rest} more" if rest > 0 else "")))
+    facts += [(name, ", ".join(text.split("\n")) or "(empty)") for name, text in folder.settings.items()]
+    for name, purpose in folder.files.items():
+        count = {"tree": folder.num_tree_pdfs, "phones.txt": folder.num_phones}.get(name)
+        facts.append((name, purpose + ("" if count is None else
+                                       f" ({count:,} {'pdfs' if name == 'tree' else 'phones'})")))
+    if folder.graphs:
+        facts.append(("graphs", ", ".join(folder.graphs)))
+    if folder.egs:
+        facts.append(("egs/info", ", ".join(f"{name} {text}" for name, text in folder.egs.items())))
+    width = max(KEY_WIDTH, *(len(key) + 2 for key, _ in facts))
+    return [line for key, text in facts for line in _item(key, text, key_width=width)]
+
+
+def _model_lines(found: Inspection, model: ModelFacts) -> Iterator[str]:
+    if model.network is not None:
+        yield from _network_lines(found, model.network)
+    if model.transitions is not None:
+        facts = model.transitions
+        yield from _item("transition model", f"{facts.num_phones:,} phones, {facts.num_pdfs:,} pdfs, "
+                         f"{facts.num_transition_ids:,} transition-ids" + (", topology of a chain model"
+                                                                          if facts.is_chain else ""))
+    if model.kind == "acoustic model":
+        priors = model.priors
+        yield from _item("priors", "none" if priors is None else
+                         f"{priors.size:,}, from {priors.min:.3g} to {priors.max:.3g}, sum {priors.sum:.6g}")
+
+
+def _network_lines(found: Inspection, network: NetworkFacts) -> Iterator[str]:
+    yield from _item("inputs", ", ".join(f"{port.name} ({port.dim})" for port in network.inputs))
+    yield from _item("outputs", ", ".join(map(_output, network.outputs)))
+    yield from _item("i-vectors", f"needed, of dimension {network.input_dim('ivector')}"
+                     if network.input_dim("ivector") else "not needed")
+    yield from _item("context", f"{network.left_context} frames left, {network.right_context} right; modulus "
+                     f"{network.modulus}" if network.left_context is not None else
+                     f"not known: {network.context_note}; modulus {network.modulus}")
+    yield from _item("subsampling", _subsampling(found, network))
+    yield from _item("recurrent", "yes" if network.is_recurrent else "no")
+    yield from _item("parameters", f"{network.num_parameters:,} in {network.num_updatable} of {len(network.layers)} "
+                     f"components; {_memory(network.memory_bytes)} with statistics and fixed matrices")
+    yield from _item("nodes", f"{network.num_nodes}")
+    yield from _item("trained", _trained(network))
+    yield from _item("test mode", _test_modes(network))
+    for key, names in (("unused nodes", network.unused_nodes), ("unused components", network.unused_components)):
+        if names:
+            yield from _item(key, ", ".join(names))
+
+
+def _output(port: Port) -> str:
+    return f"{port.name} ({port.dim}{'' if port.objective == 'linear' else ', ' + port.objective})"
+
+
+def _subsampling(found: Inspection, network: NetworkFacts) -> str:
+    if found.frame_subsampling_factor is not None:
+        return f"one frame of output for {found.frame_subsampling_factor} of input"
+    if found.model is not None and found.model.looks_like_chain:
+        return "not said; chain models usually have one frame of output for 3 of input"
+    return "not said; usually none"
+
+
+def _trained(network: NetworkFacts) -> str:
+    if network.is_gradient:
+        return "a gradient: the parameters are derivatives"
+    rates = {layer.learning_rate for layer in network.layers if layer.learning_rate is not None}
+    rate = f"; learning rates {min(rates):.6g} to {max(rates):.6g}" if len(rates) > 1 else \
+        f"; learning rate {min(rates):.6g}" if rates else ""
+    if network.frames is None:
+        return f"not known: no component has statistics{rate}"
+    return (f"statistics of {network.frames:,.0f} frames" if network.frames else "no: there are no statistics") + rate
+
+
+def _test_modes(network: NetworkFacts) -> str:
+    def said(modes: list[bool]) -> str:
+        return "on" if all(modes) else "partly on" if any(modes) else "off"
+
+    batchnorm, dropout = network.test_modes("BatchNormComponent"), network.test_modes()
+    found = [f"{what} {said(modes)}" for what, modes in (("batch normalisation", batchnorm), ("dropout", dropout))
+             if modes]
+    return ", ".join(found) or "no component has one"
+
+
+def _memory(size: int) -> str:
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} bytes"
+
+
+# -- layers ------------------------------------------------------------------------------------------------------------
+
+
+def _layer_lines(layers: list[Layer]) -> list[str]:
+    """The table; a name that is too long for its column has a line of its own."""
+    rows = [HEADINGS, *((layer.name, layer.type.removesuffix("Component"), str(layer.input_dim), str(layer.output_dim),
+                         f"{layer.num_parameters:,}" if layer.num_parameters else "-") for layer in layers)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
+    name_width = min(widths[0], max(WIDTH - sum(widths[1:]) - 2 * (len(HEADINGS) - 1), len(HEADINGS[0])))
+    lines = []
+    for name, kind, *numbers in rows:
+        cells = [kind.ljust(widths[1]), *map(str.rjust, numbers, widths[2:])]
+        if len(name) > name_width:
+            lines.append(name)
+            name = ""
+        lines.append("  ".join([name.ljust(name_width), *cells]).rstrip())
+    lines.insert(1, "  ".join("-" * width for width in (name_width, *widths[1:])))
+    return lines
+
+
+# -- readiness ---------------------------------------------------------------------------------------------------------
+
+
+def _readiness_lines(purpose: str, ready: Readiness) -> Iterator[str]:
+    yield from _item(f"for {purpose}", "nothing is missing" if ready.is_ready else
+                     f"{len(ready.missing)} thing{'s' if len(ready.missing) > 1 else ''} missing")
+    for lack in ready.missing:
+        yield from _item("missing", lack.what, indent=2)
+        yield from _item("do", lack.do, indent=4)
+    for given in ready.takes:
+        yield from _item("takes", given, indent=2)
+    for note in ready.notes:
+        yield from _item("note", note, indent=2)
