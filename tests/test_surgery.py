@@ -399,6 +399,13 @@ def test_a_circle_that_a_network_came_with_does_not_forbid_other_edits() -> None
         nnet.set_node_input("relu1", "Sum(affine1, IfDefined(relu1))")
 
 
+def test_a_descriptor_that_never_compiled_does_not_forbid_other_edits() -> None:
+    nnet = Nnet.from_config(f"{CONFIG}output-node name=odd input=Sum(relu1, Scale(2, relu1))\n")
+    nnet.rename_node("output", "out")
+    with pytest.raises(DescriptorError, match="node out: the same node is used with the scales"):
+        nnet.set_node_input("out", "Sum(relu1, Scale(2, relu1))")
+
+
 def test_a_copy_made_inside_a_block_is_a_network_of_its_own(nnet: Nnet) -> None:
     with nnet.edit():
         nnet.add_output("second", "relu1")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.config_line import is_valid_name
-from nnet3py.errors import ConfigError, within
+from nnet3py.errors import ConfigError, DescriptorError, within
 from nnet3py.network.consistency import check_nnet
 from nnet3py.network.loops import find_loop
 from nnet3py.network.nodes import DescriptorNode
@@ -29,6 +29,7 @@ class EditState:
         self.depth = 0
         self.overwritten: list[tuple[np.ndarray, np.ndarray]] = []
         self.old_loop: list[str] = []
+        self.old_faults: set[str] = set()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> EditState:
         return EditState()      # a copy of the network is not being edited
@@ -48,7 +49,7 @@ def edit(nnet: Nnet) -> Iterator[Nnet]:
     """
     state = nnet._edit_state
     if state.depth == 0:
-        state.old_loop = find_loop(nnet)
+        state.old_loop, state.old_faults = find_loop(nnet), {name for name, _ in _faults(nnet)}
     nodes, fields = list(nnet.nodes), [dict(vars(node)) for node in nnet.nodes]
     components, names, version = list(nnet.components), list(nnet.component_names), nnet.version
     num_overwritten = len(state.overwritten)
@@ -73,19 +74,29 @@ def edit(nnet: Nnet) -> Iterator[Nnet]:
 
 
 def _check(nnet: Nnet) -> None:
-    """Raise ConfigError if the network cannot be used, or has a circle that it did not have."""
+    """Raise ConfigError for what makes the network useless, except what was so before."""
     check_nnet(nnet)
-    for i, node in enumerate(nnet.nodes):
-        if isinstance(node, DescriptorNode):
-            with within(f"node {nnet.nodes[i + nnet.is_component_input(i)].name}"):
-                node.descriptor.dim(nnet)
-                for part in node.descriptor.parts:
-                    part.scales()
-                    part.constant()
+    for name, error in _faults(nnet):
+        if name not in nnet._edit_state.old_faults:
+            with within(f"node {name}"):
+                raise error
     loop = find_loop(nnet)
     if loop and loop != nnet._edit_state.old_loop:
         raise ConfigError(f"the nodes {', '.join(loop)} would depend on each other within one time step",
                           "a recurrence goes one way in time, as in IfDefined(Offset(node, -1))")
+
+
+def _faults(nnet: Nnet) -> Iterator[tuple[str, DescriptorError]]:
+    """The nodes whose descriptors the compiler could not use, each with the reason."""
+    for i, node in enumerate(nnet.nodes):
+        if isinstance(node, DescriptorNode):
+            try:
+                node.descriptor.dim(nnet)
+                for part in node.descriptor.parts:
+                    part.scales()
+                    part.constant()
+            except DescriptorError as error:
+                yield nnet.nodes[i + nnet.is_component_input(i)].name, error
 
 
 def check_name(name: str, kind: str) -> None:
