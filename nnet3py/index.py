@@ -116,15 +116,38 @@ def find_keys(sorted_keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -
     """``values[i]`` where ``sorted_keys[i]`` equals each wanted key, -1 where none does."""
     if not len(sorted_keys):
         return np.full(wanted.shape, -1, dtype=np.int64)
+    if wanted.size == sorted_keys.size and (wanted.reshape(-1) == sorted_keys).all():
+        return values.reshape(wanted.shape)
     at = np.searchsorted(sorted_keys, wanted)
     at[at == len(sorted_keys)] = 0
     return np.where(sorted_keys[at] == wanted, values[at], -1)
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """The distinct values of a 1-D array, ascending. Unlike numpy's unique it does not load numpy.ma, which is slow."""
+    """The distinct values of a 1-D array, ascending; the array itself if that is what it has.
+
+    Unlike numpy's unique it does not load numpy.ma, which is slow.
+    """
+    if (values[1:] > values[:-1]).all():
+        return values
     ordered = np.sort(values)
     return ordered[_is_new(ordered)]
+
+
+def numbers_by_appearance(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Number the distinct values of an int64 array (rows,) as they appear: each row's number, and the count of them."""
+    size = len(values)
+    lowest, highest = (int(values.min()), int(values.max())) if size else (0, -1)
+    if highest - lowest > 4 * size:
+        values, lowest = np.searchsorted(distinct(values), values), 0
+        highest = size
+    places = values - lowest
+    first = np.full(highest - lowest + 1, size)
+    first[places[::-1]] = np.arange(size - 1, -1, -1)      # of the rows of one value the first is written last
+    firsts = np.sort(first[first < size])
+    number = np.empty(len(first), dtype=np.int64)
+    number[places[firsts]] = np.arange(len(firsts))
+    return number[places], len(firsts)
 
 
 def distinct_counts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

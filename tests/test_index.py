@@ -19,6 +19,7 @@ from nnet3py.index import (
     format_indexes,
     format_integers,
     lookup,
+    numbers_by_appearance,
     sequence_keys,
     sequences_of,
     shorten,
@@ -146,3 +147,12 @@ def test_distinct_values_and_their_counts(values):
     assert np.array_equal(distinct(array), expected)
     found, found_counts = distinct_counts(array)
     assert np.array_equal(found, expected) and np.array_equal(found_counts, counts)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-4, 4), max_size=30), st.sampled_from([1, 10**12]))
+def test_values_are_numbered_as_they_appear(values, factor):
+    names = list(dict.fromkeys(values))
+    numbers, count = numbers_by_appearance(np.array(values, np.int64) * factor)
+    assert numbers.tolist() == [names.index(value) for value in values]
+    assert count == len(names)

@@ -10,6 +10,7 @@ from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim
 from nnet3py.components.info_text import number, truth
 from nnet3py.components.normalize import in_blocks
+from nnet3py.index import numbers_by_appearance
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
@@ -181,13 +182,14 @@ class GeneralDropoutComponent(Component):
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
                            need_backprop: bool) -> GeneralDropoutComponentPrecomputedIndexes:
-        t = outputs[:, 1] // self.time_period if self.time_period else np.zeros_like(outputs[:, 1])
-        stretches = np.stack([outputs[:, 0], t], axis=1)
-        _, first, stretch = np.unique(stretches, axis=0, return_index=True, return_inverse=True)
-        rank = np.argsort(np.argsort(first))                     # numbered in order of first appearance
+        stretch = outputs[:, 0].astype(np.int64)
+        if self.time_period:
+            t = outputs[:, 1].astype(np.int64) // self.time_period
+            t -= t.min(initial=0)
+            stretch = stretch * (int(t.max(initial=0)) + 1) + t
+        numbers, count = numbers_by_appearance(stretch)
         blocks = self.dim // self.block_dim
-        return GeneralDropoutComponentPrecomputedIndexes(
-            len(first) * blocks, np.repeat(rank[stretch.reshape(-1)], blocks).astype(np.int32))
+        return GeneralDropoutComponentPrecomputedIndexes(count * blocks, np.repeat(numbers, blocks).astype(np.int32))
 
     def check_precomputed(self, indexes: GeneralDropoutComponentPrecomputedIndexes, x: Any, y: Any,
                           need_backprop: bool) -> None:
