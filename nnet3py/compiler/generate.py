@@ -180,8 +180,12 @@ class _Generator:
     def _add_debug_info(self) -> None:
         computation = self.computation
         found: list[MatrixDebugInfo | None] = [computation.debug_info[0], *(None for _ in computation.matrices[1:])]
+        arrays: dict[tuple[int, int], np.ndarray] = {}     # many steps of a recurrence have the same node and size
         for step, info in zip(self.steps, self.infos, strict=True):
-            nodes = np.broadcast_to(np.int32(step.node), (len(step.indexes),))
+            key = step.node, len(step.indexes)
+            if key not in arrays:
+                arrays[key] = np.full(key[1], step.node, np.int32)
+            nodes = arrays[key]
             for s, is_deriv in ((info.value, False), (info.deriv, True)):
                 matrix = computation.submatrices[s].matrix
                 if found[matrix] is None and computation.is_whole(s):

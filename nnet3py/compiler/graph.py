@@ -97,6 +97,9 @@ class _NodeTable:
         self.dependencies = np.concatenate((self.dependencies, fresh))
 
     def set_dependencies(self, rows: np.ndarray, ids: np.ndarray) -> None:
+        if len(ids) == len(self.ids):
+            self.dependencies = ids
+            return
         missing = ids.shape[1] - self.dependencies.shape[1]
         if missing > 0:
             self.dependencies = np.pad(self.dependencies, ((0, 0), (0, missing)), constant_values=-1)
@@ -169,27 +172,32 @@ class GraphBuilder:
                     break
 
     def _expand_node(self, node: int) -> bool:
-        table, rule = self.tables[node], self.rules[node]
+        table = self.tables[node]
         ids = table.ids
         ids = ids[self._wanted[ids] > self._expanded[ids]]
         if not len(ids):
             return False
         self._expanded[ids] = True
+        table.set_dependencies(self.row[ids], self._dependencies(node, ids))
+        return True
+
+    def _dependencies(self, node: int, ids: np.ndarray) -> np.ndarray:
+        """What cindexes of ``node`` may depend on, int64 (cindexes, choices), -1 for none. New ones are added."""
+        rule, sources = self.rules[node], self._sources[node]
+        if rule.is_pointwise:
+            dependencies = self._find_or_add(sources[0], self.key[ids])[:, None]
+            self._wanted[dependencies] = True
+            return dependencies
         nodes, wanted = rule.dependencies(self.space.indexes(self.key[ids]))
+        dependencies = np.full(nodes.shape, -1, np.int64)
         if wanted.shape[1]:
             keys = self.space.keys(wanted)
             real = wanted[..., 1] != NO_TIME
-            if len(self._sources[node]) == 1 and real.all():
-                dependencies = self._find_or_add(self._sources[node][0], keys)
-                self._wanted[dependencies] = True
-            else:
-                dependencies = np.full(nodes.shape, -1, np.int64)
-                for source in self._sources[node]:
-                    chosen = real & (nodes == source)
-                    dependencies[chosen] = found = self._find_or_add(source, keys[chosen])
-                    self._wanted[found] = True
-            table.set_dependencies(self.row[ids], dependencies)
-        return True
+            for source in sources:
+                chosen = real & (nodes == source)
+                dependencies[chosen] = found = self._find_or_add(source, keys[chosen])
+                self._wanted[found] = True
+        return dependencies
 
     def _find_status(self) -> None:
         """Decide what can be decided by now; a cindex that is not expanded yet may turn out either way."""
@@ -204,8 +212,11 @@ class GraphBuilder:
         ids = ids[(self.status[ids] == UNKNOWN) & self._expanded[ids]]
         if not len(ids):
             return False
-        indexes = self.space.indexes(self.key[ids])
         dependencies = table.dependencies[self.row[ids]]
+        if rule.is_pointwise:
+            self.status[ids] = status = self.status[dependencies[:, 0]]
+            return bool((status != UNKNOWN).any())
+        indexes = self.space.indexes(self.key[ids])
         status = np.where(dependencies >= 0, self.status[dependencies], NOT_COMPUTABLE)
         computable = rule.computable(indexes, status == COMPUTABLE)[0]
         possible = computable
@@ -292,6 +303,8 @@ class GraphBuilder:
         if not dependencies.size:
             return dependencies
         available = (dependencies >= 0) & (self.status[dependencies] == COMPUTABLE)
+        if self.rules[node].is_pointwise:
+            return np.where(available, dependencies, -1)
         used = self.rules[node].computable(self.space.indexes(self.key[table.ids]), available)[1] & available
         used[self.status[table.ids] != COMPUTABLE] = False
         return np.where(used, dependencies, -1)

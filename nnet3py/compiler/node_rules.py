@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nnet3py.components.base import Component
-from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Part, Sum
+from nnet3py.components.base import Component, Properties
+from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Part, Source, Sum
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, DimRangeNode, InputNode
 
@@ -18,7 +18,14 @@ Mask = np.ndarray   # bool
 
 
 class NodeRule:
-    """The rule of an input node, which depends on nothing and cannot be computed (unless it is given)."""
+    """The rule of an input node, which depends on nothing and cannot be computed (unless it is given).
+
+    Attributes
+    ----------
+    is_pointwise : a row depends on the same row of the only source, and on nothing else
+    """
+
+    is_pointwise = False
 
     def sources(self) -> list[int]:
         """The nodes that this one may depend on, ascending."""
@@ -35,6 +42,8 @@ class NodeRule:
 
 class DimRangeRule(NodeRule):
     """A dim-range node has the rows of its source."""
+
+    is_pointwise = True
 
     def __init__(self, source: int) -> None:
         self.source = source
@@ -54,6 +63,7 @@ class ComponentRule(NodeRule):
 
     def __init__(self, source: int, component: Component) -> None:
         self.source, self.component = source, component
+        self.is_pointwise = component.has(Properties.SIMPLE)
 
     def sources(self) -> list[int]:
         return [self.source]
@@ -74,6 +84,7 @@ class DescriptorRule(NodeRule):
         self.leaves = [list(part.leaves()) for part in self.parts]
         bounds = np.cumsum([0, *(len(leaves) for leaves in self.leaves)])
         self.columns = [slice(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        self.is_pointwise = len(self.parts) == 1 and isinstance(self.parts[0], Source)
 
     def sources(self) -> list[int]:
         return sorted({source.node for part in self.parts for source in part.sources()})

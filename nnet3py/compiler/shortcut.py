@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
-from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo
+from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CompileError
 from nnet3py.network.nnet import Nnet
@@ -94,8 +94,9 @@ def expand_computation(small: Computation, nnet: Nnet, num_sequences: int) -> Co
 class _Expander:
     def __init__(self, small: Computation, nnet: Nnet, num_sequences: int) -> None:
         self.small, self.nnet, self.num_sequences = small, nnet, num_sequences
-        self._expanded: dict[int, np.ndarray] = {}       # by the identity of the list; many matrices share one
-        self._stride_of: dict[int, int] = {}
+        self._lists = _IndexLists([*(info.indexes for info in small.debug_info[1:]),
+                                   *(rows for pair in small.precomputed_rows[1:] for rows in pair)], num_sequences)
+        self._nodes: dict[tuple[int, int], np.ndarray] = {}     # by the identity of the list, and stride
         self._strides = np.array([1, *(self._stride(m) for m in range(1, len(small.matrices)))])
         subs = np.array(small.submatrices)
         self._matrix, self._first = subs[:, 0], subs[:, 1]
@@ -107,9 +108,9 @@ class _Expander:
         large = small.copy()
         large.matrices = [MatrixInfo(info.num_rows // 2 * self.num_sequences, info.num_cols, info.contiguous)
                           for info in small.matrices]
-        large.submatrices = [sub._replace(row_offset=first, num_rows=rows) for sub, first, rows in
+        large.submatrices = [SubMatrix(sub.matrix, first, rows, sub.col_offset, sub.num_cols) for sub, first, rows in
                              zip(small.submatrices, self._new_first.tolist(), self._new_rows.tolist(), strict=True)]
-        large.debug_info = [small.debug_info[0], *(self._debug_info(m) for m in range(1, len(small.matrices)))]
+        large.debug_info = [small.debug_info[0], *map(self._debug_info, small.debug_info[1:])]
         large.indexes, large.indexes_multi, large.indexes_ranges = [], [], []
         large.commands = [self._command(one, large) if one.type in _INDEXED else one for one in small.commands]
         self._expand_precomputed(large)
@@ -119,16 +120,26 @@ class _Expander:
 
     def _stride(self, m: int) -> int:
         info = self.small.debug_info[m]
-        key = id(info.indexes)
-        if key not in self._stride_of:
-            self._stride_of[key] = n_stride(info.indexes)
-        stride = self._stride_of[key]
-        if stride and not _is_constant(info.nodes):
-            blocks = info.nodes.reshape(-1, 2, stride)
-            stride = stride if (blocks[:, 0] == blocks[:, 1]).all() else 0
-        if not stride or len(info.indexes) != self.small.matrices[m].num_rows:
+        stride = self._lists.stride(info.indexes)
+        if (not stride or len(info.indexes) != self.small.matrices[m].num_rows
+                or self._new_nodes(info.nodes, stride) is None):
             raise CompileError(f"matrix m{m} does not have the rows of two equal sequences", _HINT)
         return stride
+
+    def _new_nodes(self, nodes: np.ndarray, stride: int) -> np.ndarray | None:
+        """The nodes of the rows of the large matrix; None if they are not the same in the two sequences."""
+        key = id(nodes), stride
+        if key not in self._nodes:
+            blocks = nodes.reshape(-1, 2, stride)
+            if (blocks[:, 0] != blocks[:, 1]).any():
+                return None
+            self._nodes[key] = np.repeat(blocks[:, :1], self.num_sequences, axis=1).ravel()
+        return self._nodes[key]
+
+    def _debug_info(self, info: MatrixDebugInfo) -> MatrixDebugInfo:
+        nodes = self._new_nodes(info.nodes, self._lists.stride(info.indexes))
+        assert nodes is not None
+        return MatrixDebugInfo(nodes, self._lists.expanded(info.indexes), info.is_deriv)
 
     def _windows(self, subs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First row and number of rows of every sub-matrix in the large computation."""
@@ -145,20 +156,6 @@ class _Expander:
     def _place(self, rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
         """Where the row of sequence 0 that has the same t and x as each row stands in the large matrix."""
         return rows // (2 * stride) * (self.num_sequences * stride) + rows % stride
-
-    def _debug_info(self, m: int) -> MatrixDebugInfo:
-        info, stride = self.small.debug_info[m], int(self._strides[m])
-        indexes = self._indexes(info.indexes, stride)
-        if _is_constant(info.nodes):
-            nodes = np.broadcast_to(info.nodes[:1], (len(indexes),))
-        else:
-            nodes = np.repeat(info.nodes.reshape(-1, 2, stride)[:, :1], self.num_sequences, axis=1).ravel()
-        return MatrixDebugInfo(nodes, indexes, info.is_deriv)
-
-    def _indexes(self, indexes: np.ndarray, stride: int) -> np.ndarray:
-        if id(indexes) not in self._expanded:
-            self._expanded[id(indexes)] = expand_indexes(indexes, stride, self.num_sequences)
-        return self._expanded[id(indexes)]
 
     # -- commands with index lists ---------------------------------------------------------------------------------
 
@@ -223,21 +220,55 @@ class _Expander:
             elif one.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE):
                 components[one.args[1]] = one.args[0]
                 with_backprop.add(one.args[1])
+        large.precomputed_rows = list(large.precomputed_rows)
         for entry, component in components.items():
             if entry > 0:
-                rows = self._precomputed_rows(entry)
-                large.precomputed_rows[entry] = rows
+                large.precomputed_rows[entry] = rows = self._precomputed_rows(entry)
                 large.precomputed_indexes[entry] = self.nnet.components[component].precompute_indexes(
                     *rows, entry in with_backprop)
 
     def _precomputed_rows(self, entry: int) -> tuple[np.ndarray, np.ndarray]:
-        expanded = []
-        for indexes in self.small.precomputed_rows[entry]:
-            stride = n_stride(indexes) if len(indexes) else 1
-            if not stride:
-                raise CompileError("the rows of a component are not those of two equal sequences", _HINT)
-            expanded.append(self._indexes(indexes, stride))
-        return expanded[0], expanded[1]
+        rows = self.small.precomputed_rows[entry]
+        if not all(self._lists.stride(indexes) for indexes in rows):
+            raise CompileError("the rows of a component are not those of two equal sequences", _HINT)
+        inputs, outputs = (self._lists.expanded(indexes) for indexes in rows)
+        return inputs, outputs
+
+
+class _IndexLists:
+    """The strides of index lists of two sequences, and the lists for more of them; by identity, for many are shared."""
+
+    def __init__(self, lists: Sequence[np.ndarray], num_sequences: int) -> None:
+        self._num_sequences = num_sequences
+        self._stride_of: dict[int, int] = {}
+        self._expanded: dict[int, np.ndarray] = {}
+        self._add_interleaved(list({id(rows): rows for rows in lists if len(rows) and len(rows) % 2 == 0}.values()))
+
+    def _add_interleaved(self, lists: list[np.ndarray]) -> None:
+        """Find the lists of stride 1, which are most, and expand them all at once."""
+        if not lists:
+            return
+        pairs = np.concatenate(lists).reshape(-1, 2, 3)
+        bounds = np.cumsum([0, *(len(rows) // 2 for rows in lists)])
+        is_regular = ((pairs[:, :, 0] == (0, 1)) & (pairs[:, :1, 1:] == pairs[:, 1:, 1:]).all(axis=2)).all(axis=1)
+        expanded = expand_indexes(pairs.reshape(-1, 3), 1, self._num_sequences)
+        bounds_expanded = (bounds * self._num_sequences).tolist()
+        for rows, regular, begin, end in zip(lists, np.logical_and.reduceat(is_regular, bounds[:-1]).tolist(),
+                                             bounds_expanded[:-1], bounds_expanded[1:], strict=True):
+            if regular:
+                self._stride_of[id(rows)], self._expanded[id(rows)] = 1, expanded[begin:end]
+
+    def stride(self, indexes: np.ndarray) -> int:
+        """The stride of one of the lists, 0 if it has none."""
+        if id(indexes) not in self._stride_of:
+            self._stride_of[id(indexes)] = n_stride(indexes)
+        return self._stride_of[id(indexes)]
+
+    def expanded(self, indexes: np.ndarray) -> np.ndarray:
+        """One of the lists, which has a stride, for all sequences."""
+        if id(indexes) not in self._expanded:
+            self._expanded[id(indexes)] = expand_indexes(indexes, self.stride(indexes), self._num_sequences)
+        return self._expanded[id(indexes)]
 
 
 _INDEXED = {kind: (position, role) for kind, info in COMMANDS.items() for position, role in enumerate(info.roles)
@@ -247,7 +278,3 @@ _INDEXED = {kind: (position, role) for kind, info in COMMANDS.items() for positi
 def _sequence(rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
     """Of which of the two sequences each row is."""
     return rows // stride % 2
-
-
-def _is_constant(values: np.ndarray) -> bool:
-    return bool((values == values[0]).all())
