@@ -264,7 +264,7 @@ def test_a_complete_folder(folder: Path) -> None:
         "features of dimension 40, normalised by apply-cmvn --norm-means=false --norm-vars=false"]
     text = found.text()
     for part in ("phones.txt the names of the phones (5 phones)", "egs/info feat_dim 40, left_context 3",
-                 "configs/vars model_left_context=2, model_right_context=2", "maps phones in context to pdfs (10 pdfs)"):
+                 "configs/vars model_left_context=2, model_right_context=2", "phones in context to pdfs (10 pdfs)"):
         assert part in " ".join(text.split())
 
 

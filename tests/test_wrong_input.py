@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -213,6 +214,27 @@ def test_damage(folder: Path, run: Run, words: tuple[str, ...], how: str) -> Non
         for _ in range(3):
             (folder / "bad").write_bytes(damaged((folder / name).read_bytes(), rng, how))
             run(None, *filled(words, "bad"))
+
+
+def test_inspecting_what_is_no_model(folder: Path, run: Run) -> None:
+    for kind, names in FILES.items():
+        if kind not in ("raw", "mdl", "trans"):
+            run(255, "nnet3-inspect", names[0])
+    assert "cannot open 'missing' for reading: No such file" in run(255, "nnet3-inspect", "missing")
+    assert "the folder dir holds no model" in run(255, "nnet3-inspect", "dir")
+    run(255, "nnet3-inspect", "--jsn", "raw")
+    run(1, "nnet3-inspect")
+
+
+@pytest.mark.parametrize("how", ["bytes", "cut", "size"])
+def test_inspecting_damage(folder: Path, run: Run, how: str) -> None:
+    rng = random.Random(how)
+    for name in ("raw", "raw.txt", "mdl", "trans.mdl", "tree"):
+        for _ in range(20):
+            (folder / "bad").write_bytes(damaged((folder / name).read_bytes(), rng, how))
+            run(None, "nnet3-inspect", "bad")
+            shutil.copy(folder / "bad", folder / "dir" / ("tree" if name == "tree" else "final.mdl"))
+            run(None, "nnet3-inspect", "--json", "dir")
 
 
 @pytest.mark.parametrize("rxfilename", ["bad", "cat bad |"])
