@@ -5,6 +5,7 @@ grid. Everything is arrays: accesses sorted by variable, then command. Kaldi: nn
 """
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,8 +28,9 @@ class CommandTable:
 
     def __init__(self, computation: Computation) -> None:
         commands = computation.commands
-        types = np.array([command.type for command in commands], dtype=np.int64)
-        args = np.array([command.args for command in commands], dtype=np.int64).reshape(-1, NUM_ARGS)
+        types = np.fromiter([one[0] for one in commands], np.int64, len(commands))
+        args = np.fromiter(chain.from_iterable([one[2] for one in commands]), np.int64)
+        args = args.reshape(len(commands), NUM_ARGS)
         order = np.argsort(types, kind="stable")
         bounds = np.searchsorted(types[order], np.arange(len(CommandType) + 1))
         self.types = types
@@ -36,11 +38,24 @@ class CommandTable:
         self.args = {kind: args[self.numbers[kind]] for kind in CommandType}
 
 
+def submatrix_table(computation: Computation) -> np.ndarray:
+    """The sub-matrices as int64 (sub-matrices, 5): matrix, first row, rows, first column, columns."""
+    return np.fromiter(chain.from_iterable(computation.submatrices), np.int64).reshape(-1, 5)
+
+
+def whole_submatrices(computation: Computation, subs: np.ndarray) -> np.ndarray:
+    """Of each row of such a table whether it is all of its matrix, bool; the empty one is not."""
+    sizes = np.array([info[:2] for info in computation.matrices], dtype=np.int64)
+    whole = (subs[:, [2, 4]] == sizes[subs[:, 0]]).all(axis=1)
+    whole[0] = False
+    return whole
+
+
 class Variables:
     """The grid of each matrix, and the variables of each sub-matrix (``starts``, ``counts`` into ``flat``)."""
 
     def __init__(self, computation: Computation) -> None:
-        subs = np.array(computation.submatrices, dtype=np.int64)
+        subs = submatrix_table(computation)
         matrices = np.array([info[:2] for info in computation.matrices], dtype=np.int64)
         first_row, end_row, self.row_cuts = _cuts(subs[:, 0], subs[:, 1], subs[:, 2], matrices[:, 0])
         first_col, end_col, self.col_cuts = _cuts(subs[:, 0], subs[:, 3], subs[:, 4], matrices[:, 1])
@@ -187,8 +202,8 @@ class Analysis:
         self.accesses = Accesses(
             self.variables.flat[ragged(self.variables.starts[s], counts)], np.repeat(commands, counts),
             np.repeat(kinds, counts), self.variables.count, self.num_commands)
-        self.matrix_of = np.array([sub.matrix for sub in computation.submatrices], dtype=np.int64)
-        self.is_whole = np.array([computation.is_whole(i) for i in range(len(computation.submatrices))], bool)
+        subs = submatrix_table(computation)
+        self.matrix_of, self.is_whole = subs[:, 0], whole_submatrices(computation, subs)
         partly = np.where((kinds & WRITE > 0) & ~self.is_whole[s], READ_WRITE, kinds)
         self.matrix_accesses = Accesses(self.matrix_of[s], commands, partly, len(computation.matrices),
                                         self.num_commands)

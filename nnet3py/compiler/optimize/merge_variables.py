@@ -1,20 +1,19 @@
 """Matrices that are copied, or transformed element by element, into others share their place.
 
 A merge puts one matrix into a window of another. Matrices that belong together form a group, whose root is the matrix
-that stays; where a sub-matrix lies in its root is all that commands need to know. What is asked of the use of a place
-(first, last, …) is kept per place of each root and never looked up in the commands again: accesses of commands that a
-merge removes are still counted, which can only forbid merges, never allow one.
+that stays; where its sub-matrices lie in the root is all that commands need to know. When each sub-matrix is used is
+found out once: commands that merges remove still count, which can only forbid merges, never allow one.
 """
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.analyze import READ, CommandTable, submatrix_accesses
+from nnet3py.compiler.analyze import READ, CommandTable, submatrix_accesses, submatrix_table, whole_submatrices
 from nnet3py.compiler.computation import CommandType, Computation, SubMatrix
 from nnet3py.compiler.optimize.no_operations import drop_commands
 from nnet3py.compiler.optimize.options import OptimizeOptions
@@ -27,8 +26,8 @@ def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptio
     """Let components work in place and remove copies, by merging the two matrices that the command connects.
 
     Takes a computation that allocates, and sets to zero, all its matrices first and frees them last. What may be merged
-    is in ``options``: remove_assignments, propagate_in_place, backprop_in_place; allow_left_merge (the source's matrix stays,
-    tried first), allow_right_merge (the destination's stays). Kaldi: VariableMergingOptimization.
+    is in ``options``: remove_assignments, propagate_in_place, backprop_in_place; allow_left_merge (the source's matrix
+    stays, tried first), allow_right_merge (the destination's stays). Kaldi: VariableMergingOptimization.
     """
     options = options or OptimizeOptions()
     table = CommandTable(computation)
@@ -37,7 +36,7 @@ def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptio
         return computation
     usage = _Usage(computation, nnet, table)
     merger = _Merger(computation, usage, table, options)
-    for candidate in usage.plausible(candidates):
+    for candidate in usage.in_order(usage.plausible(candidates)):
         merger.consider(candidate)
     return merger.finish()
 
@@ -58,7 +57,7 @@ class _Candidate(NamedTuple):
 
 def _candidates(computation: Computation, nnet: Nnet, options: OptimizeOptions,
                 table: CommandTable) -> list[_Candidate]:
-    """What the options allow, in the order of the commands."""
+    """What the options allow."""
     found: list[_Candidate] = []
     if options.remove_assignments:
         kind = CommandType.MATRIX_COPY
@@ -76,20 +75,24 @@ def _candidates(computation: Computation, nnet: Nnet, options: OptimizeOptions,
         for c, one in zip(numbers[able].tolist(), args[able].tolist(), strict=True):
             values = () if kind == CommandType.PROPAGATE else tuple(s for s in one[2:4] if s > 0)
             found.append(_Candidate(c, one[source], one[target], values=values))
-    return sorted(found, key=lambda one: (not one.is_plain_copy, one.command))
+    return found
 
 
 class _Usage:
-    """When each sub-matrix is used, by its own name: arrays over sub-matrices, as int64.
+    """When each sub-matrix is used, by its own number: int64 arrays over sub-matrices.
 
     Attributes
     ----------
+    table, is_whole : see ``submatrix_table``; bool, whether it is all of its matrix
     first : the first command that uses it, but for setting to zero; the number of commands if none does
     last, last_write : the last that uses it, that writes it; -1 for none
     writes, write_starts : the commands that write it are ``writes[write_starts[s]:write_starts[s + 1]]``, ascending
     """
 
     def __init__(self, computation: Computation, nnet: Nnet, table: CommandTable) -> None:
+        self.computation = computation
+        self.table = submatrix_table(computation)
+        self.is_whole = whole_submatrices(computation, self.table)
         self.num_commands, count = len(computation.commands), len(computation.submatrices)
         commands, s, kinds = submatrix_accesses(computation, nnet, table)
         order = np.lexsort((commands, s))
@@ -107,64 +110,102 @@ class _Usage:
         self.write_starts = np.searchsorted(s[writing], np.arange(count + 1)).tolist()
 
     def plausible(self, candidates: list[_Candidate]) -> list[_Candidate]:
-        """Those that the use of the two sub-matrices by their own names does not forbid."""
+        """Those with a whole matrix on one side that the use of the two sub-matrices by these names does not forbid."""
         c, source, target, is_copy = (np.array(column) for column in list(zip(*candidates, strict=True))[:4])
-        fine = self.first[target] == c
+        fine = (self.is_whole[source] | self.is_whole[target]) & (self.first[target] == c)
         fine &= np.where(is_copy, self.last_write[source] < c, self.last[source] == c)
         return [candidates[i] for i in np.flatnonzero(fine).tolist()]
 
+    def in_order(self, candidates: list[_Candidate]) -> list[_Candidate]:
+        """The order in which they are tried, for one merge may forbid another.
 
-Rectangle = tuple[int, int, int, int]      # begin and end of its rows, begin and end of its columns
+        Copies come first, since merging removes them altogether. Last come copies into a part of a matrix on which a
+        component could otherwise work in place, and could no longer because the source is needed for longer: the
+        matrix that it would then need is larger than the one that goes.
+        """
+        computation = self.computation
+        in_place: dict[int, int] = {}      # matrix -> the first command that could work in place on it
+        for one in sorted(candidates):
+            if not one.is_plain_copy:
+                in_place.setdefault(computation.submatrices[one.source].matrix, one.command)
+
+        def turn(one: _Candidate) -> int:
+            if not one.is_plain_copy:
+                return 1
+            other = in_place.get(computation.submatrices[one.target].matrix, -1)
+            keeps_busy = one.command < other < int(self.last[one.source])
+            return 2 if keeps_busy and not self.is_whole[one.target] else 0
+
+        return sorted(candidates, key=lambda one: (turn(one), one.command))
 
 
-@dataclass
-class _Place:
-    """A rectangle of a root, and when the sub-matrices that lie exactly there are used."""
-
-    first: int
-    last: int
-    last_write: int
-    submatrices: list[int]
-
-
-@dataclass
+@dataclass(slots=True)
 class _Group:
     """Matrices that share their place: the commands that allocate it, set all of it to zero, free it; -1 for none."""
 
+    submatrices: list[int]           # those that are used
     contiguous: bool
     allocated: int = -1
     zeroed: int = -1
     freed: int = -1
     is_input: bool = False
     is_output: bool = False
-    places: dict[Rectangle, _Place] = field(default_factory=dict)
 
 
 class _Merger:
     def __init__(self, computation: Computation, usage: _Usage, table: CommandTable, options: OptimizeOptions) -> None:
         self.computation, self.usage, self.options = computation, usage, options
-        self.parent: list[tuple[int, int, int]] = [(m, 0, 0) for m in range(len(computation.matrices))]
-        self.groups = _make_groups(computation, usage, table)
+        # Of each sub-matrix: its root, and the rows and columns where it begins and ends there.
+        subs = usage.table
+        self.root, self.row, self.column = subs[:, 0].tolist(), subs[:, 1].tolist(), subs[:, 3].tolist()
+        self.end_row, self.end_column = (subs[:, 1] + subs[:, 2]).tolist(), (subs[:, 3] + subs[:, 4]).tolist()
+        self.first, self.last, self.last_write = (
+            column.tolist() for column in (usage.first, usage.last, usage.last_write))
+        self.groups = self._make_groups(table)
         self.removed: list[int] = []
         self.num_merges = 0
 
+    def _make_groups(self, table: CommandTable) -> list[_Group]:
+        """Every matrix as a group of its own."""
+        groups = [_Group([], info.contiguous) for info in self.computation.matrices]
+        for s in np.flatnonzero(self.usage.last >= 0).tolist():
+            groups[self.root[s]].submatrices.append(s)
+        first_use = [min((self.first[s] for s in group.submatrices), default=-1) for group in groups]
+
+        def commands_of(kind: CommandType) -> Iterator[tuple[int, int, int]]:
+            """Matrix, sub-matrix and number of each command of a type, from last to first."""
+            for c, s in zip(table.numbers[kind][::-1].tolist(), table.args[kind][::-1, 0].tolist(), strict=True):
+                yield self.root[s], s, c
+
+        for m, _, c in commands_of(CommandType.ALLOC_MATRIX):
+            groups[m].allocated = c
+        for m, _, c in commands_of(CommandType.ACCEPT_INPUT):
+            groups[m].allocated, groups[m].is_input = c, True
+        for m, _, c in commands_of(CommandType.DEALLOC_MATRIX):
+            groups[m].freed = c
+        for m, _, _ in commands_of(CommandType.PROVIDE_OUTPUT):
+            groups[m].is_output = True
+        for m, s, c in commands_of(CommandType.SET_CONST):
+            if self.computation.commands[c].alpha == 0.0 and c < first_use[m] and self.usage.is_whole[s]:
+                groups[m].zeroed = c
+        return groups
+
     def consider(self, candidate: _Candidate) -> None:
         """Merge the two matrices of a candidate if that changes no result."""
-        source_root, source = self._find(candidate.source)
-        target_root, target = self._find(candidate.target)
-        if source_root == target_root or not self._is_possible(candidate, source_root, source, target_root, target):
+        source, target = candidate.source, candidate.target
+        if self.root[source] == self.root[target] or not self._is_possible(candidate):
             return
-        of_source, of_target = self.groups[source_root], self.groups[target_root]
-        source_is_whole, target_is_whole = self._is_whole(source_root, source), self._is_whole(target_root, target)
+        of_source, of_target = self.groups[self.root[source]], self.groups[self.root[target]]
+        source_is_whole, target_is_whole = self._is_whole(source), self._is_whole(target)
         if (of_source.is_input and of_target.is_input) or (of_source.is_output and of_target.is_output):
             return
         exchanged = any(group.is_input or group.is_output for group in (of_source, of_target))
         if exchanged and not (source_is_whole and target_is_whole):
             return
         if self.options.allow_left_merge and target_is_whole and (source_is_whole or not of_target.contiguous):
-            self._merge(source_root, source, target_root)
+            self._merge(source, self.root[target])
         elif self.options.allow_right_merge and source_is_whole and (target_is_whole or not of_source.contiguous):
-            self._merge(target_root, target, source_root)
+            self._merge(target, self.root[source])
         else:
             return
         if candidate.is_plain_copy:
@@ -174,79 +215,68 @@ class _Merger:
         if not self.num_merges:
             return self.computation
         out = self.computation.copy()
-        for s, sub in enumerate(self.computation.submatrices):
-            if self.parent[sub.matrix][0] != sub.matrix:
-                root, rectangle = self._find(s)
-                out.submatrices[s] = SubMatrix(root, rectangle[0], sub.num_rows, rectangle[2], sub.num_cols)
-        for m, group in enumerate(self.groups):
-            if group.contiguous and self.parent[m][0] == m:
-                out.matrices[m] = out.matrices[m]._replace(contiguous=True)
+        for s, sub in enumerate(out.submatrices):
+            if sub.matrix != self.root[s]:
+                out.submatrices[s] = SubMatrix(self.root[s], self.row[s], sub.num_rows, self.column[s], sub.num_cols)
+        out.matrices = [info._replace(contiguous=True) if group.contiguous > info.contiguous else info
+                        for info, group in zip(out.matrices, self.groups, strict=True)]
         return renumber(drop_commands(out, self.removed))
 
     # -- places ----------------------------------------------------------------------------------------------------
 
-    def _find(self, s: int) -> tuple[int, Rectangle]:
-        """The root of a sub-matrix, and where it lies there."""
-        sub = self.computation.submatrices[s]
-        root, row, column = self._root(sub.matrix)
-        row, column = row + sub.row_offset, column + sub.col_offset
-        return root, (row, row + sub.num_rows, column, column + sub.num_cols)
+    def _is_whole(self, s: int) -> bool:
+        """Whether a sub-matrix is all of its root."""
+        rows, columns, _ = self.computation.matrices[self.root[s]]
+        return self.row[s] == self.column[s] == 0 and self.end_row[s] == rows and self.end_column[s] == columns
 
-    def _root(self, m: int) -> tuple[int, int, int]:
-        """The root of a matrix, and at which row and column of it the matrix begins."""
-        up, row, column = self.parent[m]
-        if up == m or self.parent[up][0] == up:
-            return up, row, column
-        root, more_rows, more_columns = self._root(up)
-        self.parent[m] = root, row + more_rows, column + more_columns
-        return self.parent[m]
-
-    def _is_whole(self, root: int, rectangle: Rectangle) -> bool:
-        rows, columns, _ = self.computation.matrices[root]
-        return rectangle == (0, rows, 0, columns)
+    def _overlapping(self, s: int) -> list[int]:
+        """The used sub-matrices that share an element with ``s``, itself among them."""
+        others = self.groups[self.root[s]].submatrices
+        if len(others) == 1:
+            return others
+        row, end_row, column, end_column = self.row, self.end_row, self.column, self.end_column
+        r0, r1, c0, c1 = row[s], end_row[s], column[s], end_column[s]
+        return [t for t in others if row[t] < r1 and r0 < end_row[t] and column[t] < c1 and c0 < end_column[t]]
 
     # -- conditions ------------------------------------------------------------------------------------------------
 
-    def _is_possible(self, candidate: _Candidate, source_root: int, source: Rectangle, target_root: int,
-                     target: Rectangle) -> bool:
+    def _is_possible(self, candidate: _Candidate) -> bool:
         """Whether the use of the two places allows them to be one."""
-        c = candidate.command
-        over_target = _overlapping(self.groups[target_root], target)
-        if min(place.first for place in over_target) != c or self.groups[source_root].is_output:
+        c, first, last = candidate.command, self.first, self.last
+        over_target = self._overlapping(candidate.target)
+        if min([first[s] for s in over_target]) != c or self.groups[self.root[candidate.source]].is_output:
             return False
-        over_source = _overlapping(self.groups[source_root], source)
-        last = max(place.last for place in over_source)
+        over_source = self._overlapping(candidate.source)
+        last_use = max([last[s] for s in over_source])
         if candidate.is_plain_copy:
-            return (max(place.last_write for place in over_source) < c
-                    and last < self._invalidated(c, over_target, self.groups[target_root].freed))
-        return last == c and not any(
-            root == other_root and _overlap(rectangle, other)
-            for root, rectangle in map(self._find, candidate.values)
-            for other_root, other in ((source_root, source), (target_root, target)))
+            return (max([self.last_write[s] for s in over_source]) < c
+                    and last_use < self._invalidated(c, over_target, self.groups[self.root[candidate.target]].freed))
+        return last_use == c and not any(s in over_source or s in over_target for s in candidate.values)
 
-    def _invalidated(self, c: int, places: list[_Place], freed: int) -> int:
-        """The first command after ``c`` that writes any of the places or frees them."""
+    def _invalidated(self, c: int, submatrices: list[int], freed: int) -> int:
+        """The first command after ``c`` that writes any of the sub-matrices or frees them."""
         end = freed if freed >= 0 else self.usage.num_commands
         writes, starts = self.usage.writes, self.usage.write_starts
-        for place in places:
-            for s in place.submatrices:
-                at = bisect_right(writes, c, starts[s], starts[s + 1])
-                if at < starts[s + 1]:
-                    end = min(end, writes[at])
+        for s in submatrices:
+            at = bisect_right(writes, c, starts[s], starts[s + 1])
+            if at < starts[s + 1]:
+                end = min(end, writes[at])
         return end
 
     # -- merging ---------------------------------------------------------------------------------------------------
 
-    def _merge(self, kept: int, at: Rectangle, discarded: int) -> None:
-        """Put root ``discarded`` at a place of root ``kept``."""
+    def _merge(self, place: int, discarded: int) -> None:
+        """Put all of a root where sub-matrix ``place`` of another is."""
         self.num_merges += 1
+        kept, down, right = self.root[place], self.row[place], self.column[place]
         ours, theirs = self.groups[kept], self.groups[discarded]
-        row, column = at[0], at[2]
-        self.parent[discarded] = kept, row, column
-        for (r0, r1, c0, c1), place in theirs.places.items():
-            where = r0 + row, r1 + row, c0 + column, c1 + column
-            ours.places[where] = _united(ours.places[where], place) if where in ours.places else place
-        theirs.places = {}
+        for s in theirs.submatrices:
+            self.root[s] = kept
+            self.row[s] += down
+            self.end_row[s] += down
+            self.column[s] += right
+            self.end_column[s] += right
+        ours.submatrices += theirs.submatrices
         self._merge_sizing(ours, theirs)
         ours.is_input |= theirs.is_input
         ours.is_output |= theirs.is_output
@@ -266,51 +296,3 @@ class _Merger:
 
     def _remove(self, *commands: int) -> None:
         self.removed += [c for c in commands if c >= 0]
-
-
-def _overlapping(group: _Group, rectangle: Rectangle) -> list[_Place]:
-    if len(group.places) == 1:
-        return list(group.places.values())
-    return [place for where, place in group.places.items() if _overlap(where, rectangle)]
-
-
-def _overlap(one: Rectangle, other: Rectangle) -> bool:
-    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
-
-
-def _united(one: _Place, other: _Place) -> _Place:
-    return _Place(min(one.first, other.first), max(one.last, other.last), max(one.last_write, other.last_write),
-                  one.submatrices + other.submatrices)
-
-
-def _make_groups(computation: Computation, usage: _Usage, table: CommandTable) -> list[_Group]:
-    """Every matrix as a group of its own."""
-    groups = [_Group(contiguous=info.contiguous) for info in computation.matrices]
-    first_use = np.full(len(groups), usage.num_commands)
-    for s, (sub, first, last, last_write) in enumerate(zip(
-            computation.submatrices, usage.first.tolist(), usage.last.tolist(), usage.last_write.tolist(), strict=True)):
-        if last >= 0:
-            place = _Place(first, last, last_write, [s])
-            where = sub.row_offset, sub.row_offset + sub.num_rows, sub.col_offset, sub.col_offset + sub.num_cols
-            places = groups[sub.matrix].places
-            places[where] = _united(places[where], place) if where in places else place
-            first_use[sub.matrix] = min(first_use[sub.matrix], first)
-
-    def commands_of(kind: CommandType) -> Iterator[tuple[int, int]]:
-        """Matrix and number of each command of a type, from last to first."""
-        for c, s in zip(table.numbers[kind][::-1].tolist(), table.args[kind][::-1, 0].tolist(), strict=True):
-            yield computation.submatrices[s].matrix, c
-
-    for m, c in commands_of(CommandType.ALLOC_MATRIX):
-        groups[m].allocated = c
-    for m, c in commands_of(CommandType.ACCEPT_INPUT):
-        groups[m].allocated, groups[m].is_input = c, True
-    for m, c in commands_of(CommandType.DEALLOC_MATRIX):
-        groups[m].freed = c
-    for m, _ in commands_of(CommandType.PROVIDE_OUTPUT):
-        groups[m].is_output = True
-    for m, c in commands_of(CommandType.SET_CONST):
-        one = computation.commands[c]
-        if one.alpha == 0.0 and c < first_use[m] and computation.is_whole(one.args[0]):
-            groups[m].zeroed = c
-    return groups

@@ -45,9 +45,9 @@ def optimization_steps(computation: Computation, nnet: Nnet,
             if options.allows(name):
                 computation = run(computation, nnet)
                 yield name, computation
-        if options.merges():
-            computation = merge_variables(computation, nnet, options)
-            yield "remove-assignments", computation
+        merged = merge_variables(computation, nnet, options) if options.merges() else computation
+        computation = renumber(computation) if merged is computation else merged
+        yield "remove-assignments", computation
         for name, run in _AFTER_MERGING:
             if options.allows(name):
                 computation = run(computation, nnet)

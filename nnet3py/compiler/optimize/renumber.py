@@ -7,7 +7,7 @@ import numpy as np
 
 from nnet3py.compiler.analyze import CommandTable
 from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, Command, CommandType, Role
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import Computation, SubMatrix
 
 _PAIR_ROLES = frozenset((Role.READ_PAIRS, Role.CHANGED_PAIRS))
 
@@ -54,12 +54,11 @@ class _Renumbering:
         matrices = np.zeros(len(old.matrices), bool)
         matrices[0] = True
         matrices[[old.submatrices[s].matrix for s in kept.tolist()]] = True
-        place = np.cumsum(matrices) - 1
+        place = (np.cumsum(matrices) - 1).tolist()
         if len(kept) == len(used) and matrices.all():
             return
         self.changed = True
-        new.submatrices = [sub._replace(matrix=int(place[sub.matrix]))
-                           for sub in (old.submatrices[s] for s in kept.tolist())]
+        new.submatrices = [SubMatrix(place[m], *window) for m, *window in (old.submatrices[s] for s in kept.tolist())]
         present = np.flatnonzero(matrices).tolist()
         new.matrices = [old.matrices[m] for m in present]
         if len(old.debug_info) == len(old.matrices):
