@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import ArgumentsError, UsageError, within
+from nnet3py.errors import ArgumentsError, FormatError, Nnet3Error, UsageError, within
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -24,9 +24,9 @@ TRAINER = (
     option("batchnorm-stats-scale", float, 0.8, "Multiplies the stored batch-norm statistics after each minibatch"),
     option("backstitch-training-scale", float, 0.0, "Size of the backward step of backstitch training (0: none)"),
     option("backstitch-training-interval", int, 1, "Minibatches from one with backstitch to the next"),
-    option("read-cache", str, "", "Accepted for compatibility: computations are compiled anew"),
-    option("write-cache", str, "", "Accepted for compatibility: nothing is written"),
-    option("binary-write-cache", bool, True, "Accepted for compatibility"),
+    option("read-cache", str, "", "File of compiled computations, from --write-cache, which need not be compiled then"),
+    option("write-cache", str, "", "Write the compiled computations to this file"),
+    option("binary-write-cache", bool, True, "Write that file in binary"),
     option("cuda-cache-memory", bool, True, "Accepted for compatibility"),
     option("cuda-memory-proportion", float, 0.5, "Accepted for compatibility"),
 )
@@ -66,6 +66,8 @@ def train(args: list[str], options: Options) -> int:
 
     nnet = read_nnet(args[0])
     trainer = NnetTrainer(nnet, _trainer_options(options))
+    if options.read_cache:
+        _read_cache(trainer, options.read_cache)
     if direct:
         _train_directly(trainer, nnet, options)
     else:
@@ -77,8 +79,21 @@ def train(args: list[str], options: Options) -> int:
     has_weight = trainer.log_totals()
     nnet.write(args[-1], binary=options.binary)
     log.log(f"Wrote model to {args[-1]}", file="nnet3-train.cc", line=91)
+    if options.write_cache:
+        trainer.compiler.write_cache(options.write_cache, binary=options.binary_write_cache)
+        log.log(f"Wrote computation cache to {options.write_cache}", file="nnet3-train.cc", line=91)
     trainer.compiler.log_time()
     return 0 if has_weight else 1
+
+
+def _read_cache(trainer: NnetTrainer, rxfilename: str) -> None:
+    """Take over compiled computations. Without them training is only slower to start, so that nothing is fatal."""
+    try:
+        trainer.compiler.read_cache(rxfilename)
+    except FormatError as error:
+        log.warning(f"Could not read the cached computations, they will be compiled again: {error}")
+    except Nnet3Error as error:
+        log.warning(f"Could not open cached computation. Probably this is the first training iteration. ({error})")
 
 
 def _trainer_options(options: Options) -> TrainerOptions:

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+from nnet3py.compiler.cache_file import read_cache, write_cache
 from nnet3py.compiler.check import check_computation
+from nnet3py.compiler.check_loaded import check_loaded
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.shortcut import decompose, expand_computation
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import CheckError, Nnet3Error
+from nnet3py.io.object_files import read_object, write_object
 from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
@@ -21,6 +24,9 @@ logger = logging.getLogger(__name__)
 DEFAULT_CAPACITY = 64
 
 __all__ = ["CachingCompiler", "OptimizeOptions"]
+
+
+_Key = tuple[int, ComputationRequest]      # the version of the network, and the request
 
 
 class CachingCompiler:
@@ -42,8 +48,9 @@ class CachingCompiler:
         self.nnet, self.options = nnet, options or OptimizeOptions()
         self.capacity, self.use_shortcut = capacity, use_shortcut
         self.seconds = {"compilation": 0.0, "optimization": 0.0, "shortcut expansion": 0.0, "checking": 0.0}
-        self.seconds_total = 0.0
-        self._kept: OrderedDict[tuple[int, ComputationRequest], Computation] = OrderedDict()
+        self.seconds_total = self.seconds_io = 0.0
+        self._kept: OrderedDict[_Key, Computation] = OrderedDict()
+        self._loaded: set[_Key] = set()         # what came from files
 
     def compile(self, request: ComputationRequest) -> Computation:
         """The computation for ``request``: the very same object for an equal request, as long as it is kept.
@@ -58,21 +65,28 @@ class CachingCompiler:
         self.seconds_total += perf_counter() - start
         return computation
 
-    def _find(self, request: ComputationRequest) -> Computation:
+    def _find(self, request: ComputationRequest, take_loaded: bool = True) -> Computation:
         key = self.nnet.version, request
-        computation = self._kept.get(key)
+        computation = self._kept.get(key) if take_loaded or key not in self._loaded else None
         if computation is None:
-            computation = self._kept[key] = self._compile(request)
-            while len(self._kept) > self.capacity:
-                self._kept.popitem(last=False)
+            computation = self._compile(request)
+            self._loaded.discard(key)
+            self._keep(key, computation)
         else:
             self._kept.move_to_end(key)
         return computation
 
+    def _keep(self, key: _Key, computation: Computation) -> None:
+        self._kept[key] = computation
+        self._kept.move_to_end(key)
+        while len(self._kept) > self.capacity:
+            self._loaded.discard(self._kept.popitem(last=False)[0])
+
     def _compile(self, request: ComputationRequest) -> Computation:
         shorter = decompose(request) if self.use_shortcut else None
         if shorter is not None:
-            small, num_sequences = self._find(shorter[0]), shorter[1]
+            # What a file says of rows is checked for running, not for extending.
+            small, num_sequences = self._find(shorter[0], take_loaded=False), shorter[1]
             with self._timed("shortcut expansion"):
                 return expand_computation(small, self.nnet, num_sequences)
         with self._timed("compilation"):
@@ -90,11 +104,52 @@ class CachingCompiler:
         yield
         self.seconds[what] += perf_counter() - start
 
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def read_cache(self, rxfilename: str) -> int:
+        """Take over the computations of a cache file; returns how many. Kaldi: ReadCache.
+
+        Those that do not fit the network are left out with a warning, and all of them if they were compiled with other
+        options; they are compiled when they are needed.
+
+        Raises
+        ------
+        SpecifierError, Nnet3Error : the file cannot be opened
+        FormatError : it is no cache file, or one of another version
+        """
+        start = perf_counter()
+        pairs = read_object(rxfilename, lambda reader: read_cache(reader, self.options))
+        if pairs is None:
+            logger.warning("The computations in %s were compiled with other --optimization options; they are not used",
+                           rxfilename)
+        taken = 0
+        for request, computation in pairs or []:
+            try:
+                check_loaded(computation, self.nnet, request)
+            except CheckError as error:
+                logger.warning("A computation in %s is not one of this network and will be compiled again: %s",
+                               rxfilename, error)
+                continue
+            key = self.nnet.version, request
+            self._loaded.add(key)
+            self._keep(key, computation)
+            taken += 1
+        self.seconds_io += perf_counter() - start
+        return taken
+
+    def write_cache(self, wxfilename: str, binary: bool = True) -> None:
+        """Write all computations that are kept, in Kaldi's form, the most recently used last. Kaldi: WriteCache."""
+        start = perf_counter()
+        pairs = [(request, computation) for (version, request), computation in self._kept.items()
+                 if version == self.nnet.version]
+        write_object(wxfilename, lambda writer: write_cache(writer, self.options, pairs), binary)
+        self.seconds_io += perf_counter() - start
+
     def log_time(self) -> None:
-        """Log how long compiling took, if it took any time."""
-        if self.seconds_total > 0.0:
+        """Log how long compiling took, and cache files, if they took any time."""
+        if self.seconds_total > 0.0 or self.seconds_io > 0.0:
             misc = self.seconds_total - sum(self.seconds.values())
             logger.info("%.3g seconds taken in nnet3 compilation total (breakdown: %.3g compilation, %.3g "
                         "optimization, %.3g shortcut expansion, %.3g checking, 0 computing indexes, %.3g misc.) "
-                        "+ 0 I/O.",
-                        self.seconds_total, *self.seconds.values(), misc)
+                        "+ %.3g I/O.",
+                        self.seconds_total, *self.seconds.values(), misc, self.seconds_io)

@@ -1,0 +1,109 @@
+"""Whether a computation that was read from a file is one for this network and request."""
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+from nnet3py.compiler.check import check_computation
+from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.computation import Computation, SubMatrix
+from nnet3py.compiler.request import ComputationRequest
+from nnet3py.components.base import Properties
+from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX
+from nnet3py.errors import CheckError, ShapeError
+from nnet3py.network.nnet import Nnet
+
+_BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
+_Exchange = tuple[CommandType, int, int, int]        # accepts or provides, node, rows, columns
+
+
+def check_loaded(computation: Computation, nnet: Nnet, request: ComputationRequest) -> None:
+    """Raise CheckError unless the computation can be run with this network and does what the request asks.
+
+    Nothing of what it refers to is taken on trust; only whether it computes the right function cannot be told.
+    """
+    _check_sizes(computation, nnet)
+    check_computation(computation, nnet, thorough=True)
+    _check_exchanges(computation, nnet, request)
+    for number, command in enumerate(computation.commands):
+        if command.type == CommandType.PROPAGATE or command.type in _BACKPROPS:
+            try:
+                _check_component_command(computation, nnet, number)
+            except ShapeError as error:
+                raise CheckError(f"command c{number}: {error.message}") from error
+        elif command.type == CommandType.GOTO_LABEL:
+            raise CheckError("the computation runs in a circle, which is only for computing piece by piece")
+
+
+def _check_sizes(computation: Computation, nnet: Nnet) -> None:
+    """The first entries are empty, the others are not, and no matrix is wider than what the network computes."""
+    matrices, submatrices = computation.matrices, computation.submatrices
+    if not matrices or not submatrices or matrices[0][:2] != (0, 0) or submatrices[0] != SubMatrix(0, 0, 0, 0, 0):
+        raise CheckError("the first matrix or sub-matrix of the computation is not empty")
+    widest = max((nnet.node_dim(node) for node in range(len(nnet.nodes))), default=0)
+    for number, (rows, cols, _) in enumerate(matrices[1:], 1):
+        if rows < 1 or not 1 <= cols <= widest:
+            raise CheckError(f"matrix m{number} has {rows} x {cols} elements; no node has more than {widest} columns")
+    for info in computation.debug_info:
+        if len(info.nodes) and not 0 <= int(info.nodes.min()) <= int(info.nodes.max()) < len(nnet.nodes):
+            raise CheckError("the debug info refers to a node that does not exist")
+
+
+def _check_exchanges(computation: Computation, nnet: Nnet, request: ComputationRequest) -> None:
+    """The computation accepts and provides just what the request says."""
+    found: Counter[_Exchange] = Counter()
+    for command in computation.commands:
+        if command.type in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
+            window = computation.submatrices[command.args[0]]
+            found[command.type, command.args[1], window.num_rows, window.num_cols] += 1
+    wanted: Counter[_Exchange] = Counter()
+    for ios, given, back in ((request.inputs, CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT),
+                             (request.outputs, CommandType.PROVIDE_OUTPUT, CommandType.ACCEPT_INPUT)):
+        for io in ios:
+            if io.name not in nnet.node_names:
+                raise CheckError(f"the network has no node '{io.name}'")
+            node = nnet.node_index(io.name)
+            rows, cols = len(io.indexes), nnet.node_dim(node)
+            wanted[given, node, rows, cols] += 1
+            if io.has_deriv:
+                wanted[back, node, rows, cols] += 1
+    if found != wanted:
+        kind, node, rows, cols = next(iter((found - wanted) or (wanted - found)))
+        raise CheckError(f"the computation and its request differ: {kind.name.lower()} of {rows} x {cols} elements for "
+                         f"node '{nnet.node_names[node]}' is in one of them only")
+    if computation.need_model_derivative != request.need_model_derivative:
+        raise CheckError("one of the computation and its request asks for model derivatives, the other does not")
+
+
+def _check_component_command(computation: Computation, nnet: Nnet, number: int) -> None:
+    """A component command has the matrices, precomputed indexes and memo that its component needs."""
+    command = computation.commands[number]
+    component = nnet.components[command.args[0]]
+    indexes = computation.precomputed_indexes[command.args[1]]
+    is_backprop = command.type in _BACKPROPS
+    x, y = (command.args[5], command.args[4]) if is_backprop else command.args[2:4]
+    expected = type(component).__name__ + PRECOMPUTED_SUFFIX
+    if type(indexes).__name__ != (expected if expected in PRECOMPUTED_MODULES else "NoneType"):
+        raise CheckError(f"command c{number}: a {type(component).__name__} has precomputed indexes of type "
+                         f"{type(indexes).__name__}")
+    needs_input = expected in PRECOMPUTED_MODULES or component.has(Properties.SIMPLE)
+    if is_backprop:
+        if component.has(Properties.USES_MEMO) and command.args[6] < 1:
+            raise CheckError(f"command c{number}: the component's memo is not given")
+        value = command.args[2]
+        if needs_input and component.has(Properties.BACKPROP_NEEDS_INPUT) and not value:
+            raise CheckError(f"command c{number}: the component's input value is not given")
+        x = x or value
+        if not x and needs_input and indexes is not None:
+            raise CheckError(f"command c{number}: neither the input nor its derivative is given")
+    elif needs_input and not x:
+        raise CheckError(f"command c{number}: the component's input is not given")
+    if indexes is not None:
+        component.check_precomputed(indexes, *(_shape_of(computation, s) for s in (x, y)), is_backprop)
+
+
+def _shape_of(computation: Computation, s: int) -> Any:
+    """Something of the shape of sub-matrix ``s``."""
+    window = computation.submatrices[s]
+    return SimpleNamespace(shape=(window.num_rows, window.num_cols))
