@@ -1,6 +1,7 @@
 """From steps to a command list, before any optimisation. Kaldi: ``Compiler`` (nnet-compile.h)."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +18,9 @@ from nnet3py.compiler.locations import (
 )
 from nnet3py.compiler.node_rules import node_rules
 from nnet3py.compiler.request import ComputationRequest
+from nnet3py.compiler.segments import build_segmented_graph
 from nnet3py.compiler.sources import PartSources, find_sources
-from nnet3py.compiler.steps import Step, compute_steps
+from nnet3py.compiler.steps import Step, compute_segmented_steps, compute_steps
 from nnet3py.components.base import Properties
 from nnet3py.errors import CompileError
 from nnet3py.network.descriptor import Part
@@ -37,7 +39,21 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
     rules = node_rules(nnet)
     graph = build_graph(nnet, request, share)
     steps = compute_steps(nnet, request, graph, rules)
-    return _Generator(nnet, request, steps, find_sources(steps, rules, graph.sequences.space)).generate()
+    sources = find_sources(steps, rules, graph.sequences.space)
+    return _Generator(nnet, request, steps, sources, [len(steps)]).generate()
+
+
+def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share: bool = True) -> Computation:
+    """The unoptimised command list for several requests, one after the other, with a marker behind each.
+
+    Every request has inputs and outputs at the same nodes. Raises as ``generate_computation``, and CompileError for
+    derivatives, which such a computation cannot give.
+    """
+    rules = node_rules(nnet)
+    graph = build_segmented_graph(nnet, requests, rules, share)
+    steps, ends = compute_segmented_steps(nnet, requests, graph, rules)
+    sources = find_sources(steps, rules, graph.sequences.space, ends)
+    return _Generator(nnet, requests[0], steps, sources, ends).generate()
 
 
 class _PartInfo:
@@ -87,8 +103,8 @@ class _StepInfo:
 
 class _Generator:
     def __init__(self, nnet: Nnet, request: ComputationRequest, steps: list[Step],
-                 sources: list[list[PartSources]]) -> None:
-        self.nnet, self.request, self.steps = nnet, request, steps
+                 sources: list[list[PartSources]], ends: list[int]) -> None:
+        self.nnet, self.request, self.steps, self.ends = nnet, request, steps, ends
         self.computation = Computation(need_model_derivative=request.need_model_derivative)
         nodes = {node: _NodeInfo(nnet, node) for node in sorted({step.node for step in steps})}
         self.infos = [_StepInfo(nodes[step.node], found) for step, found in zip(steps, sources, strict=True)]
@@ -102,9 +118,10 @@ class _Generator:
         self._make_matrices()
         self._precompute_indexes()
         self._allocate()
-        for number in range(len(self.steps)):
-            self._forward(number)
-        self._add(CommandType.NO_OPERATION_MARKER)
+        for begin, end in zip((0, *self.ends), self.ends, strict=False):
+            for number in range(begin, end):
+                self._forward(number)
+            self._add(CommandType.NO_OPERATION_MARKER)
         for number in reversed(range(len(self.steps))):
             if self.infos[number].deriv_needed:
                 self._backward(number)

@@ -326,11 +326,12 @@ def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True) -
     Nnet3Error : the network has no input or output of a name in the request
     """
     return GraphBuilder(node_rules(nnet), Sequences.of(request, share),
-                        [_io_node(nnet, io.name, "input") for io in request.inputs],
-                        [_io_node(nnet, io.name, "output") for io in request.outputs])
+                        [io_node(nnet, io.name, "input") for io in request.inputs],
+                        [io_node(nnet, io.name, "output") for io in request.outputs])
 
 
-def _io_node(nnet: Nnet, name: str, kind: str) -> int:
+def io_node(nnet: Nnet, name: str, kind: str) -> int:
+    """The node of an input or output (``kind``) of a request. Raises Nnet3Error if there is none of that name."""
     names = nnet.node_names
     fits = nnet.is_input if kind == "input" else nnet.is_output
     if name in names and fits(names.index(name)):

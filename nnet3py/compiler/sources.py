@@ -4,6 +4,7 @@ All steps of a node are looked up at once, for a recurrence has many small ones.
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -40,10 +41,18 @@ class PartSources(NamedTuple):
 
 
 class SourceFinder:
-    """Finds the (step, row) of cindexes. Kaldi: ``ComputationStepsComputer``'s cindex locations."""
+    """Finds the (step, row) of cindexes. Kaldi: ``ComputationStepsComputer``'s cindex locations.
 
-    def __init__(self, steps: list[Step], space: KeySpace) -> None:
+    Parameters
+    ----------
+    steps : all steps
+    space : of the keys of their rows
+    ends : for each segment the number of steps up to its end; a step sees no steps of later segments
+    """
+
+    def __init__(self, steps: list[Step], space: KeySpace, ends: Sequence[int] = ()) -> None:
         self.steps, self.space = steps, space
+        self._ends = np.array([0, *ends])
         self._sizes = np.array([len(step.indexes) for step in steps])
         self._steps_of: dict[int, list[int]] = {}
         for number, step in enumerate(steps):
@@ -86,25 +95,30 @@ class SourceFinder:
             return {}
         indexes = np.concatenate([self.steps[number].indexes for number in numbers])
         bounds = np.cumsum([0, *self._sizes[numbers]])
-        parts = [self._part_sources(rule, part, indexes, bounds) for part in range(len(rule.parts))]
+        limits = None
+        if len(self._ends) > 2:
+            end = self._ends[np.searchsorted(self._ends, numbers, side="right")]
+            limits = np.repeat(end, self._sizes[numbers])
+        parts = [self._part_sources(rule, part, indexes, bounds, limits) for part in range(len(rule.parts))]
         return {number: [part[i] for part in parts] for i, number in enumerate(numbers)}
 
-    def _part_sources(self, rule: DescriptorRule, part: int, indexes: np.ndarray,
-                      bounds: np.ndarray) -> list[PartSources]:
+    def _part_sources(self, rule: DescriptorRule, part: int, indexes: np.ndarray, bounds: np.ndarray,
+                      limits: np.ndarray | None) -> list[PartSources]:
         leaves = rule.leaves[part]
         if len(leaves) == 1:           # Sum and Failover have two; what is around one leaf changes nothing
-            steps, rows = self._leaf_sources(leaves[0], indexes)[:2]
+            steps, rows = self._leaf_sources(leaves[0], indexes, limits)[:2]
             return self._one_leaf(steps, rows, bounds)
         if leaves:
-            steps, rows = self._several_leaves(rule, part, indexes)
+            steps, rows = self._several_leaves(rule, part, indexes, limits)
         else:
             steps, rows = _none(len(indexes))
         return [PartSources(compact(steps[:, begin:end], rows[:, begin:end]))
                 for begin, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)]
 
-    def _several_leaves(self, rule: DescriptorRule, part: int, indexes: np.ndarray) -> Locations:
+    def _several_leaves(self, rule: DescriptorRule, part: int, indexes: np.ndarray,
+                        limits: np.ndarray | None) -> Locations:
         """The terms that each row uses, sorted as cindexes."""
-        found = [self._leaf_sources(leaf, indexes) for leaf in rule.leaves[part]]
+        found = [self._leaf_sources(leaf, indexes, limits) for leaf in rule.leaves[part]]
         steps, rows, nodes, keys = (np.stack(arrays) for arrays in zip(*found, strict=True))
         used = evaluate_part(rule.parts[part], (steps >= 0).T)[1].T
         steps = np.where(used, steps, -1)
@@ -125,7 +139,8 @@ class SourceFinder:
                                                          strict=True)]
         return list(map(PartSources, locations, only.tolist(), is_all.tolist(), ascending.tolist()))
 
-    def _leaf_sources(self, leaf: Leaf, indexes: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _leaf_sources(self, leaf: Leaf, indexes: np.ndarray, limits: np.ndarray | None) -> tuple[np.ndarray, ...]:
+        """Steps and rows, below ``limits`` (rows,) only, and nodes and keys that the rows ask for."""
         nodes, mapped = leaf.map(indexes)
         keys = self.space.keys(mapped)
         first = int(nodes[0]) if len(nodes) else 0
@@ -139,6 +154,8 @@ class SourceFinder:
         padding = indexes[:, 1] == NO_TIME
         if padding.any():
             steps = np.where(padding, -1, steps)
+        if limits is not None:
+            steps = np.where(steps < limits, steps, -1)
         return steps, rows, nodes, keys
 
 
@@ -146,9 +163,10 @@ def _none(num_rows: int) -> Locations:
     return np.zeros((0, num_rows), np.int64), np.zeros((0, num_rows), np.int64)
 
 
-def find_sources(steps: list[Step], rules: list[NodeRule], space: KeySpace) -> list[list[PartSources]]:
+def find_sources(steps: list[Step], rules: list[NodeRule], space: KeySpace,
+                 ends: Sequence[int] = ()) -> list[list[PartSources]]:
     """For each step the sources of each part of its descriptor; none for other steps and those without rows."""
-    finder = SourceFinder(steps, space)
+    finder = SourceFinder(steps, space, ends)
     found: list[list[PartSources]] = [[] for _ in steps]
     for node, rule in enumerate(rules):
         if isinstance(rule, DescriptorRule):

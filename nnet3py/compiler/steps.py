@@ -7,7 +7,7 @@ Kaldi: ``ComputeComputationPhases``, ``ComputationStepsComputer`` (nnet-computat
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from nnet3py.compiler.epochs import node_epochs
 from nnet3py.compiler.graph import Graph, ragged
 from nnet3py.compiler.node_rules import ComponentRule, NodeRule
 from nnet3py.compiler.request import ComputationRequest
+from nnet3py.compiler.segments import SegmentedGraph
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError
 from nnet3py.index import distinct
@@ -45,8 +46,12 @@ class Phase(NamedTuple):
     indexes: np.ndarray
 
 
-def phases(graph: Graph, rules: list[NodeRule]) -> Iterator[Phase]:
+def phases(graph: Graph, rules: list[NodeRule], chosen: np.ndarray | None = None) -> Iterator[Phase]:
     """The phases in order, and in each its nodes in order; without the inputs of components.
+
+    Parameters
+    ----------
+    chosen : bool (cindexes,), those to put in phases (the others have been computed already); all if None
 
     Raises
     ------
@@ -56,8 +61,9 @@ def phases(graph: Graph, rules: list[NodeRule]) -> Iterator[Phase]:
     for node in range(len(rules)):
         rows = graph.rows(node)
         is_input = graph.is_input[rows]
-        given.append(rows.start + np.flatnonzero(is_input))
-        computed.append(rows.start + np.flatnonzero(~is_input))
+        mine = True if chosen is None else chosen[rows]
+        given.append(rows.start + np.flatnonzero(is_input & mine))
+        computed.append(rows.start + np.flatnonzero(~is_input & mine))
     yield from (_phase(graph, node, numbers) for node, numbers in enumerate(given) if len(numbers))
     hidden = {rule.source for rule in rules if isinstance(rule, ComponentRule)}
     nodes_of: dict[int, list[int]] = {}
@@ -132,18 +138,31 @@ def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: 
 
     Raises CompileError for a recurrence that goes both forward and backward in time.
     """
-    organizer = _StepOrganizer(nnet, request, graph)
+    organizer = _StepOrganizer(nnet, graph)
+    organizer.begin(request)
     for phase in phases(graph, rules):
         organizer.add(phase)
     return organizer.steps
 
 
+def compute_segmented_steps(nnet: Nnet, requests: Sequence[ComputationRequest], graph: SegmentedGraph,
+                            rules: list[NodeRule]) -> tuple[list[Step], list[int]]:
+    """The steps for several requests, those of each after those before it, and the number of steps up to its end."""
+    organizer, ends = _StepOrganizer(nnet, graph), []
+    for number, request in enumerate(requests):
+        organizer.begin(request)
+        for phase in phases(graph, rules, graph.segments == number):
+            organizer.add(phase)
+        ends.append(len(organizer.steps))
+    return organizer.steps, ends
+
+
 class _StepOrganizer:
-    def __init__(self, nnet: Nnet, request: ComputationRequest, graph: Graph) -> None:
+    def __init__(self, nnet: Nnet, graph: Graph) -> None:
         self.graph = graph
         self.steps: list[Step] = []
-        names = nnet.node_names
-        self._requested = {names.index(io.name): io.indexes for io in (*request.inputs, *request.outputs)}
+        self._names = nnet.node_names
+        self._requested: dict[int, np.ndarray] = {}          # rows of the request's inputs and outputs
         self._step_of = np.full(len(graph.indexes), -1)      # of each cindex
         self._windows: set[tuple[int, int]] = set()          # (dim-range node, source step) that exist already
         nodes = range(len(nnet.nodes))
@@ -152,6 +171,10 @@ class _StepOrganizer:
         self._simple = {node for node, component in components.items() if component.has(Properties.SIMPLE)}
         self._others: dict[int, Component] = {
             node: component for node, component in components.items() if node not in self._simple}
+
+    def begin(self, request: ComputationRequest) -> None:
+        """What is added from now on is for this request."""
+        self._requested = {self._names.index(io.name): io.indexes for io in (*request.inputs, *request.outputs)}
 
     def add(self, phase: Phase) -> None:
         """Add the steps for what a node has in a phase."""
