@@ -35,7 +35,9 @@ def answer(config: str, inputs: dict[str, np.ndarray], outputs: dict[str, np.nda
                                [IoSpecification(*item) for item in outputs.items()])
     with pytest.raises(NotComputableError) as caught:
         build_graph(Nnet.from_config(config), asked)
-    return caught.value.message.splitlines(), caught.value.hint or ""
+    lines = caught.value.message.splitlines()
+    assert all(line.endswith(".") for line in lines[:-1])       # as one line, they are still sentences
+    return [lines[0], *(line.removesuffix(".") for line in lines[1:])], caught.value.hint or ""
 
 
 def test_the_path_and_the_missing_frames() -> None:

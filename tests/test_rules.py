@@ -25,7 +25,7 @@ STAGES = [
     {"xconfig", "compiler"},
     {"acoustic_model"},
     {"runtime", "egs", "model_info", "inspection"},
-    {"training"},
+    {"training", "report"},
     {"cli"},
 ]
 STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}

@@ -1,8 +1,8 @@
 """Every command: Kaldi's name, the module and function that run it, and one line of help.
 
 Help, shell completion, ``bin/`` and the entry points of the package are made from this table, so none of them
-imports a command. A person's name for a command is Kaldi's without ``nnet3-``. ``nnet3-inspect`` is ours: Kaldi has no
-such program.
+imports a command. A person's name for a command is Kaldi's without ``nnet3-``. ``nnet3-inspect`` and
+``nnet3-compile`` are ours: Kaldi has no such programs.
 """
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ COMMANDS: dict[str, Entry] = {
     "nnet3-info": Entry("model_info", "info", "Print what a network consists of."),
     "nnet3-copy": Entry("model_copy", "copy", "Copy a network; optionally edit, scale or convert it."),
     "nnet3-inspect": Entry("inspect", "inspect", "Show what a model or its folder holds, and what it lacks."),
+    "nnet3-compile": Entry("compile", "compile_request", "Show what the compiler makes of a network and a request."),
     "nnet3-am-init": Entry("model_am", "am_init", "Make an acoustic model from a network and a transition model."),
     "nnet3-am-copy": Entry("model_copy", "am_copy", "Copy an acoustic model; optionally edit it or take its network."),
     "nnet3-am-info": Entry("model_info", "am_info", "Print what an acoustic model consists of."),

@@ -55,7 +55,7 @@ def not_computable(builder: GraphBuilder, nnet: Nnet, request: ComputationReques
     hints += _endless(builder, nnet, chains)
     return NotComputableError(
         f"Not all outputs were computable, cannot create computation. {num_failed} output cindexes out of {total} were "
-        "not computable.\n" + "\n".join(lines + lacks[:MAX_SUMMARY]),
+        "not computable.\n" + ".\n".join(lines + lacks[:MAX_SUMMARY]),
         "; ".join(hints[:MAX_SUMMARY]) or "compare the inputs' times with the network's left and right context")
 
 

@@ -1,0 +1,103 @@
+"""The drawing of a network: a box for each node or layer, an arrow for each use, labelled with the times it takes."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py.report.layout import Edge, Layout, layered
+from nnet3py.report.network_units import MOST_NODES, Links, Unit, network_units
+from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, Drawing, text_width
+
+if TYPE_CHECKING:
+    from nnet3py.network.nnet import Nnet
+
+_COLORS = {"input": GREEN, "output": ORANGE, "component": BLUE, "range": GREY}
+_NAME, _LINE, _LABEL = 17.0, 13.5, 13.5
+_PAD, _GAP = 14.0, 64.0
+
+
+def draw_network(nnet: Nnet, title: str = "Network", most: int = MOST_NODES) -> Drawing:
+    """Inputs above, outputs below; a network of more than ``most`` nodes by layers, equal neighbours in one box."""
+    units, links = network_units(nnet, most)
+    sizes = [_size(unit, links, i) for i, unit in enumerate(units)]
+    edges = [edge for edge in links if edge[0] != edge[1]]
+    layout = layered(sizes, edges, gap_y=_GAP)
+    drawing = Drawing(title)
+    _draw_links(drawing, layout, sizes, edges, links)
+    for i, unit in enumerate(units):
+        _draw_unit(drawing, unit, layout.x[i], layout.y[i], sizes[i])
+        if (i, i) in links:
+            _draw_loop(drawing, layout.x[i], layout.y[i], sizes[i], links[i, i].label())
+    left, top, _, _ = drawing.bounds
+    drawing.text(left, top - 56, title, 22, bold=True)
+    drawing.legend([(GREEN, "input"), (BLUE, "component"), (ORANGE, "output"), (GREY, "range of columns")][
+        :4 if any(unit.kind == "range" for unit in units) else 3], left, top - 26)
+    below = drawing.bounds[3]
+    for line, words in enumerate(("on arrows: which frames are used, relative to t", "dashed: if defined")):
+        drawing.text(left, below + 34 + 18 * line, words, 13.5)
+    return drawing
+
+
+def _size(unit: Unit, links: Links, number: int) -> tuple[float, float]:
+    width = max([text_width(unit.name, _NAME, bold=True), *(text_width(line, _LINE) for line in unit.lines)])
+    labels = [link.label() for (_, b), link in links.items() if b == number]
+    if any(labels):     # arrows' ends are spread evenly, and their labels must not touch
+        width = max(width, (len(labels) + 1) * (max(text_width(label, _LABEL) for label in labels) + 12) - 2 * _PAD)
+    return width + 2 * _PAD, 2 * 9 + _NAME * 1.2 + _LINE * 1.35 * len(unit.lines)
+
+
+def _draw_unit(drawing: Drawing, unit: Unit, x: float, y: float, size: tuple[float, float]) -> None:
+    width, height = size
+    drawing.box(x - width / 2, y - height / 2, width, height, _COLORS[unit.kind])
+    baseline = y - height / 2 + 9 + _NAME * 0.85
+    drawing.text(x, baseline, unit.name, _NAME, "middle", bold=True)
+    for line in unit.lines:
+        baseline += _LINE * 1.35
+        drawing.text(x, baseline, line, _LINE, "middle")
+
+
+def _draw_loop(drawing: Drawing, x: float, y: float, size: tuple[float, float], label: str) -> None:
+    side = x + size[0] / 2
+    drawing.curve((side, y + 10), (side + 44, y + 26), (side + 44, y - 26), (side, y - 10), INK, 2.0, True, True)
+    drawing.text(side + 38, y + 5, label, _LABEL)
+
+
+def _draw_links(drawing: Drawing, layout: Layout, sizes: list[tuple[float, float]], edges: list[Edge],
+                links: Links) -> None:
+    ports = _ports(layout, sizes, edges)
+    for edge in edges:
+        a, b = edge
+        back = edge in layout.backward
+        down = 1.0 if layout.y[b] > layout.y[a] else -1.0
+        start = (ports[edge, a], layout.y[a] + down * sizes[a][1] / 2)
+        end = (ports[edge, b], layout.y[b] - down * sizes[b][1] / 2)
+        points = [start, *layout.routes[edge][1:-1], end]
+        dashed = links[edge].optional
+        for i, (p, q) in enumerate(zip(points[:-1], points[1:], strict=True)):
+            bend = down * max(abs(q[1] - p[1]) * 0.45, 12.0)
+            drawing.curve(p, (p[0], p[1] + bend), (q[0], q[1] - bend), q, INK if back else GREY, 2.0 if back else 1.6,
+                          dashed, i == len(points) - 2)
+    for edge in edges:      # over all arrows
+        label = links[edge].label()
+        if label:
+            b = edge[1]
+            down = 1.0 if layout.y[b] > layout.y[edge[0]] else -1.0
+            y = layout.y[b] - down * (sizes[b][1] / 2 + 20)
+            width = text_width(label, _LABEL)
+            drawing.box(ports[edge, b] - width / 2 - 2, y - 9, width + 4, 18, "none", "#ffffff", radius=0, border=0)
+            drawing.text(ports[edge, b], y + 5, label, _LABEL, "middle")
+
+
+def _ports(layout: Layout, sizes: list[tuple[float, float]], edges: list[Edge]) -> dict[tuple[Edge, int], float]:
+    """x at which each edge touches the boxes at its ends: spread over the side, in the order of where it goes."""
+    sides: dict[tuple[int, bool], list[tuple[float, Edge]]] = {}
+    for edge in edges:
+        route = layout.routes[edge]
+        for vertex, other in ((edge[0], route[1]), (edge[1], route[-2])):
+            sides.setdefault((vertex, other[1] > layout.y[vertex]), []).append((other[0], edge))
+    found = {}
+    for (vertex, _), ends in sides.items():
+        ends.sort()
+        width = sizes[vertex][0]
+        for i, (_, edge) in enumerate(ends):
+            found[edge, vertex] = layout.x[vertex] + width * ((i + 1) / (len(ends) + 1) - 0.5)
+    return found
