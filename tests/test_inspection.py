@@ -121,6 +121,14 @@ def test_a_transition_model_alone() -> None:
     assert "transition-ids" in found.text()
 
 
+def test_a_gmm_model(tmp_path: Path) -> None:
+    data = (NETWORK / "trans.mdl").read_bytes()
+    (tmp_path / "mono.mdl").write_bytes(data + b"<DIMENSION> \4\x27\0\0\0")
+    found = inspect(str(tmp_path / "mono.mdl"))
+    assert found.model.kind == "GMM model" and found.model.transitions.num_pdfs == 10
+    assert "this is a GMM model, of use for its transition model only" in missing(found.decoding)
+
+
 def test_statistics_say_whether_it_was_trained(nnet: Nnet, tmp_path: Path) -> None:
     assert inspected(nnet, tmp_path).model.network.frames == 0.0
     found = inspected(trained(nnet), tmp_path)

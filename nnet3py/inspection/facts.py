@@ -136,7 +136,8 @@ class ModelFacts:
 
     Attributes
     ----------
-    kind : ``raw network``, ``acoustic model`` or ``transition model``
+    kind : ``raw network``, ``acoustic model``, ``transition model`` or ``GMM model`` (of which only the transition
+        model is read)
     size : bytes of the file; None for a pipe
     """
 

@@ -20,7 +20,8 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, InputNode
 from nnet3py.network.surgery_components import FIXED_ARRAYS
 
-Contents = tuple[bool, TransitionModel | None, Nnet | None, "np.ndarray | None"]
+# kind, is it binary, and what there is of the three parts
+Contents = tuple[str, bool, TransitionModel | None, Nnet | None, "np.ndarray | None"]
 
 
 def model_facts(path: str) -> ModelFacts:
@@ -35,8 +36,7 @@ def model_facts(path: str) -> ModelFacts:
     FormatError : bytes that are no model
     Nnet3Error : a file that cannot be opened
     """
-    is_binary, transitions, nnet, priors = read_object(path, _read_model)
-    kind = "raw network" if transitions is None else "transition model" if nnet is None else "acoustic model"
+    kind, is_binary, transitions, nnet, priors = read_object(path, _read_model)
     return ModelFacts(path, kind, is_binary, os.path.getsize(path) if os.path.isfile(path) else None,
                       None if nnet is None else network_facts(nnet),
                       None if transitions is None else transition_facts(transitions),
@@ -45,13 +45,15 @@ def model_facts(path: str) -> ModelFacts:
 
 def _read_model(reader: TokenReader) -> Contents:
     if reader.peek_token() == "N":
-        return reader.binary, None, read_nnet_body(reader), None
+        return "raw network", reader.binary, None, read_nnet_body(reader), None
     transitions = TransitionModel.read(reader)
     reader.skip_whitespace()
     if reader.at_end():
-        return reader.binary, transitions, None, None
+        return "transition model", reader.binary, transitions, None, None
+    if reader.peek_token() == "D":      # <DIMENSION>: Gaussian mixtures follow, which are left alone
+        return "GMM model", reader.binary, transitions, None, None
     model = AcousticModel.read_after(transitions, reader)
-    return reader.binary, transitions, model.nnet, model.priors
+    return "acoustic model", reader.binary, transitions, model.nnet, model.priors
 
 
 def network_facts(nnet: Nnet) -> NetworkFacts:

@@ -13,7 +13,7 @@ def judge(found: Inspection) -> None:
         for purpose in (found.computing, found.training, found.decoding):
             purpose.missing.append(_no_model(found))
     elif model.network is None:
-        lack = Lack("a network: the file holds a transition model only",
+        lack = Lack(f"a network: this is a {model.kind}, of use for its transition model only",
                     f"nnet3-init CONFIG 0.raw; nnet3-am-init {model.path} 0.raw 0.mdl")
         for purpose in (found.computing, found.training, found.decoding):
             purpose.missing.append(lack)
