@@ -1,0 +1,120 @@
+"""How long compiling takes, as ratios to Kaldi's times for the same networks and requests.
+
+usage: python benchmarks/compiling.py [--runs=7] [--profile=ROWS]
+
+Rows with 64 sequences: inputs from t = -context to 149 + context, outputs at every third t from 0 to 147, parameter,
+input and output derivatives; with shortcut compilation and without. Rows of nnet3-compute: all that it compiles for 120
+utterances (their lengths stand below) with --frames-per-chunk=150. All with the default optimisation, checked; medians,
+without importing. Kaldi's times are those of a machine of the same kind (2 cores of an AMD EPYC).
+"""
+from __future__ import annotations
+
+import cProfile
+import pstats
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import numpy as np
+
+import nnet3py
+from nnet3py.compiler import CachingCompiler
+from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.nnet import Nnet
+
+NETS = Path(__file__).resolve().parent / "nets"
+NUM_SEQUENCES = 64
+NUM_FRAMES = 150
+CONTEXT = {"tdnnf": 28, "tdnn-lstm": 5}
+CAPACITY = 114      # of nnet3-compute's cache
+KALDI = {("tdnnf", "shortcut"): 0.056, ("tdnnf", "whole"): 3.6, ("tdnnf", "nnet3-compute"): 2.4,
+         ("tdnn-lstm", "shortcut"): 0.034, ("tdnn-lstm", "whole"): 0.32, ("tdnn-lstm", "nnet3-compute"): 1.4}
+GOAL = {"shortcut": 3.0, "whole": 1.0, "nnet3-compute": 1.0}
+LENGTHS = [int(length) for length in """
+202 155 232 346 277 229 242 206 236 274 288 162 125 158 237 120 91 125 173 82 124 172 191 95 165 325 346 419
+322 367 488 315 436 175 219 391 180 160 189 445 277 249 257 234 184 377 183 163 329 115 223 249 333 219 160
+218 166 298 188 205 295 222 385 330 251 286 127 297 145 201 239 232 140 206 249 195 157 240 263 113 117 174
+167 183 251 144 93 206 207 271 221 99 223 149 263 198 154 88 79 157 115 225 174 181 95 104 172 116 104 148 134
+101 183 78 92 68 84 167 109 139
+""".split()]
+
+
+def indexes(num_sequences: int, times: range) -> np.ndarray:
+    """int32 (rows, 3): all times of the first sequence, then of the next."""
+    return np.array([(n, t, 0) for n in range(num_sequences) for t in times], np.int32)
+
+
+def training_request(context: int) -> nnet3py.ComputationRequest:
+    """What a minibatch of chunks asks for."""
+    io = nnet3py.IoSpecification
+    return nnet3py.ComputationRequest(
+        [io("input", indexes(NUM_SEQUENCES, range(-context, NUM_FRAMES + context)), has_deriv=True)],
+        [io("output", indexes(NUM_SEQUENCES, range(0, NUM_FRAMES, 3)), has_deriv=True)], need_model_derivative=True)
+
+
+def chunk_requests(nnet: Nnet) -> list[nnet3py.ComputationRequest]:
+    """What nnet3-compute asks for, utterance by utterance, chunk by chunk."""
+    left, right = compute_simple_nnet_context(nnet)
+    io, found = nnet3py.IoSpecification, []
+    for length in LENGTHS:
+        for begin in range(0, length, NUM_FRAMES):
+            size = min(NUM_FRAMES, length - begin)
+            found.append(nnet3py.ComputationRequest([io("input", indexes(1, range(-left, size + right)))],
+                                                    [io("output", indexes(1, range(size)))]))
+    return found
+
+
+def cases(name: str) -> dict[str, Callable[[], CachingCompiler]]:
+    """What to measure for a network; each compiles everything anew and returns the compiler, which knows the times."""
+    nnet = Nnet.from_config((NETS / f"{name}.config").read_text(encoding="utf-8"))
+    decoding = prepare_for_test(nnet.copy())
+
+    def train(use_shortcut: bool) -> CachingCompiler:
+        compiler = CachingCompiler(nnet, use_shortcut=use_shortcut)
+        compiler.compile(training_request(CONTEXT[name]))
+        return compiler
+
+    def compute() -> CachingCompiler:
+        compiler = CachingCompiler(decoding, capacity=CAPACITY)
+        for request in chunk_requests(decoding):
+            compiler.compile(request)
+        return compiler
+
+    return {"shortcut": lambda: train(True), "whole": lambda: train(False), "nnet3-compute": compute}
+
+
+def profile(run: Callable[[], CachingCompiler], rows: int) -> None:
+    """Print the functions that take most of the time of one run."""
+    profiler = cProfile.Profile()
+    profiler.runcall(run)
+    pstats.Stats(profiler).strip_dirs().sort_stats("tottime").print_stats(rows)
+
+
+@click.command()
+@click.option("--runs", default=7, show_default=True, help="Runs of each row.")
+@click.option("--profile", "rows", default=0, help="Print so many rows of a profile of what misses its goal.")
+def main(runs: int, rows: int) -> None:
+    """Print how long compiling takes, and its ratio to Kaldi's time."""
+    click.echo(f"{'network':10} {'request':14} {'seconds':>8} {'Kaldi':>7} {'ratio':>6} {'goal':>5}   of which")
+    for name in CONTEXT:
+        for kind, run in cases(name).items():
+            run()      # once unmeasured
+            times, parts = [], []
+            for _ in range(runs):
+                start = time.perf_counter()
+                compiler = run()
+                times.append(compiler.seconds_total if kind == "nnet3-compute" else time.perf_counter() - start)
+                parts.append(compiler.seconds)
+            seconds, kaldi = statistics.median(times), KALDI[name, kind]
+            of_which = ", ".join(f"{part} {statistics.median(one[part] for one in parts):.3f}" for part in parts[0])
+            click.echo(f"{name:10} {kind:14} {seconds:8.3f} {kaldi:7.3f} {seconds / kaldi:6.2f} {GOAL[kind]:5.1f}   "
+                       f"{of_which}")
+            if rows and seconds > GOAL[kind] * kaldi:
+                profile(run, rows)
+
+
+if __name__ == "__main__":
+    main()
