@@ -10,6 +10,7 @@ from nnet3py.compiler.optimize.consolidate_io import consolidate_io
 from nnet3py.compiler.optimize.consolidate_model_update import consolidate_model_update
 from nnet3py.compiler.optimize.convert_addition import convert_addition
 from nnet3py.compiler.optimize.extend_matrices import extend_matrices
+from nnet3py.compiler.optimize.form_loop import form_loop
 from nnet3py.compiler.optimize.limit_derivative_times import limit_derivative_times
 from nnet3py.compiler.optimize.merge_variables import merge_variables
 from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
@@ -29,30 +30,49 @@ _AFTER_MERGING = (("initialize-undefined", remove_unnecessary_zeroing), ("move-s
                   ("allocate-from-other", allocate_from_other))
 
 
-def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
-    """An equivalent computation that is faster and smaller; ``computation`` itself is not changed."""
-    return list(optimization_steps(computation, nnet, options or OptimizeOptions()))[-1][1]
+_NOT_LOOPED = frozenset(("extend-matrices", "allocate-from-other"))
 
 
-def optimization_steps(computation: Computation, nnet: Nnet,
-                       options: OptimizeOptions) -> Iterator[tuple[str, Computation]]:
+def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None,
+             looped: bool = False) -> Computation:
+    """An equivalent computation that is faster and smaller; ``computation`` itself is not changed.
+
+    Parameters
+    ----------
+    looped : make a computation with segments that are all alike go on for ever, if possible (see form_loop)
+    """
+    return list(optimization_steps(computation, nnet, options or OptimizeOptions(), looped))[-1][1]
+
+
+def optimization_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions,
+                       looped: bool = False) -> Iterator[tuple[str, Computation]]:
     """The name of each pass that runs, by Kaldi's option name, and what it makes of the computation."""
+
+    def is_wanted(name: str) -> bool:
+        return options.allows(name) and not (looped and name in _NOT_LOOPED)
+
     if options.limits_derivatives():
         computation = limit_derivative_times(computation, nnet, options.min_deriv_time, options.max_deriv_time)
         yield "max-deriv-time", computation
     if options.optimize:
         for name, run in _BEFORE_MERGING:
-            if options.allows(name):
+            if is_wanted(name):
                 computation = run(computation, nnet)
                 yield name, computation
         merged = merge_variables(computation, nnet, options) if options.merges() else computation
         computation = renumber(computation) if merged is computation else merged
         yield "remove-assignments", computation
         for name, run in _AFTER_MERGING:
-            if options.allows(name):
+            if is_wanted(name):
                 computation = run(computation, nnet)
                 yield name, computation
+    if looped and not (options.optimize and options.move_sizing_commands):      # what a loop needs
+        computation = move_sizing_commands(computation, nnet)
+        yield "move-sizing-commands", computation
     computation = consolidate_io(computation)
     yield "consolidate-io", computation
+    if looped:
+        yield "optimize-looped-computation", form_loop(computation, nnet)
+        return
     computation = compress_memory(computation, nnet, options.memory_compression_level)
     yield "memory-compression-level", computation
