@@ -10,6 +10,7 @@ from nnet3py.network.nnet import Nnet
 
 FIRST_WINDOW = 40    # frames of input that are tried first; doubled while no output can be computed from them
 LARGEST_WINDOW = 800
+LARGEST_MODULUS = 1000    # shifts that are tried
 
 
 def is_simple_nnet(nnet: Nnet) -> bool:
@@ -22,12 +23,15 @@ def compute_simple_nnet_context(nnet: Nnet) -> tuple[int, int]:
 
     Raises
     ------
-    Nnet3Error : the network is not simple, or computes nothing from fewer than 800 frames
+    Nnet3Error : the network is not simple, computes nothing from fewer than 800 frames, or has a modulus above 1000
     """
     if not is_simple_nnet(nnet):
         raise Nnet3Error("the context of a network is defined only if it has an 'input', an 'output' and no other "
                          "input but 'ivector'")
     modulus = nnet.modulus()
+    if modulus > LARGEST_MODULUS:
+        raise Nnet3Error(f"the network repeats itself only every {modulus} frames; its context is measured up to "
+                         f"{LARGEST_MODULUS}", "are the periods of its Round() and Switch() right?")
     window = FIRST_WINDOW
     while window < LARGEST_WINDOW:
         found = [_context_at(nnet, shift, modulus, window) for shift in range(modulus + 1)]
