@@ -144,7 +144,7 @@ class _Generator:
             return self.infos[step.source].deriv_needed
         component = info.node.component
         if component is not None:
-            trained = (self.request.need_model_derivative and info.node.flags & Properties.UPDATABLE.value
+            trained = (self.request.need_model_derivative and info.node.flags & Properties.UPDATABLE
                        and component.learning_rate != 0.0)    # type: ignore[attr-defined]
             return bool(trained) or self.infos[number - 1].deriv_needed
         if step.node in self._output_deriv:
@@ -185,7 +185,7 @@ class _Generator:
         computation = self.computation
         for number, (step, info) in enumerate(zip(self.steps, self.infos, strict=True)):
             component = info.node.component
-            if component is None or info.node.flags & Properties.SIMPLE.value:
+            if component is None or info.node.flags & Properties.SIMPLE:
                 continue
             inputs = self.steps[number - 1].indexes
             precomputed = component.precompute_indexes(inputs, step.indexes, self.request.needs_derivatives())
@@ -246,8 +246,8 @@ class _Generator:
             if not self._is_input_step(number + 1):
                 self._add(CommandType.NO_OPERATION_PERMANENT)
         elif node.component is not None:
-            memo = number if info.deriv and node.flags & Properties.USES_MEMO.value else 0
-            store = self.request.store_component_stats and node.flags & Properties.STORES_STATS.value
+            memo = number if info.deriv and node.flags & Properties.USES_MEMO else 0
+            store = self.request.store_component_stats and node.flags & Properties.STORES_STATS
             self._add(CommandType.PROPAGATE, node.component_index, info.precomputed, self.infos[number - 1].value,
                       info.value, memo, int(bool(store)))
         else:
@@ -313,9 +313,9 @@ class _Generator:
         elif node.component is not None:
             inputs, flags = self.infos[number - 1], node.flags
             self._add(CommandType.BACKPROP, node.component_index, info.precomputed,
-                      inputs.value if flags & Properties.BACKPROP_NEEDS_INPUT.value else 0,
-                      info.value if flags & Properties.BACKPROP_NEEDS_OUTPUT.value else 0,
-                      info.deriv, inputs.deriv, number if flags & Properties.USES_MEMO.value else 0)
+                      inputs.value if flags & Properties.BACKPROP_NEEDS_INPUT else 0,
+                      info.value if flags & Properties.BACKPROP_NEEDS_OUTPUT else 0,
+                      info.deriv, inputs.deriv, number if flags & Properties.USES_MEMO else 0)
         else:
             if step.node in self._output_deriv:
                 self._add(CommandType.ACCEPT_INPUT, info.deriv, step.node)

@@ -37,6 +37,10 @@ class Properties(IntFlag):
     USES_MEMO = 0x1000
     RANDOM = 0x2000
 
+    if not TYPE_CHECKING:      # the enum's own operators are very slow, and compiling uses these thousands of times
+        __or__ = __ror__ = int.__or__
+        __and__ = __rand__ = int.__and__
+
 
 def compiled_for_others(what: str, x: Any, y: Any) -> ShapeError:
     """The error for precomputed indexes, of ``what``, that do not fit input ``x`` and output ``y``."""
