@@ -5,6 +5,8 @@ Kaldi: ``ComputeNnetComputationEpochs`` (nnet-graph.h).
 """
 from __future__ import annotations
 
+from functools import lru_cache
+
 from nnet3py.network.loops import Arcs, strong_components
 
 
@@ -26,6 +28,20 @@ def node_epochs(sources: Arcs) -> list[int]:
     order = _finishing_order([sorted(followers - {c}) for c, followers in enumerate(arcs)])
     epoch_of = {c: len(order) - 1 - i for i, c in enumerate(order)}
     return [epoch_of[c] for c in component_of]
+
+
+def epoch_nodes(sources: Arcs) -> list[list[int]]:
+    """The nodes of each epoch; only recurrences make epochs of several nodes."""
+    epochs = _epochs_of(tuple(map(tuple, sources)))
+    nodes: list[list[int]] = [[] for _ in range(max(epochs, default=-1) + 1)]
+    for node, epoch in enumerate(epochs):
+        nodes[epoch].append(node)
+    return nodes
+
+
+@lru_cache(maxsize=16)      # every request for a network asks twice
+def _epochs_of(sources: tuple[tuple[int, ...], ...]) -> list[int]:
+    return node_epochs(sources)
 
 
 def _finishing_order(arcs: Arcs) -> list[int]:

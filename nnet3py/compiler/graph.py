@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.epochs import node_epochs
+from nnet3py.compiler.epochs import epoch_nodes
 from nnet3py.compiler.explain import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN, not_computable
 from nnet3py.compiler.node_rules import NodeRule, node_rules
 from nnet3py.compiler.request import ComputationRequest
@@ -123,7 +123,7 @@ class GraphBuilder:
         self.space = KeySpace(0, len(sequences.members) - 1)
         self.tables = [_NodeTable() for _ in rules]
         self._sources = [rule.sources() for rule in rules]
-        self._groups = _recurrences(self._sources)
+        self._groups = epoch_nodes(self._sources)
         self.size = 0
         self.status = np.zeros(_FIRST_CAPACITY, np.int8)
         self.node = np.zeros(_FIRST_CAPACITY, np.int64)
@@ -252,17 +252,20 @@ class GraphBuilder:
     def _find_or_add(self, node: int, keys: np.ndarray) -> np.ndarray:
         """The numbers of cindexes of ``node``; those that are new are added."""
         table = self.tables[node]
-        ids = table.find(keys)
-        new = distinct(keys[ids < 0])
-        if len(new):
-            first = self.size
-            self._grow(first + len(new))
-            fresh = np.arange(first, self.size)
-            self.node[fresh], self.key[fresh] = node, new
-            self.row[fresh] = len(table.ids) + np.arange(len(new))
-            table.add(new, fresh)
+        new = keys
+        if len(table.ids):
             ids = table.find(keys)
-        return ids
+            new = keys[ids < 0]
+            if not len(new):
+                return ids
+        new = distinct(new)
+        first = self.size
+        self._grow(first + len(new))
+        fresh = np.arange(first, self.size)
+        self.node[first:self.size], self.key[first:self.size] = node, new
+        self.row[first:self.size] = fresh + (len(table.ids) - first)
+        table.add(new, fresh)
+        return fresh if new is keys else table.find(keys)
 
     def _grow(self, size: int) -> None:
         if size > len(self.status):
@@ -308,14 +311,6 @@ class GraphBuilder:
         used = self.rules[node].computable(self.space.indexes(self.key[table.ids]), available)[1] & available
         used[self.status[table.ids] != COMPUTABLE] = False
         return np.where(used, dependencies, -1)
-
-
-def _recurrences(sources: list[list[int]]) -> list[list[int]]:
-    """The nodes in groups, each after those that it depends on; only recurrences make groups of several nodes."""
-    groups: dict[int, list[int]] = {}
-    for node, epoch in enumerate(node_epochs(sources)):
-        groups.setdefault(epoch, []).append(node)
-    return [groups[epoch] for epoch in sorted(groups)]
 
 
 def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True) -> GraphBuilder:

@@ -6,6 +6,7 @@ holds t = NO_TIME.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 import numpy as np
 
@@ -82,12 +83,13 @@ class DescriptorRule(NodeRule):
     def __init__(self, descriptor: Descriptor) -> None:
         self.parts = list(descriptor.parts)
         self.leaves = [list(part.leaves()) for part in self.parts]
-        bounds = np.cumsum([0, *(len(leaves) for leaves in self.leaves)])
-        self.columns = [slice(int(a), int(b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+        ends = list(accumulate(len(leaves) for leaves in self.leaves))
+        self.columns = [slice(end - len(leaves), end) for end, leaves in zip(ends, self.leaves, strict=True)]
+        self._sources = descriptor.source_nodes()
         self.is_pointwise = len(self.parts) == 1 and isinstance(self.parts[0], Source)
 
     def sources(self) -> list[int]:
-        return sorted({source.node for part in self.parts for source in part.sources()})
+        return self._sources
 
     def dependencies(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         maps = [leaf.map(indexes) for leaves in self.leaves for leaf in leaves]

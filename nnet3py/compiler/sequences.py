@@ -50,6 +50,8 @@ class Sequences:
         """All sequences' indexes, sorted, of the shapes' indexes (sorted, without padding)."""
         if len(self.members) == 1:
             n = self.members[0]
+            if len(n) == 1 and n[0] == 0:
+                return indexes       # the shape's number is its n
             out = np.repeat(indexes, len(n), axis=0)
             out[:, 0] = np.tile(n, len(indexes))
             return out

@@ -93,6 +93,10 @@ class SourceFinder:
         numbers = [number for number in self._steps_of.get(node, []) if self._sizes[number]]
         if not numbers:
             return {}
+        same = self._same_rows(numbers, rule)
+        if same >= 0:
+            rows = np.arange(self._sizes[same])[None]
+            return {numbers[0]: [PartSources((np.full_like(rows, same), rows), same, True, True)]}
         indexes = np.concatenate([self.steps[number].indexes for number in numbers])
         bounds = np.cumsum([0, *self._sizes[numbers]])
         limits = None
@@ -101,6 +105,13 @@ class SourceFinder:
             limits = np.repeat(end, self._sizes[numbers])
         parts = [self._part_sources(rule, part, indexes, bounds, limits) for part in range(len(rule.parts))]
         return {number: [part[i] for part in parts] for i, number in enumerate(numbers)}
+
+    def _same_rows(self, numbers: list[int], rule: DescriptorRule) -> int:
+        """The only step of the only source of the only step, if their rows are the same (most often), else -1."""
+        steps = self._steps_of.get(rule.sources()[0], []) if rule.is_pointwise else []
+        if len(steps) != 1 or len(numbers) != 1 or len(self._ends) > 2:
+            return -1
+        return steps[0] if np.array_equal(self.steps[numbers[0]].indexes, self.steps[steps[0]].indexes) else -1
 
     def _part_sources(self, rule: DescriptorRule, part: int, indexes: np.ndarray, bounds: np.ndarray,
                       limits: np.ndarray | None) -> list[PartSources]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.epochs import node_epochs
+from nnet3py.compiler.epochs import epoch_nodes
 from nnet3py.compiler.graph import Graph, ragged
 from nnet3py.compiler.node_rules import ComponentRule, NodeRule
 from nnet3py.compiler.request import ComputationRequest
@@ -57,24 +57,24 @@ def phases(graph: Graph, rules: list[NodeRule], chosen: np.ndarray | None = None
     ------
     CompileError : a recurrence that goes both forward and backward in time
     """
-    given, computed = [], []
-    for node in range(len(rules)):
-        rows = graph.rows(node)
-        is_input = graph.is_input[rows]
-        mine = True if chosen is None else chosen[rows]
-        given.append(rows.start + np.flatnonzero(is_input & mine))
-        computed.append(rows.start + np.flatnonzero(~is_input & mine))
+    mine = True if chosen is None else chosen
+    given = _by_node(graph, graph.is_input & mine)
+    computed = _by_node(graph, ~graph.is_input & mine)
     yield from (_phase(graph, node, numbers) for node, numbers in enumerate(given) if len(numbers))
     hidden = {rule.source for rule in rules if isinstance(rule, ComponentRule)}
-    nodes_of: dict[int, list[int]] = {}
-    for node, epoch in enumerate(node_epochs([rule.sources() for rule in rules])):
-        nodes_of.setdefault(epoch, []).append(node)
-    for epoch in sorted(nodes_of):
-        nodes = [node for node in nodes_of[epoch] if len(computed[node])]
-        if len(nodes_of[epoch]) > 1:
+    for epoch in epoch_nodes([rule.sources() for rule in rules]):
+        nodes = [node for node in epoch if len(computed[node])]
+        if len(epoch) > 1:
             yield from _recurrent_phases(graph, [(node, computed[node]) for node in nodes], hidden)
         else:
             yield from (_phase(graph, node, computed[node]) for node in nodes if node not in hidden)
+
+
+def _by_node(graph: Graph, chosen: np.ndarray) -> list[np.ndarray]:
+    """For each node the numbers of its cindexes that are ``chosen``."""
+    numbers = np.flatnonzero(chosen)
+    bounds = np.searchsorted(numbers, graph.offsets).tolist()
+    return [numbers[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
 def _phase(graph: Graph, node: int, numbers: np.ndarray) -> Phase:
