@@ -2,11 +2,12 @@
 
 usage: listing.py [FOLDER]
 
-FOLDER has a folder per case, each with nnet.raw, request.txt and Kaldi's computation.txt (default: the cases in
-tests/data that have all three). The exit status is 1 if ours is larger anywhere.
+FOLDER has a folder per case, each with nnet.raw (or config.txt), request.txt and Kaldi's computation.txt (default: the
+cases in tests/data that have them). The exit status is 1 if ours is larger anywhere.
 """
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections import Counter
@@ -72,27 +73,44 @@ def peak_memory(text: str) -> int:
     return peak
 
 
+def read_network(folder: Path) -> nnet3py.Nnet:
+    """The network of a case."""
+    if (folder / "nnet.raw").exists():
+        return nnet3py.read_nnet(str(folder / "nnet.raw"))
+    return nnet3py.Nnet.from_config((folder / "config.txt").read_text())
+
+
+def cases(root: Path) -> list[Path]:
+    """The folders below ``root`` that are cases, each name once."""
+    folders = {path.parent.name: path.parent for path in sorted(root.rglob("computation.txt"), reverse=True)
+               if (path.parent / "request.txt").exists()}
+    return [folders[name] for name in sorted(folders)]
+
+
+def compare(folder: Path) -> tuple[tuple[int, int], tuple[int, int], tuple[Counter[str], Counter[str]]]:
+    """Of a case, ours and Kaldi's: number of commands, most memory held, commands by kind."""
+    nnet = read_network(folder)
+    ours = nnet3py.compile(nnet, read_request(folder / "request.txt")).describe(nnet)
+    theirs = (folder / "computation.txt").read_text()
+    counts = kinds(ours), kinds(theirs)
+    return (counts[0].total(), counts[1].total()), (peak_memory(ours), peak_memory(theirs)), counts
+
+
 def main() -> int:
-    data = Path(__file__).resolve().parents[1] / "tests" / "data"
-    root = Path(sys.argv[1]) if len(sys.argv) > 1 else data
-    folders = sorted(path.parent for path in root.rglob("computation.txt")
-                     if (path.parent / "nnet.raw").exists() and (path.parent / "request.txt").exists())
+    logging.disable(logging.WARNING)
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "tests" / "data"
+    folders = cases(root)
     print(f"{'':34}{'total':>9} {'peak bytes':>19} " + " ".join(f"{kind:>9}" for kind in COLUMNS) + "   (ours/Kaldi's)")
     more_commands, more_memory = [], []
     for folder in folders:
-        nnet = nnet3py.read_nnet(str(folder / "nnet.raw"))
-        request = read_request(folder / "request.txt")
-        ours, theirs = nnet3py.compile(nnet, request).describe(nnet), (folder / "computation.txt").read_text()
-        counts = kinds(ours), kinds(theirs)
-        totals = tuple(sum(count.values()) for count in counts)
-        peaks = peak_memory(ours), peak_memory(theirs)
+        totals, peaks, counts = compare(folder)
         more_commands += [folder.name] * (totals[0] > totals[1])
         more_memory += [folder.name] * (peaks[0] > peaks[1])
         cells = " ".join(f"{f'{counts[0][kind]}/{counts[1][kind]}':>9}" for kind in COLUMNS)
         mark = " *" if totals[0] > totals[1] or peaks[0] > peaks[1] else ""
         print(f"{folder.name:34}{f'{totals[0]}/{totals[1]}':>9} {f'{peaks[0]}/{peaks[1]}':>19} {cells}{mark}")
-    print(f"{len(folders)} cases. More commands than Kaldi: {', '.join(more_commands) or 'none'}.")
-    print(f"More memory than Kaldi: {', '.join(more_memory) or 'none'}.")
+    print(f"{len(folders)} cases. More commands than Kaldi: {', '.join(more_commands) or 'none'}. "
+          f"More memory: {', '.join(more_memory) or 'none'}.")
     return 1 if more_commands or more_memory else 0
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hypothesis.strategies as st
+import numpy as np
 from hypothesis import given, settings
 
 from nnet3py.compiler.computation import CommandType, Computation, command
@@ -57,3 +58,32 @@ def test_swap_takes_the_memory_over():
                              command(CommandType.DEALLOC_MATRIX, b)]
     plan = plan_memory(computation)
     assert plan.offsets[1] == plan.offsets[2] and plan.size == 16
+
+
+def test_what_a_swap_takes_over_is_free_until_then():
+    computation = Computation()
+    a, b, c, d = (computation.new_matrix(4, 4) for _ in range(4))
+    computation.commands += [
+        command(CommandType.ALLOC_MATRIX, a), command(CommandType.ALLOC_MATRIX, d), command(CommandType.SET_CONST, a),
+        command(CommandType.ALLOC_MATRIX, c), command(CommandType.DEALLOC_MATRIX, c),
+        command(CommandType.SWAP_MATRIX, b, a), command(CommandType.DEALLOC_MATRIX, b)]
+    assert plan_memory(computation).size == 32
+    computation.commands[3:3] = [command(CommandType.MATRIX_COPY, d, a)]
+    assert plan_memory(computation).offsets[1] == plan_memory(computation).offsets[3]
+    used_late = computation.commands.copy()
+    used_late[5:5] = [command(CommandType.ADD_ROWS_MULTI, d, 0)]
+    computation.indexes_multi.append(np.array([[a, 0], [-1, -1], [a, 1], [-1, -1]], np.int32))
+    computation.commands = used_late
+    plan = plan_memory(computation)
+    assert plan.size == 48 and len({*plan.offsets[[1, 3, 4]].tolist()}) == 3
+
+
+def test_a_loop_keeps_what_it_swaps():
+    computation = Computation()
+    a, b, c = (computation.new_matrix(4, 4) for _ in range(3))
+    computation.commands += [
+        command(CommandType.ALLOC_MATRIX, a), command(CommandType.NO_OPERATION_LABEL),
+        command(CommandType.SET_CONST, a), command(CommandType.ALLOC_MATRIX, c), command(CommandType.SWAP_MATRIX, b, a),
+        command(CommandType.GOTO_LABEL, 1)]
+    plan = plan_memory(computation)
+    assert plan.offsets[1] == plan.offsets[2] != plan.offsets[3]

@@ -29,8 +29,9 @@ from nnet3py.network.nnet import Nnet
 
 AFFINE = "type=NaturalGradientAffineComponent input-dim=2 output-dim=2"
 SWITCHES = [f.name for f in dataclasses.fields(OptimizeOptions) if f.type == "bool" and f.name != "optimize"]
-PASSES = ["consolidate_model_update", "convert_addition", "optimize_row_ops", "initialize_undefined",
-          "move_sizing_commands"]
+MERGING = ["remove_assignments", "propagate_in_place", "backprop_in_place"]
+WAYS = ["allow_left_merge", "allow_right_merge"]
+ALONE = [[name] for name in SWITCHES if name not in MERGING + WAYS] + [[name, *WAYS] for name in MERGING]
 
 
 def only(names: list[str]) -> OptimizeOptions:
@@ -43,7 +44,7 @@ def trained(config_text: str, input_deriv: bool = True) -> tuple[Nnet, Computati
     return nnet, generate_computation(nnet, asked)
 
 
-@pytest.mark.parametrize("names", [[name] for name in PASSES] + [PASSES])
+@pytest.mark.parametrize("names", [*ALONE, SWITCHES], ids=lambda names: names[0] if len(names) < 4 else "all")
 @pytest.mark.parametrize("text", [TDNN, RNN])
 def test_passes_change_no_result(text: str, names: list[str]) -> None:
     nnet = Nnet.from_config(text)
@@ -56,8 +57,8 @@ def test_passes_change_no_result(text: str, names: list[str]) -> None:
     assert_same_results(run(nnet, consolidate_io(computation), asked), run(nnet, optimized, asked))
 
 
-@settings(deadline=None, max_examples=20)
-@given(config(component=AFFINE), rows(1, 4), st.sets(st.sampled_from(PASSES)).map(sorted))
+@settings(deadline=None, max_examples=60)
+@given(config(component=AFFINE), rows(1, 4), st.sets(st.sampled_from(SWITCHES)).map(sorted))
 def test_random_networks_and_passes(text: str, wanted: dict, names: list[str]) -> None:
     nnet = Nnet.from_config(text)
     asked = request(np.array(wanted["input"], np.int32), np.array(wanted["output"], np.int32), True, True)

@@ -1,7 +1,8 @@
 """Where each matrix of a command list lies in one block of memory.
 
 A matrix lives from its allocation (or the moment its input is accepted) to its deallocation; two matrices that never
-live at the same time may share their place. The plan is a first-come best-fit over a list of free holes.
+live at the same time may share their place. One whose memory another takes over by a swap lives to its last use: until
+the swap, its place is free for others. The plan is a first-come best-fit over a list of free holes.
 """
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.compiler.computation import CommandType, Computation
+from nnet3py.compiler.commands import COMMANDS, SUBMATRIX_ROLES, CommandType, Role
+from nnet3py.compiler.computation import Computation
 
 ALIGNMENT = 16   # elements: 64 bytes, a cache line, so that no two matrices share one
 
@@ -72,19 +74,53 @@ def plan_memory(computation: Computation) -> MemoryPlan:
     matrices, submatrices = computation.matrices, computation.submatrices
     sizes = [-(-max(m.num_rows * m.num_cols, 1) // ALIGNMENT) * ALIGNMENT for m in matrices]
     offsets = np.full(len(matrices), -1, dtype=np.int64)
-    alive: dict[int, int] = {}   # matrix -> the matrix whose room it occupies (another one after a swap)
+    alive: set[int] = set()
     holes = _Holes()
-    for command in computation.commands:
+    ending = _ends_before_swaps(computation)
+
+    def take(matrix: int) -> None:
+        if matrix not in alive:
+            offsets[matrix] = holes.take(sizes[matrix])
+            alive.add(matrix)
+
+    def give_back(matrix: int) -> None:
+        alive.remove(matrix)
+        holes.give_back(int(offsets[matrix]), sizes[matrix])
+
+    for c, command in enumerate(computation.commands):
         if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
-            matrix = submatrices[command.args[0]].matrix
-            if matrix not in alive:
-                offsets[matrix] = holes.take(sizes[matrix])
-                alive[matrix] = sizes[matrix]
+            take(submatrices[command.args[0]].matrix)
         elif command.type == CommandType.DEALLOC_MATRIX:
-            matrix = submatrices[command.args[0]].matrix
-            holes.give_back(int(offsets[matrix]), alive.pop(matrix))
+            give_back(submatrices[command.args[0]].matrix)
         elif command.type == CommandType.SWAP_MATRIX:
             taker, giver = (submatrices[s].matrix for s in command.args[:2])
-            offsets[taker] = offsets[giver]
-            alive[taker] = alive.pop(giver)
+            if giver in alive:              # in a loop, or never used
+                alive.remove(giver)
+                offsets[taker] = offsets[giver]
+                alive.add(taker)
+            else:
+                take(taker)
+        for matrix in ending.get(c, ()):
+            give_back(matrix)
     return MemoryPlan(offsets, holes.end)
+
+
+def _ends_before_swaps(computation: Computation) -> dict[int, list[int]]:
+    """The matrices that are given away by swaps, by the command that uses them last; none in a loop."""
+    commands, matrix_of = computation.commands, np.array([sub.matrix for sub in computation.submatrices])
+    givers = {int(matrix_of[one.args[1]]) for one in commands if one.type == CommandType.SWAP_MATRIX}
+    if not givers or commands[-1].type == CommandType.GOTO_LABEL:
+        return {}
+    last = np.full(len(computation.matrices), -1)
+    for c, one in enumerate(commands):
+        for place, role in enumerate(COMMANDS[one.type].roles):
+            if role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
+                named = computation.indexes_multi[one.args[place]][:, 0]
+                last[matrix_of[named[named >= 0]]] = c
+            elif role in SUBMATRIX_ROLES and role != Role.SIZE and one.args[place] > 0:
+                last[matrix_of[one.args[place]]] = c
+    ends: dict[int, list[int]] = {}
+    for matrix in sorted(givers):
+        if last[matrix] >= 0:
+            ends.setdefault(int(last[matrix]), []).append(matrix)
+    return ends
