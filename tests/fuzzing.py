@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from paths import DATA
 from wrong_input_cases import good_files
 
+import nnet3py
 from nnet3py.components.registry import COMPONENT_MODULES, component_class
 from nnet3py.config_line import ConfigLine
 from nnet3py.errors import FormatError, Nnet3Error
@@ -31,7 +32,7 @@ from nnet3py.index import NO_TIME
 from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR, POSTERIOR
 from nnet3py.io.object_files import read_object
 from nnet3py.io.specifiers import parse_range, parse_rspecifier, parse_wspecifier, split_range
-from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenWriter
 
 SECONDS = 10                # reading a few kilobytes takes milliseconds; the rest is for a busy machine
@@ -39,7 +40,8 @@ TIMES_THE_FILE = 20         # text of two bytes may stand for a Python number of
 SLACK = 4 << 20             # bytes that reading anything may take: buffers, a component's fixed state
 CONFIG_MEMORY = 512 << 20   # bytes beyond what the process has when it reads a config, whose dimensions are requests
 
-WEIGHTS = {"model": 12, "config": 5, "examples": 3, "matrices": 2}    # kinds with many forms are drawn more often
+WEIGHTS = {"model": 12, "config": 5, "examples": 4, "matrices": 2, "cache": 2}    # kinds of many forms come more often
+NO_COMMANDS = ("model", "matrices", "examples", "FST", "cache")    # kinds in which no "|" can start one
 
 # -- mutations -------------------------------------------------------------------------------------------------------
 
@@ -160,19 +162,27 @@ MUTATIONS = (flip_bit, set_byte, delete, repeat, truncate, move, change_integer,
 
 @dataclass(frozen=True)
 class Sample:
-    """Good content of one kind, and what reads it; ``read`` is given the bytes and a file that holds them."""
+    """Good content of one kind, and what reads it; ``read`` is given the bytes and a file that holds them.
+
+    ``use`` does something with what was read, which may take more memory than reading.
+    """
 
     kind: str
     name: str
     data: bytes
     read: Callable[[bytes, Path], Any]
+    use: Callable[[Any], None] | None = None
 
 
-def _read_model(data: bytes, path: Path) -> None:
-    from nnet3py.model_info import info
+def _read_model(data: bytes, path: Path) -> Any:
     from nnet3py.network.model_file import read_nnet
 
-    nnet = read_nnet(str(path))
+    return read_nnet(str(path))
+
+
+def _use_model(nnet: Any) -> None:
+    from nnet3py.model_info import info
+
     with contextlib.suppress(Nnet3Error):    # a network whose context depends on t, say, can be written all the same
         info(nnet)
     for binary in (True, False):
@@ -232,6 +242,60 @@ def _object(module: str, name: str) -> Callable[[bytes, Path], None]:
     return read
 
 
+def _read_fst(data: bytes, path: Path) -> None:
+    from nnet3py.io.fst_text import read_fst, write_fst
+
+    fst = read_object(str(path), read_fst)
+    write_fst(TokenWriter(io.BytesIO(), True), fst)
+
+
+CACHED_CASES = ("tdnn-component", "dropout-test-mode", "statistics-pooling")    # with several kinds of row tables
+
+
+def _read_cache(case: str) -> Callable[[bytes, Path], None]:
+    """What a damaged cache lets pass is run, with rows of ones: a command must not reach beyond its matrices."""
+    def read(data: bytes, path: Path) -> None:
+        compiler, request = _compiler(case)
+        compiler.read_cache(str(path))
+        computation = compiler.compile(request)
+        computer = nnet3py.Computer(computation, compiler.nnet, update=compiler.nnet.as_gradient())
+        derivs = [spec for spec in request.outputs if spec.has_deriv]
+        for specs, dim_of in ((request.inputs, compiler.nnet.input_dim), (derivs, compiler.nnet.output_dim)):
+            for spec in specs:
+                computer.accept_input(spec.name, np.ones((len(spec.indexes), dim_of(spec.name)), dtype=np.float32))
+            computer.run()
+
+    return read
+
+
+def _compiler(case: str) -> Any:
+    """A compiler with nothing in its cache, and the request of a case."""
+    from case_runs import read_request
+
+    from nnet3py.compiler.cache import CachingCompiler
+
+    folder = DATA / "cases" / case
+    return CachingCompiler(nnet3py.read_nnet(str(folder / "nnet.raw"))), read_request(folder / "request.txt")[0]
+
+
+def _cache(case: str, folder: Path) -> bytes:
+    compiler, request = _compiler(case)
+    compiler.compile(request)
+    compiler.write_cache(str(folder / "cache"))
+    return (folder / "cache").read_bytes()
+
+
+def _both_forms(kind: str, path: Path, holder: Any) -> list[Sample]:
+    """The archive as it is, and as text."""
+    with tempfile.TemporaryDirectory() as folder, SequentialReader(f"ark:{path}", holder) as reader:
+        with TableWriter(f"ark,t:{folder}/text", holder) as writer:
+            for key, value in reader:
+                writer.write(key, value)
+        text = Path(folder, "text").read_bytes()
+    return [Sample(kind, name, data, _table(holder)) for name, data in (
+        (f"{path.name} binary", path.read_bytes()), (f"{path.name} text", text))]
+
+
 _EDITS = b"""set-learning-rate name=a* learning-rate=0.01
 set-learning-rate-factor name=o learning-rate-factor=0.5
 rename-node old-name=bn new-name=b2
@@ -260,7 +324,10 @@ def every_type_config() -> Iterator[tuple[str, str]]:
 @functools.cache
 def samples() -> tuple[Sample, ...]:
     """Every kind of file, in binary and in text where it has both."""
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.example import EXAMPLE
+    from nnet3py.egs.supervision import SUPERVISION
     from nnet3py.network.nnet import Nnet
 
     files = good_files()
@@ -272,8 +339,9 @@ def samples() -> tuple[Sample, ...]:
             stream = io.BytesIO(b"\0B" if binary else b"")
             stream.seek(0, io.SEEK_END)
             Nnet.from_config(config).write_to(TokenWriter(stream, binary))
-            found.append(Sample("model", f"{name} {'binary' if binary else 'text'}", stream.getvalue(), _read_model))
-    found += [Sample("model", name, files[name], _read_model) for name in ("raw", "raw.txt")]
+            found.append(Sample("model", f"{name} {'binary' if binary else 'text'}", stream.getvalue(), _read_model,
+                                _use_model))
+    found += [Sample("model", name, files[name], _read_model, _use_model) for name in ("raw", "raw.txt")]
     found.append(Sample("acoustic model", "mdl", files["mdl"], _read_acoustic_model))
     found += [Sample("matrices", name, files[name], _table(GENERAL_MATRIX)) for name in ("feats", "cfeats")]
     found.append(Sample("matrices", "feats.txt", files["feats.txt"], _table(FLOAT_MATRIX)))
@@ -284,6 +352,14 @@ def samples() -> tuple[Sample, ...]:
     found.append(Sample("topology", "topo", files["topo"], _object("nnet3py.io.topology", "HmmTopology")))
     found.append(Sample("transition model", "trans.mdl", files["trans.mdl"],
                         _object("nnet3py.io.transition_model", "TransitionModel")))
+    found += _both_forms("examples", DATA / "egs" / "chain.ark", CHAIN_EXAMPLE)
+    found += _both_forms("examples", DATA / "egs" / "sup.ark", SUPERVISION)
+    found += _both_forms("examples", DATA / "egs" / "discriminative.ark", DISCRIMINATIVE_EXAMPLE)
+    found.append(Sample("FST", "den.fst", (DATA / "io" / "den.fst").read_bytes(), _read_fst))
+    found.append(Sample("LDA statistics", "lda.acc", (DATA / "io" / "lda.acc").read_bytes(),
+                        _object("nnet3py.io.lda_stats", "LdaStats")))
+    with tempfile.TemporaryDirectory() as folder:
+        found += [Sample("cache", case, _cache(case, Path(folder)), _read_cache(case)) for case in CACHED_CASES]
     script = "".join(f"u{i} {DATA / 'io' / name}{part}\n" for i, (name, part) in enumerate(
         [("feats.ark", ":5"), ("feats.ark", ":5[0:3]"), ("absent.ark", "")])).encode()
     found.append(Sample("script", "scp", script, _table(GENERAL_MATRIX, "scp")))
@@ -315,7 +391,7 @@ def mutated(sample: Sample, steps: list[tuple[Callable[[bytes, int, int], bytes]
     data = sample.data
     for mutation, a, b in steps:
         data = mutation(data, a, b)
-    return data if sample.kind in ("model", "matrices", "examples") else data.replace(b"|", b"!")
+    return data if sample.kind in NO_COMMANDS else data.replace(b"|", b"!")
 
 
 # -- the judge -------------------------------------------------------------------------------------------------------
@@ -367,10 +443,14 @@ def judge(sample: Sample, data: bytes, folder: Path) -> Nnet3Error | None:
     path = folder / "fuzzed"
     path.write_bytes(data)
     error: Nnet3Error | None = None
+    peak = 0
     tracemalloc.start()
     try:
         with time_limit(), memory_limit(CONFIG_MEMORY):
-            sample.read(data, path)
+            value = sample.read(data, path)
+            peak = tracemalloc.get_traced_memory()[1]
+            if sample.use is not None:
+                sample.use(value)
     except Nnet3Error as found:
         error = found
     except Hang:
@@ -378,7 +458,7 @@ def judge(sample: Sample, data: bytes, folder: Path) -> Nnet3Error | None:
     except Exception as found:
         raise AssertionError(f"{sample.name}: {type(found).__name__} instead of an Nnet3Error: {found}") from found
     finally:
-        peak = tracemalloc.get_traced_memory()[1]
+        peak = peak or tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     if sample.kind not in ("config", "edits"):
         allowed = TIMES_THE_FILE * max(len(data), len(sample.data)) + SLACK
