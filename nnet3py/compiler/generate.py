@@ -2,19 +2,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from nnet3py.compiler.computation import CommandType, Computation, MatrixDebugInfo, command
 from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.locations import (
+    Column,
     Locations,
     compact,
     contiguous_ranges,
     only_matrix,
     split_locations,
     split_locations_backward,
+    split_repeated,
 )
 from nnet3py.compiler.node_rules import node_rules
 from nnet3py.compiler.request import ComputationRequest
@@ -97,8 +100,8 @@ class _StepInfo:
     value: int = 0
     deriv: int = 0
     precomputed: int = 0
-    part_values: list[int] = field(default_factory=list)
-    part_derivs: list[int] = field(default_factory=list)
+    part_values: Sequence[int] = ()
+    part_derivs: Sequence[int] = ()
 
 
 class _Generator:
@@ -108,6 +111,7 @@ class _Generator:
         self.computation = Computation(need_model_derivative=request.need_model_derivative)
         nodes = {node: _NodeInfo(nnet, node) for node in sorted({step.node for step in steps})}
         self.infos = [_StepInfo(nodes[step.node], found) for step, found in zip(steps, sources, strict=True)]
+        self._whole: list[int] = []          # for each matrix the sub-matrix that is all of it
         names = nnet.node_names
         self._input_deriv = {names.index(io.name): io.has_deriv for io in request.inputs}
         self._output_deriv = {names.index(io.name): io.has_deriv for io in request.outputs}
@@ -165,21 +169,25 @@ class _Generator:
                     info.deriv = computation.new_submatrix(source.deriv, 0, -1, node.dim_offset, node.dim)
                 continue
             info.value = computation.new_matrix(len(step.indexes), node.dim, node.is_contiguous)
+            self._whole.append(info.value)
             if info.deriv_needed:
                 info.deriv = computation.new_matrix(len(step.indexes), node.dim, node.is_contiguous)
-            self._make_parts(info)
+                self._whole.append(info.deriv)
+            if node.parts:
+                self._make_parts(info)
         self._values = np.array([info.value for info in self.infos])
         self._derivs = np.array([info.deriv for info in self.infos])
 
     def _make_parts(self, info: _StepInfo) -> None:
-        if len(info.node.parts) <= 1:
-            info.part_values, info.part_derivs = [info.value], [info.deriv]
+        if len(info.node.parts) == 1:
+            info.part_values, info.part_derivs = (info.value,), (info.deriv,)
             return
-        column, make = 0, self.computation.new_submatrix
+        values, derivs, column, make = [], [], 0, self.computation.new_submatrix
         for part in info.node.parts:
-            info.part_values.append(make(info.value, 0, -1, column, part.dim))
-            info.part_derivs.append(make(info.deriv, 0, -1, column, part.dim) if info.deriv else 0)
+            values.append(make(info.value, 0, -1, column, part.dim))
+            derivs.append(make(info.deriv, 0, -1, column, part.dim) if info.deriv else 0)
             column += part.dim
+        info.part_values, info.part_derivs = values, derivs
 
     def _precompute_indexes(self) -> None:
         computation = self.computation
@@ -196,42 +204,37 @@ class _Generator:
 
     def _add_debug_info(self) -> None:
         computation = self.computation
-        found: list[MatrixDebugInfo | None] = [computation.debug_info[0], *(None for _ in computation.matrices[1:])]
         arrays: dict[tuple[int, int], np.ndarray] = {}     # many steps of a recurrence have the same node and size
         for step, info in zip(self.steps, self.infos, strict=True):
             key = step.node, len(step.indexes)
+            if info.node.is_dim_range or not key[1]:
+                continue
             if key not in arrays:
                 arrays[key] = np.full(key[1], step.node, np.int32)
-            nodes = arrays[key]
             for s, is_deriv in ((info.value, False), (info.deriv, True)):
-                matrix = computation.submatrices[s].matrix
-                if found[matrix] is None and computation.is_whole(s):
-                    found[matrix] = MatrixDebugInfo(nodes, step.indexes, is_deriv)
-        computation.debug_info = [info for info in found if info is not None]
+                if s:       # matrices were made in this order
+                    computation.debug_info.append(MatrixDebugInfo(arrays[key], step.indexes, is_deriv))
 
     # -- sizing ----------------------------------------------------------------------------------------------------
 
     def _allocate(self) -> None:
-        computation = self.computation
-        given = self._io_matrices(of_inputs="value", of_outputs="deriv")
-        self._whole = computation.whole_submatrices()
-        for m in range(1, len(computation.matrices)):
-            if m not in given:
-                self._add(CommandType.ALLOC_MATRIX, self._whole[m])
-                self._add(CommandType.SET_CONST, self._whole[m], alpha=0.0)
+        given = self._io_submatrices(of_inputs="value", of_outputs="deriv")
+        for s in self._whole:
+            if s not in given:
+                self._add(CommandType.ALLOC_MATRIX, s)
+                self._add(CommandType.SET_CONST, s, alpha=0.0)
 
     def _deallocate(self) -> None:
-        wanted = self._io_matrices(of_inputs="deriv", of_outputs="value")
-        for m in range(1, len(self.computation.matrices)):
-            if m not in wanted:
-                self._add(CommandType.DEALLOC_MATRIX, self._whole[m])
+        wanted = self._io_submatrices(of_inputs="deriv", of_outputs="value")
+        for s in self._whole:
+            if s not in wanted:
+                self._add(CommandType.DEALLOC_MATRIX, s)
 
-    def _io_matrices(self, of_inputs: str, of_outputs: str) -> set[int]:
-        """The matrices of the values or derivatives of the request's inputs and outputs; 0 among them."""
-        found = [getattr(info, of_inputs if step.node in self._input_deriv else of_outputs)
-                 for step, info in zip(self.steps, self.infos, strict=True)
-                 if step.node in self._input_deriv or step.node in self._output_deriv]
-        return {self.computation.submatrices[s].matrix for s in found}
+    def _io_submatrices(self, of_inputs: str, of_outputs: str) -> set[int]:
+        """The values or derivatives of the request's inputs and outputs."""
+        return {getattr(info, of_inputs if step.node in self._input_deriv else of_outputs)
+                for step, info in zip(self.steps, self.infos, strict=True)
+                if step.node in self._input_deriv or step.node in self._output_deriv}
 
     # -- forward ---------------------------------------------------------------------------------------------------
 
@@ -330,13 +333,29 @@ class _Generator:
             return
         for scale, (steps, rows) in self._by_scale(part, sources.locations):
             steps = np.where((steps >= 0) & (self._derivs[steps] > 0), steps, -1)
-            for column_steps, column_rows in split_locations_backward(*compact(steps, rows)):
+            columns = split_locations_backward(*compact(steps, rows))
+            for column_steps, column_rows in chain.from_iterable(map(self._rows_apart, columns)):
                 only = only_matrix(column_steps)
                 if only >= 0:
                     self._add_rows_backward(deriv, only, np.where(column_steps >= 0, column_rows, -1), scale)
                 else:
                     pairs = self._new_pairs(column_steps, column_rows, self._derivs)
                     self._add(CommandType.ADD_TO_ROWS_MULTI, deriv, pairs, alpha=scale)
+
+    def _rows_apart(self, column: Column) -> list[Column]:
+        """Columns in which no two steps that are overlapping windows of one matrix change the same row of it."""
+        steps, rows = column
+        used = np.unique(steps[steps >= 0])
+        if len(used) < 2:
+            return [column]
+        windows = np.array([self.computation.submatrices[s] for s in self._derivs[used].tolist()])
+        order = np.lexsort((windows[:, 3], windows[:, 0]))
+        matrix, _, _, first_col, num_cols = windows[order].T
+        if not ((matrix[1:] == matrix[:-1]) & (first_col[1:] < (first_col + num_cols)[:-1])).any():
+            return [column]
+        place = np.searchsorted(used, steps)
+        place[steps < 0] = 0
+        return split_repeated(column, windows[place, 0], windows[place, 1] + rows)
 
     def _add_rows_backward(self, deriv: int, source: int, rows: np.ndarray | None, scale: float) -> None:
         """Add to rows of the step ``source``; None for all of them, in order."""

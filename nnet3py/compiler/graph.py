@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_DISTANCE = 10000      # passes through a recurrence
 _FIRST_CAPACITY = 1024
+_FIRST_PASSES = 4          # mostly enough to see where the input begins
 
 
 @dataclass
@@ -148,7 +149,7 @@ class GraphBuilder:
 
     def compute(self) -> None:
         """Find the status of everything that the outputs may need. Raises CompileError for an endless recursion."""
-        distance, passes = 0, 1
+        distance, passes = 0, _FIRST_PASSES
         while True:
             self._expand(passes)
             self._find_status()
