@@ -47,6 +47,7 @@ e.g.:
     option("passes", str, "", "Show the listing after these passes, with commas: their options' names, 'unoptimized' "
            "or 'all'"),
     option("verbose-passes", bool, False, "Show the listing after every pass; the same as --passes=all"),
+    option("summary", bool, False, "Leave out the listing and the list of matrices"),
     option("svg", str, "", "Draw network, graph and memory: a folder, or a file NAME.svg with all below each other"),
     *OPTIM,
 ])
@@ -66,7 +67,7 @@ def compile_request(args: list[str], options: Options) -> int:
         from nnet3py.report.drawings import write_drawings
 
         write_drawings(options.svg, nnet, request, steps[-1][1])
-    write_text("-", report(nnet, request, steps, chosen))
+    write_text("-", report(nnet, request, steps, chosen, options.summary))
     return 0
 
 

@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from nnet3py.compiler.commands import COMMANDS, CommandType
+from nnet3py.compiler.describe import CommandPrinter
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.errors import UsageError
@@ -137,18 +139,35 @@ def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
     return "".join(texts)
 
 
-def report(nnet: Nnet, request: ComputationRequest, steps: Sequence[Step], chosen: Sequence[str] = ()) -> str:
-    """The whole report: request, passes, listings (of the steps ``chosen``, then the last), matrices, peak, costs."""
+def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
+    """The commands that ``after`` lacks (``-``) and has anew (``+``), without their numbers, a blank line per gap."""
+    texts = [[CommandPrinter(computation, nnet).line(c).partition(": ")[2].rstrip("\n")
+              for c in range(len(computation.commands))] for computation in (before, after)]
+    lines: list[str] = []
+    for tag, i, j, k, m in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+        if tag != "equal":
+            lines += [*([""] if lines else []), *(f"- {text}" for text in texts[0][i:j]),
+                      *(f"+ {text}" for text in texts[1][k:m])]
+    return "".join(f"{line}\n" for line in lines) or "(nothing to do)\n"
+
+
+def report(nnet: Nnet, request: ComputationRequest, steps: Sequence[Step], chosen: Sequence[str] = (),
+           summary: bool = False) -> str:
+    """The whole report: request, passes, listings (of the steps ``chosen``, then the last), matrices, peak, costs.
+
+    With ``summary`` the last listing and the matrices are left out.
+    """
     final = steps[-1][1]
     peak, command = peak_memory(final)
-    others = [name for name in chosen if name != steps[-1][0]]
-    return "".join((
-        request.describe().replace(" # Computation request:", "# Computation request"), "\n",
-        "# Passes\n", passes_table(steps, nnet), "\n",
-        "# Commands by kind\n", kinds_table(steps), "\n",
-        listings(steps, nnet, others),
-        "# Listing: optimized\n", final.describe(nnet), "\n",
-        "# Matrices\n", matrices_table(final, nnet), "\n",
-        f"# Peak memory: {bytes_text(peak)} ({peak} bytes) when c{command} has run\n\n",
-        "# Operations: 2mnk for each matrix product, natural gradient not counted; elements written\n",
-        shares_table(final, nnet)))
+    exactly = "" if peak < 1000 else f" ({peak} bytes)"
+    parts = [request.describe().replace(" # Computation request:", "# Computation request"), "\n",
+             "# Passes\n", passes_table(steps, nnet), "\n",
+             "# Commands by kind\n", kinds_table(steps), "\n",
+             listings(steps, nnet, [name for name in chosen if summary or name != steps[-1][0]])]
+    if not summary:
+        parts += ["# Listing: optimized\n", final.describe(nnet), "\n",
+                  "# Matrices\n", matrices_table(final, nnet), "\n"]
+    parts += [f"# Peak memory: {bytes_text(peak)}{exactly} when c{command} has run\n\n",
+              "# Operations: 2mnk for each matrix product, natural gradient not counted; elements written\n",
+              shares_table(final, nnet)]
+    return "".join(parts)

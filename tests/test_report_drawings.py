@@ -1,0 +1,158 @@
+"""Drawings: layouts without overlaps, valid SVG, texts that do not cover each other."""
+from __future__ import annotations
+
+import itertools
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from compiler_cases import CASES, RNN, TDNN, product, recorded_case, recorded_names, request
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nnet3py import compile
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.network.nnet import Nnet
+from nnet3py.report.draw_graph import draw_graph
+from nnet3py.report.draw_memory import draw_memory
+from nnet3py.report.draw_network import draw_network
+from nnet3py.report.drawings import drawings, write_drawings
+from nnet3py.report.layout import layered
+from nnet3py.report.network_units import network_units
+from nnet3py.report.requests import natural_request
+from nnet3py.report.svg import Drawing, fitted, stacked, text_width
+
+DEEP = "input-node name=input dim=4\n" + "".join(
+    f"component name=tdnn{i}.affine type=NaturalGradientAffineComponent input-dim=8 output-dim=4\n"
+    f"component-node name=tdnn{i}.affine component=tdnn{i}.affine input=Append(Offset({before}, -3), {before})\n"
+    f"component name=tdnn{i}.relu type=RectifiedLinearComponent dim=4\n"
+    f"component-node name=tdnn{i}.relu component=tdnn{i}.relu input=tdnn{i}.affine\n"
+    for i, before in enumerate(["input", *(f"tdnn{k}.relu" for k in range(9))])
+) + "output-node name=output input=tdnn9.relu\n"
+
+
+def overlaps(first: tuple[float, float, float, float], second: tuple[float, float, float, float]) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
+
+
+def check(drawing: Drawing) -> ElementTree.Element:
+    """Valid XML with everything on the page, and no text over another."""
+    root = ElementTree.fromstring(drawing.svg())
+    left, top, width, height = map(float, root.attrib["viewBox"].split())
+    for text, area in drawing.texts:
+        assert left <= area[0] and area[2] <= left + width and top <= area[1] and area[3] <= top + height, text
+    for (one, first), (other, second) in itertools.combinations(drawing.texts, 2):
+        assert not overlaps(first, second), f"{one!r} and {other!r}"
+    return root
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(1, 12).flatmap(lambda count: st.tuples(
+    st.lists(st.tuples(st.floats(10, 300), st.floats(10, 80)), min_size=count, max_size=count),
+    st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).filter(lambda e: e[0] != e[1]),
+             unique=True, max_size=20))))
+def test_layouts_have_no_overlaps(case: tuple) -> None:
+    sizes, edges = case
+    layout = layered(sizes, edges)
+    boxes = [(x - w / 2, y - h / 2, x + w / 2, y + h / 2)
+             for x, y, (w, h) in zip(layout.x, layout.y, sizes, strict=True)]
+    assert not any(overlaps(a, b) for a, b in itertools.combinations(boxes, 2))
+    assert set(layout.routes) == set(edges)
+    for (a, b), route in layout.routes.items():
+        assert route[0] == (layout.x[a], layout.y[a]) and route[-1] == (layout.x[b], layout.y[b])
+        rising = [q[1] > p[1] for p, q in itertools.pairwise(route)]
+        assert rising == [(a, b) not in layout.backward] * len(rising)
+
+
+@pytest.mark.parametrize("name", recorded_names())
+def test_recorded_cases_can_be_drawn(name: str) -> None:
+    nnet, asked, _ = recorded_case(name)
+    computation = compile(nnet, asked, shortcut=False)
+    for title, drawing in drawings(nnet, asked, computation).items():
+        if title == "memory":       # bars of matrices that live for one command have no room for a name
+            ElementTree.fromstring(drawing.svg())
+        else:
+            check(drawing)
+    assert (CASES / name).is_dir()
+
+
+def test_a_small_network_shows_its_nodes() -> None:
+    drawing = draw_network(Nnet.from_config(RNN))
+    texts = [text for text, _ in drawing.texts]
+    assert "affine 7 → 4" in texts and "of Append(input, IfDefined(Offset(t, -1)))" in texts and "−1" in texts
+    assert "stroke-dasharray" in drawing.svg()      # the optional recurrence
+    check(drawing)
+
+
+def test_a_large_network_shows_runs_of_layers() -> None:
+    nnet = Nnet.from_config(DEEP)
+    units, links = network_units(nnet)
+    assert [unit.name for unit in units] == ["input", *(f"tdnn{i}" for i in range(10)), "output"]
+    units, links = network_units(nnet, most=5)
+    assert [unit.name for unit in units] == ["input", "tdnn0 … tdnn9", "output"]
+    assert units[1].lines[0] == "10 layers, each:" and set(links) == {(0, 1), (1, 2)}
+    assert set().union(*(unit.nodes for unit in units)) == set(range(len(nnet.nodes)))
+    check(draw_network(nnet))
+
+
+def test_a_graph_has_a_cell_for_each_cindex() -> None:
+    nnet = Nnet.from_config(TDNN)
+    drawing = draw_graph(nnet, request(product([0, 1], range(-5, 6)), product([0, 1], [0, 3])))
+    cells = [text for text, _ in drawing.texts if text.replace("−", "").isdigit()]
+    assert cells.count("0") == 1 + 2 + 1 + 1      # input; a, r (for the output at 0 and at 3); b; output
+    assert len(cells) == 11 + 2 * 3 + 2 * 2
+    check(drawing)
+
+
+def test_a_large_graph_is_cut_to_one_output_row() -> None:
+    nnet = Nnet.from_config(TDNN)
+    drawing = draw_graph(nnet, natural_request(nnet, 100))
+    assert drawing.title.endswith("(what one row of the output needs)")
+    check(drawing)
+
+
+def test_a_graph_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnet3py.report.draw_graph.MOST_COLUMNS", 4)
+    nnet = Nnet.from_config(TDNN)
+    with pytest.raises(Nnet3Error, match="has 5 times and 5 nodes, too many for a drawing"):
+        draw_graph(nnet, natural_request(nnet, 10))
+
+
+def test_points_of_a_deep_graph_are_left_out() -> None:
+    drawing = draw_graph(Nnet.from_config(DEEP), natural_request(Nnet.from_config(DEEP), 2))
+    names = [text for text, _ in drawing.texts]
+    assert "tdnn5.affine" in names and "tdnn5.relu" not in names
+
+
+def test_memory_marks_the_peak_and_every_matrix() -> None:
+    nnet = Nnet.from_config(TDNN)
+    computation = compile(nnet, request(product([0, 1], range(-4, 5)), product([0, 1], range(3)), train=True))
+    drawing = draw_memory(computation, nnet)
+    root = ElementTree.fromstring(drawing.svg())
+    tips = [title.text or "" for title in root.iter("{http://www.w3.org/2000/svg}title")]
+    assert len([tip for tip in tips if tip.startswith("m")]) == len(computation.matrices) - 1
+    assert any(text.startswith("peak ") for text, _ in drawing.texts)
+
+
+def test_files(tmp_path: Path) -> None:
+    nnet = Nnet.from_config(RNN)
+    asked = request(product([0], range(3)), product([0], range(3)))
+    computation = compile(nnet, asked)
+    paths = write_drawings(str(tmp_path / "new" / "folder"), nnet, asked, computation)
+    assert [Path(path).name for path in paths] == ["network.svg", "graph.svg", "memory.svg"]
+    assert write_drawings(str(tmp_path / "all.svg"), nnet, asked, computation) == [str(tmp_path / "all.svg")]
+    for path in (*paths, tmp_path / "all.svg"):
+        assert ElementTree.parse(path).getroot().tag.endswith("svg")
+    with pytest.raises(UsageError, match="cannot be made"):
+        write_drawings(str(tmp_path / "all.svg" / "folder"), nnet, asked, computation)
+
+
+def test_text_is_escaped_and_cut() -> None:
+    drawing = Drawing("a < b & c")
+    drawing.box(0, 0, 10, 10, tip="x < y")
+    drawing.text(0, 0, "<&>")
+    assert [element.text for element in check(drawing) if element.tag.endswith("text")] == ["<&>"]
+    assert fitted("abcdefghij", text_width("abcdef", 14), 14) == "abcde…"
+    assert fitted("abcdefghij", 10, 14) == "" and fitted("abc", 1000, 14) == "abc"
+    assert ElementTree.fromstring(Drawing("empty").svg()) is not None
+    assert ElementTree.fromstring(stacked("two", [drawing, drawing])) is not None
