@@ -94,7 +94,20 @@ class CompileError(Nnet3Error):
 
 
 class CheckError(CompileError):
-    """A command list that breaks one of the checker's rules."""
+    """A command list that breaks one of the checker's rules.
+
+    Parameters
+    ----------
+    message : what is wrong
+    rule : the rule's name, as of the function that checks it
+    command : the command's number, or None if it is a matrix or a list that is wrong
+    after : the optimiser's pass that made the command list, or what else did; empty if nobody said
+    """
+
+    def __init__(self, message: str, hint: str | None = None, rule: str = "", command: int | None = None,
+                 after: str = "") -> None:
+        super().__init__(message, hint)
+        self.rule, self.command, self.after = rule, command, after
 
 
 class ShapeError(Nnet3Error, ValueError):

@@ -1,202 +1,248 @@
-"""The checker's first rule: every argument of every command is in range, and they fit each other."""
+"""The checker's first rules: what every command refers to exists, and its arguments fit each other.
+
+Kaldi: ``ComputationChecker::CheckComputationIndexes``, and some rules of our own for what comes from files.
+"""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 
-from nnet3py.compiler.analyze import CommandTable
-from nnet3py.compiler.commands import COMMANDS, SUBMATRIX_ROLES, CommandType, Role
-from nnet3py.compiler.computation import Computation
-from nnet3py.components.base import Component, Properties
-from nnet3py.errors import CheckError
-from nnet3py.network.nnet import Nnet
+from nnet3py.compiler.check_components import COMPONENT_RULES
+from nnet3py.compiler.check_subject import BACKPROPS, Subject, greatest
+from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, CommandType, Role
 
 LARGEST_RANGE = 1000.0      # of a compressed matrix
-_BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
+UINT8 = 2                   # the form of compression that may keep signs only
+INT32 = np.iinfo(np.int32)
+_ROWS = (CommandType.COPY_ROWS, CommandType.ADD_ROWS)
+_PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI,
+          CommandType.ADD_TO_ROWS_MULTI)
 
 
-def check_arguments(computation: Computation, nnet: Nnet, table: CommandTable) -> None:
-    """Raise CheckError for the first command whose arguments are wrong."""
-    checker = _ArgumentChecker(computation, nnet, table)
-    checker.check_submatrices()
-    for kind in CommandType:
-        if len(table.numbers[kind]):
-            checker.check_ranges(kind)
-            check = _CHECKS.get(kind)
-            if check is not None:
-                check(checker, kind)
+# -- what there is -----------------------------------------------------------------------------------------------------
 
 
-class _ArgumentChecker:
-    def __init__(self, computation: Computation, nnet: Nnet, table: CommandTable) -> None:
-        self.computation, self.nnet, self.table = computation, nnet, table
-        subs = np.array(computation.submatrices, dtype=np.int64)
-        self.rows, self.cols, self.subs = subs[:, 2], subs[:, 4], subs
+def commands_have_seven_arguments(subject: Subject) -> None:
+    """Every command is of a known type, with seven integers and a finite factor."""
+    commands = subject.computation.commands
+    forms = [(type(one.type), len(one.args)) for one in commands]
+    if not set(forms) <= {(CommandType, NUM_ARGS)}:
+        c = next(c for c, form in enumerate(forms) if form != (CommandType, NUM_ARGS))
+        subject.fail(f"command c{c} is {tuple(commands[c])}")
+    for kind, args in _arguments(subject):
+        fine = (args >= INT32.min) & (args <= INT32.max)
+        subject.require(kind, fine.all(axis=1), "an argument is no 32-bit integer")
+    if not np.isfinite(subject.alphas).all():
+        subject.fail("the factor is not finite", int(np.argmin(np.isfinite(subject.alphas))))
 
-    def require(self, fine: np.ndarray, kind: CommandType, what: str) -> None:
-        """Raise unless ``fine`` (bool, one per command of this type) is all true."""
-        if not np.all(fine):
-            c = int(self.table.numbers[kind][np.flatnonzero(~np.asarray(fine))[0]])
-            raise CheckError(f"command c{c} ({COMMANDS[kind].name} {self.computation.commands[c].args}): {what}")
 
-    def check_submatrices(self) -> None:
-        """Sub-matrices lie inside their matrices."""
-        sizes = np.array([info[:2] for info in self.computation.matrices], dtype=np.int64)
-        if (self.subs < 0).any() or (self.subs[:, 0] >= len(sizes)).any():
-            raise CheckError("a sub-matrix has a negative size or refers to no matrix")
-        inside = ((self.subs[:, 1] + self.rows <= sizes[self.subs[:, 0], 0])
-                  & (self.subs[:, 3] + self.cols <= sizes[self.subs[:, 0], 1]))
-        if not inside.all() or (self.subs[1:, [2, 4]] == 0).any():
-            raise CheckError(f"sub-matrix {np.flatnonzero(~inside)[:1].tolist()} is empty or reaches beyond its matrix")
+def submatrices_lie_in_their_matrices(subject: Subject) -> None:
+    """Every sub-matrix but the first has elements, all of them in its matrix."""
+    sizes, subs = subject.sizes, subject.submatrices
+    if not len(sizes) or not len(subs) or sizes[0].any() or subs[0].any():
+        subject.fail("the first matrix and the first sub-matrix are not empty")
+    if not subject.computation.precomputed_indexes or subject.computation.precomputed_indexes[0] is not None:
+        subject.fail("the first of the precomputed indexes are not none")
+    if (sizes[1:] < 1).any():
+        subject.fail(f"matrix m{1 + int(np.argmax((sizes[1:] < 1).any(axis=1)))} has no elements")
+    exists = (subs >= 0).all(axis=1) & (subs[:, 0] < len(sizes))
+    matrix = np.where(exists, subs[:, 0], 0)
+    inside = exists & (subs[:, 1] + subs[:, 2] <= sizes[matrix, 0]) & (subs[:, 3] + subs[:, 4] <= sizes[matrix, 1])
+    inside[1:] &= (subs[1:, 0] > 0) & (subs[1:, 2] > 0) & (subs[1:, 4] > 0)
+    if not inside.all():
+        s = int(np.argmin(inside))
+        subject.fail(f"{subject.computation.submatrices[s]}, number {s}, is empty or reaches beyond its matrix")
 
-    def check_ranges(self, kind: CommandType) -> None:
-        """Every argument refers to something that exists."""
-        computation, info, args = self.computation, COMMANDS[kind], self.table.args[kind]
-        limits = {Role.COMPONENT: len(self.nnet.components), Role.PRECOMPUTED: len(computation.precomputed_indexes),
-                  Role.NODE: len(self.nnet.nodes), Role.ROWS: len(computation.indexes), Role.FLAG: 2,
-                  Role.READ_PAIRS: len(computation.indexes_multi), Role.CHANGED_PAIRS: len(computation.indexes_multi),
-                  Role.RANGES: len(computation.indexes_ranges), Role.COMMAND: len(computation.commands),
-                  Role.COMPRESSION: 5}
-        optional = kind == CommandType.PROPAGATE or kind in _BACKPROPS      # 0: no matrix
-        for place, role in enumerate(info.roles):
+
+def index_lists_are_lists_of_rows(subject: Subject) -> None:
+    """The index lists have one or two columns, and no numbers below -1."""
+    computation = subject.computation
+    for name, entries, dims in (("indexes", computation.indexes, 1), ("indexes_multi", computation.indexes_multi, 2),
+                                ("indexes_ranges", computation.indexes_ranges, 2)):
+        for number, entry in enumerate(entries):
+            if entry.ndim != dims or entry.dtype.kind != "i" or (dims == 2 and entry.shape[1] != 2):
+                subject.fail(f"entry {number} of {name} has shape {entry.shape}")
+        least = -greatest([-entry.astype(np.int64) for entry in entries])
+        if (least < -1).any():
+            subject.fail(f"entry {int(np.argmax(least < -1))} of {name} has a number below -1")
+
+
+def arguments_exist(subject: Subject) -> None:
+    """Every argument is the number of something that exists."""
+    computation = subject.computation
+    limits = {Role.COMPONENT: len(subject.nnet.components), Role.PRECOMPUTED: len(computation.precomputed_indexes),
+              Role.NODE: len(subject.nnet.nodes), Role.ROWS: len(computation.indexes), Role.FLAG: 2,
+              Role.READ_PAIRS: len(computation.indexes_multi), Role.CHANGED_PAIRS: len(computation.indexes_multi),
+              Role.RANGES: len(computation.indexes_ranges), Role.COMMAND: len(computation.commands),
+              Role.COMPRESSION: 5, Role.MEMO: INT32.max}
+    for kind, args in _arguments(subject):
+        optional = kind == CommandType.PROPAGATE or kind in BACKPROPS      # 0: no matrix
+        for place, role in enumerate(COMMANDS[kind].roles):
             column = args[:, place]
             if role in SUBMATRIX_ROLES:
-                least = 0 if optional else 1
-                self.require((column >= least) & (column < len(self.subs)), kind,
-                             f"argument {place + 1} is no sub-matrix")
-                if info.whole:
-                    whole = np.array([computation.is_whole(s) for s in column.tolist()], bool)
-                    self.require(whole, kind, f"argument {place + 1} is not a whole matrix")
-            elif role in limits:
-                self.require((column >= 0) & (column < limits[role]), kind, f"argument {place + 1} is out of range")
+                fine = (column >= (0 if optional else 1)) & (column < len(subject.submatrices))
+                subject.require(kind, fine, f"argument {place + 1} is no sub-matrix")
+            else:
+                subject.require(kind, (column >= 0) & (column < limits[role]),
+                                f"argument {place + 1} is out of range")
 
-    # -- one check per form of command -----------------------------------------------------------------------------
 
-    def check_swap(self, kind: CommandType) -> None:
-        first, second = self.table.args[kind][:, 0], self.table.args[kind][:, 1]
-        same_size = (self.rows[first] == self.rows[second]) & (self.cols[first] == self.cols[second])
-        self.require(same_size & (first != second), kind, "the two matrices have different sizes, or are the same")
+def _arguments(subject: Subject, *kinds: CommandType) -> Iterator[tuple[CommandType, np.ndarray]]:
+    """Types of which there are commands, and these commands' arguments, int64 (commands, 7)."""
+    for kind in kinds or COMMANDS:
+        if len(subject.table.numbers[kind]):
+            yield kind, subject.table.args[kind]
 
-    def check_propagate(self, kind: CommandType) -> None:
-        for c, args in zip(self.table.numbers[kind].tolist(), self.table.args[kind].tolist(), strict=True):
-            component_index, precomputed, x, y = args[:4]
-            component = self.nnet.components[component_index]
-            self._check_component(c, component, precomputed, x, y)
-            if x == y and not component.has(Properties.PROPAGATE_IN_PLACE):
-                raise CheckError(f"command c{c}: this component cannot propagate in place")
 
-    def check_backprop(self, kind: CommandType) -> None:
-        for c, args in zip(self.table.numbers[kind].tolist(), self.table.args[kind].tolist(), strict=True):
-            component_index, precomputed, x, y, dy, dx = args[:6]
-            component = self.nnet.components[component_index]
-            self._check_component(c, component, precomputed, dx, dy)
-            # A component that is not simple may have no input rows at all.
-            lacks_input = component.has(Properties.BACKPROP_NEEDS_INPUT) and component.has(Properties.SIMPLE) and not x
-            if lacks_input or (component.has(Properties.BACKPROP_NEEDS_OUTPUT) and not y):
-                raise CheckError(f"command c{c}: the component needs a value for its backprop that is not given")
-            for value, deriv in ((x, dx), (y, dy)):
-                if value and deriv and self.rows[value] != self.rows[deriv]:
-                    raise CheckError(f"command c{c}: a value has {self.rows[value]} rows, its derivative "
-                                     f"{self.rows[deriv]}")
-            if not dx and not component.has(Properties.UPDATABLE):
-                raise CheckError(f"command c{c}: Backprop is done but has no effect.")
-            if dx == dy and not component.has(Properties.BACKPROP_IN_PLACE):
-                raise CheckError(f"command c{c}: this component cannot backpropagate in place")
+# -- whole matrices and exchange ---------------------------------------------------------------------------------------
 
-    def _check_component(self, c: int, component: Component, precomputed: int, x: int, y: int) -> None:
-        """``x`` and ``y`` are values or derivatives at the component's input (0: none) and output."""
-        simple = component.has(Properties.SIMPLE)
-        if simple and precomputed:
-            raise CheckError(f"command c{c}: a simple component has precomputed indexes")
-        if not y or self.cols[y] != component.output_dim or (x and self.cols[x] != component.input_dim):
-            raise CheckError(f"command c{c}: {type(component).__name__} has dimensions {component.input_dim} and "
-                             f"{component.output_dim}, its matrices {self.cols[x]} and {self.cols[y]}")
-        if simple and x and self.rows[x] != self.rows[y]:
-            raise CheckError(f"command c{c}: a simple component has {self.rows[x]} rows of input, "
-                             f"{self.rows[y]} of output")
 
-    def check_whole_matrices(self, kind: CommandType) -> None:
-        dst, src = self.table.args[kind][:, 0], self.table.args[kind][:, 1]
-        self.require((self.rows[dst] == self.rows[src]) & (self.cols[dst] == self.cols[src]), kind, "sizes differ")
-        alpha = np.array([self.computation.commands[c].alpha for c in self.table.numbers[kind].tolist()])
-        self.require((dst != src) | ((kind == CommandType.MATRIX_COPY) & (alpha != 1.0)), kind,
-                     "a matrix is copied or added to itself")
+def whole_matrices_are_sized_and_exchanged(subject: Subject) -> None:
+    """Sizing, exchange with the caller and compression are of whole matrices."""
+    for kind, args in _arguments(subject):
+        if COMMANDS[kind].whole:
+            for place, role in enumerate(COMMANDS[kind].roles):
+                if role in SUBMATRIX_ROLES:
+                    subject.require(kind, subject.is_whole[args[:, place]], f"argument {place + 1} is no whole matrix")
 
-    def check_rows(self, kind: CommandType) -> None:
-        dst, src, entry = self.table.args[kind][:, :3].T
-        self.require((self.cols[dst] == self.cols[src]) & (dst != src), kind,
-                     "columns differ, or the matrices are the same")
-        lengths, greatest = self._extent(self.computation.indexes)
-        self.require((lengths[entry] == self.rows[dst]) & (greatest[entry] < self.rows[src]), kind,
-                     "the row numbers do not fit the matrices")
 
-    def _extent(self, entries: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Length and greatest value of each."""
-        return (np.array([len(entry) for entry in entries], np.int64),
-                np.array([entry.max(initial=-1) for entry in entries], np.int64))
+def swapped_matrices_have_one_size(subject: Subject) -> None:
+    """A matrix is swapped with another one of its size."""
+    for kind, args in _arguments(subject, CommandType.SWAP_MATRIX):
+        first, second = args[:, 0], args[:, 1]
+        fine = (subject.rows[first] == subject.rows[second]) & (subject.cols[first] == subject.cols[second])
+        subject.require(kind, fine & (subject.matrix_of[first] != subject.matrix_of[second]),
+                        "the two matrices have different sizes, or are the same")
 
-    def check_rows_multi(self, kind: CommandType) -> None:
-        changes = COMMANDS[kind].roles[1] == Role.CHANGED_PAIRS
-        for c, (s, entry) in zip(self.table.numbers[kind].tolist(), self.table.args[kind][:, :2].tolist(), strict=True):
-            pairs = self.computation.indexes_multi[entry].astype(np.int64)
-            real = pairs[pairs[:, 0] >= 0]
-            if len(pairs) != self.rows[s]:
-                raise CheckError(f"command c{c}: {len(pairs)} pairs for {self.rows[s]} rows")
-            if (real[:, 0] == 0).any() or (real[:, 0] >= len(self.subs)).any() or (real < 0).any():
-                raise CheckError(f"command c{c}: a pair refers to no sub-matrix")
-            if (real[:, 1] >= self.rows[real[:, 0]]).any() or (self.cols[real[:, 0]] != self.cols[s]).any():
-                raise CheckError(f"command c{c}: a pair refers to a row that does not exist or has other columns")
-            if (real[:, 0] == s).any():
-                raise CheckError(f"command c{c}: a sub-matrix is copied or added to itself")
-            if changes and len(np.unique(real[:, 0] * (1 << 32) + real[:, 1])) < len(real):
-                raise CheckError(f"command c{c}: the same row is changed twice")
+
+def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
+    """Matrices are accepted and provided for input and output nodes, with their columns."""
+    nnet = subject.nnet
+    for kind, args in _arguments(subject, CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
+        nodes = args[:, 1].tolist()
+        subject.require(kind, np.array([nnet.is_input(node) or nnet.is_output(node) for node in nodes], bool),
+                        "the node is neither an input nor an output")
+        dims = np.array([nnet.node_dim(node) for node in nodes], np.int64)
+        subject.require(kind, dims == subject.cols[args[:, 0]], "the node has another number of columns")
+
+
+def compression_has_a_form(subject: Subject) -> None:
+    """A matrix is compressed to a form that exists, with a range from 0 to 1000; 0 only in uint8."""
+    for kind, args in _arguments(subject, CommandType.COMPRESS_MATRIX):
+        alpha, form = subject.alphas[subject.table.numbers[kind]], args[:, 1]
+        fine = (form >= 1) & (alpha >= 0.0) & (alpha <= LARGEST_RANGE) & ((alpha > 0.0) | (form == UINT8))
+        subject.require(kind, fine, "wrong form or range of compression")
+
+
+def jump_comes_last(subject: Subject) -> None:
+    """A jump is the last command, and leads to a label."""
+    commands = subject.computation.commands
+    for kind, args in _arguments(subject, CommandType.GOTO_LABEL):
+        labels = [commands[target].type == CommandType.NO_OPERATION_LABEL for target in args[:, 0].tolist()]
+        subject.require(kind, (subject.table.numbers[kind] == len(commands) - 1) & np.array(labels),
+                        "a jump must be the last command and lead to a label")
+
+
+# -- copies and sums ---------------------------------------------------------------------------------------------------
+
+
+def copied_matrices_have_one_size(subject: Subject) -> None:
+    """A matrix is copied or added to one of its size; rows to a matrix with as many columns."""
+    for kind, args in _arguments(subject, CommandType.MATRIX_COPY, CommandType.MATRIX_ADD, *_ROWS,
+                                 CommandType.ADD_ROW_RANGES):
+        target, source = args[:, 0], args[:, 1]
+        fine = subject.cols[target] == subject.cols[source]
+        if kind in (CommandType.MATRIX_COPY, CommandType.MATRIX_ADD):
+            fine &= subject.rows[target] == subject.rows[source]
+        subject.require(kind, fine, "the sizes of the matrices differ")
+
+
+def nothing_is_copied_to_itself(subject: Subject) -> None:
+    """What is copied or added has no element in common with what it goes to, but for scaling in place."""
+    for kind, args in _arguments(subject, CommandType.MATRIX_COPY, CommandType.MATRIX_ADD, *_ROWS,
+                                 CommandType.ADD_ROW_RANGES):
+        target, source = args[:, 0], args[:, 1]
+        fine = ~subject.overlap(target, source)
+        if kind == CommandType.MATRIX_COPY:
+            fine |= subject.same_place(target, source) & (subject.alphas[subject.table.numbers[kind]] != 1.0)
+        subject.require(kind, fine, "a matrix is copied or added to itself")
+
+
+def row_numbers_fit(subject: Subject) -> None:
+    """There is a row number for each row, and it is one of the source or -1."""
+    lengths = np.array([len(entry) for entry in subject.computation.indexes], np.int64)
+    last = greatest(subject.computation.indexes)
+    for kind, args in _arguments(subject, *_ROWS):
+        target, source, entry = args[:, :3].T
+        subject.require(kind, lengths[entry] == subject.rows[target], "the number of rows differs")
+        subject.require(kind, last[entry] < subject.rows[source], "a row number is beyond the source")
+
+
+def row_ranges_fit(subject: Subject) -> None:
+    """There is a range for each row, and it has rows of the source, or is (-1, -1)."""
+    for kind, args in _arguments(subject, CommandType.ADD_ROW_RANGES):
+        for c, (target, source, entry) in zip(subject.table.numbers[kind].tolist(), args[:, :3].tolist(), strict=True):
+            begin, end = subject.computation.indexes_ranges[entry].T
+            if len(begin) != subject.rows[target]:
+                subject.fail("the number of rows differs", c)
+            if not (((begin == -1) & (end == -1))
+                    | ((begin >= 0) & (begin < end) & (end <= subject.rows[source]))).all():
+                subject.fail("a range lies outside of the source", c)
+
+
+def pairs_fit(subject: Subject) -> None:
+    """There is a pair for each row, and it is a row of another sub-matrix with as many columns, or (-1, -1)."""
+    for _, s, c, pairs, row in _pairs(subject):
+        partner, number = np.where(pairs[:, 0] < 0, 0, pairs[:, 0]), pairs[:, 1]
+        none = (pairs == -1).all(axis=1)
+        exists = none | ((pairs[:, 0] > 0) & (pairs[:, 0] < len(subject.submatrices)) & (number >= 0))
+        _require_pairs(subject, exists, c, "a pair refers to no sub-matrix")
+        fits = none | (number < subject.rows[partner]) & (subject.cols[partner] == subject.cols[s])
+        _require_pairs(subject, fits, c, "a pair refers to a row that does not exist or has other columns")
+        own, others = subject.submatrices[s], subject.submatrices[partner]
+        itself = (own[:, 0] == others[:, 0]) & (own[:, 1] + row == others[:, 1] + number)
+        itself |= subject.overlap(s, partner) & (others[:, 1] + number >= own[:, 1]) & (
+            others[:, 1] + number < own[:, 1] + own[:, 2])
+        _require_pairs(subject, none | ~itself | ~subject.overlap(s, partner), c, "a row is copied or added to itself")
+
+
+def changed_rows_are_distinct(subject: Subject) -> None:
+    """A command changes no row of another matrix twice, and copies without a factor."""
+    for kind, _, c, pairs, _ in _pairs(subject):
+        if COMMANDS[kind].roles[1] != Role.CHANGED_PAIRS:
+            continue
+        real = pairs[:, 0] > 0
+        place = subject.submatrices[pairs[real, 0]]
+        keys = np.stack((c[real], place[:, 0], place[:, 1] + pairs[real, 1], place[:, 3]))
+        order = np.lexsort(keys)
+        again = np.flatnonzero((np.diff(keys[:, order]) == 0).all(axis=0))
+        if len(again):
+            subject.fail("the same row is changed twice", int(keys[0, order[again[0]]]))
         if kind == CommandType.COPY_TO_ROWS_MULTI:
-            alphas = [self.computation.commands[c].alpha for c in self.table.numbers[kind].tolist()]
-            self.require(np.array(alphas) == 1.0, kind, "this command has no factor")
-
-    def check_row_ranges(self, kind: CommandType) -> None:
-        for c, (dst, src, entry) in zip(self.table.numbers[kind].tolist(), self.table.args[kind][:, :3].tolist(),
-                                        strict=True):
-            ranges = self.computation.indexes_ranges[entry]
-            begin, end = ranges[:, 0], ranges[:, 1]
-            empty = (begin == -1) & (end == -1)
-            if len(ranges) != self.rows[dst] or self.cols[dst] != self.cols[src] or dst == src:
-                raise CheckError(f"command c{c}: the ranges or the matrices do not fit each other")
-            if not (empty | ((begin >= 0) & (begin < end) & (end <= self.rows[src]))).all():
-                raise CheckError(f"command c{c}: a range lies outside of the matrix")
-
-    def check_compress(self, kind: CommandType) -> None:
-        alpha = np.array([self.computation.commands[c].alpha for c in self.table.numbers[kind].tolist()])
-        types = self.table.args[kind][:, 1]
-        self.require((types >= 1) & (alpha >= 0.0) & (alpha <= LARGEST_RANGE) & ((alpha > 0.0) | (types == 2)), kind,
-                     "wrong type or range of compression")
-
-    def check_io(self, kind: CommandType) -> None:
-        nodes = self.table.args[kind][:, 1].tolist()
-        self.require(np.array([self.nnet.is_input(node) or self.nnet.is_output(node) for node in nodes]), kind,
-                     "the node is neither an input nor an output")
-
-    def check_goto(self, kind: CommandType) -> None:
-        commands = self.computation.commands
-        last = self.table.numbers[kind] == len(commands) - 1
-        labels = np.array([commands[target].type == CommandType.NO_OPERATION_LABEL
-                           for target in self.table.args[kind][:, 0].tolist()])
-        self.require(last & labels, kind, "a jump must be the last command and lead to a label")
+            subject.require(kind, subject.alphas[subject.table.numbers[kind]] == 1.0, "this command has no factor")
 
 
-_Check = Callable[[_ArgumentChecker, CommandType], None]
+def _pairs(subject: Subject) -> Iterator[tuple[CommandType, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """The commands with pairs, by type: of every pair the sub-matrix that it stands for a row of, the command, the pair
+    itself (pairs, 2) and the row."""
+    for kind, args in _arguments(subject, *_PAIRS):
+        numbers = subject.table.numbers[kind]
+        entries = [subject.computation.indexes_multi[entry] for entry in args[:, 1].tolist()]
+        lengths = np.array([len(entry) for entry in entries], np.int64)
+        subject.require(kind, lengths == subject.rows[args[:, 0]], "the number of rows differs")
+        row = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        yield (kind, np.repeat(args[:, 0], lengths), np.repeat(numbers, lengths),
+               np.concatenate(entries).astype(np.int64), row)
 
-_CHECKS: dict[CommandType, _Check] = {
-    CommandType.SWAP_MATRIX: _ArgumentChecker.check_swap,
-    CommandType.PROPAGATE: _ArgumentChecker.check_propagate,
-    **dict.fromkeys(_BACKPROPS, _ArgumentChecker.check_backprop),
-    **dict.fromkeys((CommandType.MATRIX_COPY, CommandType.MATRIX_ADD), _ArgumentChecker.check_whole_matrices),
-    **dict.fromkeys((CommandType.COPY_ROWS, CommandType.ADD_ROWS), _ArgumentChecker.check_rows),
-    **dict.fromkeys((CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI,
-                     CommandType.ADD_TO_ROWS_MULTI), _ArgumentChecker.check_rows_multi),
-    CommandType.ADD_ROW_RANGES: _ArgumentChecker.check_row_ranges,
-    CommandType.COMPRESS_MATRIX: _ArgumentChecker.check_compress,
-    **dict.fromkeys((CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT), _ArgumentChecker.check_io),
-    CommandType.GOTO_LABEL: _ArgumentChecker.check_goto,
-}
+
+def _require_pairs(subject: Subject, fine: np.ndarray, c: np.ndarray, what: str) -> None:
+    if not fine.all():
+        subject.fail(what, int(c[np.argmin(fine)]))
+
+
+ARGUMENT_RULES = (
+    commands_have_seven_arguments, submatrices_lie_in_their_matrices, index_lists_are_lists_of_rows, arguments_exist,
+    whole_matrices_are_sized_and_exchanged, swapped_matrices_have_one_size, *COMPONENT_RULES,
+    copied_matrices_have_one_size, nothing_is_copied_to_itself, row_numbers_fit, pairs_fit, changed_rows_are_distinct,
+    row_ranges_fit, compression_has_a_form, exchange_is_of_inputs_and_outputs, jump_comes_last)

@@ -1,0 +1,176 @@
+"""The checker's rules for when things are used: matrices, compression, variables; and for debug info.
+
+Kaldi: ``ComputationChecker``: CheckComputationMatrixAccesses, -Compression, -Undefined, -DebugInfo, -Rewrite.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.compiler.analyze import READ, WRITE
+from nnet3py.compiler.check_subject import BACKPROPS, Subject
+from nnet3py.compiler.commands import CommandType
+
+TAIL = 0.8     # rows from this fraction on may be padding that extending a matrix has added, and that nobody uses
+
+
+# -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+def matrices_are_initialized_once(subject: Subject) -> None:
+    """Every matrix is allocated, taken over or accepted; and not twice, unless it is accepted again."""
+    analysis, args = subject.analysis, subject.analysis.table.args
+    _at_most_once(subject, np.concatenate((args[CommandType.ALLOC_MATRIX][:, 0], args[CommandType.SWAP_MATRIX][:, 0])),
+                  "is initialized twice")
+    _require(subject, analysis.allocated >= 0, "is not initialized")
+
+
+def matrices_are_destroyed_once(subject: Subject) -> None:
+    """No matrix is freed or given away twice, nor before there is one."""
+    analysis, args = subject.analysis, subject.analysis.table.args
+    _at_most_once(subject, np.concatenate((args[CommandType.DEALLOC_MATRIX][:, 0],
+                                           args[CommandType.SWAP_MATRIX][:, 1])), "is destroyed twice")
+    _require(subject, (analysis.freed < 0) | (analysis.freed > analysis.allocated), "is destroyed before it is there",
+             analysis.freed)
+
+
+def matrices_are_accessed(subject: Subject) -> None:
+    """Every matrix is used, but in a looped computation."""
+    if not subject.is_looped:
+        last = subject.analysis.matrix_accesses.last(_all(subject))
+        _require(subject, last >= 0, "is never accessed", subject.analysis.allocated)
+
+
+def matrices_are_accessed_while_they_are_there(subject: Subject) -> None:
+    """No matrix is used before it is initialized, nor after it is destroyed."""
+    analysis = subject.analysis
+    accesses = analysis.matrix_accesses
+    first, last = accesses.first(_all(subject), analysis.num_commands), accesses.last(_all(subject))
+    _require(subject, first >= analysis.allocated, "is accessed before it is initialized", first)
+    freed = np.where(analysis.freed < 0, analysis.num_commands, analysis.freed)
+    _require(subject, last < freed, "is accessed after it is destroyed", last)
+
+
+def _all(subject: Subject) -> np.ndarray:
+    return np.ones(len(subject.analysis.matrix_accesses.commands), bool)
+
+
+def _at_most_once(subject: Subject, s: np.ndarray, what: str) -> None:
+    twice = np.flatnonzero(np.bincount(subject.matrix_of[s], minlength=1) > 1)
+    if len(twice):
+        subject.fail(f"matrix m{twice[0]} {what}")
+
+
+def _require(subject: Subject, fine: np.ndarray, what: str, commands: np.ndarray | None = None) -> None:
+    """Fail for the first matrix whose place in ``fine`` is false; ``commands`` has one to name for each."""
+    wrong = np.flatnonzero(~fine[1:])
+    if len(wrong):
+        m = int(wrong[0]) + 1
+        subject.fail(f"matrix m{m} {what}", None if commands is None else int(commands[m]))
+
+
+# -- compression -------------------------------------------------------------------------------------------------------
+
+
+def compressed_matrices_are_decompressed(subject: Subject) -> None:
+    """The next command that touches a compressed matrix decompresses it, and the marker stands in between."""
+    commands = subject.computation.commands
+    markers = subject.table.numbers[CommandType.NO_OPERATION_MARKER]
+    for c, m, later in _compressions(subject):
+        if not len(later) or commands[later[0]].type != CommandType.DECOMPRESS_MATRIX:
+            subject.fail(f"matrix m{m} is not decompressed before it is used", c)
+        if not ((markers > c) & (markers < later[0])).any():
+            subject.fail(f"matrix m{m} is compressed and decompressed in the same pass", c)
+
+
+def decompressed_matrices_were_compressed(subject: Subject) -> None:
+    """A command that decompresses a matrix comes right after one that compresses it."""
+    accesses, commands = subject.analysis.matrix_accesses, subject.computation.commands
+    for c in subject.table.numbers[CommandType.DECOMPRESS_MATRIX].tolist():
+        m = int(subject.matrix_of[commands[c].args[0]])
+        earlier = accesses.of(m)[0]
+        earlier = earlier[earlier < c]
+        if not len(earlier) or commands[earlier[-1]].type != CommandType.COMPRESS_MATRIX:
+            subject.fail(f"matrix m{m} is decompressed without having been compressed", c)
+
+
+def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
+    """A matrix of which only signs are kept is used once more, by a RectifiedLinearComponent's backprop."""
+    commands = subject.computation.commands
+    for c, m, later in _compressions(subject):
+        if commands[c].alpha == 0.0:
+            last = commands[later[-1]]
+            is_rectifier = last.type in BACKPROPS and type(
+                subject.nnet.components[last.args[0]]).__name__ == "RectifiedLinearComponent"
+            if len(later) != 2 or not is_rectifier:
+                subject.fail(f"matrix m{m} keeps its signs, but not just a RectifiedLinearComponent uses it then", c)
+
+
+def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:
+    """Of every command that compresses: its number, the matrix, and the later commands that touch that."""
+    found = []
+    for c in subject.table.numbers[CommandType.COMPRESS_MATRIX].tolist():
+        m = int(subject.matrix_of[subject.computation.commands[c].args[0]])
+        touched = subject.analysis.matrix_accesses.of(m)[0]
+        found.append((c, m, touched[touched > c]))
+    return found
+
+
+# -- variables ---------------------------------------------------------------------------------------------------------
+
+
+def variables_are_defined_before_use(subject: Subject) -> None:
+    """The first command that touches a variable sets it, whatever it was before."""
+    accesses = subject.analysis.accesses
+    used = np.flatnonzero(np.diff(accesses.starts))
+    first = accesses.starts[used]
+    compresses = subject.analysis.table.types[accesses.commands[first]] == CommandType.COMPRESS_MATRIX
+    wrong = np.flatnonzero((accesses.kinds[first] != WRITE) & ~compresses)
+    if len(wrong):
+        variable = subject.analysis.variables.text(int(used[wrong[0]]))
+        subject.fail(f"variable {variable} is undefined when it is first used", int(accesses.commands[first[wrong[0]]]))
+
+
+def variables_are_used(subject: Subject) -> None:
+    """Every variable is used by some command, but in a looped computation, and but for padding at a matrix's end."""
+    if subject.is_looped:
+        return
+    variables = subject.analysis.variables
+    unused = np.flatnonzero(np.diff(subject.analysis.accesses.starts) == 0)
+    matrix = variables.matrix[unused]
+    band = (unused - variables.first_of_matrix[matrix]) // np.maximum(variables.col_bands[matrix], 1)
+    row = variables.row_cuts[0][variables.row_cuts[1][matrix] + band]
+    is_padding = (row >= TAIL * subject.sizes[matrix, 0]) & (variables.col_bands[matrix] > 1)
+    if not is_padding.all():
+        subject.fail(f"variable {variables.text(int(unused[np.argmin(is_padding)]))} is never used")
+
+
+def nothing_changes_after_it_was_read(subject: Subject) -> None:
+    """After the first command that only reads it, a variable stays as it is. True before optimisation."""
+    accesses = subject.analysis.accesses
+    first_read = accesses.first(accesses.kinds == READ, subject.analysis.num_commands)
+    changed = np.flatnonzero((accesses.kinds != READ) & (accesses.commands > first_read[accesses.owners]))
+    if len(changed):
+        variable = subject.analysis.variables.text(int(accesses.owners[changed[0]]))
+        subject.fail(f"variable {variable} is modified after being read", int(accesses.commands[changed[0]]))
+
+
+# -- debug info --------------------------------------------------------------------------------------------------------
+
+
+def debug_info_fits(subject: Subject) -> None:
+    """There is debug info for every matrix and each of its rows, with sequences from 0 on."""
+    matrices, debug_info = subject.computation.matrices, subject.computation.debug_info
+    if len(debug_info) != len(matrices):
+        subject.fail(f"{len(matrices)} matrices but debug info for {len(debug_info)}")
+    for m, (matrix, info) in enumerate(zip(matrices, debug_info, strict=True)):
+        if not len(info.nodes) == len(info.indexes) == matrix.num_rows:
+            subject.fail(f"matrix m{m} has {matrix.num_rows} rows but debug info for {len(info.indexes)}")
+    lists = list({id(info.indexes): info.indexes for info in debug_info[1:]}.values())      # many matrices share one
+    if lists and min(int(indexes[:, 0].min(initial=0)) for indexes in lists) < 0:
+        subject.fail("the debug info has a sequence below 0")
+
+
+MATRIX_RULES = (matrices_are_initialized_once, matrices_are_destroyed_once, matrices_are_accessed,
+                matrices_are_accessed_while_they_are_there)
+COMPRESSION_RULES = (compressed_matrices_are_decompressed, decompressed_matrices_were_compressed,
+                     signs_are_kept_for_rectifiers_only)

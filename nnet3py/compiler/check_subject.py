@@ -1,0 +1,150 @@
+"""What the checker's rules look at: a command list and its network as arrays, each made when a rule first needs it."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import NoReturn
+
+import numpy as np
+
+from nnet3py.compiler.analyze import Analysis, CommandTable
+from nnet3py.compiler.commands import CommandType, command
+from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.describe import CommandPrinter
+from nnet3py.components.base import Properties
+from nnet3py.errors import CheckError
+from nnet3py.network.nnet import Nnet
+
+BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
+
+
+class Subject:
+    """A computation, its network, and the rule that looks at them.
+
+    Attributes
+    ----------
+    rows, cols : int64 (sub-matrices,), sizes
+    flags : int64 (components,), their properties
+    input_dim, output_dim : int64 (components,)
+    after : the pass that made the computation, for errors
+    """
+
+    def __init__(self, computation: Computation, nnet: Nnet, after: str = "") -> None:
+        self.computation, self.nnet, self.after = computation, nnet, after
+        self.rule = ""
+        self.is_looped = any(one.type == CommandType.GOTO_LABEL for one in computation.commands[-1:])
+        self.flags = np.array([int(component.properties) for component in nnet.components], np.int64)
+        self.input_dim = np.array([component.input_dim for component in nnet.components], np.int64)
+        self.output_dim = np.array([component.output_dim for component in nnet.components], np.int64)
+
+    def apply(self, rule: Callable[[Subject], None]) -> None:
+        """Raise CheckError if the rule is broken; its name is that of the function, with hyphens."""
+        self.rule = rule.__name__.replace("_", "-")
+        rule(self)
+
+    # -- arrays ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def table(self) -> CommandTable:
+        return CommandTable(self.computation)
+
+    @cached_property
+    def alphas(self) -> np.ndarray:
+        """The factor of every command, float64."""
+        return np.array([one.alpha for one in self.computation.commands], np.float64)
+
+    @cached_property
+    def submatrices(self) -> np.ndarray:
+        """int64 (sub-matrices, 5), in the order of SubMatrix's fields."""
+        return np.array(self.computation.submatrices, np.int64).reshape(-1, 5)
+
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """int64 (matrices, 2)."""
+        return np.array([info[:2] for info in self.computation.matrices], np.int64).reshape(-1, 2)
+
+    @property
+    def matrix_of(self) -> np.ndarray:
+        return self.submatrices[:, 0]
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self.submatrices[:, 2]
+
+    @property
+    def cols(self) -> np.ndarray:
+        return self.submatrices[:, 4]
+
+    @cached_property
+    def is_whole(self) -> np.ndarray:
+        """bool (sub-matrices,)."""
+        whole = (self.submatrices[:, [2, 4]] == self.sizes[self.matrix_of]).all(axis=1)
+        whole[0] = False
+        return whole
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """Who uses what. If the computation is looped, the swaps at its end are as in one round: they free a matrix.
+
+        They give what it holds to one that the round has used and freed, for the next round.
+        """
+        if not self.is_looped:
+            return Analysis(self.computation, self.nnet, self.table)
+        straight = self.computation.copy()
+        for c in range(len(straight.commands) - 2, -1, -1):
+            one = straight.commands[c]
+            if one.type != CommandType.SWAP_MATRIX:
+                break
+            straight.commands[c] = command(CommandType.DEALLOC_MATRIX, one.args[1])
+        return Analysis(straight, self.nnet)
+
+    def has(self, components: np.ndarray, flag: Properties) -> np.ndarray:
+        """bool, for each of the components (int): has it this property?"""
+        return np.asarray(self.flags[components] & int(flag) != 0)
+
+    # -- comparing sub-matrices ------------------------------------------------------------------------------------
+
+    def same_place(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """bool, for each pair of sub-matrices: are they the same elements?"""
+        return np.asarray((self.submatrices[a] == self.submatrices[b]).all(axis=1) & (a > 0))
+
+    def overlap(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """bool, for each pair of sub-matrices: have they elements in common?"""
+        first, second = self.submatrices[a], self.submatrices[b]
+        common = (first[:, 0] == second[:, 0]) & (a > 0) & (b > 0)
+        for offset in (1, 3):
+            end = np.minimum(first[:, offset] + first[:, offset + 1], second[:, offset] + second[:, offset + 1])
+            common &= np.maximum(first[:, offset], second[:, offset]) < end
+        return np.asarray(common)
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def require(self, kind: CommandType, fine: np.ndarray, what: str) -> None:
+        """Fail for the first command of this type whose place in ``fine`` (bool) is false."""
+        if not fine.all():
+            self.fail(what, int(self.table.numbers[kind][np.argmin(fine)]))
+
+    def fail(self, what: str, c: int | None = None) -> NoReturn:
+        """Raise the error: what is wrong, in which command, by which rule and after which pass."""
+        where = "" if c is None else f" in command {self._text(c)}"
+        made = f" after {self.after}" if self.after else ""
+        raise CheckError(f"{what}{where} [rule {self.rule}{made}]", rule=self.rule, command=c, after=self.after)
+
+    def _text(self, c: int) -> str:
+        """The command as it is printed, or if it cannot be printed, its number, name and arguments."""
+        one = self.computation.commands[c]
+        try:
+            return CommandPrinter(self.computation, self.nnet).line(c).strip()
+        except (IndexError, KeyError, ValueError, TypeError, AttributeError):      # its arguments make no sense
+            return f"c{c}: {one.type!r}{tuple(one.args)}"
+
+
+def greatest(entries: list[np.ndarray]) -> np.ndarray:
+    """The greatest number in each of the arrays, int64 (entries,); -1 for those without any."""
+    out = np.full(len(entries), -1, np.int64)
+    filled = np.flatnonzero([len(entry) for entry in entries])
+    if len(filled):
+        flat = [entries[i].ravel() for i in filled.tolist()]
+        starts = np.cumsum([0, *map(len, flat)])[:-1]
+        out[filled] = np.maximum.reduceat(np.concatenate(flat), starts)
+    return out
