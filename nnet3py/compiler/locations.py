@@ -60,10 +60,22 @@ def split_locations_backward(matrices: np.ndarray, rows: np.ndarray) -> list[Col
         numbers = np.where(present, column_rows, -1)
         single = only_matrix(column_matrices) >= 0
         piece = _run_number(numbers) if single else _occurrence(column_matrices, numbers)
-        for k in range(int(piece[present].max()) + 1):
-            chosen = (piece == k) & present
-            pieces.append((np.where(chosen, column_matrices, -1), np.where(chosen, numbers, -1)))
+        pieces += _pieces((column_matrices, numbers), piece)
     return pieces
+
+
+def split_repeated(column: Column, matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
+    """Split a column into columns in none of which a pair of ``matrices`` and ``rows``, one per term, occurs twice."""
+    present = column[0] >= 0
+    return _pieces(column, _occurrence(np.where(present, matrices, -1), np.where(present, rows, -1)))
+
+
+def _pieces(column: Column, piece: np.ndarray) -> list[Column]:
+    """A column for each number in ``piece`` (one per term), with those terms only."""
+    matrices, rows = column
+    present = matrices >= 0
+    chosen = [(piece == k) & present for k in range(int(piece[present].max()) + 1)]
+    return [(np.where(one, matrices, -1), np.where(one, rows, -1)) for one in chosen]
 
 
 def only_matrix(matrices: np.ndarray) -> int:
