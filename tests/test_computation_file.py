@@ -194,7 +194,7 @@ def test_precomputed_indexes_are_checked(name: str) -> None:
     without = computation.copy()
     without.commands = [command._replace(args=(command.args[0], 0, *command.args[2:]))
                         if command.type == CommandType.PROPAGATE else command for command in computation.commands]
-    with pytest.raises(CheckError, match="precomputed indexes of type NoneType"):
+    with pytest.raises(CheckError, match="precomputed"):
         check_loaded(without, nnet, request)
     numbers = [number for number, indexes in enumerate(computation.precomputed_indexes) if indexes is not None]
     for number in numbers:
@@ -203,7 +203,7 @@ def test_precomputed_indexes_are_checked(name: str) -> None:
         wrong = nnet3py.compile(*case(other)).precomputed_indexes[1]
         copy = computation.copy()
         copy.precomputed_indexes[number] = wrong
-        with pytest.raises(CheckError, match=f"precomputed indexes of type {type(wrong).__name__}|other dimensions"):
+        with pytest.raises(CheckError, match="precomputed|other dimensions"):
             check_loaded(copy, nnet, request)
         assert kind is not type(wrong)
 

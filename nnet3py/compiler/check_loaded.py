@@ -72,6 +72,12 @@ def _check_exchanges(computation: Computation, nnet: Nnet, request: ComputationR
         kind, node, rows, cols = next(iter((found - wanted) or (wanted - found)))
         raise CheckError(f"the computation and its request differ: {kind.name.lower()} of {rows} x {cols} elements for "
                          f"node '{nnet.node_names[node]}' is in one of them only")
+    order = [(command.type == CommandType.PROVIDE_OUTPUT) + 2 * (nnet.is_output(command.args[1]) != (
+        command.type == CommandType.PROVIDE_OUTPUT)) for command in computation.commands
+        if command.type in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT)]
+    if order != sorted(order):
+        raise CheckError("the computation does not first accept its inputs, then provide its outputs, then accept "
+                         "their derivatives, then provide those of its inputs")
     if computation.need_model_derivative != request.need_model_derivative:
         raise CheckError("one of the computation and its request asks for model derivatives, the other does not")
 
