@@ -40,7 +40,7 @@ def split_row_ops(computation: Computation, nnet: Nnet) -> Computation:
         if one.type == CommandType.COPY_TO_ROWS_MULTI and not all(piece.is_run() for piece in pieces):
             pieces = []                 # no command leaves the rows between them alone
         out.commands += [_piece_command(out, one, piece) for piece in pieces] or [one]
-    return out if out.commands != computation.commands else computation
+    return out if len(out.submatrices) > len(computation.submatrices) else computation
 
 
 def _pieces(pairs: np.ndarray) -> list[_Piece]:
