@@ -174,3 +174,26 @@ def test_too_few_examples_for_a_minibatch_is_said(folder, capfd):
                           "1.raw"]) == 255
     assert "examples are too few for a minibatch of --minibatch-size=5000" in capfd.readouterr().err
     assert not (folder / "1.raw").exists()
+
+
+@pytest.mark.parametrize("binary", ["true", "false"])
+def test_cached_computations_are_used(folder, capfd, monkeypatch, binary):
+    """The second run compiles nothing and trains the same."""
+    words = ["plain.raw", "ark:plain.egs"]
+    assert train.execute(["--write-cache=cache.1", f"--binary-write-cache={binary}", *words, "1.raw"]) == 0
+    assert (folder / "cache.1").read_bytes().startswith(b"\0B" if binary == "true" else b"<NnetOptimizeOptions>")
+    monkeypatch.setattr("nnet3py.compiler.cache.generate_computation", None)
+    assert train.execute(["--read-cache=cache.1", "--write-cache=cache.2", *words, "2.raw"]) == 0
+    assert (folder / "1.raw").read_bytes() == (folder / "2.raw").read_bytes()
+    assert "WARNING" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("content, message", [
+    (None, "Could not open cached computation. Probably this is the first training iteration."),
+    (b"<Nnet3> ", "Could not read the cached computations, they will be compiled again: expected <NnetOptimizeOptions"),
+    (b"\0B<NnetOptimizeOptions> <Opt", "Could not read the cached computations")])
+def test_a_missing_or_damaged_cache_is_a_warning(folder, capfd, content, message):
+    if content is not None:
+        (folder / "cache.1").write_bytes(content)
+    assert train.execute(["--read-cache=cache.1", "plain.raw", "ark:plain.egs", "1.raw"]) == 0
+    assert message in capfd.readouterr().err
