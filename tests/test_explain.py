@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from compiler_cases import RNN, TDNN, product
 
+from nnet3py import compile
 from nnet3py.compiler.explain import times_text
 from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
@@ -118,3 +119,11 @@ def test_x_is_named_where_it_is_not_zero() -> None:
     ([0, 1, 2, 9, 12, 15], "0:2, 9:15:3"), ([0, 5, 11, 18, 26, 35], "0, 5, 11, …, 35")])
 def test_times(times: list[int], text: str) -> None:
     assert times_text(times) == text
+
+
+def test_the_shortcut_speaks_of_all_sequences() -> None:
+    asked = ComputationRequest([IoSpecification("input", product(range(64), range(9)))],
+                               [IoSpecification("output", product(range(64), range(4)))])
+    with pytest.raises(NotComputableError, match="256 output cindexes out of 256") as caught:
+        compile(Nnet.from_config(TDNN), asked)
+    assert "of 64 sequences, n = 0:63" in caught.value.message

@@ -38,7 +38,7 @@ DIRECT = ("--minibatch-size=1:4", "--feats=ark:feats", "--targets=ark:ali")
 INPUTS = [
     ("nnet3-init", "<config:config>", "out"), ("nnet3-init", "<raw:raw>", "config", "out"),
     ("nnet3-init", "raw", "<config:config>", "out"), ("nnet3-info", "<raw:raw>"), ("nnet3-copy", "<raw:raw>", "out"),
-    ("nnet3-copy", "--nnet-config=<config:config>", "raw", "out"),
+    ("nnet3-copy", "--nnet-config=<config:config>", "raw", "out"), ("nnet3-compile", "--frames=2", "<raw:raw>"),
     ("nnet3-am-init", "<trans:trans.mdl>", "raw", "out"), ("nnet3-am-init", "trans.mdl", "<raw:raw>", "out"),
     ("nnet3-am-init", "<tree:tree>", "topo", "raw", "out"), ("nnet3-am-init", "tree", "<topo:topo>", "raw", "out"),
     ("nnet3-am-info", "<mdl:mdl>"), ("nnet3-am-copy", "<mdl:mdl>", "out"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from time import perf_counter
 
 from nnet3py.compiler.cache_file import read_cache, write_cache
@@ -15,7 +15,7 @@ from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.shortcut import decompose, expand_computation
-from nnet3py.errors import CheckError, Nnet3Error
+from nnet3py.errors import CheckError, Nnet3Error, NotComputableError
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.network.nnet import Nnet
 
@@ -85,10 +85,11 @@ class CachingCompiler:
     def _compile(self, request: ComputationRequest) -> Computation:
         shorter = decompose(request) if self.use_shortcut else None
         if shorter is not None:
-            # What a file says of rows is checked for running, not for extending.
-            small, num_sequences = self._find(shorter[0], take_loaded=False), shorter[1]
-            with self._timed("shortcut expansion"):
-                return expand_computation(small, self.nnet, num_sequences)
+            with suppress(NotComputableError):      # it comes again below, and then speaks of all sequences
+                # What a file says of rows is checked for running, not for extending.
+                small, num_sequences = self._find(shorter[0], take_loaded=False), shorter[1]
+                with self._timed("shortcut expansion"):
+                    return expand_computation(small, self.nnet, num_sequences)
         with self._timed("compilation"):
             computation = generate_computation(self.nnet, request)
         with self._timed("optimization"):

@@ -141,13 +141,13 @@ def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
 
 def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
     """The commands that ``after`` lacks (``-``) and has anew (``+``), without their numbers, a blank line per gap."""
-    texts = [[CommandPrinter(computation, nnet).line(c).partition(": ")[2].rstrip("\n")
-              for c in range(len(computation.commands))] for computation in (before, after)]
+    old, new = ([CommandPrinter(computation, nnet).line(c).partition(": ")[2].rstrip("\n")
+                 for c in range(len(computation.commands))] for computation in (before, after))
     lines: list[str] = []
-    for tag, i, j, k, m in SequenceMatcher(None, *texts, autojunk=False).get_opcodes():
+    for tag, i, j, k, m in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         if tag != "equal":
-            lines += [*([""] if lines else []), *(f"- {text}" for text in texts[0][i:j]),
-                      *(f"+ {text}" for text in texts[1][k:m])]
+            lines += [""] if lines else []
+            lines += [f"- {text}" for text in old[i:j]] + [f"+ {text}" for text in new[k:m]]
     return "".join(f"{line}\n" for line in lines) or "(nothing to do)\n"
 
 
