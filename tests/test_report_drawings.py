@@ -31,6 +31,9 @@ DEEP = "input-node name=input dim=4\n" + "".join(
 ) + "output-node name=output input=tdnn9.relu\n"
 
 
+ROUNDED = 0.2       # coordinates in files have one decimal
+
+
 def overlaps(first: tuple[float, float, float, float], second: tuple[float, float, float, float]) -> bool:
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
@@ -132,6 +135,10 @@ def test_memory_marks_the_peak_and_every_matrix() -> None:
     tips = [title.text or "" for title in root.iter("{http://www.w3.org/2000/svg}title")]
     assert len([tip for tip in tips if tip.startswith("m")]) == len(computation.matrices) - 1
     assert any(text.startswith("peak ") for text, _ in drawing.texts)
+    bars = [tuple(map(float, (rect.attrib[key] for key in ("x", "y", "width", "height"))))
+            for rect in root.iter("{http://www.w3.org/2000/svg}rect") if len(rect)]
+    areas = [(x + ROUNDED, y + ROUNDED, x + width - ROUNDED, y + height - ROUNDED) for x, y, width, height in bars]
+    assert not any(overlaps(first, second) for first, second in itertools.combinations(areas, 2))
 
 
 def test_files(tmp_path: Path) -> None:

@@ -1,8 +1,12 @@
 """The drawing of a computation's memory: each matrix a bar, from the command that allocates it to its end."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.commands import CommandType
 from nnet3py.report.lifetimes import BYTES, Lifetime, lifetimes, memory_in_use
 from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, Drawing, fitted
@@ -27,7 +31,8 @@ def draw_memory(computation: Computation, nnet: Nnet, title: str = "Memory") -> 
 class _Picture:
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self.computation = computation
-        self.lives = lifetimes(computation, nnet)
+        last = _last_use_of_givers(computation, nnet)
+        self.lives = [replace(life, end=last.get(life.matrix, life.end)) for life in lifetimes(computation, nnet)]
         self.plan = plan_memory(computation)
         self.num_commands = max(len(computation.commands), 1)
         self.size = max(self.plan.size * BYTES, 1)
@@ -103,6 +108,17 @@ class _Picture:
         right = x > WIDTH * 0.6
         words = f"peak {bytes_text(int(used.max()))} after c{peak}; block of the runtime: {bytes_text(self.size)}"
         drawing.text(x + (-8 if right else 8), -20, words, 15, "end" if right else "start", bold=True)
+
+
+def _last_use_of_givers(computation: Computation, nnet: Nnet) -> dict[int, int]:
+    """The command after the last use of each matrix that is swapped away: the plan gives its place away then."""
+    matrix_of = [sub.matrix for sub in computation.submatrices]
+    givers = {matrix_of[one.args[1]] for one in computation.commands if one.type == CommandType.SWAP_MATRIX}
+    if not givers:
+        return {}
+    accesses = Analysis(computation, nnet).matrix_accesses
+    last = accesses.last(np.ones(len(accesses.commands), bool))
+    return {matrix: int(last[matrix]) + 1 for matrix in givers if last[matrix] >= 0}
 
 
 def _step(total: int) -> int:
