@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from typing import Any
 
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.computation_file import read_computation, read_request, write_computation, write_request
@@ -34,7 +35,7 @@ def _tag(name: str) -> str:
 def read_optimize_options(reader: TokenReader) -> OptimizeOptions:
     """Read the optimiser's options; FormatError for anything else."""
     defaults = OptimizeOptions()
-    values: dict[str, bool | int] = {}
+    values: dict[str, Any] = {}
     reader.expect("<NnetOptimizeOptions>")
     for name, may_lack in _FIELDS:
         tag = _tag(name)

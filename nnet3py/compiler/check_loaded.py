@@ -2,19 +2,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from types import SimpleNamespace
-from typing import Any
 
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.commands import CommandType
 from nnet3py.compiler.computation import Computation, SubMatrix
 from nnet3py.compiler.request import ComputationRequest
-from nnet3py.components.base import Properties
-from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX
-from nnet3py.errors import CheckError, ShapeError
+from nnet3py.errors import CheckError
 from nnet3py.network.nnet import Nnet
 
-_BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
 _Exchange = tuple[CommandType, int, int, int]        # accepts or provides, node, rows, columns
 
 
@@ -26,14 +21,8 @@ def check_loaded(computation: Computation, nnet: Nnet, request: ComputationReque
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
     _check_exchanges(computation, nnet, request)
-    for number, command in enumerate(computation.commands):
-        if command.type == CommandType.PROPAGATE or command.type in _BACKPROPS:
-            try:
-                _check_component_command(computation, nnet, number)
-            except ShapeError as error:
-                raise CheckError(f"command c{number}: {error.message}") from error
-        elif command.type == CommandType.GOTO_LABEL:
-            raise CheckError("the computation runs in a circle, which is only for computing piece by piece")
+    if any(command.type == CommandType.GOTO_LABEL for command in computation.commands):
+        raise CheckError("the computation runs in a circle, which is only for computing piece by piece")
 
 
 def _check_sizes(computation: Computation, nnet: Nnet) -> None:
@@ -80,36 +69,3 @@ def _check_exchanges(computation: Computation, nnet: Nnet, request: ComputationR
                          "their derivatives, then provide those of its inputs")
     if computation.need_model_derivative != request.need_model_derivative:
         raise CheckError("one of the computation and its request asks for model derivatives, the other does not")
-
-
-def _check_component_command(computation: Computation, nnet: Nnet, number: int) -> None:
-    """A component command has the matrices, precomputed indexes and memo that its component needs."""
-    command = computation.commands[number]
-    component = nnet.components[command.args[0]]
-    indexes = computation.precomputed_indexes[command.args[1]]
-    is_backprop = command.type in _BACKPROPS
-    x, y = (command.args[5], command.args[4]) if is_backprop else command.args[2:4]
-    expected = type(component).__name__ + PRECOMPUTED_SUFFIX
-    if type(indexes).__name__ != (expected if expected in PRECOMPUTED_MODULES else "NoneType"):
-        raise CheckError(f"command c{number}: a {type(component).__name__} has precomputed indexes of type "
-                         f"{type(indexes).__name__}")
-    needs_input = expected in PRECOMPUTED_MODULES or component.has(Properties.SIMPLE)
-    if is_backprop:
-        if component.has(Properties.USES_MEMO) and command.args[6] < 1:
-            raise CheckError(f"command c{number}: the component's memo is not given")
-        value = command.args[2]
-        if needs_input and component.has(Properties.BACKPROP_NEEDS_INPUT) and not value:
-            raise CheckError(f"command c{number}: the component's input value is not given")
-        x = x or value
-        if not x and needs_input and indexes is not None:
-            raise CheckError(f"command c{number}: neither the input nor its derivative is given")
-    elif needs_input and not x:
-        raise CheckError(f"command c{number}: the component's input is not given")
-    if indexes is not None:
-        component.check_precomputed(indexes, *(_shape_of(computation, s) for s in (x, y)), is_backprop)
-
-
-def _shape_of(computation: Computation, s: int) -> Any:
-    """Something of the shape of sub-matrix ``s``."""
-    window = computation.submatrices[s]
-    return SimpleNamespace(shape=(window.num_rows, window.num_cols))
