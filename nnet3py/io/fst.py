@@ -5,8 +5,9 @@ Supervisions, denominator graphs and lattices hold them. Kaldi: ``ReadFstKaldi``
 from __future__ import annotations
 
 import struct
+from array import array
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -220,20 +221,20 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
     arc_dtype, dtype = _arc_dtype(kind), np.dtype(kind.stored)
     weight_size = dtype.itemsize * kind.width
     reader.check_count(header.num_states, weight_size + 8, "states of an FST")
-    finals, blocks, counts = [], [], []
+    finals, blocks, counts = bytearray(), bytearray(), array("q")
     for _ in range(header.num_states):
         head = reader.raw(weight_size + 8)
         count = int.from_bytes(head[weight_size:], "little", signed=True)
         reader.check_count(count, arc_dtype.itemsize, "arcs of an FST")
-        finals.append(bytes(head[:weight_size]))
+        finals += head[:weight_size]
         counts.append(count)
-        blocks.append(reader.raw(count * arc_dtype.itemsize))
-    final = np.frombuffer(b"".join(finals), dtype=dtype).astype(dtype.newbyteorder("="))
-    arcs = np.frombuffer(b"".join(blocks), dtype=arc_dtype)
+        blocks += reader.raw(count * arc_dtype.itemsize)
+    final = np.frombuffer(finals, dtype=dtype).astype(dtype.newbyteorder("="))
+    arcs = np.frombuffer(blocks, dtype=arc_dtype)
     return _from_arcs(header, final.reshape(-1, 2) if kind.width == 2 else final, _starts(counts), arcs)
 
 
-def _starts(counts: object) -> np.ndarray:
+def _starts(counts: Any) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(np.asarray(counts, dtype=np.int64))))
 
 
