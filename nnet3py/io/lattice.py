@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from array import array
 
 import numpy as np
 
@@ -16,7 +17,6 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 
 LATTICE = "lattice4"
 _COMPACT = re.compile(r"compactlattice([48])4")
-_ARC = tuple[int, int, int, tuple[float, float], int]     # source, input label, output label, weight, next state
 
 
 def read_lattice(reader: TokenReader) -> Fst:
@@ -48,7 +48,8 @@ class _Expanded:
 
     def __init__(self, num_states: int) -> None:
         self.num_states = num_states
-        self.arcs: list[_ARC] = []
+        self.numbers = array("i")         # of each arc: source, input label, output label, next state
+        self.weights = array("d")         # of each arc: graph cost, acoustic cost
         self.finals: dict[int, tuple[float, float]] = {}
 
     def add(self, source: int, word: int, weight: tuple[float, float], ids: list[int], target: int | None) -> int:
@@ -56,11 +57,15 @@ class _Expanded:
         for place, transition_id in enumerate(ids):
             last = place + 1 == len(ids)
             following = target if last and target is not None else self._new_state()
-            self.arcs.append((source, transition_id, word, weight, following))
+            self._add_arc(source, transition_id, word, weight, following)
             source, word, weight = following, 0, (0.0, 0.0)
         if not ids and target is not None:
-            self.arcs.append((source, 0, word, weight, target))
+            self._add_arc(source, 0, word, weight, target)
         return source
+
+    def _add_arc(self, source: int, transition_id: int, word: int, weight: tuple[float, float], target: int) -> None:
+        self.numbers.extend((source, transition_id, word, target))
+        self.weights.extend(weight)
 
     def add_final(self, state: int, weight: tuple[float, float], ids: list[int]) -> None:
         """The final weight of a state, with transition-ids of its own."""
@@ -74,12 +79,11 @@ class _Expanded:
 
     def fst(self, start: int) -> Fst:
         """The lattice."""
-        numbers = np.array([(source, i, o, target) for source, i, o, _, target in self.arcs],
-                           dtype=np.int32).reshape(-1, 4)
+        numbers = np.array(self.numbers, dtype=np.int32).reshape(-1, 4)
         order = np.argsort(numbers[:, 0], kind="stable")
         numbers = numbers[order]
         with np.errstate(over="ignore"):
-            weights = np.array([arc[3] for arc in self.arcs], dtype=np.float32).reshape(-1, 2)[order]
+            weights = np.array(self.weights).astype(np.float32).reshape(-1, 2)[order]
             final = np.full((self.num_states, 2), NO_WEIGHT, dtype=np.float32)
             for state, weight in self.finals.items():
                 final[state] = weight
