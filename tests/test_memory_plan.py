@@ -83,7 +83,9 @@ def test_a_loop_keeps_what_it_swaps():
     a, b, c = (computation.new_matrix(4, 4) for _ in range(3))
     computation.commands += [
         command(CommandType.ALLOC_MATRIX, a), command(CommandType.NO_OPERATION_LABEL),
-        command(CommandType.SET_CONST, a), command(CommandType.ALLOC_MATRIX, c), command(CommandType.SWAP_MATRIX, b, a),
-        command(CommandType.GOTO_LABEL, 1)]
+        command(CommandType.SET_CONST, a), command(CommandType.DEALLOC_MATRIX, a), command(CommandType.ALLOC_MATRIX, b),
+        command(CommandType.SET_CONST, b), command(CommandType.ALLOC_MATRIX, c), command(CommandType.DEALLOC_MATRIX, c),
+        command(CommandType.SWAP_MATRIX, a, b), command(CommandType.GOTO_LABEL, 1)]
     plan = plan_memory(computation)
-    assert plan.offsets[1] == plan.offsets[2] != plan.offsets[3]
+    # What is in b is copied to the place of a, where the next round looks for it: nobody else may have that place.
+    assert len(set(plan.offsets[1:].tolist())) == 3

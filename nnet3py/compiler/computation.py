@@ -109,6 +109,15 @@ class Computation:
                 whole[m] = len(self.submatrices) - 1
         return whole
 
+    def loop_swaps(self) -> range:
+        """The numbers of the swaps that hand matrices over to the next round of a loop; none if there is no loop."""
+        end = len(self.commands) - 1
+        begin = end
+        if self.commands and self.commands[end].type == CommandType.GOTO_LABEL:
+            while self.commands[begin - 1].type == CommandType.SWAP_MATRIX:
+                begin -= 1
+        return range(begin, end)
+
     def copy(self) -> Computation:
         """A computation with lists of its own; the arrays in them are shared, for they are never changed."""
         other = copy.copy(self)

@@ -42,6 +42,7 @@ class Stage:
     calls: list[Call] = field(default_factory=list)
     commands: list[int] = field(default_factory=list)       # the command that each call belongs to
     outputs: dict[str, Any] = field(default_factory=dict)   # node name -> view to read
+    next_stage: int = -1                                    # the number of the stage after it; -1: the following one
 
 
 class BoundComputation:
@@ -92,23 +93,44 @@ class BoundComputation:
         self._memos: dict[int, Any] = {}
         self._num_calls: dict[int, int] = {}   # of each component, so that each call draws random numbers of its own
         self._stages = [Stage()]
+        self._label = 0, 0
+        self._loop_swaps = self.computation.loop_swaps()
         for c, command in enumerate(self.computation.commands):
             self._bind_command(c, command)
 
     def _bind_command(self, c: int, command: Command) -> None:
         stage = self._stages[-1]
-        if command.type == CommandType.ACCEPT_INPUT:
+        if command.type == CommandType.NO_OPERATION_LABEL:
+            self._label = len(self._stages) - 1, len(stage.calls)
+        elif command.type == CommandType.GOTO_LABEL:
+            self._bind_jump(stage)
+        elif command.type == CommandType.ACCEPT_INPUT:
             if stage.calls or stage.outputs:
                 stage = self._new_stage()
             stage.inputs[self.nnet.node_names[command.args[1]]] = self.view(command.args[0])
         elif command.type == CommandType.PROVIDE_OUTPUT:
             stage.outputs[self.nnet.node_names[command.args[1]]] = self.view(command.args[0])
         else:
-            calls = self._calls(command)
+            calls = [self._hand_over(command)] if c in self._loop_swaps else self._calls(command)
             if calls and stage.outputs:
                 stage = self._new_stage()
             stage.calls.extend(calls)
             stage.commands.extend([c] * len(calls))
+
+    def _hand_over(self, command: Command) -> Call:
+        """What is in the second matrix goes into the first, whose place stays the same in every round of the loop."""
+        return self.ops.copy_mat, (self.view(command.args[0]), self.view(command.args[1]), 1.0)
+
+    def _bind_jump(self, stage: Stage) -> None:
+        """The last stage goes on with what follows the label, and so has the outputs of that stage."""
+        number, place = self._label
+        target = self._stages[number]
+        if target is stage:
+            raise CompileError("a loop takes no input", "this is a fault of the compiler")
+        stage.calls.extend(target.calls[place:])
+        stage.commands.extend(target.commands[place:])
+        stage.outputs = target.outputs
+        stage.next_stage = number + 1
 
     def _new_stage(self) -> Stage:
         self._stages.append(Stage())

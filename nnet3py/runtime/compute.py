@@ -14,11 +14,11 @@ import numpy as np
 from nnet3py.compiler.cache import CachingCompiler, OptimizeOptions
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
-from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.io.general import check_finite
+from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.collapse import prepare_for_test
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.network_io import NetworkIo
 
 logger = logging.getLogger(__name__)
 
@@ -67,15 +67,7 @@ class UtteranceComputer:
         self.options = options or ComputeOptions()
         self.options.check()
         self.left_context, self.right_context = compute_simple_nnet_context(nnet)
-        self.input_dim = nnet.node_dim(nnet.node_index("input"))
-        has_ivector = "ivector" in nnet.node_names
-        self.ivector_dim = nnet.node_dim(nnet.node_index("ivector")) if has_ivector else 0
-        self.output_dim = nnet.node_dim(nnet.node_index("output"))
-        self._log_priors = None
-        if priors is not None and len(priors):
-            if len(priors) != self.output_dim:
-                raise ShapeError(f"the model has {len(priors)} priors for {self.output_dim} outputs")
-            self._log_priors = np.log(np.asarray(priors, dtype=np.float32))
+        self._io = NetworkIo(nnet, priors, self.options.acoustic_scale)
         self.compiler = CachingCompiler(nnet, self.options.optimize)
         self._computers = ComputerCache(nnet, self.compiler, device=device, debug=self.options.debug)
         self._frames_per_chunk = self._round_frames_per_chunk()
@@ -100,24 +92,18 @@ class UtteranceComputer:
         NumericError : NaN or infinity in them, or NaN in what the network makes of them
         Nnet3Error : the utterance goes on too long after its last online i-vector
         """
-        self._check_features(feats)
-        self._check_ivectors(ivector, online_ivectors, online_ivector_period)
+        self._io.check_features(feats)
+        self._io.check_ivectors(ivector, online_ivectors, online_ivector_period)
         factor = self.options.frame_subsampling_factor
         num_outputs = -(-len(feats) // factor)
-        output = np.empty((num_outputs, self.output_dim), dtype=np.float32)
+        output = np.empty((num_outputs, self._io.output_dim), dtype=np.float32)
         outputs_per_chunk = self._frames_per_chunk // factor
         for begin in range(0, num_outputs, outputs_per_chunk):
             end = min(begin + outputs_per_chunk, num_outputs)
             chunk_ivector = self._chunk_ivector(ivector, online_ivectors, online_ivector_period,
                                                 begin * factor, (end - 1) * factor)
             output[begin:end] = self._compute_chunk(feats, chunk_ivector, begin, end, end == num_outputs)
-        if np.isnan(output).any():
-            raise NumericError("the network's output has NaN", "has its training diverged?")
-        if self._log_priors is not None:
-            output -= self._log_priors
-        if self.options.acoustic_scale != 1.0:
-            output *= np.float32(self.options.acoustic_scale)
-        return output
+        return self._io.finish(output)
 
     def _round_frames_per_chunk(self) -> int:
         factor, modulus = self.options.frame_subsampling_factor, self.nnet.modulus()
@@ -129,26 +115,6 @@ class UtteranceComputer:
                       f"nnet shift-invariance modulus = {modulus} and --frame-subsampling-factor={factor}")
             logger.info(f"Increasing --frames-per-chunk from {wanted} to {rounded} to make it a multiple of {reason}")
         return rounded
-
-    def _check_features(self, feats: np.ndarray) -> None:
-        if feats.ndim != 2 or feats.shape[1] != self.input_dim:
-            found = feats.shape[1] if feats.ndim == 2 else f"{feats.ndim}-dimensional"
-            raise ShapeError(f"Neural net expects 'input' features with dimension {self.input_dim} but you provided "
-                             f"{found}")
-        check_finite(feats, "the feature matrix")
-
-    def _check_ivectors(self, ivector: np.ndarray | None, online_ivectors: np.ndarray | None, period: int) -> None:
-        if ivector is not None and online_ivectors is not None:
-            raise UsageError("a constant i-vector and online i-vectors cannot both be given")
-        if online_ivectors is not None and period <= 0:
-            raise UsageError(f"--online-ivector-period={period} must be 1 or more")
-        given, num_axes = (ivector, 1) if ivector is not None else (online_ivectors, 2)
-        dim = 0 if given is None else given.shape[-1] if given.ndim == num_axes else f"{given.ndim}-dimensional"
-        if dim != self.ivector_dim:
-            raise ShapeError(f"Neural net expects 'ivector' features with dimension {self.ivector_dim} but you "
-                             f"provided {dim}", "give or leave out --ivectors / --online-ivectors")
-        if given is not None:
-            check_finite(np.atleast_2d(given), "the i-vector")
 
     def _compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None, begin: int, end: int,
                        is_last: bool) -> np.ndarray:

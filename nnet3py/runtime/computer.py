@@ -91,16 +91,18 @@ class Computer:
             raise Nnet3Error("the computation has been run to its end", "accept its first inputs again")
         if self._pending:
             raise Nnet3Error(f"Cannot run computation-- we did not get input for node '{sorted(self._pending)[0]}'")
-        if self._next_stage == 0 and self._owns_random_key:
+        stage = stages[self._next_stage]
+        begins = self._next_stage == 0 or stage.next_stage >= 0        # a pass, or a round of a loop
+        if begins and self._owns_random_key:
             self.ops.random.begin_minibatch(0, self._num_passes)
             self._num_passes += 1
-        self._stage = stages[self._next_stage]
+        self._stage = stage
         if self._debug:
             run_traced(self._bound, self._stage)
         else:
             for function, args in self._stage.calls:
                 function(*args)
-        self._next_stage += 1
+        self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 
     def output(self, name: str) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 A matrix lives from its allocation (or the moment its input is accepted) to its deallocation; two matrices that never
 live at the same time may share their place. One whose memory another takes over by a swap lives to its last use: until
-the swap, its place is free for others. The plan is a first-come best-fit over a list of free holes.
+the swap, its place is free for others. What a loop hands over to its next round has a place of its own for good. The
+plan is a first-come best-fit over a list of free holes.
 """
 from __future__ import annotations
 
@@ -77,6 +78,8 @@ def plan_memory(computation: Computation) -> MemoryPlan:
     alive: set[int] = set()
     holes = _Holes()
     ending = _ends_before_swaps(computation)
+    loop_swaps = computation.loop_swaps()
+    kept = {submatrices[computation.commands[c].args[0]].matrix for c in loop_swaps}
 
     def take(matrix: int) -> None:
         if matrix not in alive:
@@ -91,10 +94,13 @@ def plan_memory(computation: Computation) -> MemoryPlan:
         if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
             take(submatrices[command.args[0]].matrix)
         elif command.type == CommandType.DEALLOC_MATRIX:
-            give_back(submatrices[command.args[0]].matrix)
+            if submatrices[command.args[0]].matrix not in kept:
+                give_back(submatrices[command.args[0]].matrix)
         elif command.type == CommandType.SWAP_MATRIX:
             taker, giver = (submatrices[s].matrix for s in command.args[:2])
-            if giver in alive:              # in a loop, or never used
+            if c in loop_swaps:
+                pass                        # what is in the giver is copied, and the taker has kept its place
+            elif giver in alive:            # never used
                 alive.remove(giver)
                 offsets[taker] = offsets[giver]
                 alive.add(taker)

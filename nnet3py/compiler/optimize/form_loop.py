@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.analyze import Analysis
+from nnet3py.compiler.analyze import WRITE, Analysis
+from nnet3py.compiler.commands import COMMANDS, SUBMATRIX_ROLES, Role
 from nnet3py.compiler.computation import CommandType, Computation, command
 from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.index import NO_TIME
@@ -22,46 +23,127 @@ def form_loop(computation: Computation, nnet: Nnet) -> Computation:
     """End with a jump back to an earlier chunk, or return ``computation`` itself if no two chunks are alike.
 
     Takes a computation with one segment for each chunk, in each the inputs first and the outputs last, and with every
-    matrix allocated (and zeroed, if at all) just before its first use. Kaldi: OptimizeLoopedComputation.
+    matrix allocated (and zeroed, if at all) just before its first use. Kaldi: OptimizeLoopedComputation. That compares
+    whole matrices; here the parts in use have to agree too, for in chunks shorter than the network's memory a matrix
+    of the start may be in use at both points, but not for the same rows.
     """
     analysis = Analysis(computation, nnet)
     splices = analysis.table.numbers[CommandType.NO_OPERATION_PERMANENT].tolist()
     shift = _time_shift(computation, analysis)
     if len(splices) < 2 or shift == 0:
         return computation
-    describe = _Description(computation)
-    states = [sorted(describe.matrix(m) for m in _active(analysis, c)) for c in splices]
-    for i, first in enumerate(states):
-        for j in range(i + 1, len(states)):
-            if _repeats(first, states[j], (j - i) * shift):
-                pairs = [(a.matrix, b.matrix) for a, b in zip(first, states[j], strict=True) if a.matrix != b.matrix]
-                return _looped(computation, splices[i], splices[j], pairs)
+    states = _States(analysis)
+    found = [states.at(c) for c in splices]
+    for i, first in enumerate(found):
+        for j in range(i + 1, len(found)):
+            pairs = _matched(first, found[j], (j - i) * shift)
+            if pairs is not None and states.stay_in_use([a for a, b in pairs if a == b], splices[i::j - i][:3]):
+                return _looped(computation, splices[i], splices[j], [(a, b) for a, b in pairs if a != b])
     return computation
 
 
 class _Matrix(NamedTuple):
-    """What is in a matrix (a number for its size, nodes and indexes, counting time from the first row), and when."""
+    """A matrix that holds something which is still needed.
+
+    Attributes
+    ----------
+    contents : a number for its size, and for nodes and indexes of its rows, counting time from the first row
+    first_t : the time of the first row
+    live : the parts that have been written and will be read
+    matrix : its number
+    """
 
     contents: int
     first_t: int
+    live: bytes
     matrix: int
 
 
-class _Description:
-    """Numbers for what is in matrices, equal if only the time differs."""
+class _States:
+    """What is in matrices between two commands."""
 
-    def __init__(self, computation: Computation) -> None:
-        self.computation = computation
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis, self.computation = analysis, analysis.computation
         self._numbers: dict[tuple[object, ...], int] = {}
+        accesses = analysis.matrix_accesses
+        self._first = accesses.first(~analysis.is_zeroing[accesses.commands], analysis.num_commands)
+        self._last = accesses.last(np.ones(len(accesses.commands), bool))
 
-    def matrix(self, m: int) -> _Matrix:
+    def at(self, c: int) -> list[_Matrix]:
+        """The matrices that hold something at command ``c`` that is used later; those with equal contents by time."""
+        live = self._live_variables(c)
+        active = np.flatnonzero((self._first < c) & (self._last > c)).tolist()
+        return sorted(_Matrix(*self._description(m), self._live_parts(m, live), m) for m in active)
+
+    def _description(self, m: int) -> tuple[int, int]:
         nodes, indexes, is_deriv = self.computation.debug_info[m]
         real = indexes[:, 1] != NO_TIME
         first_t = int(indexes[real, 1][0]) if real.any() else 0
         relative = indexes.copy()
         relative[real, 1] -= first_t
         key = self.computation.matrices[m], nodes.tobytes(), relative.tobytes(), is_deriv
-        return _Matrix(self._numbers.setdefault(key, len(self._numbers)), first_t, m)
+        return self._numbers.setdefault(key, len(self._numbers)), first_t
+
+    def _live_variables(self, c: int) -> np.ndarray:
+        """bool, for each variable: it was written before ``c``, and will be read before it is written again."""
+        accesses = self.analysis.accesses
+        starts, ends = accesses.starts[:-1], accesses.starts[1:]
+        before = np.bincount(accesses.owners[accesses.commands < c], minlength=len(starts))
+        following = np.minimum(starts + before, len(accesses.kinds) - 1)
+        return (before > 0) & (starts + before < ends) & (accesses.kinds[following] != WRITE)
+
+    def _live_parts(self, m: int, live: np.ndarray) -> bytes:
+        """The same bytes for the same parts, however the matrix is cut into variables."""
+        variables = self.analysis.variables
+        first, rows, cols = (int(counts[m]) for counts in (
+            variables.first_of_matrix, variables.row_bands, variables.col_bands))
+        grid = live[first:first + rows * cols].reshape(rows, cols)
+        (row_cuts, row_starts), (col_cuts, col_starts) = variables.row_cuts, variables.col_cuts
+        keep_rows = np.append(True, (grid[1:] != grid[:-1]).any(axis=1))
+        keep_cols = np.append(True, (grid[:, 1:] != grid[:, :-1]).any(axis=0))
+        return b"".join(array.tobytes() for array in (
+            row_cuts[row_starts[m]:row_starts[m] + rows][keep_rows],
+            col_cuts[col_starts[m]:col_starts[m] + cols][keep_cols], grid[keep_rows][:, keep_cols]))
+
+    def stay_in_use(self, matrices: list[int], splices: list[int]) -> bool:
+        """Whether each of these is used by the next two rounds, and in the same way.
+
+        ``splices`` are the beginnings of both and of the one after them, if there are as many.
+        """
+        if not matrices:
+            return True
+        if len(splices) < 3:
+            return False
+        first, second, end = splices
+        return all(self._uses(m, first, second) == self._uses(m, second, end) != [] for m in matrices)
+
+    def _uses(self, m: int, begin: int, end: int) -> list[tuple[object, ...]]:
+        """What the commands from ``begin`` to ``end`` that touch matrix ``m`` do, but for the times."""
+        commands, _ = self.analysis.matrix_accesses.of(m)
+        found: list[tuple[object, ...]] = []
+        for c in commands[(commands >= begin) & (commands < end)].tolist():
+            kind, alpha, args = self.computation.commands[c]
+            described = [self._argument(role, value) for role, value in zip(COMMANDS[kind].roles, args, strict=False)]
+            found.append((kind, alpha, *described))
+        return found
+
+    def _argument(self, role: Role, value: int) -> object:
+        if role in SUBMATRIX_ROLES:
+            return self._place(value)
+        if role == Role.ROWS:
+            return self.computation.indexes[value].tobytes()
+        if role == Role.RANGES:
+            return self.computation.indexes_ranges[value].tobytes()
+        if role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
+            pairs = self.computation.indexes_multi[value]
+            return tuple(map(self._place, pairs[:, 0].tolist())), pairs[:, 1].tobytes()
+        return value if role in (Role.COMPONENT, Role.FLAG, Role.NODE) else None
+
+    def _place(self, s: int) -> tuple[int, ...]:
+        if s <= 0:
+            return ()
+        matrix, *window = self.computation.submatrices[s]
+        return self._description(matrix)[0], *window
 
 
 def _time_shift(computation: Computation, analysis: Analysis) -> int:
@@ -77,19 +159,18 @@ def _time_shift(computation: Computation, analysis: Analysis) -> int:
     return third - second
 
 
-def _active(analysis: Analysis, c: int) -> list[int]:
-    """The matrices that hold something at command ``c`` that is used later."""
-    accesses = analysis.matrix_accesses
-    first = accesses.first(~analysis.is_zeroing[accesses.commands], analysis.num_commands)
-    last = accesses.last(np.ones(len(accesses.commands), bool))
-    return np.flatnonzero((first < c) & (last > c)).tolist()
+def _matched(first: list[_Matrix], second: list[_Matrix], shift: int) -> list[tuple[int, int]] | None:
+    """The matrices of two states that hold the same ``shift`` frames apart, or None if the states differ.
 
-
-def _repeats(first: list[_Matrix], second: list[_Matrix], shift: int) -> bool:
-    """Whether the same is there ``shift`` frames later; what stays at its time has to stay where it is."""
-    return len(first) == len(second) and all(
-        a.contents == b.contents and (b.first_t - a.first_t == shift or (a.first_t, a.matrix) == (b.first_t, b.matrix))
-        for a, b in zip(first, second, strict=True))
+    What stays at its time, such as an i-vector for all frames, is in the same matrix in both.
+    """
+    if len(first) != len(second):
+        return None
+    for a, b in zip(first, second, strict=True):
+        moves = b.first_t - a.first_t == shift or (b.first_t, b.matrix) == (a.first_t, a.matrix)
+        if not moves or (a.contents, a.live) != (b.contents, b.live):
+            return None
+    return [(a.matrix, b.matrix) for a, b in zip(first, second, strict=True)]
 
 
 def _looped(computation: Computation, begin: int, end: int, pairs: list[tuple[int, int]]) -> Computation:
