@@ -32,7 +32,7 @@ class NumpyRandom:
     def begin_minibatch(self, seed: int, minibatch: int) -> None:
         self._rng = np.random.default_rng([seed, minibatch])
 
-    def select(self, component_index: int) -> None:
+    def select(self, component_index: int, call: int = 0) -> None:
         """Accepted and ignored: one stream serves all components here."""
 
 
