@@ -13,15 +13,18 @@ from nnet3py.compiler.check_loaded import check_loaded
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
+from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.shortcut import decompose, expand_computation
 from nnet3py.errors import CheckError, Nnet3Error, NotComputableError
 from nnet3py.io.object_files import read_object, write_object
+from nnet3py.log import verbose
 from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_CAPACITY = 64
+CHECK_EVERY_PASS = 3       # from this --verbose on the computation is checked after every pass, as in Kaldi
 
 __all__ = ["CachingCompiler", "OptimizeOptions"]
 
@@ -89,15 +92,31 @@ class CachingCompiler:
                 # What a file says of rows is checked for running, not for extending.
                 small, num_sequences = self._find(shorter[0], take_loaded=False), shorter[1]
                 with self._timed("shortcut expansion"):
-                    return expand_computation(small, self.nnet, num_sequences)
+                    computation = expand_computation(small, self.nnet, num_sequences)
+                if verbose() >= CHECK_EVERY_PASS:
+                    self._check(computation, "expansion", thorough=True)
+                return computation
         with self._timed("compilation"):
             computation = generate_computation(self.nnet, request)
-        with self._timed("optimization"):
-            last_t = max(int(io.indexes[:, 1].max()) for io in request.outputs)
-            computation = optimize(computation, self.nnet, self.options.for_outputs_until(last_t))
-        with self._timed("checking"):
-            check_computation(computation, self.nnet)
+        if verbose() >= CHECK_EVERY_PASS:
+            self._check(computation, "compilation", check_rewrite=True, thorough=True)
+        computation = self._optimize(computation, max(int(io.indexes[:, 1].max()) for io in request.outputs))
+        self._check(computation, "optimization")
         return computation
+
+    def _optimize(self, computation: Computation, last_t: int) -> Computation:
+        options = self.options.for_outputs_until(last_t)
+        if verbose() < CHECK_EVERY_PASS:
+            with self._timed("optimization"):
+                return optimize(computation, self.nnet, options)
+        optimized = computation
+        for name, optimized in optimization_steps(computation, self.nnet, options):
+            self._check(optimized, name, thorough=True)
+        return optimized
+
+    def _check(self, computation: Computation, after: str, **options: bool) -> None:
+        with self._timed("checking"):
+            check_computation(computation, self.nnet, after=after, **options)
 
     @contextmanager
     def _timed(self, what: str) -> Iterator[None]:
