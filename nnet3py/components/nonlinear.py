@@ -86,18 +86,22 @@ class NonlinearComponent(Component):
         if reader.peek_token() == "B":
             reader.expect("<BlockDim>")
             component.block_dim = read_block_dim(reader, component.dim)
-        component._read_sums(reader)
+        component.read_statistics(reader, name)
+        return component
+
+    def read_statistics(self, reader: TokenReader, type_name: str) -> None:
+        """Read what follows the dimensions: statistics and the settings of self-repair, up to the closing tag."""
+        self._read_sums(reader)
         token = reader.token()
         for tag, place in (("<NumDimsSelfRepaired>", NUM_REPAIRED), ("<NumDimsProcessed>", NUM_PROCESSED)):
             if token == tag:
-                component.counters[place], token = reader.real(), reader.token()
+                self.counters[place], token = reader.real(), reader.token()
         for tag, attribute in _SETTINGS:
             if token == tag:
-                setattr(component, attribute, as_float32(reader.real()))
+                setattr(self, attribute, as_float32(reader.real()))
                 token = reader.token()
-        if token != f"</{name}>":
-            raise reader.error(f"expected </{name}>, found {token}")
-        return component
+        if token != f"</{type_name}>":
+            raise reader.error(f"expected </{type_name}>, found {token}")
 
     def _read_sums(self, reader: TokenReader) -> None:
         """Read the averages and their counts, and turn them into sums."""

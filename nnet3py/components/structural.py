@@ -56,34 +56,15 @@ class NoOpComponent(Component):
     def read(cls, reader: TokenReader) -> NoOpComponent:
         reader.expect_one_or_two("<NoOpComponent>", "<Dim>")
         component = cls(read_dim(reader, "<Dim>"))
-        if reader.peek_token() == "V":
-            component._skip_old_statistics(reader)
+        if reader.peek_token() == "V":      # once a nonlinearity: its statistics and self-repair are dropped
+            from nnet3py.components.nonlinear import NonlinearComponent  # for these old files only
+
+            NonlinearComponent(component.dim).read_statistics(reader, cls.__name__)
             return component
         reader.expect("<BackpropScale>")
         component.backprop_scale = as_float32(reader.real())
         reader.expect("</NoOpComponent>")
         return component
-
-    @staticmethod
-    def _skip_old_statistics(reader: TokenReader) -> None:
-        """Old files hold the statistics of a nonlinearity here; they are dropped."""
-        for tag in ("<ValueAvg>", "<DerivAvg>"):
-            reader.expect(tag)
-            read_vector(reader)
-        reader.expect("<Count>")
-        reader.real()
-        if reader.peek_token() == "O":
-            reader.expect("<OderivRms>")
-            read_vector(reader)
-            reader.expect("<OderivCount>")
-            reader.real()
-        token = reader.token()
-        for tag in ("<NumDimsSelfRepaired>", "<NumDimsProcessed>"):
-            if token == tag:
-                reader.real()
-                token = reader.token()
-        if token != "</NoOpComponent>":
-            raise reader.error(f"expected </NoOpComponent>, found {token}")
 
     def write(self, writer: TokenWriter) -> None:
         writer.token("<NoOpComponent>")
