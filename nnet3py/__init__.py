@@ -21,6 +21,7 @@ _PUBLIC = {
     "compile": "nnet3py.compiler",
     "Computer": "nnet3py.runtime.computer",
     "compute": "nnet3py.runtime.compute",
+    "LoopedComputer": "nnet3py.runtime.looped",
     "read_matrices": "nnet3py.io.tables",
     "read_egs": "nnet3py.egs.example",
     "Nnet3Error": "nnet3py.errors",
