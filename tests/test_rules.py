@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.cli.bin_files import launcher_text
+from nnet3py.cli.bin_files import LAUNCHERS, launcher_text
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -179,8 +179,8 @@ def test_modules_say_what_they_are() -> None:
 
 
 def test_launchers_match_the_registry() -> None:
-    assert {path.name for path in (ROOT / "bin").iterdir()} == set(COMMANDS)
-    for name in COMMANDS:
+    assert {path.name for path in (ROOT / "bin").iterdir()} == {*COMMANDS, "nnet3py"} == set(LAUNCHERS)
+    for name in LAUNCHERS:
         path = ROOT / "bin" / name
         assert path.read_text(encoding="utf-8") == launcher_text(name), "run: make launchers"
         assert path.stat().st_mode & 0o111 == 0o111

@@ -61,6 +61,13 @@ def test_launcher(name: str, run_launcher: Callable[..., Any]) -> None:
     assert f"Usage: {name}" in done.stderr or f"Usage:  {name}" in done.stderr
 
 
+def test_the_launcher_of_all_commands(run_launcher: Callable[..., Any]) -> None:
+    done = run_launcher("nnet3py", "info", "--help")
+    assert done.returncode == 0 and "nnet3-info" in done.stderr
+    assert "inspect" in run_launcher("nnet3py").stdout
+    assert run_launcher("nnet3py", "inspekt").returncode == 1
+
+
 def test_launcher_works_through_a_link_and_from_a_folder_that_shadows(run_launcher: Callable[..., Any],
                                                                      tmp_path: Path) -> None:
     (tmp_path / "click.py").write_text("raise SystemExit('the wrong click')\n")

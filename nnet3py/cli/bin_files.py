@@ -1,4 +1,4 @@
-"""The launchers with Kaldi's names: their text, and where they are.
+"""The launchers, with Kaldi's names and ``nnet3py`` itself: their text, and where they are.
 
 ``python -m nnet3py.cli.bin_files`` writes ``bin/`` of a checkout from the registry; a wheel gets the same files as
 ``nnet3py/launchers`` when it is built. A launcher is a few lines of sh, because a shell starts in a millisecond. It
@@ -15,6 +15,7 @@ from nnet3py.errors import Nnet3Error
 PACKAGE = Path(__file__).resolve().parent.parent
 CHECKOUT_FOLDER = PACKAGE.parent / "bin"
 INSTALLED_FOLDER = PACKAGE / "launchers"
+LAUNCHERS = (*COMMANDS, "nnet3py")
 
 # Up from the launcher: where the package lies, and where its own Python may be.
 CHECKOUT_PLACES = ("..", "../.venv/bin/python")
@@ -45,24 +46,28 @@ if [ -z "$NNET3PY_PYTHON" ] && [ ! -x "$python" ]; then
   fi
 fi
 exec "$python" -c 'import os, sys; sys.path[:sys.path[0] == ""] = [os.path.realpath(sys.argv.pop(1))]
-from nnet3py.cli.main import run; run("{name}")' "$here/{package}" "$@"
+from nnet3py.cli.main import {function}; {function}({argument})' "$here/{package}" "$@"
 """
 
 
 def launcher_text(name: str, installed: bool = False) -> str:
-    """The script that starts the command of Kaldi's name ``name``; ``installed`` for the one inside a wheel."""
+    """The script that starts the command of Kaldi's name ``name``, or ``nnet3py``.
+
+    ``installed`` is for the one inside a wheel.
+    """
     package, python = INSTALLED_PLACES if installed else CHECKOUT_PLACES
-    return _TEMPLATE.format(name=name, package=package, python=python)
+    function, argument = ("run", f'"{name}"') if name in COMMANDS else ("main", "")
+    return _TEMPLATE.format(name=name, package=package, python=python, function=function, argument=argument)
 
 
 def write_launchers(folder: Path, installed: bool = False) -> list[Path]:
     """Write all launchers into ``folder`` and remove those of commands that are gone; return what was written."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
-        if path.name not in COMMANDS and "nnet3py.cli.bin_files" in path.read_text(encoding="utf-8"):
+        if path.name not in LAUNCHERS and "nnet3py.cli.bin_files" in path.read_text(encoding="utf-8"):
             path.unlink()
     written = []
-    for name in COMMANDS:
+    for name in LAUNCHERS:
         path = folder / name
         path.write_text(launcher_text(name, installed), encoding="utf-8")
         path.chmod(0o755)
