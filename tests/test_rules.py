@@ -20,7 +20,7 @@ PACKAGE = ROOT / "nnet3py"
 STAGES = [
     {"errors", "log"},
     {"config_line", "index", "io", "ops"},
-    {"components"},
+    {"components", "features"},
     {"network"},
     {"xconfig", "compiler"},
     {"acoustic_model"},
@@ -30,7 +30,7 @@ STAGES = [
 ]
 STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
-WITHOUT_KERNELS = ("io", "index", "components", "network", "xconfig", "compiler")
+WITHOUT_KERNELS = ("io", "index", "features", "components", "network", "xconfig", "compiler")
 LIGHT = ("errors", "log", "config_line", "io/specifiers", "cli/")      # no numpy when they are imported
 MAX_LINES = 600
 

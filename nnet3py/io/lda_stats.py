@@ -48,13 +48,13 @@ class LdaStats:
                              f"those of {self.num_classes} classes and dimension {self.dim}")
         total = self._total_second() + other._total_second()
         self.counts, self.sums = self.counts + other.counts, self.sums + other.sums
-        self.scatter = total - self._second_of_means()
+        self.scatter = total - self.second_of_means()
 
     def _total_second(self) -> np.ndarray:
         """float64 (dim (dim + 1) / 2,), the sum of x xᵀ."""
-        return self.scatter + self._second_of_means()
+        return self.scatter + self.second_of_means()
 
-    def _second_of_means(self) -> np.ndarray:
+    def second_of_means(self) -> np.ndarray:
         """float64 (dim (dim + 1) / 2,), the sum of n m mᵀ over classes with vectors."""
         used = self.counts != 0.0
         sums = self.sums[used]

@@ -1,0 +1,1 @@
+"""What is done to features before and beside the network: normalisation, context, transforms and their estimation."""

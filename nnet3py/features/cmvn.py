@@ -1,0 +1,199 @@
+"""Mean and variance normalisation of features. Kaldi: ``cmvn.h``, ``OnlineCmvn``.
+
+Statistics are float64 (2, dim + 1): the sums and, in the last column, the weight of the frames; below them the sums of
+squares.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.errors import NumericError, ShapeError, UsageError
+
+logger = logging.getLogger(__name__)
+
+VARIANCE_FLOOR = 1.0e-20
+
+
+def empty_stats(dim: int) -> np.ndarray:
+    """Statistics of no frames."""
+    return np.zeros((2, dim + 1))
+
+
+def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarray | None = None) -> None:
+    """Add features (frames, dim), each frame with its weight (1 if None), to ``stats`` in place. ShapeError."""
+    if stats.shape != (2, features.shape[1] + 1):
+        raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalisation statistics of "
+                         f"dimension {stats.shape[1] - 1}")
+    with np.errstate(all="ignore"):
+        frames = features.astype(np.float64)
+        weighted = frames if weights is None else frames * np.asarray(weights, dtype=np.float64)[:, None]
+        stats[0, :-1] += weighted.sum(axis=0)
+        stats[1, :-1] += np.einsum("td,td->d", weighted, frames)
+        stats[0, -1] += len(features) if weights is None else float(np.sum(weights, dtype=np.float64))
+
+
+def fake_stats(stats: np.ndarray, dims: Sequence[int]) -> np.ndarray:
+    """A copy of ``stats`` that says mean 0 and variance 1 for ``dims``, so that these are left as they are.
+
+    UsageError for a dimension that does not exist. Kaldi: FakeStatsForSomeDims.
+    """
+    columns = list(dims)
+    dim = stats.shape[1] - 1
+    if columns and not (0 <= min(columns) and max(columns) < dim):
+        raise UsageError(f"expected dimensions from 0 to {dim - 1} of those to skip, found {min(columns)} to "
+                         f"{max(columns)}")
+    check_stats(stats, dim)
+    result = stats.copy()
+    result[0, columns] = 0.0
+    result[1:, columns] = stats[0, -1]
+    return result
+
+
+def mean_and_variance(stats: np.ndarray) -> np.ndarray:
+    """float64 (2, dim): means, and the variances about them. NumericError for statistics of less than a frame."""
+    check_stats(stats, stats.shape[1] - 1)
+    mean, second = stats[:, :-1] / _count(stats)
+    return np.stack([mean, second - mean * mean])
+
+
+def check_stats(stats: np.ndarray, dim: int, variance: bool = True) -> None:
+    """ShapeError if ``stats`` are not of dimension ``dim``, or lack the sums of squares where they are needed."""
+    if stats.shape not in ((2, dim + 1), (2 if variance else 1, dim + 1)) or dim < 1:
+        raise ShapeError(f"normalisation statistics of {stats.shape[0]} x {stats.shape[1]} numbers do not fit features "
+                         f"of dimension {dim}; expected 2 x {dim + 1}")
+
+
+def normalize(features: np.ndarray, stats: np.ndarray, norm_vars: bool = False, reverse: bool = False) -> np.ndarray:
+    """float32 (frames, dim), new: features with mean 0, and with variance 1 if ``norm_vars``.
+
+    With ``reverse``, such features get the mean (and the variance) of ``stats``. Raises ShapeError, and NumericError
+    for statistics of less than a frame or that are not finite. Kaldi: ApplyCmvn, ApplyCmvnReverse.
+    """
+    check_stats(stats, features.shape[1], norm_vars)
+    count = _count(stats)
+    mean = stats[0, :-1] / count
+    scale = np.ones_like(mean)
+    if norm_vars:
+        deviation = np.sqrt(_floored(stats[1, :-1] / count - mean * mean))
+        scale = deviation if reverse else 1.0 / deviation
+    offset = mean if reverse else -mean * scale
+    if not (np.isfinite(offset).all() and np.isfinite(scale).all()):
+        raise NumericError("normalisation statistics that are not finite", "check the features that they were made of")
+    with np.errstate(all="ignore"):
+        result = features * scale.astype(np.float32) if norm_vars else features.astype(np.float32)
+        result += offset.astype(np.float32)
+    return result
+
+
+def _count(stats: np.ndarray) -> float:
+    count = float(stats[0, -1])
+    if not count >= 1.0:
+        raise NumericError(f"Insufficient stats for cepstral mean and variance normalization: count = {count:g}")
+    return count
+
+
+def _floored(variances: np.ndarray) -> np.ndarray:
+    low = np.flatnonzero(variances < VARIANCE_FLOOR)
+    if len(low):
+        logger.warning("Flooring cepstral variance from %g to %g in %d of the dimensions, the first being %d",
+                       variances[low[0]], VARIANCE_FLOOR, len(low), low[0])
+    return np.maximum(variances, VARIANCE_FLOOR)
+
+
+# -- online ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OnlineOptions:
+    """How much of the past counts; frames. UsageError if the numbers contradict each other.
+
+    Attributes
+    ----------
+    cmn_window : frames that make up the statistics of a frame
+    speaker_frames : how many of them may come from the speaker's earlier utterances
+    global_frames : how many of them may come from the global statistics
+    norm_means, norm_vars : what is normalised
+    skip_dims : dimensions that are not
+    """
+
+    cmn_window: int = 600
+    speaker_frames: int = 600
+    global_frames: int = 200
+    norm_means: bool = True
+    norm_vars: bool = False
+    skip_dims: Sequence[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.global_frames <= self.speaker_frames <= self.cmn_window or self.cmn_window < 1:
+            raise UsageError(f"expected 0 <= global-frames <= speaker-frames <= cmn-window, found "
+                             f"{self.global_frames}, {self.speaker_frames} and {self.cmn_window}")
+        if self.norm_vars and not self.norm_means:
+            raise UsageError("You cannot normalize the variance but not the mean.")
+
+
+class OnlineNormalizer:
+    """Normalises frame by frame, each with what was seen up to it; remembers a speaker's utterances.
+
+    Parameters
+    ----------
+    global_stats : float64 (2, dim + 1), what is assumed while little was seen
+    """
+
+    def __init__(self, global_stats: np.ndarray, options: OnlineOptions) -> None:
+        self.options = options
+        self._dim = global_stats.shape[1] - 1
+        check_stats(global_stats, self._dim)
+        if not (np.isfinite(global_stats).all() and global_stats[0, -1] > 0.0):
+            raise NumericError(f"global normalisation statistics of {global_stats[0, -1]:g} frames, or not finite")
+        self._global = global_stats
+        self._speaker = empty_stats(self._dim)
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """float32 (frames, dim), new. The utterance counts as the speaker's from then on. Raises ShapeError."""
+        accumulated = self._speaker.copy()
+        accumulate_stats(features, accumulated)
+        result = self._normalized(features) if self.options.norm_means else features.astype(np.float32)
+        self._speaker = accumulated
+        return result
+
+    def _normalized(self, features: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            sums, squares, counts = self._smoothed(features.astype(np.float64))
+            mean = sums / counts[:, None]
+            scale = np.ones_like(mean)
+            if self.options.norm_vars:
+                scale = 1.0 / np.sqrt(_floored_quietly(squares / counts[:, None] - mean * mean))
+            skipped = list(self.options.skip_dims)
+            fake_stats(self._global, skipped)        # says what is wrong with them
+            mean[:, skipped], scale[:, skipped] = 0.0, 1.0
+            return ((features - mean) * scale).astype(np.float32)
+
+    def _smoothed(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sums and sums of squares, float64 (frames, dim), and counts (frames,) that each frame is normalised with."""
+        options = self.options
+        own = np.minimum(np.arange(1, len(frames) + 1), options.cmn_window)
+        sums, squares = _in_window(frames, own), _in_window(frames * frames, own)
+        counts = own.astype(np.float64)
+        for stats, most in ((self._speaker, min(options.speaker_frames, self._speaker[0, -1])),
+                            (self._global, options.global_frames)):
+            taken = np.clip(options.cmn_window - counts, 0.0, most)
+            if stats[0, -1] > 0.0:
+                share = (taken / stats[0, -1])[:, None]
+                sums, squares, counts = sums + share * stats[0, :-1], squares + share * stats[1, :-1], counts + taken
+        return sums, squares, counts
+
+
+def _in_window(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """For each row the sum of the last ``sizes`` rows up to it."""
+    total = np.vstack([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
+    ends = np.arange(1, len(values) + 1)
+    return total[ends] - total[ends - sizes]
+
+
+def _floored_quietly(variances: np.ndarray) -> np.ndarray:
+    """For every frame anew a warning would say nothing."""
+    return np.maximum(variances, VARIANCE_FLOOR)

@@ -1,0 +1,117 @@
+"""Feature matrices taken apart and put together: context, deltas, columns, rows, affine transforms.
+
+Everything takes and gives float32 (frames, dim). Kaldi: ``feature-functions.h`` and the programs of featbin.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from nnet3py.errors import ShapeError, UsageError
+
+_SELECTION = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+_MOST_COLUMNS = 1_000_000     # of a selection; more is a slip of the finger
+MOST_DELTAS = 1000            # Kaldi's limit of order and window
+
+
+def splice(features: np.ndarray, left: int, right: int) -> np.ndarray:
+    """Each frame beside its neighbours, (frames, (left + 1 + right) dim); at the ends the outermost frame is repeated.
+
+    Kaldi: SpliceFrames.
+    """
+    offsets = np.arange(-left, right + 1)
+    rows = np.clip(np.arange(len(features))[:, None] + offsets, 0, len(features) - 1)
+    return features[rows].reshape(len(features), len(offsets) * features.shape[1])
+
+
+def delta_filters(order: int, window: int) -> list[np.ndarray]:
+    """The filter of each order from 0 on: float64 (2 i window + 1,), centred, slopes of slopes.
+
+    UsageError for an order or window out of range.
+    """
+    if not (0 <= order < MOST_DELTAS and 0 < window < MOST_DELTAS):
+        raise UsageError(f"expected a delta order from 0 and a delta window from 1 to {MOST_DELTAS - 1}, found "
+                         f"{order} and {window}")
+    slope = np.arange(-window, window + 1, dtype=np.float64)
+    slope /= (slope * slope).sum()
+    filters = [np.ones(1)]
+    for _ in range(order):
+        filters.append(np.convolve(filters[-1], slope))
+    return filters
+
+
+def add_deltas(features: np.ndarray, filters: Sequence[np.ndarray]) -> np.ndarray:
+    """Features beside what each filter makes of them, (frames, len(filters) dim). Kaldi: ComputeDeltas."""
+    num_frames, dim = features.shape
+    reach = len(filters[-1]) // 2
+    padded = np.pad(features.astype(np.float64), ((reach, reach), (0, 0)), mode="edge")
+    result = np.empty((num_frames, len(filters) * dim), dtype=np.float32)
+    for number, taps in enumerate(filters):
+        first = reach - len(taps) // 2
+        parts = (tap * padded[first + i:first + i + num_frames] for i, tap in enumerate(taps.tolist()) if tap != 0.0)
+        result[:, number * dim:(number + 1) * dim] = sum(parts)
+    return result
+
+
+def parse_selection(text: str) -> np.ndarray:
+    """int64 (columns,) of ``0,24-22,3-12``: numbers and ranges, both ends included, which may run backwards.
+
+    UsageError for anything else.
+    """
+    columns: list[int] = []
+    for part in text.split(","):
+        match = _SELECTION.fullmatch(part)
+        if match is None:
+            raise UsageError(f"'{part}' in '{text[:80]}' is no selection of columns",
+                             "expected numbers from 0 and ranges, as in 0,24-22,3-12")
+        first = int(match[1])
+        last = first if match[2] is None else int(match[2])
+        if abs(last - first) + len(columns) >= _MOST_COLUMNS or max(first, last) > 2**31:
+            raise UsageError(f"'{text[:80]}' selects too many columns")
+        columns += range(first, last + 1) if first <= last else range(first, last - 1, -1)
+    return np.array(columns, dtype=np.int64)
+
+
+def select_columns(features: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The named columns in their order; ShapeError if one does not exist."""
+    if len(columns) and int(columns.max()) >= features.shape[1]:
+        raise ShapeError(f"Invalid selection index: {columns.max()}; the features have {features.shape[1]} columns")
+    return features[:, columns]
+
+
+def subsample(features: np.ndarray, n: int, offset: int = 0) -> np.ndarray:
+    """Every ``n``-th frame from ``offset`` on; with a negative ``n`` every frame, -n times."""
+    return features[offset::n] if n > 0 else np.repeat(features[offset:], -n, axis=0)
+
+
+def shift(features: np.ndarray, frames: int) -> np.ndarray:
+    """The features ``frames`` later (earlier if negative), as many as before: the outermost frame is repeated."""
+    return features[np.clip(np.arange(len(features)) - frames, 0, len(features) - 1)]
+
+
+def paste(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The matrices side by side, cut to the shortest."""
+    length = min(map(len, parts))
+    return np.hstack([part[:length] for part in parts])
+
+
+def append_vector(features: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """The features with the same further columns in every frame."""
+    return np.hstack([features, np.broadcast_to(vector, (len(features), len(vector)))])
+
+
+def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """Features times the transposed (rows, dim) ``matrix``; with a column more, that one is an offset.
+
+    ShapeError if the dimensions do not fit.
+    """
+    dim = features.shape[1]
+    if matrix.shape[1] not in (dim, dim + 1):
+        raise ShapeError(f"bad dimension {matrix.shape[0]}x{matrix.shape[1]} versus feat dim {dim}")
+    with np.errstate(all="ignore"):
+        result = features @ matrix[:, :dim].T
+        if matrix.shape[1] > dim:
+            result += matrix[:, dim]
+    return result
