@@ -31,8 +31,8 @@ def commands_have_seven_arguments(subject: Subject) -> None:
         c = next(c for c, form in enumerate(forms) if form != (CommandType, NUM_ARGS))
         subject.fail(f"command c{c} is {tuple(commands[c])}")
     for kind, args in _arguments(subject):
-        fine = (args >= INT32.min) & (args <= INT32.max)
-        subject.require(kind, fine.all(axis=1), "an argument is no 32-bit integer")
+        fine = (args.min(axis=1) >= INT32.min) & (args.max(axis=1) <= INT32.max)
+        subject.require(kind, fine, "an argument is no 32-bit integer")
     if not np.isfinite(subject.alphas).all():
         subject.fail("the factor is not finite", int(np.argmin(np.isfinite(subject.alphas))))
 

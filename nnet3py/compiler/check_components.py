@@ -55,8 +55,7 @@ def _commands(subject: Subject) -> Iterator[_Component]:
 
 def components_have_output(subject: Subject) -> None:
     """A component has an output to set, or the derivative there to go back from; and an input, if it reads one."""
-    reads_input = np.array([_precomputes(component) or component.has(Properties.SIMPLE)
-                            for component in subject.nnet.components], bool)
+    reads_input = _read_input(subject)
     for commands in _commands(subject):
         subject.require(commands.kind, commands.at_output() > 0, "the component has no output")
         if not commands.is_backprop:
@@ -114,6 +113,12 @@ def precomputed_indexes_fit(subject: Subject) -> None:
                 subject.fail(error.message, int(commands.numbers[i]))
 
 
+def _read_input(subject: Subject) -> np.ndarray:
+    """bool (components,): whether they read an input. One that is not simple may be without, and have no input rows."""
+    return np.array([_precomputes(component) or component.has(Properties.SIMPLE)
+                     for component in subject.nnet.components], bool)
+
+
 def _precomputes(component: Any) -> bool:
     return type(component).__name__ + PRECOMPUTED_SUFFIX in PRECOMPUTED_MODULES
 
@@ -146,11 +151,11 @@ def backprop_in_place_is_allowed(subject: Subject) -> None:
 
 def backprop_has_the_values_it_needs(subject: Subject) -> None:
     """Backprop has the values that the component's properties ask for."""
+    reads_input = _read_input(subject)
     for commands in _commands(subject):
         if commands.is_backprop:
-            # A component that is not simple may have no input rows at all.
             needs_input = (subject.has(commands.component, Properties.BACKPROP_NEEDS_INPUT)
-                           & subject.has(commands.component, Properties.SIMPLE))
+                           & reads_input[commands.component])
             needs_output = subject.has(commands.component, Properties.BACKPROP_NEEDS_OUTPUT)
             fine = (~needs_input | (commands.x > 0)) & (~needs_output | (commands.y > 0))
             subject.require(commands.kind, fine, "the component needs a value for its backprop that is not given")
