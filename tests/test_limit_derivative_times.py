@@ -14,8 +14,10 @@ from nnet3py.compiler.commands import CommandType as C
 from nnet3py.compiler.commands import command
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.generate import generate_computation
+from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.optimize.consolidate_io import consolidate_io
 from nnet3py.compiler.optimize.limit_derivative_times import limit_derivative_times
+from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.errors import CompileError, NotComputableError
 from nnet3py.network.nnet import Nnet
 
@@ -88,6 +90,10 @@ def test_random_networks(text: str, wanted: dict, least: int, length: int) -> No
     check_computation(limited, nnet, thorough=True)
     expected = run(nnet, zeroed_outside(computation, nnet, least, least + length), asked)
     assert_same_results(run(nnet, consolidate_io(limited), asked), expected)
+    options = OptimizeOptions(min_deriv_time=least, max_deriv_time=least + length)
+    for name, optimized in optimization_steps(computation, nnet, options):
+        check_computation(optimized, nnet, thorough=True, after=name)
+    assert_same_results(run(nnet, optimized, asked), expected)
 
 
 def test_less_is_computed() -> None:
