@@ -15,7 +15,10 @@ UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = range(3)
 
 
 class EndlessError(Exception):
-    """The distance limit was reached."""
+    """The distance limit was reached; ``has_circle`` if cindexes depend on each other, which keeps their counts up."""
+
+    def __init__(self, has_circle: bool) -> None:
+        self.has_circle = has_circle
 
 
 class ReferenceGraph:
@@ -41,7 +44,7 @@ class ReferenceGraph:
         distance = 0
         while self.next:
             if distance >= limit:
-                raise EndlessError
+                raise EndlessError(self._has_circle())
             current, self.next = self.next, deque()
             while current:
                 c = current.popleft()
@@ -52,6 +55,16 @@ class ReferenceGraph:
                 elif self.status[c] == UNKNOWN and self.count[c]:
                     self._update(c)
             distance += 1
+
+    def _has_circle(self) -> bool:
+        waiting = {c: len(found) for c, found in self.dependencies.items()}
+        free = [c for c in self.status if not waiting.get(c)]
+        while free:
+            for user in self.consumers.get(free.pop(), []):
+                waiting[user] -= 1
+                if not waiting[user]:
+                    free.append(user)
+        return any(waiting.values())
 
     def _queue(self, c: Cindex) -> None:
         if c not in self.queued:

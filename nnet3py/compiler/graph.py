@@ -285,9 +285,12 @@ class GraphBuilder:
 
     def prune(self) -> Graph:
         """The graph of what the outputs really use, and of all that was given."""
-        used = [self._used(node) for node in range(len(self.rules))]
-        required = self._reached(lambda node, ids: used[node][self.row[ids]])
-        required |= self.is_input[:self.size]
+        all_computable = bool((self.status[:self.size] == COMPUTABLE).all())
+        used = [self._used(node, all_computable) for node in range(len(self.rules))]
+        required = np.ones(self.size, bool)
+        if not all_computable or any(found is not table.dependencies for found, table in
+                                     zip(used, self.tables, strict=True)):
+            required = self._reached(lambda node, ids: used[node][self.row[ids]]) | self.is_input[:self.size]
         kept = [table.key_ids[required[table.key_ids]] for table in self.tables]
         numbers = np.concatenate(kept)
         number = np.full(self.size, -1)
@@ -300,18 +303,21 @@ class GraphBuilder:
             np.concatenate(([0], np.cumsum(lengths))),
             number[np.concatenate([found[found >= 0] for found in lists])])
 
-    def _used(self, node: int) -> np.ndarray:
-        """What each cindex of the node's table uses, int64 as ``dependencies``: -1 for all that it does not use."""
+    def _used(self, node: int, all_computable: bool) -> np.ndarray:
+        """What each cindex of the node's table uses: ``dependencies`` with -1 for all that it does not use.
+
+        It is that very array if everything is used.
+        """
         table = self.tables[node]
         dependencies = table.dependencies
-        if not dependencies.size:
+        if not dependencies.size or (all_computable and self.rules[node].is_pointwise):
             return dependencies
         available = (dependencies >= 0) & (self.status[dependencies] == COMPUTABLE)
         if self.rules[node].is_pointwise:
             return np.where(available, dependencies, -1)
         used = self.rules[node].computable(self.space.indexes(self.key[table.ids]), available)[1] & available
         used[self.status[table.ids] != COMPUTABLE] = False
-        return np.where(used, dependencies, -1)
+        return np.where(used, dependencies, -1) if (used != (dependencies >= 0)).any() else dependencies
 
 
 def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True) -> GraphBuilder:
