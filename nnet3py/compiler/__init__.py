@@ -1,6 +1,7 @@
 """The compiler: from a network and a request to a command list. Its parts are imported when they are used."""
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,15 @@ def __getattr__(name: str) -> Any:
 
 
 def compile(nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOptions = True,
-            shortcut: bool = True) -> Computation:
+            shortcut: bool = True, cache_dir: str | os.PathLike[str] | None = None) -> Computation:
     """Make the command list for ``request``.
 
     Parameters
     ----------
     optimize : whether to optimise it, or in detail what; results do not depend on it
     shortcut : work out sequences of one shape together; false is slower, with the same result
+    cache_dir : a folder where computations are kept for other processes; None: the one that the environment variable
+        NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
 
     Raises
     ------
@@ -40,4 +43,4 @@ def compile(nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOp
     from nnet3py.compiler.optimize import OptimizeOptions
 
     options = optimize if isinstance(optimize, OptimizeOptions) else OptimizeOptions(optimize=bool(optimize))
-    return CachingCompiler(nnet, options, capacity=1, use_shortcut=shortcut).compile(request)
+    return CachingCompiler(nnet, options, capacity=1, use_shortcut=shortcut, cache_dir=cache_dir).compile(request)

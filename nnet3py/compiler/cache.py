@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from time import perf_counter
 
 from nnet3py.compiler.cache_file import read_cache, write_cache
+from nnet3py.compiler.cache_key import computation_key, flags_of, structure_of
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.check_loaded import check_loaded
 from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.disk_cache import disk_cache
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.optimize.passes import optimization_steps
@@ -26,10 +30,26 @@ logger = logging.getLogger(__name__)
 DEFAULT_CAPACITY = 64
 CHECK_EVERY_PASS = 3       # from this --verbose on the computation is checked after every pass, as in Kaldi
 
-__all__ = ["CachingCompiler", "OptimizeOptions"]
+__all__ = ["CachingCompiler", "CompilerOptions", "OptimizeOptions"]
 
 
 _Key = tuple[int, ComputationRequest]      # the version of the network, and the request
+
+
+@dataclass(frozen=True)
+class CompilerOptions:
+    """The ``--compiler.*`` options of commands, for :class:`CachingCompiler`.
+
+    Kaldi: CachingOptimizingCompilerOptions.
+    """
+
+    use_shortcut: bool = True
+    cache_capacity: int = DEFAULT_CAPACITY
+    cache_dir: str | os.PathLike[str] | None = None
+
+    def compiler(self, nnet: Nnet, optimize: OptimizeOptions) -> CachingCompiler:
+        """A compiler with these options."""
+        return CachingCompiler(nnet, optimize, self.cache_capacity, self.use_shortcut, self.cache_dir)
 
 
 class CachingCompiler:
@@ -41,10 +61,12 @@ class CachingCompiler:
     options : what the optimiser may do
     capacity : how many computations are kept
     use_shortcut : compile a request for many equal sequences for two of them, and extend the result
+    cache_dir : a folder of computations that other processes compiled, and for those that this one compiles (see
+        disk_cache.py); None: the one that the environment variable NNET3PY_COMPUTATION_CACHE names; "": none
     """
 
     def __init__(self, nnet: Nnet, options: OptimizeOptions | None = None, capacity: int = DEFAULT_CAPACITY,
-                 use_shortcut: bool = True) -> None:
+                 use_shortcut: bool = True, cache_dir: str | os.PathLike[str] | None = None) -> None:
         if capacity < 1:
             raise Nnet3Error(f"a cache of {capacity} computations was asked for, 1 is the least",
                              "use a larger --compiler.cache-capacity")
@@ -54,6 +76,8 @@ class CachingCompiler:
         self.seconds_total = self.seconds_io = 0.0
         self._kept: OrderedDict[_Key, Computation] = OrderedDict()
         self._loaded: set[_Key] = set()         # what came from files
+        self._disk = disk_cache(cache_dir)
+        self._structure = -1, b""               # of the network on disk: its version, and the digest for that
 
     def compile(self, request: ComputationRequest) -> Computation:
         """The computation for ``request``: the very same object for an equal request, as long as it is kept.
@@ -63,20 +87,24 @@ class CachingCompiler:
         NotComputableError : an output row cannot be computed from the inputs
         Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
         """
-        start = perf_counter()
+        start, io_before = perf_counter(), self.seconds_io
         computation = self._find(request)
-        self.seconds_total += perf_counter() - start
+        self.seconds_total += perf_counter() - start - (self.seconds_io - io_before)
         return computation
 
     def _find(self, request: ComputationRequest, take_loaded: bool = True) -> Computation:
         key = self.nnet.version, request
         computation = self._kept.get(key) if take_loaded or key not in self._loaded else None
+        if computation is not None:
+            self._kept.move_to_end(key)
+            return computation
+        computation = self._from_disk(key) if take_loaded else None
         if computation is None:
             computation = self._compile(request)
             self._loaded.discard(key)
-            self._keep(key, computation)
-        else:
-            self._kept.move_to_end(key)
+            if take_loaded:                     # what is only a step to another is not stored
+                self._to_disk(request, computation)
+        self._keep(key, computation)
         return computation
 
     def _keep(self, key: _Key, computation: Computation) -> None:
@@ -123,6 +151,29 @@ class CachingCompiler:
         start = perf_counter()
         yield
         self.seconds[what] += perf_counter() - start
+
+    # -- the cache on disk -----------------------------------------------------------------------------------------
+
+    def _from_disk(self, key: _Key) -> Computation | None:
+        if self._disk is None:
+            return None
+        start = perf_counter()
+        computation = self._disk.load(self._disk_key(key[1]), lambda found: check_loaded(found, self.nnet, key[1]))
+        if computation is not None:
+            self._loaded.add(key)
+        self.seconds_io += perf_counter() - start
+        return computation
+
+    def _to_disk(self, request: ComputationRequest, computation: Computation) -> None:
+        if self._disk is not None:
+            start = perf_counter()
+            self._disk.store(self._disk_key(request), computation)
+            self.seconds_io += perf_counter() - start
+
+    def _disk_key(self, request: ComputationRequest) -> str:
+        if self._structure[0] != self.nnet.version:
+            self._structure = self.nnet.version, structure_of(self.nnet)
+        return computation_key(self._structure[1], flags_of(self.nnet), request, self.options, self.use_shortcut)
 
     # -- files -----------------------------------------------------------------------------------------------------
 

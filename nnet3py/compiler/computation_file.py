@@ -201,13 +201,17 @@ def _read_debug_info(reader: TokenReader) -> MatrixDebugInfo:
 
 
 def _read_precomputed(reader: TokenReader) -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
+    return read_precomputed_indexes(reader), (read_index_vector(reader), read_index_vector(reader))
+
+
+def read_precomputed_indexes(reader: TokenReader) -> Any:
+    """Read what some component made of its row indexes, with the tag that says of which type it is."""
     tag = reader.token()
     try:
         kind = precomputed_indexes_class(tag[1:-1])
     except FormatError as error:
         raise reader.error(error.message, hint=error.hint) from error
-    indexes = kind.read(reader)                                       # type: ignore[attr-defined]
-    return indexes, (read_index_vector(reader), read_index_vector(reader))
+    return kind.read(reader)                                          # type: ignore[attr-defined]
 
 
 def _read_command(reader: TokenReader) -> Command:

@@ -1,0 +1,94 @@
+"""The names of computations on disk: digests of all that a computation depends on.
+
+That is the request, the options, the nodes, what the compiler can see of the components, and the sources of the
+compiler itself. Parameters and statistics are left out, so that a network finds its computations again after training.
+"""
+from __future__ import annotations
+
+import hashlib
+import io
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnet3py import __version__
+from nnet3py.compiler.optimize.options import OptimizeOptions
+from nnet3py.compiler.request import ComputationRequest
+from nnet3py.components.base import Component
+from nnet3py.io.tokens import TokenWriter
+from nnet3py.network.nnet import Nnet
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_SOURCES = ("compiler/**/*.py", "components/**/*.py", "network/**/*.py", "index.py")    # what computations follow from
+
+
+class _StructureWriter(TokenWriter):
+    """Takes tags, integers and flags as components write them; of real numbers only how many there are."""
+
+    def array(self, values: np.ndarray, dtype: Any) -> None:
+        if np.dtype(dtype).kind == "f":
+            self.raw(repr(values.shape).encode())
+        else:
+            super().array(values, dtype)
+
+    def float32(self, value: float) -> None:
+        pass
+
+    def float64(self, value: float) -> None:
+        pass
+
+
+def structure_of(nnet: Nnet) -> bytes:
+    """What the compiler can see of a network, but for :func:`flags_of`, as a digest.
+
+    No component's choice of rows depends on a real number, so that those are left out.
+    """
+    written = io.BytesIO()
+    writer = _StructureWriter(written, True)
+    for component in nnet.components:
+        component.write(writer)
+    digest = hashlib.sha256(repr(nnet.nodes).encode())
+    digest.update(written.getvalue())
+    return digest.digest()
+
+
+def flags_of(nnet: Nnet) -> bytes:
+    """What may change in the components of a network without a new ``version``: properties, and who is trained."""
+    return repr([_flags(component) for component in nnet.components]).encode()
+
+
+def _flags(component: Component) -> tuple[int, int, int, bool]:
+    is_trained = getattr(component, "learning_rate", 0.0) != 0.0
+    return int(component.properties), component.input_dim, component.output_dim, is_trained
+
+
+@cache
+def sources_digest() -> bytes:
+    """A digest of the source files whose change may change a computation, and of the package's version."""
+    digest = hashlib.sha256(__version__.encode())
+    for pattern in _SOURCES:
+        for path in sorted(_PACKAGE.glob(pattern)):
+            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.digest()
+
+
+def request_digest(request: ComputationRequest) -> bytes:
+    """A digest of a request."""
+    digest = hashlib.sha256(repr((len(request.inputs), request.need_model_derivative,
+                                  request.store_component_stats)).encode())
+    for specification in (*request.inputs, *request.outputs):
+        indexes = np.ascontiguousarray(specification.indexes, "<i4")
+        digest.update(repr((specification.name, specification.has_deriv, len(indexes))).encode())
+        digest.update(indexes.tobytes())
+    return digest.digest()
+
+
+def computation_key(structure: bytes, flags: bytes, request: ComputationRequest, options: OptimizeOptions,
+                    use_shortcut: bool) -> str:
+    """The name of a computation: 64 hexadecimal digits."""
+    digest = hashlib.sha256(sources_digest())
+    for part in (structure, flags, request_digest(request), repr((options, use_shortcut)).encode()):
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()
