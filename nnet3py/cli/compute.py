@@ -63,7 +63,7 @@ def compute(args: list[str], options: Options) -> int:
 
 def _utterance_computer(model: str, options: Options, device: str) -> UtteranceComputer:
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.compute_setup import optimize_options
+    from nnet3py.cli.compute_setup import compiler_options, optimize_options
     from nnet3py.network.collapse import prepare_for_test
     from nnet3py.network.model_file import read_nnet
     from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
@@ -80,6 +80,7 @@ def _utterance_computer(model: str, options: Options, device: str) -> UtteranceC
         extra_right_context_final=options.extra_right_context_final,
         frame_subsampling_factor=options.frame_subsampling_factor, frames_per_chunk=options.frames_per_chunk,
         acoustic_scale=options.acoustic_scale, optimize=optimize_options(options),
+        compiler=compiler_options(options),
         debug=options["computation.debug"]), priors, device)
 
 

@@ -21,7 +21,7 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
 ])
 def compute_prob(args: list[str], options: Options) -> int:
     """Print objective and accuracy; 1 if no output had any weight."""
-    from nnet3py.cli.compute_setup import optimize_options, set_up
+    from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.collapse import collapse_model
     from nnet3py.network.model_file import read_nnet
@@ -38,7 +38,7 @@ def compute_prob(args: list[str], options: Options) -> int:
         collapse_model(nnet)
     diagnostics = NnetDiagnostics(nnet, DiagnosticOptions(
         compute_accuracy=options.compute_accuracy, compute_per_dim_accuracy=options.compute_per_dim_accuracy,
-        optimize=optimize_options(options), cache_capacity=options["compiler.cache-capacity"],
+        optimize=optimize_options(options), compiler=compiler_options(options),
         debug=options["computation.debug"], device=device))
     for key, eg in read_egs(args[1]):
         with within(f"example {key}"):

@@ -10,7 +10,7 @@ from nnet3py.cli.options import Options
 from nnet3py.errors import DeviceError
 
 if TYPE_CHECKING:
-    from nnet3py.compiler.cache import OptimizeOptions
+    from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 
 _GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under Windows' Linux
 
@@ -28,12 +28,20 @@ def set_up(options: Options) -> str:
 
 
 def optimize_options(options: Options) -> OptimizeOptions:
-    """What the ``OPTIM`` and ``COMPILER`` groups ask of the compiler; a pass that does not exist is not run."""
+    """What the ``OPTIM`` group asks of the optimiser; a pass that does not exist is not run."""
     from nnet3py.compiler.cache import OptimizeOptions
 
     known = {one.name for one in dataclasses.fields(OptimizeOptions)}
-    values = {**options.group("optimization"), **options.group("compiler")}
+    values = options.group("optimization")
     return OptimizeOptions(**{name: value for name, value in values.items() if name in known})
+
+
+def compiler_options(options: Options) -> CompilerOptions:
+    """What the ``COMPILER`` and ``DEVICE`` groups ask of the compiler; the first may be missing."""
+    from nnet3py.compiler.cache import CompilerOptions
+
+    values = options.group("compiler")
+    return CompilerOptions(**{**values, "cache_dir": values["cache_dir"] or None})
 
 
 def chosen_device(options: Options) -> str:

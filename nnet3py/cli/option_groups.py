@@ -116,4 +116,6 @@ DEVICE: Group = (
            choices=("yes", "no", "optional", "wait")),
     option("device", str, "", "cpu or cuda; wins over --use-gpu", choices=("", "cpu", "cuda")),
     NUM_THREADS,
+    option("compiler.cache-dir", str, "", "Folder where compiled computations are kept, so that the next process need "
+           "not compile them (empty: $NNET3PY_COMPUTATION_CACHE, if that is set)"),
 )

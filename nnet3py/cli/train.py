@@ -97,7 +97,7 @@ def _read_cache(trainer: NnetTrainer, rxfilename: str) -> None:
 
 
 def _trainer_options(options: Options) -> TrainerOptions:
-    from nnet3py.cli.compute_setup import optimize_options, set_up
+    from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.training.trainer import TrainerOptions
 
     return TrainerOptions(
@@ -107,7 +107,7 @@ def _trainer_options(options: Options) -> TrainerOptions:
         l2_regularize_factor=options.l2_regularize_factor, batchnorm_stats_scale=options.batchnorm_stats_scale,
         backstitch_training_scale=options.backstitch_training_scale,
         backstitch_training_interval=options.backstitch_training_interval, optimize=optimize_options(options),
-        cache_capacity=options["compiler.cache-capacity"], debug=options["computation.debug"], device=set_up(options))
+        compiler=compiler_options(options), debug=options["computation.debug"], device=set_up(options))
 
 
 def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:

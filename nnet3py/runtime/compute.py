@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnet3py.compiler.cache import CachingCompiler, OptimizeOptions
+from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error, UsageError
@@ -38,6 +39,7 @@ class ComputeOptions:
     acoustic_scale: float = 1.0
     debug: bool = False                     # log every command as it runs
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
+    compiler: CompilerOptions = field(default_factory=CompilerOptions)
 
     def check(self) -> None:
         """Raise UsageError for values that make no sense."""
@@ -68,8 +70,9 @@ class UtteranceComputer:
         self.options.check()
         self.left_context, self.right_context = compute_simple_nnet_context(nnet)
         self._io = NetworkIo(nnet, priors, self.options.acoustic_scale)
-        self.compiler = CachingCompiler(nnet, self.options.optimize)
-        self._computers = ComputerCache(nnet, self.compiler, device=device, debug=self.options.debug)
+        self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
+        self._computers = ComputerCache(nnet, self.compiler, device=device, debug=self.options.debug,
+                                        capacity=self.options.compiler.cache_capacity)
         self._frames_per_chunk = self._round_frames_per_chunk()
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
@@ -162,7 +165,7 @@ def _indexes_at(t: np.ndarray) -> np.ndarray:
 
 
 def compute(nnet: Nnet, feats: np.ndarray, ivector: np.ndarray | None = None, frames_per_chunk: int = 50,
-            device: str = "cpu") -> np.ndarray:
+            device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None) -> np.ndarray:
     """Output of a network for one utterance, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
 
     Parameters
@@ -172,6 +175,8 @@ def compute(nnet: Nnet, feats: np.ndarray, ivector: np.ndarray | None = None, fr
     ivector : float (ivector dim,), or None where the network has no such input
     frames_per_chunk : frames computed at a time
     device : "cpu" or "cuda"
+    cache_dir : a folder where compiled computations are kept for other processes; None: the one that the environment
+        variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
 
     Returns
     -------
@@ -181,6 +186,6 @@ def compute(nnet: Nnet, feats: np.ndarray, ivector: np.ndarray | None = None, fr
     -----
     For many utterances make one :class:`UtteranceComputer` and keep it: it compiles once.
     """
-    options = ComputeOptions(frames_per_chunk=frames_per_chunk)
+    options = ComputeOptions(frames_per_chunk=frames_per_chunk, compiler=CompilerOptions(cache_dir=cache_dir))
     computer = UtteranceComputer(prepare_for_test(nnet.copy()), options, device=device)
     return computer.compute(np.asarray(feats), None if ivector is None else np.asarray(ivector))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.compiler.cache import CachingCompiler, OptimizeOptions
+from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.io.general import to_dense
 from nnet3py.io.sparse import SparseMatrix
@@ -30,7 +30,7 @@ class DiagnosticOptions:
     compute_per_dim_accuracy: bool = False
     store_component_stats: bool = False
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    cache_capacity: int = 64
+    compiler: CompilerOptions = field(default_factory=CompilerOptions)
     debug: bool = False            # log every command as it runs
     device: str = "cpu"
 
@@ -52,9 +52,9 @@ class NnetDiagnostics:
 
     def __init__(self, nnet: Nnet, options: DiagnosticOptions | None = None) -> None:
         self.nnet, self.options = nnet, options or DiagnosticOptions()
-        self.compiler = CachingCompiler(nnet, self.options.optimize, capacity=self.options.cache_capacity)
+        self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
         self._computers = ComputerCache(nnet, self.compiler, stats=nnet, device=self.options.device,
-                                        capacity=self.options.cache_capacity, debug=self.options.debug)
+                                        capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
         self.outputs: dict[str, OutputDiagnostics] = {}
 
     def compute(self, eg: NnetExample) -> None:

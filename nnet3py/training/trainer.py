@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnet3py.compiler.cache import CachingCompiler, OptimizeOptions
+from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.components.base import Properties
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
@@ -49,7 +49,7 @@ class TrainerOptions:
     backstitch_training_scale: float = 0.0
     backstitch_training_interval: int = 1
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
-    cache_capacity: int = 64
+    compiler: CompilerOptions = field(default_factory=CompilerOptions)
     debug: bool = False            # log every command as it runs
     device: str = "cpu"
 
@@ -99,9 +99,9 @@ class NnetTrainer:
             zero_component_stats(nnet)
         self.delta = nnet.copy()
         self.delta.scale(0.0)
-        self.compiler = CachingCompiler(nnet, options.optimize, capacity=options.cache_capacity)
+        self.compiler = options.compiler.compiler(nnet, options.optimize)
         self._computers = ComputerCache(nnet, self.compiler, update=self.delta, stats=nnet, device=options.device,
-                                        capacity=options.cache_capacity, debug=options.debug)
+                                        capacity=options.compiler.cache_capacity, debug=options.debug)
         self._draws = np.random.Generator(np.random.Philox(key=options.srand & (2**64 - 1)))
         self._seed = int(self._draws.integers(0, 100001))
         self.num_minibatches = 0
