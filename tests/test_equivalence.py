@@ -5,18 +5,26 @@ import platform
 from datetime import date
 from time import perf_counter
 
+import numpy as np
 import pytest
 from compiler_cases import product, request
 from equivalence import LIMITS, SWITCHES, VARIANTS, check_case
 from paths import ROOT
 from random_cases import KINDS, Case, case
 
+from nnet3py.compiler.commands import CommandType
 from nnet3py.compiler.generate import generate_computation
+from nnet3py.compiler.optimize import OptimizeOptions
+from nnet3py.compiler.optimize.passes import optimization_steps
+from nnet3py.compiler.shortcut import decompose
 from nnet3py.errors import CheckError
 from nnet3py.network.nnet import Nnet
 
 NUM_CASES = 17 * 31      # all kinds alike, 500 at least
 NUM_QUICK = 17 * 3       # in the tests that are always run
+IN_PLACE = {CommandType.PROPAGATE: 2, CommandType.BACKPROP: 4}      # the first of two arguments that may be the same
+FORMS = {"shortcut": (True, False), "model": (True, False), "back": (True, False), "inputs": (1, 2), "outputs": (1, 2),
+         "equal": (True, False), "x": (0, 1), "sequences": (1, 2, 3, 4), "step": (1, 2, 3)}
 RESULTS = ROOT / "benchmarks" / "results" / "equivalence.txt"
 
 
@@ -29,6 +37,26 @@ def test_a_few_random_networks(number: int) -> None:
     one = case(number)
     wrong = check_case(one)
     assert not wrong, show(one, wrong)
+
+
+def test_the_few_cases_are_of_many_kinds() -> None:
+    """Every command type but those of loops occurs, and every form of request that is compiled in a way of its own."""
+    commands, forms = set(), set()
+    for number in range(NUM_QUICK):
+        one = case(number)
+        last = list(optimization_steps(one.computation, one.nnet, OptimizeOptions()))[-1][1]
+        commands |= {(c.type, c.type in IN_PLACE and c.args[IN_PLACE[c.type]] == c.args[IN_PLACE[c.type] + 1])
+                     for c in (*one.computation.commands, *last.commands)}
+        asked, rows = one.request, one.request.outputs[0].indexes
+        lengths = np.unique(rows[:, 0], return_counts=True)[1]
+        forms |= {("shortcut", decompose(asked) is not None), ("model", asked.need_model_derivative),
+                  ("back", asked.needs_derivatives()), ("inputs", len(asked.inputs)), ("outputs", len(asked.outputs)),
+                  ("equal", bool((lengths == lengths[0]).all())), ("x", int(rows[:, 2].max())),
+                  ("sequences", len(lengths)), ("step", int(np.diff(np.unique(rows[:, 1])).min(initial=9)))}
+    assert {kind for kind, _ in commands} == set(CommandType) - {
+        CommandType.NO_OPERATION, CommandType.NO_OPERATION_LABEL, CommandType.GOTO_LABEL}
+    assert {(kind, True) for kind in IN_PLACE} <= commands
+    assert forms >= {(name, value) for name, values in FORMS.items() for value in values}
 
 
 @pytest.mark.slow
