@@ -357,6 +357,25 @@ def test_chunks_that_never_repeat_are_given_up(monkeypatch: pytest.MonkeyPatch) 
         compile_looped(nnet, looped_requests(nnet, 1, 5, 7))
 
 
+# What all frames use of one frame stays where it is; the first chunks' output shares its matrix with other rows.
+ONE_FRAME = """
+input-node name=input dim=2
+component name=a type=AffineComponent input-dim=2 output-dim=2
+component-node name=a component=a input=input
+output-node name=output input=Sum(Offset(a, -2), ReplaceIndex(a, t, 1))
+"""
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 7])
+def test_what_is_needed_for_ever_is_kept(chunk: int) -> None:
+    nnet = Nnet.from_config(ONE_FRAME)
+    requests = looped_requests(nnet, chunk, 4, 3)
+    computation = compile_looped(nnet, requests)
+    requests = _extrapolated(requests, 25)
+    straight = consolidate_io(generate_segments(nnet, requests))
+    assert_close(run_chunks(computation, nnet, requests), run_chunks(straight, nnet, requests), ROUNDING)
+
+
 def test_wrong_arguments() -> None:
     nnet = network("ivector")
     with pytest.raises(UsageError, match="extra-left-context-initial"):

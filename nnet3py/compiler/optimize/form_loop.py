@@ -147,16 +147,20 @@ class _States:
 
 
 def _time_shift(computation: Computation, analysis: Analysis) -> int:
-    """How much later the third chunk's output is than the second's; 0 if there are fewer chunks."""
+    """How much later each chunk's output is than the one before it; 0 if there are too few chunks to tell.
+
+    What rows an output's matrix is said to have may be those of a matrix that it was merged with, at other times: in
+    the first chunks, or the last ones. So the most frequent distance counts.
+    """
     markers = analysis.table.numbers[CommandType.NO_OPERATION_MARKER]
     provided = analysis.table.numbers[CommandType.PROVIDE_OUTPUT]
     matrices = analysis.matrix_of[analysis.table.args[CommandType.PROVIDE_OUTPUT][:, 0]]
-    segment = np.searchsorted(markers, provided)
-    at = [np.flatnonzero(segment == number) for number in (1, 2)]
-    if not all(len(found) for found in at):
+    _, first = np.unique(np.searchsorted(markers, provided), return_index=True)        # of each segment
+    times = np.array([computation.debug_info[m].indexes[0, 1] for m in matrices[first].tolist()])
+    if len(times) < 3:
         return 0
-    second, third = (int(computation.debug_info[matrices[found[0]]].indexes[0, 1]) for found in at)
-    return third - second
+    distances, counts = np.unique(np.diff(times), return_counts=True)
+    return int(distances[counts.argmax()])
 
 
 def _matched(first: list[_Matrix], second: list[_Matrix], shift: int) -> list[tuple[int, int]] | None:
