@@ -102,7 +102,8 @@ def profile(run: Callable[[], CachingCompiler], rows: int) -> None:
 def main(runs: int, rows: int) -> None:
     """Print how long compiling takes, and its ratio to Kaldi's time."""
     logging.disable(logging.WARNING)      # random networks have no statistics for their test mode
-    click.echo(f"{'network':10} {'request':14} {'clock':>7} {'cpu':>7} {'Kaldi':>7} {'ratio':>6} {'goal':>5}   of which")
+    click.echo(f"{'network':10} {'request':14} {'clock':>7} {'cpu':>7} {'Kaldi':>7} {'ratio':>6} {'goal':>5}"
+               "   of which by the clock")
     for name in CONTEXT:
         for kind, run in cases(name).items():
             run()      # once unmeasured
