@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from nnet3py.compiler.collection import without_collection
 from nnet3py.compiler.computation import CommandType, Computation, MatrixDebugInfo, command
 from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.locations import (
@@ -31,6 +32,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
 
+@without_collection
 def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Computation:
     """The unoptimised command list for ``request``; with ``share`` false every sequence is worked out for itself.
 

@@ -80,12 +80,14 @@ class _NodeTable:
         self.key_ids = np.zeros(0, np.int64)          # the cindex of each key
         self.ids = np.zeros(0, np.int64)              # by arrival
         self.dependencies = np.zeros((0, 0), np.int64)  # by arrival; -1: none
+        self.all_used = False                         # all cindexes of the node can be computed, and use all of these
 
     def find(self, keys: np.ndarray) -> np.ndarray:
         return find_keys(self.keys, self.key_ids, keys)
 
     def add(self, keys: np.ndarray, ids: np.ndarray) -> None:
         """Add new keys (sorted, none of them there yet)."""
+        self.all_used = False
         if not len(self.ids):
             self.keys, self.key_ids, self.ids = keys, ids, ids
             self.dependencies = np.full((len(ids), 0), -1)
@@ -219,8 +221,12 @@ class GraphBuilder:
             return bool((status != UNKNOWN).any())
         indexes = self.space.indexes(self.key[ids])
         status = np.where(dependencies >= 0, self.status[dependencies], NOT_COMPUTABLE)
-        computable = rule.computable(indexes, status == COMPUTABLE)[0]
+        computable, used = rule.computable(indexes, status == COMPUTABLE)
         possible = computable
+        if (status == COMPUTABLE).all() and len(ids) == len(table.ids) and used.all() and computable.all():
+            table.all_used = True
+            self.status[ids] = COMPUTABLE
+            return True
         if (status == UNKNOWN).any():
             possible = rule.computable(indexes, status != NOT_COMPUTABLE)[0]
         self.status[ids[computable]] = COMPUTABLE
@@ -310,7 +316,7 @@ class GraphBuilder:
         """
         table = self.tables[node]
         dependencies = table.dependencies
-        if not dependencies.size or (all_computable and self.rules[node].is_pointwise):
+        if table.all_used or not dependencies.size or (all_computable and self.rules[node].is_pointwise):
             return dependencies
         available = (dependencies >= 0) & (self.status[dependencies] == COMPUTABLE)
         if self.rules[node].is_pointwise:

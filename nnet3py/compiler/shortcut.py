@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nnet3py.compiler.collection import without_collection
 from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
@@ -81,6 +82,7 @@ def expand_indexes(indexes: np.ndarray, stride: int, num_sequences: int) -> np.n
 # -- computations ----------------------------------------------------------------------------------------------------
 
 
+@without_collection
 def expand_computation(small: Computation, nnet: Nnet, num_sequences: int) -> Computation:
     """The computation for ``num_sequences`` sequences, from that for two of them. Kaldi: ExpandComputation.
 
