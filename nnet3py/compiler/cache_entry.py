@@ -80,7 +80,11 @@ class _Pool:
 
 def to_bytes(computation: Computation, key: str) -> bytes:
     """The entry for a computation."""
-    stored = [_narrow(array) for array in _to_arrays(computation)]
+    return _packed(_to_arrays(computation), key)
+
+
+def _packed(arrays: _Arrays, key: str) -> bytes:
+    stored = [_narrow(array) for array in arrays]
     body = b"".join([*(_ARRAY.pack(_TYPES.index(array.dtype.str), array.size) for array in stored),
                      *(array.tobytes() for array in stored)])
     return _HEAD.pack(MAGIC, key.encode(), zlib.crc32(body), len(stored)) + body
@@ -135,7 +139,7 @@ def from_bytes(data: bytes, key: str) -> Computation:
     FormatError : it is no entry, one of another key, or damaged; what passes still has to be checked by check_loaded
     """
     arrays = _Arrays(*_read_arrays(data, key))
-    if len(arrays.command_alphas) != len(arrays.command_types) or arrays.need_model_derivative.size != 1:
+    if arrays.need_model_derivative.size != 1:
         raise _wrong("the arrays do not fit each other")
     numbers = (arrays.matrices, arrays.submatrices, arrays.debug_info, arrays.precomputed_rows)
     if any(array.min(initial=0) < 0 for array in numbers):
@@ -212,8 +216,10 @@ def _lists(array: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 def _commands(arrays: _Arrays) -> list[Command]:
     types, args = arrays.command_types, _shaped(arrays.command_args, NUM_ARGS)
-    if len(args) != len(types) or types.min(initial=0) < 0 or types.max(initial=0) >= len(_COMMAND_TYPES):
+    if types.min(initial=0) < 0 or types.max(initial=0) >= len(_COMMAND_TYPES):
         raise _wrong("a command that does not exist")
+    if not len(types) == len(args) == len(arrays.command_alphas):
+        raise _wrong("the arrays do not fit each other")
     return list(map(Command, map(_COMMAND_TYPES.__getitem__, types.tolist()), arrays.command_alphas.tolist(),
                     map(tuple, args.tolist())))
 
