@@ -62,9 +62,14 @@ def chosen_device(options: Options) -> str:
                       "--use-gpu=optional takes one if there is one, --use-gpu=no computes on the CPU")
 
 
+def has_gpu_files() -> bool:
+    """Whether a GPU's driver is loaded (or numba simulates a GPU). Quick: it imports nothing."""
+    return any(os.path.exists(path) for path in _GPU_FILES) or os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "1"
+
+
 def why_no_gpu() -> str | None:
     """Why no GPU can be used, or None if one can. Looks for a driver before numba.cuda is imported."""
-    if not any(os.path.exists(path) for path in _GPU_FILES) and os.environ.get("NUMBA_ENABLE_CUDASIM", "0") != "1":
+    if not has_gpu_files():
         return "this machine has no NVIDIA GPU that the process can see"
     try:
         from nnet3py.ops import get_ops

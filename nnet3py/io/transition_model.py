@@ -112,6 +112,15 @@ class TransitionModel:
         log_probs = self.log_probs - self.non_self_loop_log_probs[self.transition_id_to_state]
         return np.where(self.is_self_loop, np.float32(-np.inf), log_probs)
 
+    def set_log_probs(self, log_probs: np.ndarray) -> None:
+        """Replace the log-probabilities, float32 (transition-ids + 1,), in place; FormatError for what are none."""
+        if log_probs.shape != self.log_probs.shape:
+            raise FormatError(f"expected {len(self.log_probs)} log-probabilities of transitions, found "
+                              f"{len(log_probs)}")
+        _check_log_probs(log_probs)
+        self.log_probs = np.asarray(log_probs, dtype=np.float32)
+        self.__dict__.pop("non_self_loop_log_probs", None)     # was derived of the old ones
+
     def num_transition_indices(self, transition_state: int) -> int:
         """How many transitions leave a transition-state. Kaldi: NumTransitionIndices."""
         self._check_state(transition_state)
@@ -173,8 +182,7 @@ class TransitionModel:
         if len(self.log_probs) != len(self.transition_id_to_pdf):
             raise FormatError(f"expected {len(self.transition_id_to_pdf)} log-probabilities in the transition model, "
                               f"found {len(self.log_probs)}")
-        if not (np.isfinite(self.log_probs[1:]).all() and (self.log_probs[1:] <= 0).all()):
-            raise FormatError("expected log-probabilities of 0 or less in the transition model")
+        _check_log_probs(self.log_probs)
 
     def _places(self, first_state: np.ndarray) -> np.ndarray:
         """The state of the topology, counted through all entries, that each tuple is about."""
@@ -200,15 +208,14 @@ class TransitionModel:
         reader.expect("<TransitionModel>")
         topology = HmmTopology.read(reader)
         token = reader.token()
-        if token not in ("<Tuples>", "<Triples>"):
-            raise reader.error(f"expected <Tuples> or <Triples>, found '{token[:40]}'")
+        reader.check_token(token, "<Tuples>", "<Triples>")
         width = 4 if token == "<Tuples>" else 3
         count = reader.integer()
         reader.check_count(count, 2 * width, "transition states")
         numbers = reader.integers(count * width).reshape(count, width)
         closing = reader.token()
         if closing not in ("</Tuples>", "</Triples>"):
-            raise reader.error(f"expected </{token[1:]}, found '{closing[:40]}'")
+            raise reader.unexpected(closing, f"</{token[1:]}")
         reader.expect("<LogProbs>")
         log_probs = read_vector(reader)
         reader.expect("</LogProbs>")
@@ -241,3 +248,8 @@ class TransitionModel:
         writer.newline_if_text()
         writer.token("</TransitionModel>")
         writer.newline_if_text()
+
+
+def _check_log_probs(log_probs: np.ndarray) -> None:
+    if not (np.isfinite(log_probs[1:]).all() and (log_probs[1:] <= 0).all()):
+        raise FormatError("expected log-probabilities of 0 or less in the transition model")

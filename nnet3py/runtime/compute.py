@@ -51,6 +51,25 @@ class ComputeOptions:
             if value < least:
                 raise UsageError(f"--{name}={value} must be {least} or more")
 
+    def extra_context(self, is_first: bool, is_last: bool) -> tuple[int, int]:
+        """Frames of left and right context of a chunk that the network does not need; a chunk may be first and last."""
+        initial, final = self.extra_left_context_initial, self.extra_right_context_final
+        return (initial if is_first and initial >= 0 else self.extra_left_context,
+                final if is_last and final >= 0 else self.extra_right_context)
+
+
+def rounded_frames_per_chunk(nnet: Nnet, options: ComputeOptions) -> int:
+    """``frames_per_chunk``, rounded up to what makes all chunks alike; logs that."""
+    factor, modulus = options.frame_subsampling_factor, nnet.modulus()
+    unit = math.lcm(factor, modulus)
+    wanted = options.frames_per_chunk
+    rounded = -(-wanted // unit) * unit
+    if rounded != wanted:
+        reason = (f"--frame-subsampling-factor={factor}" if modulus == 1 else
+                  f"nnet shift-invariance modulus = {modulus} and --frame-subsampling-factor={factor}")
+        logger.info(f"Increasing --frames-per-chunk from {wanted} to {rounded} to make it a multiple of {reason}")
+    return rounded
+
 
 class UtteranceComputer:
     """Computes outputs of utterances with one network.
@@ -73,7 +92,7 @@ class UtteranceComputer:
         self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
         self._computers = ComputerCache(nnet, self.compiler, device=device, debug=self.options.debug,
                                         capacity=self.options.compiler.cache_capacity)
-        self._frames_per_chunk = self._round_frames_per_chunk()
+        self._frames_per_chunk = rounded_frames_per_chunk(nnet, self.options)
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> np.ndarray:
@@ -108,26 +127,11 @@ class UtteranceComputer:
             output[begin:end] = self._compute_chunk(feats, chunk_ivector, begin, end, end == num_outputs)
         return self._io.finish(output)
 
-    def _round_frames_per_chunk(self) -> int:
-        factor, modulus = self.options.frame_subsampling_factor, self.nnet.modulus()
-        unit = math.lcm(factor, modulus)
-        wanted = self.options.frames_per_chunk
-        rounded = -(-wanted // unit) * unit
-        if rounded != wanted:
-            reason = (f"--frame-subsampling-factor={factor}" if modulus == 1 else
-                      f"nnet shift-invariance modulus = {modulus} and --frame-subsampling-factor={factor}")
-            logger.info(f"Increasing --frames-per-chunk from {wanted} to {rounded} to make it a multiple of {reason}")
-        return rounded
-
     def _compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None, begin: int, end: int,
                        is_last: bool) -> np.ndarray:
         """Outputs begin..end-1 (numbered in subsampled frames) of an utterance."""
-        options, factor = self.options, self.options.frame_subsampling_factor
-        extra_left, extra_right = options.extra_left_context, options.extra_right_context
-        if begin == 0 and options.extra_left_context_initial >= 0:
-            extra_left = options.extra_left_context_initial
-        if is_last and options.extra_right_context_final >= 0:
-            extra_right = options.extra_right_context_final
+        factor = self.options.frame_subsampling_factor
+        extra_left, extra_right = self.options.extra_context(begin == 0, is_last)
         first = begin * factor - self.left_context - extra_left
         last = (end - 1) * factor + self.right_context + extra_right
         frames = np.arange(first, last + 1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.io.general import to_dense
 from nnet3py.io.sparse import SparseMatrix
@@ -48,13 +48,23 @@ class OutputDiagnostics:
 
 
 class NnetDiagnostics:
-    """Accumulates objectives and accuracies of ``nnet`` (used as it is: set its test modes before)."""
+    """Accumulates objectives and accuracies of a network.
 
-    def __init__(self, nnet: Nnet, options: DiagnosticOptions | None = None) -> None:
-        self.nnet, self.options = nnet, options or DiagnosticOptions()
-        self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
-        self._computers = ComputerCache(nnet, self.compiler, stats=nnet, device=self.options.device,
+    Parameters
+    ----------
+    nnet : used as it is: set its test modes before
+    options : see :class:`DiagnosticOptions`
+    gradient : ``nnet.as_gradient()``, to which derivatives of the objective are added; None where none are wanted
+    compiler : of ``nnet`` or of a network that it was copied from, to share what is compiled; None for its own
+    """
+
+    def __init__(self, nnet: Nnet, options: DiagnosticOptions | None = None, gradient: Nnet | None = None,
+                 compiler: CachingCompiler | None = None) -> None:
+        self.nnet, self.options, self.gradient = nnet, options or DiagnosticOptions(), gradient
+        self.compiler = compiler or self.options.compiler.compiler(nnet, self.options.optimize)
+        self._computers = ComputerCache(nnet, self.compiler, update=gradient, stats=nnet, device=self.options.device,
                                         capacity=self.options.compiler.cache_capacity, debug=self.options.debug)
+        self._num_examples = 0
         self.outputs: dict[str, OutputDiagnostics] = {}
 
     def compute(self, eg: NnetExample) -> None:
@@ -64,9 +74,12 @@ class NnetDiagnostics:
         ------
         Nnet3Error : the example does not fit the network
         """
-        request = example_request(self.nnet, eg, need_model_derivative=False,
+        wants_gradient = self.gradient is not None
+        request = example_request(self.nnet, eg, need_model_derivative=wants_gradient,
                                   store_component_stats=self.options.store_component_stats)
         computer = self._computers.computer(request)
+        computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout outside test mode
+        self._num_examples += 1
         supervised = []
         for io in eg.io:
             if self.nnet.is_input(self.nnet.node_index(io.name)):
@@ -75,13 +88,16 @@ class NnetDiagnostics:
                 supervised.append(io)
         computer.run()
         for io in supervised:
-            self._process_output(computer.ops, io, computer.output_view(io.name))
+            deriv = computer.input_view(io.name) if wants_gradient else None
+            self._process_output(computer.ops, io, computer.output_view(io.name), deriv)
+        if wants_gradient:
+            computer.run()
 
-    def _process_output(self, ops: Any, io: NnetIo, output: Any) -> None:
+    def _process_output(self, ops: Any, io: NnetIo, output: Any, deriv: Any) -> None:
         check_supervision(io.name, io.features, output.shape)
         kind = self.nnet.nodes[self.nnet.node_index(io.name)].objective   # type: ignore[union-attr]
         totals = self.outputs.setdefault(io.name, OutputDiagnostics(kind))
-        objective = compute_objective(ops, kind, io.features, output, None)
+        objective = compute_objective(ops, kind, io.features, output, deriv)
         totals.weight += objective.weight
         totals.objective += objective.value
         if self.options.compute_accuracy:
@@ -96,6 +112,11 @@ class NnetDiagnostics:
             dim = output.shape[1]
             hits, mass = (np.bincount(best, weights=w, minlength=dim) for w in (correct, weights))
             totals.per_dim_accuracy = np.divide(hits, mass, out=np.full(dim, -1.0), where=mass != 0)
+
+    def totals(self) -> tuple[float, float]:
+        """Objective and weight, each summed over all outputs. Kaldi: NnetComputeProb::GetTotalObjective."""
+        return (sum(output.objective for output in self.outputs.values()),
+                sum(output.weight for output in self.outputs.values()))
 
     def log_totals(self) -> bool:
         """Log one line of objective, and of accuracy, per output; True if some output had any weight."""

@@ -1,0 +1,93 @@
+"""nnet3-compute-batch: a network's output for utterances, many of them at a time."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
+from nnet3py.cli.options import Options, option
+from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
+from nnet3py.errors import NumericError
+
+if TYPE_CHECKING:
+    from nnet3py.runtime.batch import Utterance
+
+
+@kaldi_command("nnet3-compute-batch", usage="""
+Compute a network's output for features, with batch-norm and dropout in test mode, for chunks of many utterances at a
+time: the output of nnet3-compute, faster, above all where utterances are short.
+
+Usage: nnet3-compute-batch [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
+
+e.g.: nnet3-compute-batch final.raw scp:feats.scp ark:nnet_prediction.ark
+""", arguments=(3, 3), options=[
+    *with_default(SIMPLE, "acoustic-scale", 1.0), *IVEC,
+    option("apply-exp", bool, False, "Write exp(output), such as probabilities of a log-softmax"),
+    option("use-priors", bool, False, "Subtract the logs of the priors of the model, which must be an acoustic model"),
+    option("minibatch-size", int, 128, "Chunks that are computed at a time"),
+    option("edge-minibatch-size", int, 32, "The same, of first and last chunks, where their context is another"),
+    option("ensure-exact-final-context", bool, False,
+           "Compute utterances shorter than a chunk by themselves, not continued with copies of their last frame"),
+    option("partial-minibatch-factor", float, 0.5,
+           "Minibatches that are not full have this times the full size, or this times that, and so on"),
+    *DEVICE,
+])
+def compute_batch(args: list[str], options: Options) -> int:
+    """Compute outputs of utterances; 1 if none succeeded."""
+    import time
+
+    import numpy as np
+
+    from nnet3py.cli.compute_setup import set_up
+    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.runtime.batch import BatchComputer, BatchOptions
+
+    check_ivector_options(options)
+    device = set_up(options)
+    start = time.perf_counter()
+    nnet, priors = model_for_test(args[0], options.use_priors)
+    computer = BatchComputer(nnet, compute_options(options), BatchOptions(
+        minibatch_size=options.minibatch_size, edge_minibatch_size=options.edge_minibatch_size,
+        ensure_exact_final_context=options.ensure_exact_final_context,
+        partial_minibatch_factor=options.partial_minibatch_factor), priors, device)
+    num_done = 0
+    # The writer comes first, so that an error of a reader's end, too, leaves no output.
+    with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
+            IvectorSource(options) as ivectors:
+        source = _Utterances(features, ivectors)
+        for key, output in computer.compute(source, options.online_ivector_period):
+            if isinstance(output, NumericError):
+                log.warning(f"Skipping utterance {key}: {output}")
+                continue
+            writer.write(key, np.exp(output) if options.apply_exp else output)
+            num_done += 1
+    log.log(f"Time taken {time.perf_counter() - start:.6g}s")
+    log.log(f"Done {num_done} utterances, failed for {source.num_read - num_done}")
+    computer.compiler.log_time()
+    return 0 if num_done else 1
+
+
+class _Utterances:
+    """Features with their i-vectors; warns of utterances that lack either."""
+
+    def __init__(self, features: Any, ivectors: IvectorSource) -> None:
+        self._features, self._ivectors = features, ivectors
+        self.num_read = 0
+
+    def __iter__(self) -> Iterator[Utterance]:
+        from nnet3py.runtime.batch import Utterance
+
+        for key, feats in self._features:
+            self.num_read += 1
+            if len(feats) == 0:
+                log.warning(f"Zero-length utterance: {key}")
+                continue
+            try:
+                found = self._ivectors.find(key)
+            except KeyError as error:
+                log.warning(f"No {error.args[0]} available for utterance {key}")
+                continue
+            yield Utterance(key, feats, *found)

@@ -1,0 +1,87 @@
+"""nnet3-compute-from-egs and nnet3-acc-lda-stats: outputs for training examples, and LDA statistics of them."""
+from __future__ import annotations
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import BINARY, DEVICE, with_default
+from nnet3py.cli.options import Options, option
+from nnet3py.errors import ShapeError, within
+
+
+@kaldi_command("nnet3-compute-from-egs", usage="""
+Compute a network's output for (merged) training examples, at their supervised frames; a matrix for each example. The
+network is in training mode: nnet3-copy --prepare-for-test puts it in test mode.
+
+Usage:  nnet3-compute-from-egs [options] <raw-nnet-in> <training-examples-in> <matrices-out>
+
+e.g.:
+ nnet3-compute-from-egs --apply-exp=true 0.raw ark:1.egs ark:- | matrix-sum-rows ark:- ark:- | vector-sum ark:- 1.vec
+""", arguments=(3, 3), options=[
+    BINARY,
+    option("apply-exp", bool, False, "Write exp(output), such as probabilities of a log-softmax"),
+    option("output-name", str, "output", "The output node that is computed"),
+    *DEVICE,
+])
+def compute_from_egs(args: list[str], options: Options) -> int:
+    """Compute outputs for examples."""
+    import numpy as np
+
+    from nnet3py.cli.compute_setup import compiler_options, set_up
+    from nnet3py.egs.example import read_egs
+    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import TableWriter
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.training.example_outputs import ExampleOutputs
+
+    outputs = ExampleOutputs(read_nnet(args[0]), set_up(options), compiler_options(options))
+    num_done = 0
+    with TableWriter(args[2], FLOAT_MATRIX) as writer:
+        for key, eg in read_egs(args[1]):
+            with within(f"example {key}"):
+                output = outputs.compute(eg, options.output_name)
+            writer.write(key, np.exp(output) if options.apply_exp else output)
+            num_done += 1
+    log.log(f"Processed {num_done} examples.")
+    outputs.compiler.log_time()
+    return 0
+
+
+@kaldi_command("nnet3-acc-lda-stats", usage="""
+Gather the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
+analysis: of a network's output for (merged) training examples, by class. The network usually only splices frames.
+
+Usage:  nnet3-acc-lda-stats [options] <raw-nnet-in> <training-examples-in> <lda-stats-out>
+
+e.g.:
+ nnet3-acc-lda-stats 0.raw ark:1.egs 1.acc
+""", arguments=(3, 3), options=[
+    BINARY,
+    option("rand-prune", float, 0.0,
+           "Prune small weights at random to zero or this, which saves time where classes have many (0: keep them)"),
+    *with_default(DEVICE, "use-gpu", "no"),
+])
+def acc_lda_stats(args: list[str], options: Options) -> int:
+    """Gather LDA statistics of outputs."""
+    from nnet3py.cli.compute_setup import compiler_options, set_up
+    from nnet3py.egs.example import read_egs
+    from nnet3py.io.object_files import write_object
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.training.example_outputs import ExampleOutputs
+    from nnet3py.training.lda_accumulator import LdaAccumulator
+
+    outputs = ExampleOutputs(read_nnet(args[0]), set_up(options), compiler_options(options))
+    accumulator = LdaAccumulator(options.rand_prune)
+    num_done = 0
+    for key, eg in read_egs(args[1]):
+        with within(f"example {key}"):
+            supervised = eg.find("output")
+            if supervised is None:
+                raise ShapeError("the example has no output named 'output'")
+            accumulator.add(outputs.compute(eg), supervised.features)
+        num_done += 1
+    log.log(f"Processed {num_done} examples.")
+    stats = accumulator.stats()
+    write_object(args[2], stats.write, options.binary)
+    log.log(f"Accumulated stats, soft frame count = {accumulator.count:.6g}.  Wrote to {args[2]}", "WriteStats")
+    outputs.compiler.log_time()
+    return 0

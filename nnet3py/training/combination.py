@@ -1,0 +1,145 @@
+"""The best average of the last models of a training, by their objective on examples. Kaldi: ``nnet3-combine``.
+
+The averages compared are those of the first model alone, of the first two, of the first three, and so on; whoever calls
+gives the newest model first.
+"""
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.egs.example import NnetExample
+from nnet3py.errors import UsageError, within
+from nnet3py.log import kaldi_place
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import (
+    has_batchnorm,
+    set_batchnorm_test_mode,
+    set_dropout_test_mode,
+    zero_component_stats,
+)
+from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
+
+logger = logging.getLogger(__name__)
+
+_MAIN = kaldi_place("main", "nnet3-combine.cc", 190)
+_RECOMPUTE = kaldi_place("RecomputeStats", "nnet-utils.cc", 552)
+
+
+@dataclass
+class CombineOptions:
+    """Names and defaults are those of ``nnet3-combine``."""
+
+    max_objective_evaluations: int = 30
+    batchnorm_test_mode: bool = False
+    dropout_test_mode: bool = True
+    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
+    compiler: CompilerOptions = field(default_factory=CompilerOptions)
+    device: str = "cpu"
+
+    def check(self) -> None:
+        """Raise UsageError for values that make no sense."""
+        if self.max_objective_evaluations < 1:
+            raise UsageError(f"--max-objective-evaluations={self.max_objective_evaluations} must be 1 or more")
+
+
+class Combination(NamedTuple):
+    """The best average, of how many models it is, and the objectives per frame of the first model and of it."""
+
+    nnet: Nnet
+    num_models: int
+    first_objective: float
+    best_objective: float
+
+
+def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[NnetExample],
+                  options: CombineOptions | None = None) -> Combination:
+    """Find the number of models whose plain average has the best objective; recompute batch-norm statistics for it.
+
+    Parameters
+    ----------
+    nnets : (name, network) pairs, newest first, taken one at a time; the first is changed in place
+    count : how many they are
+    egs : merged examples, all in memory
+    options : see :class:`CombineOptions`
+
+    Raises
+    ------
+    UsageError : no models, no examples, or an option that makes no sense
+    Nnet3Error : networks of different structure, or examples that do not fit them
+    """
+    options = options or CombineOptions()
+    options.check()
+    if count < 1:
+        raise UsageError("no models to combine")
+    if not egs:
+        raise UsageError("no examples to combine models on", "is the archive of validation examples empty?")
+    models = iter(nnets)
+    _, average = next(models)
+    evaluator = _Evaluator(average, egs, options)
+    objective = first_objective = best_objective = evaluator.objective(average)
+    logger.info(f"objective function using the last model is {objective:.6g}", extra=_MAIN)
+    best, best_count = average.copy(), 1
+    every = -(-count // options.max_objective_evaluations)
+    for n, (name, nnet) in enumerate(models, 1):
+        with within(name):
+            average.scale(n / (n + 1.0))
+            average.add(1.0 / (n + 1.0), nnet)
+        if n % every and n != count - 1:
+            continue
+        objective = evaluator.objective(average)
+        logger.info(f"Combining last {n + 1} models, objective function is {objective:.6g}", extra=_MAIN)
+        if objective > best_objective:
+            best, best_count, best_objective = average.copy(), n + 1, objective
+    logger.info(f"Combining {best_count} nnets, objective function changed from {first_objective:.6g} to "
+                f"{best_objective:.6g}", extra=_MAIN)
+    if has_batchnorm(best):
+        recompute_stats(best, egs, options)
+    evaluator.compiler.log_time()
+    return Combination(best, best_count, first_objective, best_objective)
+
+
+def recompute_stats(nnet: Nnet, egs: Sequence[NnetExample], options: CombineOptions) -> None:
+    """Gather the statistics of ``nnet`` anew from examples, in place, and log its objectives. Kaldi: RecomputeStats.
+
+    Components are not put in test mode, so batch normalisation sees each example for itself.
+    """
+    logger.info("Recomputing stats on nnet (affects batch-norm)", extra=_RECOMPUTE)
+    zero_component_stats(nnet)
+    diagnostics = NnetDiagnostics(nnet, DiagnosticOptions(store_component_stats=True, optimize=options.optimize,
+                                                          compiler=options.compiler, device=options.device))
+    for eg in egs:
+        diagnostics.compute(eg)
+    diagnostics.log_totals()
+    logger.info("Done recomputing stats.", extra=_RECOMPUTE)
+
+
+class _Evaluator:
+    """Objectives of networks of one structure on the same examples, which are compiled for once."""
+
+    def __init__(self, nnet: Nnet, egs: Sequence[NnetExample], options: CombineOptions) -> None:
+        self._egs = egs
+        self._form = nnet.copy()     # what is compiled for; its parameters are not used
+        if options.batchnorm_test_mode:
+            set_batchnorm_test_mode(self._form, True)
+        if options.dropout_test_mode:
+            set_dropout_test_mode(self._form, True)
+        self._options = DiagnosticOptions(compute_accuracy=False, optimize=options.optimize,
+                                          compiler=options.compiler, device=options.device)
+        self.compiler = options.compiler.compiler(self._form, options.optimize)
+
+    def objective(self, nnet: Nnet) -> float:
+        """Objective per frame over all outputs; minus infinity if it is not finite."""
+        tested = self._form.copy()
+        tested.scale(0.0)
+        tested.add(1.0, nnet)
+        diagnostics = NnetDiagnostics(tested, self._options, compiler=self.compiler)
+        for eg in self._egs:
+            diagnostics.compute(eg)
+        total, weight = diagnostics.totals()
+        objective = total / weight if weight else math.nan
+        return objective if math.isfinite(objective) else -math.inf

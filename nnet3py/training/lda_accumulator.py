@@ -1,0 +1,105 @@
+"""Gathering LDA statistics of a network's outputs. Kaldi: ``NnetLdaStatsAccumulator``."""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.io.general import GeneralMatrix, check_finite, to_dense
+from nnet3py.io.lda_stats import LdaStats
+from nnet3py.io.sparse import SparseMatrix
+
+
+class LdaAccumulator:
+    """Sums over vectors and the weights of their classes, in double precision.
+
+    Parameters
+    ----------
+    rand_prune : weights below this become it, or zero, at random with the same expectation; 0 leaves them as they are
+    seed : of the pruning
+    """
+
+    def __init__(self, rand_prune: float = 0.0, seed: int = 0) -> None:
+        """UsageError for a negative threshold."""
+        if not rand_prune >= 0.0:
+            raise UsageError(f"--rand-prune={rand_prune:g} must be 0 or more")
+        self._rand_prune = np.float32(rand_prune)
+        self._rng = np.random.Generator(np.random.Philox(seed))
+        self._counts = np.zeros(0)
+        self._sums = self._second = np.zeros((0, 0))
+
+    @property
+    def count(self) -> float:
+        """The sum of the weights."""
+        return float(self._counts.sum())
+
+    def add(self, vectors: np.ndarray, supervision: GeneralMatrix) -> None:
+        """Add vectors, each to the classes that its row of the supervision gives weight.
+
+        Parameters
+        ----------
+        vectors : float32 (rows, dim)
+        supervision : (rows, classes), of any form
+
+        Raises
+        ------
+        ShapeError : other rows, or classes or dimensions than before
+        NumericError : NaN or infinity in either
+        """
+        check_finite(vectors, "the network's output")
+        check_finite(supervision, "the supervision")
+        if len(vectors) != supervision.shape[0]:
+            raise ShapeError(f"supervision of 'output' has {supervision.shape[0]} rows for {len(vectors)} output "
+                             "frames")
+        shape = supervision.shape[1], vectors.shape[1]
+        if not self._counts.size:
+            self._counts, self._sums = np.zeros(shape[0]), np.zeros(shape)
+            self._second = np.zeros((shape[1], shape[1]))
+        if self._sums.shape != shape:
+            raise ShapeError(f"the examples have {shape[0]} classes and outputs of dimension {shape[1]}, those before "
+                             f"{self._sums.shape[0]} and {self._sums.shape[1]}")
+        rows, classes, weights = _elements(supervision)
+        weights = self._pruned(weights).astype(np.float64)
+        order = np.argsort(classes, kind="stable")
+        order = order[weights[order] != 0.0]
+        if not len(order):
+            return
+        rows, classes, weights = rows[order], classes[order], weights[order]
+        x = vectors.astype(np.float64)
+        self._counts += np.bincount(classes, weights, shape[0])
+        present, first = np.unique(classes, return_index=True)
+        self._sums[present] += np.add.reduceat(weights[:, None] * x[rows], first, axis=0)
+        row_weights = np.bincount(rows, weights, len(x))
+        self._second += x.T @ (row_weights[:, None] * x)
+
+    def stats(self) -> LdaStats:
+        """The statistics so far.
+
+        Raises
+        ------
+        NumericError : there are none
+        """
+        if self.count == 0.0:
+            raise NumericError("Accumulated no stats.", "the examples have no supervision of weight other than 0")
+        used = self._counts != 0.0
+        sums = self._sums[used]
+        within = self._second - sums.T @ (sums / self._counts[used, None])
+        return LdaStats(self._counts, self._sums, within[np.tril_indices(len(within))])
+
+    def _pruned(self, weights: np.ndarray) -> np.ndarray:
+        """float32 weights after random pruning. Kaldi: RandPrune."""
+        threshold = self._rand_prune
+        if threshold <= 0.0:
+            return weights
+        size = np.abs(weights)
+        kept = np.where(self._rng.random(len(weights)) * threshold <= size, np.sign(weights) * threshold, 0.0)
+        return np.where(size >= threshold, weights, kept)
+
+
+def _elements(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row, column and float32 weight of each element that is not zero."""
+    if isinstance(supervision, SparseMatrix):
+        rows = np.repeat(np.arange(supervision.num_rows), np.diff(supervision.row_starts))
+        return rows, supervision.columns, supervision.values
+    dense = to_dense(supervision)
+    rows, columns = np.nonzero(dense)
+    return rows, columns, dense[rows, columns]
