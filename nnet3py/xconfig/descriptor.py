@@ -1,0 +1,182 @@
+"""The ``input=`` expressions of xconfig lines: layer names, offsets and operators, turned into network descriptors."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Union
+
+from nnet3py.config_line import did_you_mean
+from nnet3py.xconfig.line import XconfigLine
+
+if TYPE_CHECKING:
+    from nnet3py.xconfig.layer import EarlierLayers
+
+DEEPEST = 50      # operators within each other
+
+_TOKEN = re.compile(r"\s*([A-Za-z_][-A-Za-z0-9_.]*|[-+]?[0-9.]+(?:e[-+]?[0-9]+)?|[()@,\[\]])")
+_INTEGER = re.compile(r"[-+]?[0-9]{1,9}\Z")
+
+# The arguments of each operator: d a descriptor, i an integer, f a number, v the variable x or t; + one or more,
+# ? one that may be left out.
+_FORMS = {"Append": "d+", "Sum": "d+", "Switch": "d+", "Failover": "dd", "IfDefined": "d", "Offset": "dii?",
+          "Round": "di", "ReplaceIndex": "dvi", "Scale": "fd", "Const": "fi"}
+_EXPECTED = {"i": "an integer", "f": "a number", "v": "x or t"}
+
+Argument = Union["Descriptor", int, float, str]
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """An operator and its arguments; the operator ``""`` has one argument, what an xconfig line calls a layer's output.
+
+    A plain layer name is its main output, ``layer.aux`` another one.
+    """
+
+    operator: str
+    arguments: tuple[Argument, ...]
+
+    def text(self, spell: Callable[[str], str]) -> str:
+        """The expression with each layer's name spelled by ``spell``."""
+        if not self.operator:
+            return spell(str(self.arguments[0]))
+        parts = (argument.text(spell) if isinstance(argument, Descriptor) else str(argument)
+                 for argument in self.arguments)
+        return f"{self.operator}({', '.join(parts)})"
+
+    def dim(self, dim_of: Callable[[str], int]) -> int:
+        """Columns of the matrix it stands for. Raises ValueError for arguments of unequal dimensions."""
+        if not self.operator:
+            return dim_of(str(self.arguments[0]))
+        if self.operator == "Const":
+            return int(self.arguments[1])   # type: ignore[arg-type]
+        dims = [argument.dim(dim_of) for argument in self.arguments if isinstance(argument, Descriptor)]
+        if self.operator == "Append":
+            return sum(dims)
+        if len(set(dims)) > 1:
+            raise ValueError(f"{self.operator}() of unequal dimensions: {', '.join(map(str, dims))}")
+        return dims[0]
+
+
+def parse_descriptor(text: str, line: XconfigLine, earlier: EarlierLayers) -> Descriptor:
+    """Read an expression; bare offsets and ``[-n]`` become names of earlier layers.
+
+    Raises
+    ------
+    ConfigError : what is no expression, and layers that are not there
+    """
+    return _Parser(text, line, earlier).parse()
+
+
+class _Parser:
+    """Reads one expression from left to right."""
+
+    def __init__(self, text: str, line: XconfigLine, earlier: EarlierLayers) -> None:
+        self.text, self.line, self.earlier = text, line, earlier
+        self.tokens: list[str] = []
+        position = 0
+        while text[position:].strip():
+            token = _TOKEN.match(text, position)
+            if not token:
+                raise self.error(f"found '{text[position:].strip()}'")
+            self.tokens.append(token[1])
+            position = token.end()
+        self.next = 0
+
+    def error(self, what: str, hint: str | None = None) -> Exception:
+        return self.line.error(f"'{self.text}' is no input expression: {what}", hint)
+
+    def parse(self) -> Descriptor:
+        descriptor = self.descriptor(0)
+        if self.next < len(self.tokens):
+            raise self.error(f"it goes on with '{self.tokens[self.next]}' where it should end")
+        return descriptor
+
+    def peek(self) -> str:
+        return self.tokens[self.next] if self.next < len(self.tokens) else ""
+
+    def take(self, expected: str = "") -> str:
+        token = self.peek()
+        if expected and token != expected or not token:
+            found = f"found '{token}'" if token else "it ends"
+            raise self.error(f"expected {f'{chr(39)}{expected}{chr(39)}' if expected else 'a layer'}, but {found}")
+        self.next += 1
+        return token
+
+    def descriptor(self, depth: int) -> Descriptor:
+        if depth > DEEPEST:
+            raise self.error(f"operators are nested more than {DEEPEST} deep")
+        token = self.take()
+        if token == "[":
+            back = self.integer()
+            self.take("]")
+            return self.with_offset(self.previous(-back))
+        if _INTEGER.match(token):
+            return self.offset(self.previous(1), int(token))
+        if self.peek() == "(":
+            return self.operation(token, depth)
+        if not token[0].isalpha() and token[0] != "_":
+            raise self.error(f"expected a layer or a whole number of frames, found '{token}'")
+        self.earlier.find(token, self.line)
+        return self.with_offset(Descriptor("", (token,)))
+
+    def previous(self, count: int) -> Descriptor:
+        return Descriptor("", (self.earlier.previous(count, self.line),))
+
+    def with_offset(self, of: Descriptor) -> Descriptor:
+        """``of``, or what ``@k`` after it makes of it."""
+        if self.peek() != "@":
+            return of
+        self.next += 1
+        return self.offset(of, self.integer())
+
+    @staticmethod
+    def offset(of: Descriptor, frames: int) -> Descriptor:
+        return Descriptor("Offset", (of, frames)) if frames else of
+
+    def operation(self, operator: str, depth: int) -> Descriptor:
+        form = _FORMS.get(operator)
+        if form is None:
+            raise self.error(f"there is no operator {operator}()", did_you_mean(operator, list(_FORMS)))
+        self.take("(")
+        arguments: list[Argument] = []
+        while True:
+            arguments.append(self.argument(self.kind(operator, form, len(arguments)), depth))
+            if self.peek() != ",":
+                break
+            self.next += 1
+        self.take(")")
+        least = len(form.rstrip("+")) if not form.endswith("?") else len(form) - 2
+        if len(arguments) < least:
+            raise self.error(f"{operator}() has {len(arguments)} of {least} arguments")
+        return Descriptor(operator, tuple(arguments))
+
+    def kind(self, operator: str, form: str, position: int) -> str:
+        """What the argument at ``position`` is."""
+        if form.endswith("+"):
+            return "d"
+        form = form.rstrip("?")
+        if position >= len(form):
+            raise self.error(f"{operator}() has more than {len(form)} arguments")
+        return form[position]
+
+    def argument(self, kind: str, depth: int) -> Argument:
+        if kind == "d":
+            return self.descriptor(depth + 1)
+        if kind == "i":
+            return self.integer()
+        token = self.take()
+        if kind == "v" and token in ("x", "t"):
+            return token
+        try:
+            if kind == "f":
+                return float(token)
+        except ValueError:
+            pass
+        raise self.error(f"expected {_EXPECTED[kind]}, found '{token}'")
+
+    def integer(self) -> int:
+        token = self.take()
+        if not _INTEGER.match(token):
+            raise self.error(f"expected an integer, found '{token}'")
+        return int(token)

@@ -1,0 +1,193 @@
+"""GRU layers whose gates are components of their own: ``gru-layer``, ``pgru-layer``, ``opgru-layer``, ``norm-…``.
+
+z is the update gate, r the reset gate, o the output gate (of the opgru family, which has no r), h the proposal for
+the cell y. What is fed back is s: the output, or the first columns of its projection.
+"""
+from __future__ import annotations
+
+from nnet3py.xconfig.layer import ConfigLines, Value
+from nnet3py.xconfig.recurrent import (
+    AFFINE,
+    NO_DROPOUT,
+    PER_ELEMENT_SCALE,
+    PRODUCT,
+    PROJECTIONS,
+    RECURRENCE,
+    RecurrentLayer,
+)
+
+GRU: dict[str, Value] = {**RECURRENCE, "ng-per-element-scale-options": " max-change=0.75 ",
+                         "ng-affine-options": " max-change=0.75 ", "self-repair-scale-nonlinearity": 1e-05}
+DROPOUT: dict[str, Value] = {"dropout-proportion": NO_DROPOUT, "dropout-per-frame": True}
+
+
+class GruBase(RecurrentLayer):
+    """What the GRU layers here and in fast_gru.py share."""
+
+    NORMALISED = False      # the output is batch-normalised and what is fed back renormalised
+    OUTPUT_GATE = False     # an output gate instead of a reset gate
+    PREDROP = "{}_predrop_t"      # what a gate's node before dropout is called
+
+    def affine(self, lines: ConfigLines, part: str, input_dim: int, output_dim: int) -> None:
+        """A full matrix."""
+        l2 = f" {self.l2}" if "l2-regularize" in self.OPTIONS else ""
+        self.component(lines, part, AFFINE,
+                       f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')}{l2}")
+
+    def gate_dims(self) -> dict[str, int]:
+        """The gates and their dimensions."""
+        return {"z": self.cell, "o": self.cell} if self.OUTPUT_GATE else {"z": self.cell, "r": self.projected[0]}
+
+    def add_gate_components(self, lines: ConfigLines) -> None:
+        """The sigmoids of both gates."""
+        for gate, dim in self.gate_dims().items():
+            self.component(lines, gate, "SigmoidComponent", f"dim={dim} {self.self_repair()}")
+
+    def add_dropout_components(self, lines: ConfigLines) -> None:
+        """Dropout of both gates, of which the opgru family has one component."""
+        if self.dropout == NO_DROPOUT:
+            return
+        if self.OUTPUT_GATE:
+            self.dropout_component(lines, "dropout", self.cell)
+        else:
+            for gate, dim in self.gate_dims().items():
+                self.dropout_component(lines, f"dropout_{gate}", dim)
+
+    def add_gate(self, lines: ConfigLines, gate: str, matrix: str) -> None:
+        """The nodes of one gate."""
+        self.node(lines, f"{gate}_t_pre", matrix, self.with_delayed("s_t"))
+        if self.dropout == NO_DROPOUT:
+            self.node(lines, f"{gate}_t", gate, self.at(f"{gate}_t_pre"))
+        else:
+            before = self.PREDROP.format(gate)
+            self.node(lines, before, gate, self.at(f"{gate}_t_pre"))
+            self.node(lines, f"{gate}_t", "dropout" if self.OUTPUT_GATE else f"dropout_{gate}", self.at(before))
+
+    def add_truncation(self, lines: ConfigLines) -> None:
+        """The component through which derivatives go back in time."""
+        self.component(lines, "s_r", "BackpropTruncationComponent", f"dim={self.projected[0]} {self.truncation()}")
+
+    def add_norms(self, lines: ConfigLines) -> None:
+        """Batch normalisation of the output, renormalisation of what is fed back."""
+        self.component(lines, "batchnorm", "BatchNormComponent", f"dim={self.output_dim()} target-rms=1.0")
+        self.component(lines, "renorm", "NormalizeComponent", f"dim={self.projected[0]} target-rms=1.0")
+
+
+class GruLayer(GruBase):
+    """``gru-layer``: no projection; the output has ``cell-dim`` columns."""
+
+    OPTIONS = GRU
+    CELL_FROM_INPUT = True
+    CELL = "s_t"            # what the update gate keeps a part of
+
+    def output(self) -> str:
+        return self.at("s_t")
+
+    def build(self, lines: ConfigLines) -> None:
+        self.add_matrices(lines)
+        self.add_gate_components(lines)
+        self.component(lines, "h", "TanhComponent", f"dim={self.cell} {self.self_repair()}")
+        self.add_products(lines)
+        self.add_dropout_components(lines)
+        for gate in self.gate_dims():
+            self.add_gate(lines, gate, f"W_z.xs_{gate}")
+        self.add_proposal(lines)
+        # 1 - z is the part of the proposal that the cell takes over.
+        rest = f"Sum(Scale(-1.0,{self.at('z_t')}), Const(1.0, {self.cell}))"
+        self.node(lines, "y1_t", "y1", f"Append({self.at('h_t')}, {rest})")
+        self.node(lines, "y2_t", "y2", f"Append({self.delayed(self.CELL)}, {self.at('z_t')})")
+        self.node(lines, "y_t", "y", self.sum("y1_t", "y2_t"))
+        self.add_output(lines)
+
+    def add_matrices(self, lines: ConfigLines) -> None:
+        """The full matrices of gates and proposal."""
+        recurrent = self.projected[0]
+        for gate, dim in self.gate_dims().items():
+            self.affine(lines, f"W_z.xs_{gate}", self.input_dim + recurrent, dim)
+        self.affine(lines, "W_h.UW", self.input_dim + (0 if self.OUTPUT_GATE else recurrent), self.cell)
+
+    def add_products(self, lines: ConfigLines) -> None:
+        """The products of gates with what they let through, and the sum that is the cell."""
+        first, dim = ("o1", self.cell) if self.OUTPUT_GATE else ("h1", self.projected[0])
+        for part, columns in ((first, dim), ("y1", self.cell), ("y2", self.cell)):
+            self.component(lines, part, PRODUCT, f"input-dim={2 * columns} output-dim={columns}")
+        self.component(lines, "y", "NoOpComponent", f"dim={self.cell}")
+
+    def add_proposal(self, lines: ConfigLines) -> None:
+        """The nodes that make h_t from the input and what the reset gate lets through."""
+        self.node(lines, "h1_t", "h1", f"Append({self.at('r_t')}, {self.delayed('s_t')})")
+        self.node(lines, "h_t_pre", "W_h.UW", f"Append({self.input}, {self.at('h1_t')})")
+        self.node(lines, "h_t", "h", self.at("h_t_pre"))
+
+    def add_output(self, lines: ConfigLines) -> None:
+        """The nodes from the cell to the output and what is fed back."""
+        self.add_truncation(lines)
+        self.node(lines, "s_t", "s_r", self.at("y_t"))
+
+
+class PgruLayer(GruLayer):
+    """``pgru-layer``: the output is projected, and only a part of it is fed back."""
+
+    OPTIONS = {**GRU, **PROJECTIONS}
+    AUXILIARY = ("h_t",)
+    CELL_FROM_INPUT = False
+    CELL = "y_t"
+    RENORM = "s_renorm_t"      # the node of what is fed back, renormalised
+
+    def output(self) -> str:
+        return self.at("sn_t")
+
+    def projection_input(self, lines: ConfigLines) -> str:
+        """The node that is projected."""
+        return "y_t"
+
+    def add_output(self, lines: ConfigLines) -> None:
+        recurrent, _ = self.projected
+        source = self.projection_input(lines)
+        self.affine(lines, "W_s.ys", self.cell, self.output_dim())
+        self.add_truncation(lines)
+        projected = "sn_nobatchnorm_t" if self.NORMALISED else "sn_t"
+        self.node(lines, projected, "W_s.ys", self.at(source))
+        self.range(lines, "s_t_preclip", projected, 0, recurrent)
+        fed_back = "s_t_preclip"
+        if self.NORMALISED:
+            self.add_norms(lines)
+            self.node(lines, "sn_t", "batchnorm", self.at(projected))
+            self.node(lines, self.RENORM, "renorm", self.at(fed_back))
+            fed_back = self.RENORM
+        self.node(lines, "s_t", "s_r", self.at(fed_back))
+
+
+class NormPgruLayer(PgruLayer):
+    """``norm-pgru-layer``: ``pgru-layer`` with its output batch-normalised and what is fed back renormalised."""
+
+    OPTIONS = {**PgruLayer.OPTIONS, **DROPOUT}
+    NORMALISED = True
+
+
+class OpgruLayer(PgruLayer):
+    """``opgru-layer``: an output gate instead of a reset gate; the cell enters its proposal element by element."""
+
+    OUTPUT_GATE = True
+
+    def add_matrices(self, lines: ConfigLines) -> None:
+        super().add_matrices(lines)
+        self.component(lines, "W_h.UW_elementwise", PER_ELEMENT_SCALE,
+                       f"dim={self.cell} {self.per_element_options()}")
+
+    def add_proposal(self, lines: ConfigLines) -> None:
+        self.node(lines, "h_t_pre", "W_h.UW", self.input)
+        self.node(lines, "h_t_pre2", "W_h.UW_elementwise", self.delayed("y_t"))
+        self.node(lines, "h_t", "h", self.sum("h_t_pre", "h_t_pre2"))
+
+    def projection_input(self, lines: ConfigLines) -> str:
+        self.node(lines, "y_o_t", "o1", self.append("o_t", "y_t"))
+        return "y_o_t"
+
+
+class NormOpgruLayer(OpgruLayer):
+    """``norm-opgru-layer``: ``opgru-layer`` with its output batch-normalised and what is fed back renormalised."""
+
+    OPTIONS = {**OpgruLayer.OPTIONS, **DROPOUT, "l2-regularize": 0.0}
+    NORMALISED = True
+    RENORM = "s_t_preclip_renorm"
