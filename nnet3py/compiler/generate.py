@@ -42,7 +42,7 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
     CompileError, DescriptorError : the network cannot be compiled for this request
     """
     rules = node_rules(nnet)
-    graph = build_graph(nnet, request, share)
+    graph = build_graph(nnet, request, share, rules)
     steps = compute_steps(nnet, request, graph, rules)
     sources = find_sources(steps, rules, graph.sequences.space)
     return _Generator(nnet, request, steps, sources, [len(steps)]).generate()
@@ -76,7 +76,6 @@ class _NodeInfo:
 
     def __init__(self, nnet: Nnet, node: int) -> None:
         found = nnet.nodes[node]
-        self.dim = nnet.node_dim(node)
         self.component_index, self.component, self.flags, self.is_contiguous = -1, None, 0, False
         self.is_dim_range = isinstance(found, DimRangeNode)
         self.dim_offset = found.dim_offset if isinstance(found, DimRangeNode) else 0
@@ -84,12 +83,15 @@ class _NodeInfo:
         if isinstance(found, ComponentNode):
             self.component_index = found.component_index
             self.component = nnet.components[found.component_index]
-            self.flags = int(self.component.properties)
+            self.dim, self.flags = self.component.output_dim, int(self.component.properties)
             self.is_contiguous = bool(self.flags & Properties.OUTPUT_CONTIGUOUS)
         elif isinstance(found, DescriptorNode):
             self.parts = [_PartInfo(part, nnet) for part in found.descriptor.parts]
+            self.dim = sum(part.dim for part in self.parts)
             self.is_contiguous = nnet.is_component_input(node) and nnet.component_of(node + 1).has(
                 Properties.INPUT_CONTIGUOUS)
+        else:
+            self.dim = nnet.node_dim(node)
 
 
 @dataclass(slots=True)

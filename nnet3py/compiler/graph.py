@@ -83,6 +83,7 @@ class _NodeTable:
         self.all_used = False                         # all cindexes of the node can be computed, and use all of these
 
     def find(self, keys: np.ndarray) -> np.ndarray:
+        """The cindexes with these keys, -1 for none."""
         return find_keys(self.keys, self.key_ids, keys)
 
     def add(self, keys: np.ndarray, ids: np.ndarray) -> None:
@@ -215,7 +216,7 @@ class GraphBuilder:
         ids = ids[(self.status[ids] == UNKNOWN) & self._expanded[ids]]
         if not len(ids):
             return False
-        dependencies = table.dependencies[self.row[ids]]
+        dependencies = table.dependencies if len(ids) == len(table.ids) else table.dependencies[self.row[ids]]
         if rule.is_pointwise:
             self.status[ids] = status = self.status[dependencies[:, 0]]
             return bool((status != UNKNOWN).any())
@@ -293,15 +294,16 @@ class GraphBuilder:
         """The graph of what the outputs really use, and of all that was given."""
         all_computable = bool((self.status[:self.size] == COMPUTABLE).all())
         used = [self._used(node, all_computable) for node in range(len(self.rules))]
-        required = np.ones(self.size, bool)
-        if not all_computable or any(found is not table.dependencies for found, table in
-                                     zip(used, self.tables, strict=True)):
+        everything = all_computable and all(found is table.dependencies
+                                            for found, table in zip(used, self.tables, strict=True))
+        if not everything:
             required = self._reached(lambda node, ids: used[node][self.row[ids]]) | self.is_input[:self.size]
-        kept = [table.key_ids[required[table.key_ids]] for table in self.tables]
+        kept = [table.key_ids if everything else table.key_ids[required[table.key_ids]] for table in self.tables]
         numbers = np.concatenate(kept)
         number = np.full(self.size, -1)
         number[numbers] = np.arange(len(numbers))
-        lists = [used[node][self.row[ids]] for node, ids in enumerate(kept)]
+        lists = [found if ids is table.ids else found[self.row[ids]]
+                 for found, table, ids in zip(used, self.tables, kept, strict=True)]
         lengths = np.concatenate([(found >= 0).sum(axis=1) for found in lists])
         return Graph(
             self.sequences, np.cumsum([0, *(len(ids) for ids in kept)]),
@@ -326,14 +328,17 @@ class GraphBuilder:
         return np.where(used, dependencies, -1) if (used != (dependencies >= 0)).any() else dependencies
 
 
-def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True) -> GraphBuilder:
+def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True,
+                  rules: list[NodeRule] | None = None) -> GraphBuilder:
     """A builder for ``request``; with ``share`` false every sequence is worked out for itself (same result).
+
+    ``rules`` are those of the network, if the caller has them.
 
     Raises
     ------
     Nnet3Error : the network has no input or output of a name in the request
     """
-    return GraphBuilder(node_rules(nnet), Sequences.of(request, share),
+    return GraphBuilder(rules or node_rules(nnet), Sequences.of(request, share),
                         [io_node(nnet, io.name, "input") for io in request.inputs],
                         [io_node(nnet, io.name, "output") for io in request.outputs])
 
@@ -348,8 +353,9 @@ def io_node(nnet: Nnet, name: str, kind: str) -> int:
     raise Nnet3Error(f"Network has no {kind} with name {name}", f"it has {known or 'none'}")
 
 
-def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Graph:
-    """The pruned graph of ``request``.
+def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True,
+                rules: list[NodeRule] | None = None) -> Graph:
+    """The pruned graph of ``request``; arguments as for ``graph_builder``.
 
     Raises
     ------
@@ -357,7 +363,7 @@ def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True) -> 
     CompileError : a recurrence without end
     Nnet3Error : the network has no input or output of a name in the request
     """
-    builder = graph_builder(nnet, request, share)
+    builder = graph_builder(nnet, request, share, rules)
     builder.compute()
     if not all(found.all() for found in builder.computable_outputs()):
         raise not_computable(builder, nnet, request)

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Part, Source, Sum
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, DimRangeNode, InputNode
@@ -64,7 +64,9 @@ class ComponentRule(NodeRule):
 
     def __init__(self, source: int, component: Component) -> None:
         self.source, self.component = source, component
-        self.is_pointwise = component.has(Properties.SIMPLE)
+        kind = type(component)
+        self.is_pointwise = (kind.input_indexes is Component.input_indexes
+                             and kind.is_computable is Component.is_computable)
 
     def sources(self) -> list[int]:
         return [self.source]

@@ -84,6 +84,8 @@ def _regular_times(indexes: np.ndarray) -> tuple[int, int, int]:
 
 
 def _rows(start: int, step: int, num: int, block: int, present: np.ndarray) -> np.ndarray:
+    if block == 1 and _is_grid(start, step, num, present):
+        return present
     keys = sequence_keys(present)
     known = distinct(keys)
     pairs = sequences_of(known)
@@ -97,3 +99,13 @@ def _rows(start: int, step: int, num: int, block: int, present: np.ndarray) -> n
     rows[..., 2] = pairs[None, :, 1, None]
     rows[..., 1][~is_present.reshape(-1, block, pairs.shape[0]).transpose(0, 2, 1)] = NO_TIME
     return rows.reshape(-1, 3)
+
+
+def _is_grid(start: int, step: int, num: int, present: np.ndarray) -> bool:
+    """Whether the rows are the whole grid in its order already, as they mostly are."""
+    if len(present) % num:
+        return False
+    grid = present.reshape(num, -1, 3)
+    first = sequence_keys(grid[0])
+    return bool((first[1:] > first[:-1]).all() and (grid[1:, :, ::2] == grid[0, :, ::2]).all()
+                and (grid[..., 1] == (start + step * np.arange(num))[:, None]).all())
