@@ -1,11 +1,12 @@
 """What the programs that copy one kind of object share: two tables or two plain files, never one of each."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from nnet3py import log
-from nnet3py.errors import UsageError
+from nnet3py.errors import UsageError, within
 from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 
 
@@ -33,6 +34,36 @@ def copy_table(rspecifier: str, wspecifier: str, holder: Any) -> int:
             writer.write(key, value)
             count += 1
     return count
+
+
+def convert_table(rspecifier: str, wspecifier: str, source: Any, target: Any, convert: Callable[[str, Any], Any],
+                  finish: Callable[[int, int], None] | None = None,
+                  inputs: ExitStack | None = None) -> tuple[int, int]:
+    """Write what ``convert(key, value)`` makes of every entry of a table.
+
+    None is not written and counts as an error; ``convert`` has warned of it. Errors that it raises get the key's name.
+    ``source`` and ``target`` are the holders. Returns the numbers of entries written and of errors; ``finish`` gets
+    them, too, and if it raises, the output does not appear. Nor does it if closing ``inputs`` raises: tables that
+    ``convert`` looks things up in.
+    """
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    done = errors = 0
+    with TableWriter(wspecifier, target) as writer:
+        with SequentialReader(rspecifier, source) as reader:
+            for key, value in reader:
+                with within(f"key {key}"):
+                    result = convert(key, value)
+                if result is None:
+                    errors += 1
+                    continue
+                writer.write(key, result)
+                done += 1
+        if inputs is not None:
+            inputs.close()
+        if finish is not None:
+            finish(done, errors)
+    return done, errors
 
 
 def log_copied(what: str, args: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "nnet3-init": Entry("model_init", "init", "Make a network from a config file, or extend an existing one."),
+    "xconfig-to-configs": Entry("xconfig_to_configs", "xconfig_to_configs", "Turn a list of layers into configs."),
     "nnet3-info": Entry("model_info", "info", "Print what a network consists of."),
     "nnet3-copy": Entry("model_copy", "copy", "Copy a network; optionally edit, scale or convert it."),
     "nnet3-inspect": Entry("inspect", "inspect", "Show what a model or its folder holds, and what it lacks."),
@@ -27,6 +28,8 @@ COMMANDS: dict[str, Entry] = {
     "nnet3-am-copy": Entry("model_copy", "am_copy", "Copy an acoustic model; optionally edit it or take its network."),
     "nnet3-am-info": Entry("model_info", "am_info", "Print what an acoustic model consists of."),
     "nnet3-am-adjust-priors": Entry("model_am", "am_adjust_priors", "Set the priors of an acoustic model."),
+    "nnet3-am-train-transitions": Entry("am_train_transitions", "am_train_transitions",
+                                        "Train the transition probabilities of an acoustic model, and its priors."),
     "nnet3-get-egs": Entry("egs_get", "get_egs", "Make training examples from features and posteriors."),
     "nnet3-copy-egs": Entry("egs_copy", "copy_egs", "Copy training examples; optionally select, shift or split."),
     "nnet3-shuffle-egs": Entry("egs_shuffle", "shuffle_egs", "Put training examples into random order."),
@@ -34,14 +37,53 @@ COMMANDS: dict[str, Entry] = {
     "nnet3-subset-egs": Entry("egs_subset", "subset_egs", "Select a random subset of training examples."),
     "nnet3-train": Entry("train", "train", "Train a network on merged examples."),
     "nnet3-compute": Entry("compute", "compute", "Compute a network's output for features."),
+    "nnet3-compute-batch": Entry("compute_batch", "compute_batch", "The same, many utterances at a time; faster."),
+    "nnet3-compute-from-egs": Entry("egs_outputs", "compute_from_egs", "Compute a network's output for examples."),
+    "nnet3-acc-lda-stats": Entry("egs_outputs", "acc_lda_stats", "Gather LDA statistics of outputs for examples."),
     "nnet3-compute-prob": Entry("compute_prob", "compute_prob", "Print objective and accuracy on examples."),
+    "nnet3-show-progress": Entry("show_progress", "show_progress", "Show how a network changed in training."),
     "nnet3-average": Entry("average", "average", "Average the parameters of several networks."),
+    "nnet3-combine": Entry("combine", "combine", "Find the best average of the last models of a training."),
+    "cuda-gpu-available": Entry("cuda", "cuda_gpu_available", "Test whether a GPU can be used."),
+    "cuda-compiled": Entry("cuda", "cuda_compiled", "Tell by the exit status whether there is GPU support."),
     "copy-feats": Entry("copy_feats", "copy_feats", "Copy features; optionally compress them."),
     "feat-to-dim": Entry("feat_to", "feat_to_dim", "Print the dimension of features."),
     "feat-to-len": Entry("feat_to", "feat_to_len", "Print the number of frames of features."),
     "copy-int-vector": Entry("copy_int_vector", "copy_int_vector", "Copy integer vectors, such as alignments."),
     "ali-to-post": Entry("ali_to_post", "ali_to_post", "Turn alignments into posteriors."),
     "copy-matrix": Entry("copy_matrix", "copy_matrix", "Copy matrices; optionally scale or transform them."),
+    "copy-vector": Entry("vectors", "copy_vector", "Copy vectors; optionally scale, cut or extend them."),
+    "vector-scale": Entry("vectors", "vector_scale", "Multiply vectors by a number."),
+    "vector-sum": Entry("sums", "vector_sum", "Add vectors of tables or files."),
+    "matrix-sum": Entry("sums", "matrix_sum", "Add or average matrices of tables or files."),
+    "matrix-sum-rows": Entry("sums", "matrix_sum_rows", "Sum the rows of matrices."),
+    "matrix-dim": Entry("vectors", "matrix_dim", "Print the numbers of rows and columns of matrices."),
+    "compute-cmvn-stats": Entry("cmvn", "compute_cmvn_stats", "Compute mean and variance statistics of features."),
+    "modify-cmvn-stats": Entry("cmvn", "modify_cmvn_stats", "Exempt dimensions from normalisation."),
+    "apply-cmvn": Entry("cmvn", "apply_cmvn", "Normalise the means and variances of features."),
+    "apply-cmvn-online": Entry("cmvn", "apply_cmvn_online", "Normalise features with what was seen so far."),
+    "splice-feats": Entry("feats", "splice_feats", "Put frames beside their neighbours."),
+    "add-deltas": Entry("feats", "add_deltas", "Put the slopes of features beside them."),
+    "select-feats": Entry("feats", "select_feats", "Copy some columns of features."),
+    "subset-feats": Entry("feats", "subset_feats", "Copy the features of some utterances."),
+    "subsample-feats": Entry("feats", "subsample_feats", "Copy every n-th frame of features."),
+    "shift-feats": Entry("feats", "shift_feats", "Shift features in time."),
+    "paste-feats": Entry("feats_with", "paste_feats", "Put features side by side."),
+    "append-vector-to-feats": Entry("feats_with", "append_vector_to_feats", "Append a vector to every frame."),
+    "transform-feats": Entry("feats_with", "transform_feats", "Multiply features by a matrix, such as LDA's."),
+    "ali-to-pdf": Entry("alignments", "ali_to_pdf", "Turn alignments into pdf-ids."),
+    "ali-to-phones": Entry("alignments", "ali_to_phones", "Turn alignments into phones."),
+    "copy-post": Entry("posteriors", "copy_post", "Copy posteriors; optionally scale them."),
+    "post-to-smat": Entry("posteriors", "post_to_smat", "Turn posteriors into sparse matrices."),
+    "post-to-tacc": Entry("posteriors", "post_to_tacc", "Sum posteriors by transition-id or pdf-id."),
+    "acc-lda": Entry("lda", "acc_lda", "Gather LDA statistics of features."),
+    "sum-lda-accs": Entry("lda", "sum_lda_accs", "Add LDA statistics."),
+    "est-lda": Entry("lda", "est_lda", "Estimate an LDA transform."),
+    "nnet-get-feature-transform": Entry("lda", "get_feature_transform", "Estimate the transform before a network."),
+    "copy-transition-model": Entry("transitions", "copy_transition_model", "Copy the transition model of a model."),
+    "show-transitions": Entry("transitions", "show_transitions", "Print the transitions of a model."),
+    "am-info": Entry("transitions", "am_info", "Print what a transition model consists of."),
+    "tree-info": Entry("transitions", "tree_info", "Print what a tree is for."),
 }
 
 
@@ -50,4 +92,6 @@ def person_name(kaldi_name: str) -> str:
     return kaldi_name.removeprefix("nnet3-")
 
 
-PERSON_NAMES: dict[str, str] = {person_name(name): name for name in COMMANDS}
+# Where two share it (nnet3-am-info and am-info), it is the network's; the other keeps its name as a launcher.
+PERSON_NAMES: dict[str, str] = {person_name(name): name
+                                for name in sorted(COMMANDS, key=lambda name: name.startswith("nnet3-"))}

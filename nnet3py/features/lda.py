@@ -1,4 +1,4 @@
-"""Linear discriminant analysis: statistics from labelled frames, and transforms from statistics.
+"""Linear discriminant analysis: transforms from statistics.
 
 Kaldi: ``LdaEstimate`` (lda-estimate.h) and ``FeatureTransformEstimate`` (nnet3's get-feature-transform.h).
 """
@@ -9,66 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.errors import NumericError, ShapeError
+from nnet3py.errors import NumericError
 from nnet3py.io.lda_stats import LdaStats
 
 logger = logging.getLogger(__name__)
 
 _RIDGE = 1.0e-3       # of the average variance, added where the within-class covariance is not positive definite
-
-
-class LdaAccumulator:
-    """Sums of classified vectors in double precision; :meth:`stats` gives what is written to a file."""
-
-    def __init__(self, num_classes: int, dim: int) -> None:
-        self.counts = np.zeros(num_classes)
-        self.sums = np.zeros((num_classes, dim))
-        self.total_second = np.zeros((dim, dim))
-
-    @property
-    def dim(self) -> int:
-        """Dimension of the vectors."""
-        return self.sums.shape[1]
-
-    def add(self, vectors: np.ndarray, classes: np.ndarray, weights: np.ndarray | None = None) -> None:
-        """Add ``vectors`` (count, dim), the class (int, from 0) of each and its weight (1 if None).
-
-        Raises ShapeError for a class or a dimension that the statistics do not have. Kaldi: Accumulate.
-        """
-        if vectors.shape[1] != self.dim:
-            raise ShapeError(f"vectors of dimension {vectors.shape[1]} cannot be added to LDA statistics of dimension "
-                             f"{self.dim}")
-        if not len(vectors):
-            return
-        if not (0 <= int(classes.min()) and int(classes.max()) < len(self.counts)):
-            raise ShapeError(f"expected classes from 0 to {len(self.counts) - 1}, found {classes.min()} to "
-                             f"{classes.max()}")
-        vectors = vectors.astype(np.float64)
-        weighted = vectors if weights is None else vectors * np.asarray(weights, dtype=np.float64)[:, None]
-        order = np.argsort(classes, kind="stable")
-        present, first = np.unique(classes[order], return_index=True)
-        self.counts += np.bincount(classes, weights, minlength=len(self.counts))
-        self.sums[present] += np.add.reduceat(weighted[order], first, axis=0)
-        self.total_second += weighted.T @ vectors
-
-    def stats(self) -> LdaStats:
-        """The statistics so far."""
-        stats = LdaStats(self.counts.copy(), self.sums.copy(), self.total_second[np.tril_indices(self.dim)])
-        stats.scatter = stats.scatter - stats.second_of_means()
-        return stats
-
-
-def prune_randomly(weights: np.ndarray, threshold: float, rng: np.random.Generator) -> np.ndarray:
-    """Weights below ``threshold`` become 0 or ``threshold`` (with their sign), so that their expectation stays.
-
-    float32 (count,), new; a threshold of 0 changes nothing. Kaldi: RandPrune.
-    """
-    if threshold == 0.0:
-        return weights
-    size = np.abs(weights)
-    kept = rng.random(len(weights)) * threshold <= size
-    small = np.where(kept, np.copysign(np.float32(threshold), weights), np.float32(0.0))
-    return np.where(size >= threshold, weights, small).astype(np.float32)
 
 
 @dataclass
@@ -111,7 +57,7 @@ def estimate(stats: LdaStats, dim: int, within_class_factor: float = 1.0, remove
         raise NumericError(f"LDA failed: {error}", "check the features that the statistics were made of") from error
     shown = " ".join(f"{value:g}" for value in values)
     logger.info("Data count is %g", stats.counts.sum())
-    logger.info("LDA singular values are  [ %s ]\n", shown)
+    logger.info("LDA singular values are  [ %s ]", shown)
     logger.info("Sum of all singular values is %g", values.sum())
     logger.info("Sum of selected singular values is %g", values[:dim].sum())
     full = rotation.T @ inverse

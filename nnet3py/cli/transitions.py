@@ -1,0 +1,100 @@
+"""copy-transition-model, show-transitions, am-info and tree-info: what stands before the network in a model."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import BINARY
+from nnet3py.cli.options import Options
+
+if TYPE_CHECKING:
+    from nnet3py.io.transition_model import TransitionModel
+
+
+def _read(rxfilename: str) -> TransitionModel:
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.transition_model import TransitionModel
+
+    return read_object(rxfilename, TransitionModel.read)
+
+
+@kaldi_command("copy-transition-model", usage="""
+Copy the transition model of an acoustic model of any kind, without what follows it.
+
+Usage: copy-transition-model [options] <transition-model or model in> <transition-model-out>
+e.g.: copy-transition-model --binary=false 1.mdl 1.txt
+See also: show-transitions, nnet3-am-init
+""", arguments=(2, 2), options=[BINARY])
+def copy_transition_model(args: list[str], options: Options) -> int:
+    """Copy a transition model."""
+    from nnet3py.io.object_files import write_object
+
+    write_object(args[1], _read(args[0]).write, options.binary)
+    log.log("Copied transition model.")
+    return 0
+
+
+@kaldi_command("show-transitions", usage="""
+Print the transitions of a model: of each state its phone and pdf, of each transition its probability and target; with
+counts of pdfs also these.
+
+Usage:  show-transitions <phones-symbol-table> <transition/model-file> [<occs-file>]
+e.g.:
+ show-transitions phones.txt 1.mdl 1.occs
+See also: copy-transition-model, ali-to-phones
+""", arguments=(2, 3))
+def show_transitions(args: list[str], options: Options) -> int:
+    """Print transitions."""
+    from nnet3py.io.alignment import describe_transitions, read_symbol_table
+    from nnet3py.io.matrices import read_vector
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.streams import failed_command, open_input, write_text
+
+    with open_input(args[0]) as stream:
+        text = stream.read().decode("utf-8", "surrogateescape")
+    if stream.status:
+        raise failed_command(args[0], stream.status)
+    names = read_symbol_table(text, args[0])
+    model = _read(args[1])
+    counts = read_object(args[2], read_vector) if len(args) == 3 else None
+    write_text("-", describe_transitions(model, names, counts))
+    return 0
+
+
+@kaldi_command("am-info", usage="""
+Print the numbers of phones, pdfs, transition-ids and transition-states of a model of any kind.
+
+Usage:  am-info [options] <model-in>
+e.g.:
+ am-info 1.mdl
+See also: nnet3-am-info, tree-info
+""", arguments=(1, 1))
+def am_info(args: list[str], options: Options) -> int:
+    """Print what a transition model consists of."""
+    from nnet3py.io.streams import write_text
+
+    model = _read(args[0])
+    write_text("-", f"number of phones {len(model.topology.phones)}\nnumber of pdfs {model.num_pdfs}\n"
+                    f"number of transition-ids {model.num_transition_ids}\n"
+                    f"number of transition-states {model.num_transition_states}\n")
+    return 0
+
+
+@kaldi_command("tree-info", usage="""
+Print the number of pdfs of a tree, its context width, and the phone's position in it.
+
+Usage: tree-info <tree-in>
+e.g.: tree-info tree
+See also: am-info
+""", arguments=(1, 1))
+def tree_info(args: list[str], options: Options) -> int:
+    """Print what a tree is for."""
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.streams import write_text
+    from nnet3py.io.tree import ContextDependency
+
+    tree = read_object(args[0], ContextDependency.read)
+    write_text("-", f"num-pdfs {tree.num_pdfs}\ncontext-width {tree.context_width}\n"
+                    f"central-position {tree.central_position}\n")
+    return 0
