@@ -22,15 +22,29 @@ from nnet3py.network.nnet import Nnet
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _SOURCES = ("compiler/**/*.py", "components/**/*.py", "network/**/*.py", "index.py")    # what computations follow from
+_REAL_ARRAYS = frozenset(("FM", "DM", "FV", "DV", "FP", "DP"))      # in files: matrices, vectors, triangles
 
 
 class _StructureWriter(TokenWriter):
-    """Takes tags, integers and flags as components write them; of real numbers only how many there are."""
+    """Takes tags, integers and flags as components write them, but neither real numbers nor how many there are.
+
+    Sizes of parameters follow from the dimensions, and statistics are empty until there are any.
+    """
+
+    _is_array = False       # the sizes of an array of real numbers come next
+
+    def token(self, token: str) -> None:
+        self._is_array = token in _REAL_ARRAYS
+        if not self._is_array:
+            super().token(token)
+
+    def integer(self, value: int, kind: str = "int32") -> None:
+        if not self._is_array:
+            super().integer(value, kind)
 
     def array(self, values: np.ndarray, dtype: Any) -> None:
-        if np.dtype(dtype).kind == "f":
-            self.raw(repr(values.shape).encode())
-        else:
+        self._is_array = False
+        if np.dtype(dtype).kind != "f":
             super().array(values, dtype)
 
     def float32(self, value: float) -> None:
