@@ -44,9 +44,10 @@ class KaldiCommand(click.Command):
     """A click command with Kaldi's option manners; made by :func:`kaldi_command`."""
 
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
-                 options: Sequence[Option]) -> None:
+                 options: Sequence[Option], detached_values: bool = False) -> None:
         super().__init__(name, help=usage, add_help_option=False)
         self.function, self.usage = function, usage.strip("\n")
+        self.detached_values = detached_values
         self.arguments, self.declared = arguments, tuple(options)
         # Parsing is ours; click sees the options for completion and introspection.
         self.params = [_click_option(one) for one in (*options, *kaldi_options.STANDARD_OPTIONS)]
@@ -82,6 +83,8 @@ class KaldiCommand(click.Command):
 
     def _run(self, words: list[str]) -> int:
         assert self.name is not None
+        if self.detached_values:
+            words = kaldi_options.attach_values(self.declared, words)
         try:
             args, options, wants_help = kaldi_options.parse(self.declared, words)
         except kaldi_options.OptionError as error:
@@ -104,7 +107,7 @@ class KaldiCommand(click.Command):
 
 
 def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
-                  options: Sequence[Option] = ()) -> Callable[[Function], KaldiCommand]:
+                  options: Sequence[Option] = (), detached_values: bool = False) -> Callable[[Function], KaldiCommand]:
     """Turn ``function(args, options) -> exit status or None`` into a command.
 
     Parameters
@@ -113,9 +116,10 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
     usage : what ``--help`` prints before the options
     arguments : the least and the greatest number of arguments; None for no upper limit
     options : besides the standard ones
+    detached_values : ``--name value`` is understood as well, as by Kaldi's scripts in Python
     """
     def decorate(function: Function) -> KaldiCommand:
-        return KaldiCommand(name, function, usage, arguments, options)
+        return KaldiCommand(name, function, usage, arguments, options, detached_values)
     return decorate
 
 

@@ -138,6 +138,26 @@ def parse(declared: Sequence[Option], args: Sequence[str]) -> tuple[list[str], O
     return rest, Options(values, given), False
 
 
+def attach_values(declared: Sequence[Option], words: Sequence[str]) -> list[str]:
+    """The words with ``--name value`` written as ``--name=value``, as Kaldi's scripts in Python take both.
+
+    A word after an option that has no ``=`` is its value, unless it begins with ``--`` or the option is a boolean and
+    the word is neither true nor false.
+    """
+    types = {one.name: one.type for one in (*declared, *STANDARD_OPTIONS)}
+    attached: list[str] = []
+    wants_value = False
+    for word in words:
+        if wants_value and not word.startswith("--") and (types[normalise(attached[-1][2:])] != "bool"
+                                                          or word.lower() in ("true", "false")):
+            attached[-1] += f"={word}"
+            wants_value = False
+            continue
+        attached.append(word)
+        wants_value = word.startswith("--") and "=" not in word and normalise(word[2:]) in types
+    return attached
+
+
 def _option_words(args: Sequence[str]) -> Iterable[tuple[str, str | None, str]]:
     """Every word of the line that looks like an option, up to a lone ``--``, as (key, value or None, word)."""
     for word in args:

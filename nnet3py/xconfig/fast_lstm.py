@@ -56,7 +56,7 @@ class FastLstmBatchNormLayer(FastLstmLayer):
 
 
 class LstmbLayer(FastLstmBatchNormLayer):
-    """``lstmb-layer``: the matrix of all gates goes through an orthonormal bottleneck; the output is batch-normalised."""
+    """``lstmb-layer``: the matrix of all gates has an orthonormal bottleneck; the output is batch-normalised."""
 
     OPTIONS = {**FAST, "bottleneck-dim": -1, "orthonormal-constraint": 1.0, "self-scale": 1.0}
     CELL_FROM_INPUT = False

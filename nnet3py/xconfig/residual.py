@@ -95,7 +95,7 @@ class ResBlock(ResidualBlock):
 
 
 class Res2Block(ResidualBlock):
-    """``res2-block``: convolution, batch normalisation, scale and offset, rectification; it may subsample the height."""
+    """``res2-block``: convolution, batch normalisation, scale and offset, rectification; it may halve the height."""
 
     OPTIONS = {**COMMON, "height": -1, "height-in": -1, "height-out": -1}
 

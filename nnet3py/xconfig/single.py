@@ -54,8 +54,9 @@ class PerElementLayer(SameDimLayer):
     SETTINGS = ("l2-regularize", "max-change", "param-mean", "param-stddev", "learning-rate-factor")
 
     def build(self, lines: ConfigLines) -> None:
-        type = "NaturalGradientPerElementScaleComponent" if self.type == "scale-component" else "PerElementOffsetComponent"
-        lines.step(self.name, type, f"dim={self.input_dim}  {self.pairs(*self.SETTINGS)}", self.input)
+        component = {"scale-component": "NaturalGradientPerElementScaleComponent",
+                     "offset-component": "PerElementOffsetComponent"}[self.type]
+        lines.step(self.name, component, f"dim={self.input_dim}  {self.pairs(*self.SETTINGS)}", self.input)
 
 
 class LinearLayer(Layer):
