@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MAX_DISTANCE = 10000      # passes through a recurrence
 _FIRST_CAPACITY = 1024
-_FIRST_PASSES = 4          # mostly enough to see where the input begins
+_FIRST_PASSES = 2          # mostly enough: the second goes beyond the first input, and fails
 
 
 @dataclass
