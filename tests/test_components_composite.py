@@ -379,7 +379,7 @@ def test_the_number_of_rows_is_kept(rows):
 
 
 @pytest.mark.parametrize(("before", "after", "message"), [
-    ("<MaxRowsProcess>", "<MaxRows>", "expected <MaxRowsProcess> in CompositeComponent, found <MaxRows>"),
+    ("<MaxRowsProcess>", "<MaxRows>", "expected <MaxRowsProcess>, found '<MaxRows>'"),
     ("<MaxRowsProcess> 2", "<MaxRowsProcess> two", "two"),
     ("<NumComponents> 2", "<NumComponents> 0", "between 1 and 100000 components inside, found 0"),
     ("<NumComponents> 2", "<NumComponents> -2", "found -2"),

@@ -219,12 +219,12 @@ def test_every_field_before_the_vector_may_be_missing(kind, fields):
 
 
 @pytest.mark.parametrize(("kind", "text", "message"), [
-    (ConstantFunctionComponent, CONSTANT, "expected <InputDim> in ConstantFunctionComponent, found <Output>"),
+    (ConstantFunctionComponent, CONSTANT, "expected <InputDim>, found '<Output>'"),
     (ConstantFunctionComponent, FUNCTION.replace("3", "0"), "expected a dimension between 1"),
     (ConstantFunctionComponent, FUNCTION.replace("3", "-3"), "found -3"),
     (ConstantFunctionComponent, FUNCTION.replace("<Output>", "<Params>"), "<Output>"),
     (ConstantFunctionComponent, FUNCTION.replace("[ 1 2 ]", "[ ]"), "the vector after <Output> is empty"),
-    (ConstantComponent, FUNCTION, "expected <Output> in ConstantComponent, found <InputDim>"),
+    (ConstantComponent, FUNCTION, "expected <Output>, found '<InputDim>'"),
     (ConstantComponent, CONSTANT.replace("[ 1 2 ]", "[ ]"), "the vector after <Output> is empty"),
     (ConstantComponent, CONSTANT.replace("[ 1 2 ]", "[ 1 x ]"), "expected a number"),
     (ConstantComponent, CONSTANT.replace("T <Use", "5 <Use"), "expected T or F"),

@@ -321,7 +321,7 @@ def test_older_files_without_a_learning_rate():
 
 
 @pytest.mark.parametrize("damage, message", [
-    ((b"<LearningRate> 0.001 <Model>", b"<Modell>"), "expected <LearningRate> or <Model>"),
+    ((b"<LearningRate> 0.001 <Model>", b"<Modell>"), "expected <Model>, found '<Modell>'"),
     ((b"<Model>", b"<Modell>"), "<Model>"),
     ((b"<NumFiltersOut> 3", b"<NumFiltersOut> 2"), "expected a matrix of 2 x 4"),
     ((b"0,0 1,0", b"0,0 1,0 2,0"), "expected a matrix of 3 x 6"),

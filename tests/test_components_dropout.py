@@ -126,7 +126,7 @@ def test_older_dropout_files():
     assert (component.per_frame, component.test_mode) == (False, False)
     component = read_text(DropoutComponent, "<Dim> 6 <DropoutProportion> 0.5 <DropoutPerFrame> T </DropoutComponent> ")
     assert component.per_frame
-    with pytest.raises(FormatError, match="expected </DropoutComponent>, found <Dim>"):
+    with pytest.raises(FormatError, match="expected </DropoutComponent>, found '<Dim>'"):
         read_text(DropoutComponent, "<Dim> 6 <DropoutProportion> 0.5 <Dim> ")
 
 

@@ -141,7 +141,7 @@ def test_the_mark_of_a_gradient(binary):
     ("<FiltXDim> 3", "<FiltXDim> 4", "filters of 16 elements"),
     ("<FiltXStep> 2", "<FiltXStep> -2", "between 1 and"),
     ("<InputVectorization> 1", "<InputVectorization> 2", "InputVectorization"),
-    ("<IsGradient> F ", "<IsMatrix> F ", "expected </ConvolutionComponent>, found <IsMatrix>"),
+    ("<IsGradient> F ", "<IsMatrix> F ", "expected </ConvolutionComponent>, found '<IsMatrix>'"),
     ("[ 1 1 1 ]", "[ 1 1 ]", "3 x 12 and 2 biases"),
     ("<LearningRate> 0.001 ", "", "expected <LearningRate>")])
 def test_damaged_convolutions(old, new, message):

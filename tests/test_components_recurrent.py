@@ -172,7 +172,7 @@ def test_damaged_files():
     rows = text[text.index("<ValueAvg>"):text.index("<DerivAvg>")]
     for old, new, message in ((rows, "<ValueAvg>  [ 1 2 3 4 ]\n", "expected 5 rows of 4"),
                               ("<SelfRepairConfig>  [ 0.05 ", "<SelfRepairConfig>  [ ", "10 elements"),
-                              ("<Count>", "<Dim>", "expected <Count>, found <Dim>"),
+                              ("<Count>", "<Dim>", "expected <Count>, found '<Dim>'"),
                               ("<LearningRate> 0.001 ", "", "expected <LearningRate>")):
         assert old in text
         with pytest.raises(FormatError, match=message):

@@ -201,7 +201,7 @@ def test_damaged_files(kind, count, matrix, bias, message):
 
 
 @pytest.mark.parametrize(("kind", "text", "message"), [
-    (RepeatedAffineComponent, "<NumRepeats> 2", "expected <LearningRate> in RepeatedAffineComponent"),
+    (RepeatedAffineComponent, "<NumRepeats> 2", "expected <LearningRate>, found"),
     (RepeatedAffineComponent, "<LearningRate> 1 <NumBlocks> 2", "<NumRepeats>"),
     (BlockAffineComponent, "<LearningRate> 1 <NumRepeats> 2", "<NumBlocks>"),
     (BlockAffineComponent, "<LearningRate> 1 <NumBlocks> 2 <LinearParams> [ 1\n 2\n 3 ] <BiasParams> [ 1 2 3 ]",

@@ -133,7 +133,8 @@ def test_older_files():
     (ElementwiseProductComponent, b"<InputDim> 6 <OutputDim> 4 ", "divides the input dimension 6"),
     (SumGroupComponent, b"<Sizes> [ 1 0 ] ", "positive group sizes"),
     (SumGroupComponent, b"<Sizes> [ ] ", "positive"),
-    (PermuteComponent, b"<ColumnMap> [ 0 2 ] ", "permutation"), (PermuteComponent, b"<ColumnMap> [ ] ", "permutation"),
+    (PermuteComponent, b"<ColumnMap> [ 0 2 ] ", r"once after <ColumnMap>, found \[0 2\]"),
+    (PermuteComponent, b"<ColumnMap> [ ] ", "once after <ColumnMap>"),
     (FixedScaleComponent, b"<Scales> [ ] ", "vector with elements")])
 def test_damaged_files(kind, text, message):
     with pytest.raises(FormatError, match=message):

@@ -102,8 +102,10 @@ DATA_OF_RAW = RAW.read_bytes()
 
 
 def test_errors_name_component_file_and_byte() -> None:
+    """The byte is the first of what was not expected."""
     damaged = DATA_OF_RAW.replace(b"<BiasParams>", b"<BiosParams>", 1)
-    with pytest.raises(FormatError, match=r"component 'a', model, byte \d+"):
+    place = rf"component 'a', after <LinearParams>, model, byte {damaged.index(b'<BiosParams>')}\]"
+    with pytest.raises(FormatError, match=f"expected <BiasParams>, found '<BiosParams>' .{place}"):
         read_bytes(damaged)
 
 
@@ -112,7 +114,8 @@ def test_errors_name_component_file_and_byte() -> None:
     (b"<Nnet3> \n", b"<Nnet3> x\n", "expected a newline after <Nnet3>"),
     (b"<NumComponents> \x04\x03", b"<NumComponents> \x04\x04", "expected .*<ComponentName>"),
     (b"<ComponentName> b ", b"<ComponentName> a ", "two components are named a"),
-    (b"dim=6", b"dim=7", "Dimension mismatch for network-node a"),
+    (b"dim=6", b"dim=7", r"Dimension mismatch for network-node a.*\[model\]"),
+    (b"<Nnet3>", b"<Nnet>", "found '<Nnet>'.*nnet1 or nnet2"), (b"<Nnet3>", b"<DIMENSION>", "this is a GMM model"),
     (b"component=b", b"component=d", "No component named 'd'"),
 ])
 def test_damage_is_named(old: bytes, new: bytes, message: str) -> None:

@@ -245,3 +245,19 @@ def test_damaged_bytes_are_refused(binary: bool) -> None:
         reader.integer_vector(), reader.integer_pairs(), reader.integer("uint64"), reader.expect("</A>")
 
     check_survives(read, written(example, binary=binary), binary)
+
+
+@pytest.mark.parametrize(("data", "read", "message"), [
+    (b"<Dim> <Din> 3 ", lambda r: (r.token(), r.expect("<Dat>")),
+     r"expected <Dat>, found '<Din>' \[after <Dim>, byte 6\]"),
+    (b"<Dim> x4 ", lambda r: (r.token(), r.integer()), r"expected an integer, found 'x4' \[after <Dim>, byte 6\]"),
+    (b"<Dim> </Din> ", lambda r: (r.token(), r.expect("<Dat>")), r"found '</Din>' \[after <Dim>, byte 6\]"),
+    (b"<Dim> Din ", lambda r: (r.token(), r.check_token(r.token(), "A", "B")),
+     r"expected A or B, found 'Din' \[after <Dim>, byte 6\]"),
+    (b"\x1b[31m<Dim> ", lambda r: r.expect("<Dim>"), r"found '\\x1b\[31m<Dim>' \[byte 0\]"),
+    (b"0 ", lambda r: r.boolean(), "expected T or F, found '0'"),
+    (b"", lambda r: r.token(), "the file is empty"), (b"<Di", lambda r: r.token(), "the file is truncated")])
+def test_errors_name_the_place_of_what_was_found(data, read, message) -> None:
+    """The byte is the first of what was not expected, and the field the one before it."""
+    with pytest.raises(FormatError, match=message):
+        read(TokenReader(io.BytesIO(data), size=len(data)))

@@ -194,9 +194,7 @@ class NaturalGradientAffineComponent(AffineComponent):
         reader.expect("<Alpha>")
         alpha = reader.real()
         cls._read_older_fields(reader, settings)
-        token = reader.token()
-        if f"{name}>" not in token:   # very old files close with the opening tag
-            raise reader.error(f"expected </{name}>, found {token}")
+        reader.check_token(reader.token(), f"</{name}>", f"<{name}>")   # very old files close with the opening tag
         inner, outer = (read_preconditioner(reader, rank, period, history, alpha) for rank in (rank_in, rank_out))
         return cls(linear, bias, inner, outer, constraint, settings)
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, compiled_for_others
-from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer
+from nnet3py.components.fields import (
+    LARGEST_DIM,
+    as_float32,
+    fields_text,
+    invalid_initializer,
+    read_fields,
+    write_fields,
+)
 from nnet3py.components.info_text import number, truth
 from nnet3py.components.time_grid import TimeGrid, at_time_offsets
 from nnet3py.errors import CompileError
@@ -48,7 +55,7 @@ class RestrictedAttentionComponentPrecomputedIndexes:
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """What an attention component looks at and how wide its parts are; the fields' order is that of files."""
+    """What an attention component looks at and how wide its parts are; the order is that of fields in files."""
 
     num_heads: int
     key_dim: int
@@ -288,22 +295,18 @@ class RestrictedAttentionComponent(Component):
             raise invalid_initializer(line, cls.__name__, shape.fault())
         return cls(shape)
 
-    _TAGS = (("<NumHeads>", "integer"), ("<KeyDim>", "integer"), ("<ValueDim>", "integer"),
-             ("<NumLeftInputs>", "integer"), ("<NumRightInputs>", "integer"), ("<TimeStride>", "integer"),
-             ("<NumLeftInputsRequired>", "integer"), ("<NumRightInputsRequired>", "integer"),
-             ("<OutputContext>", "boolean"), ("<KeyScale>", "float32"))     # as the fields of AttentionShape
+    _FIELDS = (("<NumHeads>", "integer", "num_heads"), ("<KeyDim>", "integer", "key_dim"),
+               ("<ValueDim>", "integer", "value_dim"), ("<NumLeftInputs>", "integer", "num_left_inputs"),
+               ("<NumRightInputs>", "integer", "num_right_inputs"), ("<TimeStride>", "integer", "time_stride"),
+               ("<NumLeftInputsRequired>", "integer", "num_left_inputs_required"),
+               ("<NumRightInputsRequired>", "integer", "num_right_inputs_required"),
+               ("<OutputContext>", "boolean", "output_context"), ("<KeyScale>", "float32", "key_scale"))
 
     @classmethod
     def read(cls, reader: TokenReader) -> RestrictedAttentionComponent:
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<NumHeads>")
-        values = []
-        for i, (tag, kind) in enumerate(cls._TAGS):
-            if i:
-                reader.expect(tag)
-            values.append(getattr(reader, kind)())
-        shape = AttentionShape(*values)
+        shape = AttentionShape(*read_fields(reader, cls.__name__, cls._FIELDS))
         if shape.fault():
-            raise reader.error(f"an impossible {cls.__name__}: {shape.fault()}")
+            raise reader.error(f"{shape.fault()}; found {fields_text(shape, cls._FIELDS)}")
         component = cls(shape)
         reader.expect("<StatsCount>")
         component.count[0] = reader.real()
@@ -327,9 +330,7 @@ class RestrictedAttentionComponent(Component):
 
     def write(self, writer: TokenWriter) -> None:
         writer.token(f"<{type(self).__name__}>")
-        for (tag, kind), value in zip(self._TAGS, vars(self.shape).values(), strict=True):
-            writer.token(tag)
-            getattr(writer, kind)(value)
+        write_fields(writer, self.shape, self._FIELDS)
         writer.token("<StatsCount>")
         writer.float64(self.count[0])
         writer.token("<EntropyStats>")

@@ -160,9 +160,7 @@ class CompositeComponent(UpdatableComponent):
     @classmethod
     def read(cls, reader: TokenReader) -> CompositeComponent:
         settings, token = UpdateSettings.read_or_token(reader, cls.__name__)
-        token = token or reader.token()
-        if token != "<MaxRowsProcess>":
-            raise reader.error(f"expected <MaxRowsProcess> in {cls.__name__}, found {token}")
+        reader.check_token(token or reader.token(), "<MaxRowsProcess>")
         max_rows = reader.integer()
         reader.expect("<NumComponents>")
         count = reader.integer()

@@ -77,9 +77,7 @@ class TrainedRow(UpdatableComponent):
     def _read_settings(cls, reader: TokenReader, next_tag: str) -> UpdateSettings:
         """Read the common prefix, which may lack the learning rate in files of these types, and the tag after it."""
         settings, token = UpdateSettings.read_or_token(reader, cls.__name__)
-        token = token or reader.token()
-        if token != next_tag:
-            raise reader.error(f"expected {next_tag} in {cls.__name__}, found {token}")
+        reader.check_token(token or reader.token(), next_tag)
         return settings
 
     @classmethod

@@ -253,10 +253,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
     @classmethod
     def read(cls, reader: TokenReader) -> Component:
         settings, token = UpdateSettings.read_or_token(reader, cls.__name__)
-        if token not in ("", "<Model>"):
-            raise reader.error(f"expected <LearningRate> or <Model> in {cls.__name__}, found {token}")
-        if not token:
-            reader.expect("<Model>")
+        reader.check_token(token or reader.token(), "<Model>")
         model = ConvolutionModel.read(reader)
         linear, bias = read_linear_and_bias(reader)
         if linear.shape != (model.num_filters_out, model.param_cols):

@@ -65,8 +65,8 @@ class DropoutComponent(Component):
         proportion = line.get_float("dropout-proportion", -1.0)
         per_frame, test_mode = line.get_bool("dropout-per-frame", False), line.get_bool("test-mode", False)
         if dim <= 0 or not 0.0 <= proportion <= 1.0:
-            raise invalid_initializer(line, cls.__name__, "dim must be positive, dropout-proportion between 0 and 1; "
-                                      "other keys are dropout-per-frame and test-mode")
+            raise invalid_initializer(line, cls.__name__, "dim must be positive, dropout-proportion given and between "
+                                      "0 and 1; other keys are dropout-per-frame and test-mode")
         return cls(dim, proportion, per_frame, test_mode)
 
     @classmethod
@@ -80,8 +80,7 @@ class DropoutComponent(Component):
             component.per_frame, token = reader.boolean(), reader.token()
         if token == "<TestMode>":
             component.test_mode, token = reader.boolean(), reader.token()
-        if token != "</DropoutComponent>":
-            raise reader.error(f"expected </DropoutComponent>, found {token}")
+        reader.check_token(token, "</DropoutComponent>")
         return component
 
     def write(self, writer: TokenWriter) -> None:
@@ -278,8 +277,7 @@ class GeneralDropoutComponent(Component):
             component.test_mode, token = True, reader.token()
         if token == "<Continuous>":
             component.continuous, token = True, reader.token()
-        if token != "</GeneralDropoutComponent>":
-            raise reader.error(f"expected </GeneralDropoutComponent>, found {token}")
+        reader.check_token(token, "</GeneralDropoutComponent>")
         component._check_read(reader)
         return component
 

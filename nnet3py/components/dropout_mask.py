@@ -84,8 +84,7 @@ class DropoutMaskComponent(Component):
             component.test_mode, token = reader.boolean(), reader.token()
         if token == "<Continuous>":                    # stands alone, without a value
             component.continuous, token = True, reader.token()
-        if token != "</DropoutMaskComponent>":
-            raise reader.error(f"expected </DropoutMaskComponent>, found {token}")
+        reader.check_token(token, "</DropoutMaskComponent>")
         return component
 
     def write(self, writer: TokenWriter) -> None:

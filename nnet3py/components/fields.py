@@ -9,7 +9,6 @@ from nnet3py.errors import ConfigError
 from nnet3py.io.matrices import read_vector
 
 if TYPE_CHECKING:
-    from nnet3py.components.base import Component
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -56,26 +55,28 @@ def as_float32(value: float) -> float:
     return float(np.float32(value))
 
 
-def read_fields(reader: TokenReader, name: str, fields: tuple[tuple[str, str, str], ...]) -> list[Any]:
-    """Read tags with a value each, after the opening tag, which may be there still, and the closing tag.
+Fields = tuple[tuple[str, str, str], ...]     # of each: tag, kind (a method of reader and writer, or dim), attribute
 
-    Each of ``fields`` is a tag, a kind of value (a method of reader and writer, or ``dim``), and the attribute for it.
-    """
-    reader.expect_one_or_two(f"<{name}>", fields[0][0])
+
+def read_fields(reader: TokenReader, type_name: str, fields: Fields) -> list[Any]:
+    """Read tags with a value each, after the opening tag, which may be there still."""
+    reader.expect_one_or_two(f"<{type_name}>", fields[0][0])
     values = []
     for i, (tag, kind, _) in enumerate(fields):
         if i:
             reader.expect(tag)
         values.append(read_dim(reader, tag) if kind == "dim" else getattr(reader, kind)())
-    reader.expect(f"</{name}>")
     return values
 
 
-def write_fields(writer: TokenWriter, component: Component, fields: tuple[tuple[str, str, str], ...]) -> None:
-    """Write what ``read_fields`` reads, with the opening tag."""
-    name = type(component).__name__
-    writer.token(f"<{name}>")
+def write_fields(writer: TokenWriter, holder: Any, fields: Fields) -> None:
+    """Write the tags, each with the attribute of ``holder``."""
     for tag, kind, attribute in fields:
         writer.token(tag)
-        getattr(writer, "integer" if kind == "dim" else kind)(getattr(component, attribute))
-    writer.token(f"</{name}>")
+        getattr(writer, "integer" if kind == "dim" else kind)(getattr(holder, attribute))
+
+
+def fields_text(holder: Any, fields: Fields) -> str:
+    """Tags and values for a message about values that do not go together."""
+    values = ((tag, getattr(holder, attribute)) for tag, _, attribute in fields)
+    return ", ".join(f"{tag} {value:g}" if isinstance(value, float) else f"{tag} {value}" for tag, value in values)

@@ -100,8 +100,7 @@ class NonlinearComponent(Component):
             if token == tag:
                 setattr(self, attribute, as_float32(reader.real()))
                 token = reader.token()
-        if token != f"</{type_name}>":
-            raise reader.error(f"expected </{type_name}>, found {token}")
+        reader.check_token(token, f"</{type_name}>")
 
     def _read_sums(self, reader: TokenReader) -> None:
         """Read the averages and their counts, and turn them into sums."""

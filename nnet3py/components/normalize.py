@@ -102,8 +102,7 @@ class NormalizeComponent(Component):
         token = reader.token()
         if token == "<NormalizeComponent>":
             token = reader.token()
-        if token not in ("<InputDim>", "<Dim>"):
-            raise reader.error(f"expected <InputDim> or <Dim>, found {token}")
+        reader.check_token(token, "<InputDim>", "<Dim>")
         component = cls(read_dim(reader, token))
         token = reader.token()
         if token == "<BlockDim>":
@@ -119,8 +118,7 @@ class NormalizeComponent(Component):
             reader.expect("<Count>")
             reader.real()
             token = reader.token()
-        if token != "</NormalizeComponent>":
-            raise reader.error(f"expected </NormalizeComponent>, found {token}")
+        reader.check_token(token, "</NormalizeComponent>")
         return component
 
     def write(self, writer: TokenWriter) -> None:

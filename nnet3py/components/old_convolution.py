@@ -187,7 +187,7 @@ class ConvolutionComponent(UpdatableComponent):
         settings = UpdateSettings.read(reader, cls.__name__)
         shape = FilterShape(*_read_dims(reader, [field.name for field in fields(FilterShape)]))
         if shape.fault():
-            raise reader.error(f"{shape.fault()}, found {shape}")
+            raise reader.error(f"{shape.fault()}, found {_dims_text(shape)}")
         reader.expect("<InputVectorization>")
         order = reader.integer()
         if order not in range(len(ORDERS)):
@@ -202,8 +202,7 @@ class ConvolutionComponent(UpdatableComponent):
         token, settings.is_gradient = reader.token(), False
         if token == "<IsGradient>":
             settings.is_gradient, token = reader.boolean(), reader.token()
-        if token != f"</{cls.__name__}>":
-            raise reader.error(f"expected </{cls.__name__}>, found {token}")
+        reader.check_token(token, f"</{cls.__name__}>")
         return cls(shape, ORDERS[order], filters, bias, settings)
 
     def write(self, writer: TokenWriter) -> None:
@@ -307,7 +306,7 @@ class MaxpoolingComponent(Component):
         first = read_dim(reader, "<InputXDim>")
         shape = PoolShape(first, *_read_dims(reader, [field.name for field in fields(PoolShape)][1:]))
         if shape.fault():
-            raise reader.error(f"{shape.fault()}, found {shape}")
+            raise reader.error(f"{shape.fault()}, found {_dims_text(shape)}")
         reader.expect("</MaxpoolingComponent>")
         return cls(shape)
 

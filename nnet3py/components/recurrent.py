@@ -138,8 +138,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
         token, use_dropout = reader.token(), False
         if token == "<UseDropout>":
             use_dropout, token = reader.boolean(), reader.token()
-        if token != "<Count>":
-            raise reader.error(f"expected <Count>, found {token}")
+        reader.check_token(token, "<Count>")
         component = cls(params, config, use_dropout, settings)
         count = reader.real()
         component.count[0] = count

@@ -93,8 +93,9 @@ def read_component_class(reader: TokenReader) -> type[Component]:
     """
     token = reader.token()
     if not (token.startswith("<") and token.endswith(">")):
-        raise reader.error(f"expected the opening tag of a component, found {token[:60]!r}")
+        raise reader.unexpected(token, "the opening tag of a component")
     try:
         return component_class(token[1:-1])
     except ConfigError as error:
-        raise reader.error(f"unknown component type {token}", hint=error.hint) from None
+        raise reader.error(f"unknown component type {token}", error.hint,
+                           offset=reader.offset - len(token) - 1) from None

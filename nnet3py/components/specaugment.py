@@ -157,8 +157,7 @@ class SpecAugmentTimeMaskComponent(Component):
         token = reader.token()
         if token == "<TestMode>":                      # stands alone, without a value
             component.test_mode, token = True, reader.token()
-        if token != "</SpecAugmentTimeMaskComponent>":
-            raise reader.error(f"expected </SpecAugmentTimeMaskComponent>, found {token}")
+        reader.check_token(token, "</SpecAugmentTimeMaskComponent>")
         return component
 
     def write(self, writer: TokenWriter) -> None:

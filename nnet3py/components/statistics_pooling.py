@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, compiled_for_others
-from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_fields, write_fields
+from nnet3py.components.fields import (
+    LARGEST_DIM,
+    as_float32,
+    fields_text,
+    invalid_initializer,
+    read_fields,
+    write_fields,
+)
 from nnet3py.components.row_ranges import by_sequence, read_ranges, row_ranges, rows_inside, times_of
 from nnet3py.components.time_grid import at_time_offsets
 from nnet3py.errors import CompileError
@@ -168,13 +175,16 @@ class StatisticsExtractionComponent(Component):
     @classmethod
     def read(cls, reader: TokenReader) -> StatisticsExtractionComponent:
         component = cls(*read_fields(reader, cls.__name__, cls._FIELDS))
+        reader.expect(f"</{cls.__name__}>")
         if component._wrong_periods():
             raise reader.error("expected an output period that is a multiple of the input period, found "
                                f"{component.output_period} and {component.input_period}")
         return component
 
     def write(self, writer: TokenWriter) -> None:
+        writer.token(f"<{type(self).__name__}>")
         write_fields(writer, self, self._FIELDS)
+        writer.token(f"</{type(self).__name__}>")
 
 
 # -- pooling -----------------------------------------------------------------------------------------------------------
@@ -342,10 +352,13 @@ class StatisticsPoolingComponent(Component):
     @classmethod
     def read(cls, reader: TokenReader) -> StatisticsPoolingComponent:
         component = cls(*read_fields(reader, cls.__name__, cls._FIELDS))
+        reader.expect(f"</{cls.__name__}>")
         wrong = component._wrong_settings()
         if wrong:
-            raise reader.error(f"a {cls.__name__} with impossible settings: {wrong}")
+            raise reader.error(f"{wrong}; found {fields_text(component, cls._FIELDS)}")
         return component
 
     def write(self, writer: TokenWriter) -> None:
+        writer.token(f"<{type(self).__name__}>")
         write_fields(writer, self, self._FIELDS)
+        writer.token(f"</{type(self).__name__}>")

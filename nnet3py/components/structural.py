@@ -241,9 +241,7 @@ class SumGroupComponent(Component):
         sizes = reader.integer_vector().astype(np.int64)
         if sizes.size == 0 or sizes.min() <= 0 or sizes.sum() > LARGEST_DIM:
             raise reader.error(f"expected positive group sizes that sum to at most {LARGEST_DIM}")
-        token = reader.token()
-        if token not in ("</SumGroupComponent>", "<SumGroupComponent>"):
-            raise reader.error(f"expected </SumGroupComponent>, found {token}")
+        reader.check_token(reader.token(), "</SumGroupComponent>", "<SumGroupComponent>")
         return cls(sizes)
 
     def write(self, writer: TokenWriter) -> None:
@@ -301,7 +299,8 @@ class PermuteComponent(Component):
         else:
             column_map = reader.integer_vector().astype(np.int64)
         if not _is_permutation(column_map):
-            raise reader.error("expected a permutation of 0, 1, ..., dim-1 after <ColumnMap>")
+            raise reader.error("expected each number from 0 to dim-1 once after <ColumnMap>, found "
+                               + np.array2string(column_map, threshold=10, edgeitems=4))
         reader.expect("</PermuteComponent>")
         return cls(column_map)
 

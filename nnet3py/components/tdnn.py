@@ -204,10 +204,9 @@ class TdnnComponent(UpdatableComponent):
         reader.expect("<NumSamplesHistory>")
         history = reader.real()
         token = reader.token()
-        if token not in ("<AlphaInOut>", "<Alpha>"):
-            raise reader.error(f"expected <AlphaInOut>, found {token}")
+        reader.check_token(token, "<AlphaInOut>", "<Alpha>")
         alpha_in = reader.real()
-        alpha_out = reader.real() if token == "<AlphaInOut>" else alpha_in
+        alpha_out = reader.real() if "AlphaInOut>" in token else alpha_in
         reader.expect("<RankInOut>")
         rank_in, rank_out = reader.integer(), reader.integer()
         reader.expect(f"</{cls.__name__}>")

@@ -112,8 +112,7 @@ class ClipGradientComponent(Component):
             reader.expect("<SelfRepairScale>")
             component.self_repair_scale = as_float32(reader.real())
             token = reader.token()
-        if token != "<NumElementsClipped>":
-            raise reader.error(f"expected <NumElementsClipped>, found {token}")
+        reader.check_token(token, "<NumElementsClipped>")
         component.counters[NUM_CLIPPED] = reader.integer()
         reader.expect("<NumElementsProcessed>")
         component.counters[COUNT] = reader.integer()
@@ -123,8 +122,7 @@ class ClipGradientComponent(Component):
             reader.expect("<NumBackpropped>")
             component.counters[NUM_BACKPROPPED] = reader.integer()
             token = reader.token()
-        if token != "</ClipGradientComponent>":
-            raise reader.error(f"expected </ClipGradientComponent>, found {token}")
+        reader.check_token(token, "</ClipGradientComponent>")
         return component
 
     def write(self, writer: TokenWriter) -> None:
@@ -262,8 +260,7 @@ class BackpropTruncationComponent(Component):
         token = reader.token()
         if token == "<Scale>":
             component.value_scale, token = as_float32(reader.real()), reader.token()
-        if token != "<ClippingThreshold>":
-            raise reader.error(f"expected <ClippingThreshold>, found {token}")
+        reader.check_token(token, "<ClippingThreshold>")
         component.clipping_threshold = as_float32(reader.real())
         reader.expect("<ZeroingThreshold>")
         component.zeroing_threshold = as_float32(reader.real())

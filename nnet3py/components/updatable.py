@@ -58,7 +58,7 @@ class UpdateSettings:
         """
         settings, token = cls.read_or_token(reader, type_name)
         if token:
-            raise reader.error(f"expected <LearningRate> in {type_name}, found {token}")
+            reader.check_token(token, "<LearningRate>")
         return settings
 
     @classmethod

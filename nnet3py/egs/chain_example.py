@@ -3,12 +3,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from nnet3py.egs.char_vector import read_char_vector
 from nnet3py.egs.example import NnetIo
-from nnet3py.egs.sequence_outputs import read_inputs_and_outputs, rows_problem, write_inputs_and_outputs
+from nnet3py.egs.sequence_outputs import (
+    read_inputs_and_outputs,
+    rows_problem,
+    sequence_structure,
+    write_inputs_and_outputs,
+)
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import ShapeError
 from nnet3py.io.general import compressed
@@ -50,8 +56,7 @@ class NnetChainSupervision:
         if token in ("<DW>", "<DW2>"):
             result.deriv_weights = read_char_vector(reader) if token == "<DW>" else read_vector(reader)
             token = reader.token()
-        if token != "</NnetChainSup>":
-            raise reader.error(f"expected </NnetChainSup>, found '{token[:40]}'")
+        reader.check_token(token, "</NnetChainSup>")
         problem = result._problem()
         if problem:
             raise reader.error(problem)
@@ -95,6 +100,14 @@ class NnetChainExample:
         """Compress every dense input, in place; the others stay as they are."""
         for io in self.inputs:
             io.features = compressed(io.features)
+
+    def structure(self) -> tuple[Any, ...]:
+        """What examples that can be merged share: names, indexes and dimensions."""
+        return sequence_structure(self.inputs, self.outputs)
+
+    def size(self) -> int:
+        """The largest number of indexes of any input or output."""
+        return max(len(part.indexes) for part in (*self.inputs, *self.outputs))
 
 
 CHAIN_EXAMPLE: Holder[NnetChainExample] = Holder("chain example", NnetChainExample.read,

@@ -41,8 +41,7 @@ class ArchiveScanner(Generic[Value]):
             return None
         key = found.decode("utf-8", "surrogateescape")
         if not after or after not in b" \t\n" or not is_token(key) or len(found) > _LONGEST_KEY:
-            shown = found if len(found) < 60 else found[:60] + b"..."
-            raise reader.error(f"expected a key and a blank, found {shown + after!r}", hint="is this an archive?")
+            raise reader.unexpected_bytes(found + after, "a key and a blank", hint="is this an archive?")
         if after != b"\n":
             reader.raw(1)
         return key

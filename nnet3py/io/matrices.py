@@ -44,7 +44,7 @@ def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
 def read_matrix_after_token(reader: TokenReader, token: str, dtype: Any = np.float32) -> np.ndarray:
     """Read what follows the token ``FM`` or ``DM`` of a binary matrix (rows, cols)."""
     if token not in ("FM", "DM"):
-        raise reader.error(f"expected a matrix (FM, DM or compressed), found '{token[:20]}'")
+        raise reader.unexpected(token, "a matrix (FM, DM or compressed)")
     stored = _DTYPES[token[0]]
     rows, cols = read_dimensions(reader)
     values = reader.array(stored, rows * cols, "matrix elements")
@@ -74,7 +74,7 @@ def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
         return _parse_numbers(reader, text, dtype)
     token = reader.token()
     if token not in ("FV", "DV"):
-        raise reader.error(f"expected a vector (FV or DV), found '{token[:20]}'")
+        raise reader.unexpected(token, "a vector (FV or DV)")
     return _converted(reader.array(_DTYPES[token[0]], reader.integer(), "vector elements"), dtype)
 
 
@@ -89,7 +89,7 @@ def read_packed(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
         return values
     token = reader.token()
     if token not in ("FP", "DP"):
-        raise reader.error(f"expected a packed matrix (FP or DP), found '{token[:20]}'")
+        raise reader.unexpected(token, "a packed matrix (FP or DP)")
     dim = reader.integer()
     reader.check_count(dim)
     count = dim * (dim + 1) // 2
@@ -119,15 +119,13 @@ def _bracketed_numbers(reader: TokenReader) -> bytes:
     reader.skip_whitespace()
     found = reader.peek(1)
     if found != b"[":
-        shown = repr(reader.peek(20)) if found else "the end of the file"
-        raise reader.error(f"expected [, found {shown}",
-                           hint="binary data begins with \\0B" if found[:1] in (b"F", b"D", b"C", b"\0") else None)
+        hint = "binary data begins with \\0B" if found[:1] in (b"F", b"D", b"C", b"\0") else None
+        raise reader.unexpected_bytes(reader.peek(20), "[", hint)
     reader.raw(1)
     text = reader.take_while(_NUMBERS_TEXT)
     found = reader.peek(1)
     if found != b"]":
-        raise reader.error(f"expected a number or ], found {found!r}" if found
-                           else "expected ], found the end of the file")
+        raise reader.unexpected_bytes(found, "a number or ]")
     reader.raw(1)
     after = reader.peek(1)
     if after == b"\r":

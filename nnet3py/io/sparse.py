@@ -87,7 +87,7 @@ class SparseMatrix:
         """Read what follows the first token: ``SM``, or ``rows=N`` in text."""
         if reader.binary:
             if token != "SM":
-                raise reader.error(f"expected a sparse matrix (SM), found '{token[:20]}'")
+                raise reader.unexpected(token, "a sparse matrix (SM)")
             num_rows = reader.integer()
         else:
             num_rows = _named_number(reader, token, "rows")
@@ -187,7 +187,7 @@ def _read_text_rows(reader: TokenReader, num_rows: int) -> tuple[np.ndarray, np.
 def _named_number(reader: TokenReader, token: str, name: str) -> int:
     found, _, number = token.partition("=")
     if found != name or not (number.isascii() and number.isdigit()) or int(number[:20]) > 0x7fffffff:
-        raise reader.error(f"expected {name}=NUMBER in a sparse matrix, found '{token[:40]}'")
+        raise reader.unexpected(token, f"{name}=NUMBER in a sparse matrix")
     return int(number)
 
 

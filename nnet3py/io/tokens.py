@@ -68,6 +68,7 @@ class TokenReader:
         self.binary = binary
         self.component: str | None = None
         self.field: str | None = None
+        self._field_before: str | None = None
 
     # -- where we are ----------------------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ class TokenReader:
         """The rest of the line without its newline, which is consumed; FormatError if the file ends before it."""
         line = self.take_while(_LINE)
         if self._source.read(1) != b"\n":
-            raise self.error(f"expected a newline, found the end of the file after {line[-60:]!r}")
+            raise self.error(f"expected a newline, found the end of the file after '{_shown(line[-60:])}'")
         return line
 
     def _truncated(self, wanted: int, found: int) -> FormatError:
@@ -190,7 +191,7 @@ class TokenReader:
         if self.binary:
             header = self.peek(2)
             if header != b"\0B":
-                raise self.error(f"expected the binary header \\0B, found {header!r}")
+                raise self.unexpected_bytes(header, "the binary header \\0B")
             self._source.read(2)
         return self.binary
 
@@ -205,27 +206,43 @@ class TokenReader:
         while byte not in _BLANKS:
             if not byte:
                 raise self.error("expected a token, found the end of the file" + (
-                    f" after '{_shown(b''.join(parts))}'" if parts else ""), hint="the file is truncated")
+                    f" after '{_shown(b''.join(parts))}'" if parts else ""),
+                    hint="the file is truncated" if self.offset > 2 else "the file is empty")
             parts.append(byte)
             if len(parts) > _LONGEST_TOKEN:
                 raise self.error(f"expected a token, found {len(parts)} bytes without a blank")
             byte = read(1)
         text = b"".join(parts).decode("utf-8", "surrogateescape")
         if text[0] == "<" and len(text) < _LONGEST_TAG:
-            self.field = text if text[1:2] != "/" else None
+            self._field_before, self.field = self.field, text if text[1:2] != "/" else None
         return text
 
     def expect(self, token: str) -> None:
         """Consume ``token``; FormatError if another is there. Kaldi: ExpectToken."""
         found = self.token()
         if found != token:
-            self._check_token(found, token)
+            self.check_token(found, token)
 
-    def _check_token(self, found: str, *expected: str) -> None:
-        """Kaldi lets the ``<`` be missing, because peeking may have taken it."""
+    def check_token(self, found: str, *expected: str) -> None:
+        """FormatError unless ``found``, the token read last, is one of ``expected``.
+
+        Kaldi lets the ``<`` be missing, because peeking may have taken it.
+        """
         if not any(found == token or (token[:1] == "<" and found == token[1:]) for token in expected):
-            shown = _shown(found.encode("utf-8", "surrogateescape"))
-            raise self.error(f"expected {' or '.join(expected)}, found '{shown}'")
+            raise self.unexpected(found, " or ".join(expected))
+
+    def unexpected(self, found: str, expected: str, hint: str | None = None) -> FormatError:
+        """A FormatError for ``found``, the token read last, where it begins; the caller raises it."""
+        data = found.encode("utf-8", "surrogateescape")
+        if found.startswith("<"):
+            self.field = self._field_before
+        return self.error(f"expected {expected}, found '{_shown(data)}'", hint, offset=self.offset - len(data) - 1)
+
+    def unexpected_bytes(self, found: bytes, expected: str, hint: str | None = None,
+                         offset: int | None = None) -> FormatError:
+        """A FormatError for ``found`` that stands where ``expected`` should, none meaning the end of the file."""
+        shown = f"'{_shown(found)}'" if found.strip() else "a blank" if found else "the end of the file"
+        return self.error(f"expected {expected}, found {shown}", hint, offset)
 
     def expect_one_or_two(self, first: str, second: str) -> None:
         """Consume ``first second`` or ``second`` alone. Kaldi: ExpectOneOrTwoTokens."""
@@ -233,7 +250,7 @@ class TokenReader:
         if found == first:
             self.expect(second)
         elif found != second:
-            self._check_token(found, first, second)
+            self.check_token(found, first, second)
 
     def peek_token(self) -> str:
         """The letter after ``<`` of the next token (``/`` if it closes), or its first letter; ``""`` at the end.
@@ -311,8 +328,7 @@ class TokenReader:
             self.skip_whitespace()
         byte = self._source.read(1)
         if byte not in (b"T", b"F"):
-            found = repr(byte) if byte else "the end of the file"
-            raise self.error(f"expected T or F, found {found}")
+            raise self.unexpected_bytes(byte, "T or F")
         return byte == b"T"
 
     def _text_number(self, allowed: frozenset[bytes], form: re.Pattern[bytes], what: str) -> bytes:
@@ -331,9 +347,9 @@ class TokenReader:
             byte = read(1)
         text = b"".join(parts)
         if not form.fullmatch(text):
+            begin = self.offset - len(text) - len(byte)
             text += byte + (self.take_while(_WORD)[:60] if byte not in _BLANKS else b"")
-            found = f"'{_shown(text)}'" if text.strip() else "the end of the file"
-            raise self.error(f"expected {what}, found {found}")
+            raise self.unexpected_bytes(text.strip(), what, offset=begin)
         if byte != b" ":
             self._source.push_back(byte)
         return text
@@ -368,12 +384,11 @@ class TokenReader:
         self.skip_whitespace()
         found = self._source.read(1)
         if found != b"[":
-            raise self.error(f"expected [, found {found!r}" if found else "expected [, found the end of the file")
+            raise self.unexpected_bytes(found, "[")
         text = self.take_while(_VECTOR_TEXT)
         found = self._source.read(1)
         if found != b"]":
-            raise self.error(f"expected an integer or ], found {found!r}" if found
-                             else "expected ], found the end of the file")
+            raise self.unexpected_bytes(found, "an integer or ]")
         return text
 
     def _integers_of(self, text: bytes, kind: str, count: int | None = None) -> np.ndarray:

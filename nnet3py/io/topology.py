@@ -206,12 +206,12 @@ def _read_text(reader: TokenReader) -> HmmTopology:
     entry_of_phone: dict[int, int] = {}
     while (token := reader.token()) != "</Topology>":
         if token != "<TopologyEntry>":
-            raise reader.error(f"expected <TopologyEntry> or </Topology>, found '{token[:40]}'")
+            raise reader.unexpected(token, "<TopologyEntry> or </Topology>")
         reader.expect("<ForPhones>")
         while (word := reader.token()) != "</ForPhones>":
             phone = int(word) if word.isascii() and word.isdigit() and len(word) < 10 else 0
             if not 0 < phone <= _LARGEST_PHONE:
-                raise reader.error(f"expected a phone (1 to {_LARGEST_PHONE}) or </ForPhones>, found '{word[:40]}'")
+                raise reader.unexpected(word, f"a phone (1 to {_LARGEST_PHONE}) or </ForPhones>")
             if phone in entry_of_phone:
                 raise reader.error(f"phone {phone} is in the topology twice")
             entry_of_phone[phone] = len(entries)
@@ -223,7 +223,7 @@ def _read_text_states(reader: TokenReader) -> list[HmmState]:
     states: list[HmmState] = []
     while (token := reader.token()) != "</TopologyEntry>":
         if token != "<State>":
-            raise reader.error(f"expected <State> or </TopologyEntry>, found '{token[:40]}'")
+            raise reader.unexpected(token, "<State> or </TopologyEntry>")
         index = reader.integer()
         if index != len(states):
             raise reader.error(f"expected state {len(states)}, found state {index}")
@@ -247,5 +247,5 @@ def _read_text_state(reader: TokenReader) -> HmmState:
         state.transitions.append((destination, reader.float32()))
         token = reader.token()
     if token != "</State>":
-        raise reader.error(f"expected <Transition> or </State>, found '{token[:40]}'")
+        raise reader.unexpected(token, "<Transition> or </State>")
     return state

@@ -251,5 +251,8 @@ class TransitionModel:
 
 
 def _check_log_probs(log_probs: np.ndarray) -> None:
-    if not (np.isfinite(log_probs[1:]).all() and (log_probs[1:] <= 0).all()):
-        raise FormatError("expected log-probabilities of 0 or less in the transition model")
+    wrong = ~(np.isfinite(log_probs[1:]) & (log_probs[1:] <= 0))
+    if wrong.any():
+        first = 1 + int(wrong.argmax())
+        raise FormatError("expected log-probabilities of 0 or less in the transition model, found "
+                          f"{log_probs[first]:g} for transition-id {first}")

@@ -93,7 +93,7 @@ class ContextDependency:
             _read_map(reader, 0)
             token = reader.token()
         if token != "ToPdf":
-            raise reader.error(f"expected ToPdf in a tree, found '{token[:40]}'")
+            raise reader.unexpected(token, "ToPdf in a tree")
         to_pdf = _read_map(reader, 0)
         reader.expect("EndContextDependency")
         if not 0 <= position < width:
@@ -169,7 +169,7 @@ def _read_map(reader: TokenReader, depth: int) -> Map | None:
         yes, no = _read_map(reader, depth + 1), _read_map(reader, depth + 1)
         reader.expect("}")
         return Split(key, frozenset(values.tolist()), yes, no)
-    raise reader.error(f"expected NULL, CE, TE or SE in a tree, found '{token[:40]}'")
+    raise reader.unexpected(token, "NULL, CE, TE or SE in a tree")
 
 
 def _write_map(writer: TokenWriter, tree: Map | None) -> None:

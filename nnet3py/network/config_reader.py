@@ -49,7 +49,10 @@ def read_config_into(nnet: Nnet, text: str, seed: int = 0, path: str | None = No
             put_component(trial, name, new_component(line, seed))
     node_lines = [*old_lines, *(line for line in new_lines if line.first_token != "component")]
     _add_nodes(trial, node_lines)
-    check_nnet(trial, warn_for_orphans=True)
+    try:
+        check_nnet(trial, warn_for_orphans=True)
+    except ConfigError as error:       # concerns several lines, but one file
+        raise type(error)(error.message + (f" [{path}]" if path else ""), error.hint) from None
     nnet.nodes, nnet.components, nnet.component_names = trial.nodes, trial.components, trial.component_names
 
 
@@ -116,7 +119,7 @@ def _in_line(line: ConfigLine, error: Nnet3Error) -> ConfigError:
     """``error`` as one that names the line and its place, unless it does already."""
     message = error.message
     if line.whole_line not in message:
-        message = f"{message}, in config line: {line.whole_line}"
+        message = f"{message.rstrip('.')}, in config line: {line.whole_line}"
     names_place = line.number is not None and f"line {line.number}]" in message
     return ConfigError(message, error.hint) if names_place else line.error(message, error.hint)
 

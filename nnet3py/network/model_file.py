@@ -13,6 +13,7 @@ from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import MAX_COMPONENTS, Nnet
 
+_OTHER_MODELS = {"<DIMENSION>": "this is a GMM model", "<Nnet>": "this is a model of Kaldi's nnet1 or nnet2"}
 LARGEST_CONFIG = 1 << 26     # bytes of config lines in a model file; the largest known are below 1 MB
 
 
@@ -42,7 +43,10 @@ def read_nnet_or_model(reader: TokenReader) -> Nnet:
 
 def read_nnet_body(reader: TokenReader) -> Nnet:
     """Read from ``<Nnet3>`` to ``</Nnet3>``. Raises FormatError, or ConfigError for the config lines in it."""
-    reader.expect("<Nnet3>")
+    token = reader.token()
+    if token in _OTHER_MODELS:
+        raise reader.unexpected(token, "<Nnet3>", _OTHER_MODELS[token])
+    reader.check_token(token, "<Nnet3>")
     config = _read_config_text(reader)
     reader.expect("<NumComponents>")
     count = reader.integer()
@@ -64,7 +68,7 @@ def _read_config_text(reader: TokenReader) -> str:
     """The lines up to the first empty one, which end the config section; they are text in binary files too."""
     first = reader.read_line().strip(b" \t\r")
     if first:
-        raise reader.error(f"expected a newline after <Nnet3>, found {first[:40]!r}")
+        raise reader.unexpected_bytes(first, "a newline after <Nnet3>")
     lines: list[bytes] = []
     size = 0
     while line := reader.read_line().rstrip(b"\r"):
@@ -83,7 +87,7 @@ def _read_component(reader: TokenReader) -> tuple[str, Component]:
     reader.expect("<ComponentName>")
     name = reader.token()
     if not is_valid_name(name):
-        raise reader.error(f"expected the name of a component, found {name[:60]!r}")
+        raise reader.unexpected(name, "the name of a component")
     reader.component = name
     kind = read_component_class(reader)
     # a diverged or damaged model may hold infinite counts and NaN: it is read as it is, for nnet3-info to show
