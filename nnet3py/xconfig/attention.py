@@ -21,7 +21,7 @@ class AttentionLayer(Layer):
         self.need_positive("key-dim", "value-dim", "num-heads", "time-stride", "target-rms")
         for side in ("left", "right"):
             key = f"num-{side}-inputs"
-            self.need(key in self.line.values, f"a {self.type} needs {key}=")
+            self.need(key in self.line.values, f"{self.type} needs {key}=")
             self.need_within(0, 10**6, key)
             self.need_within(-1, self.integer(key), f"{key}-required")
         self.need_within(0.0, math.inf, "key-scale", "max-change", "l2-regularize", "learning-rate-factor")

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import re
 
-from nnet3py.xconfig.layer import ConfigLines, Layer
+from nnet3py.xconfig.layer import ConfigLines, Layer, Value
 
 _OFFSETS = re.compile(r"[-+]?[0-9]{1,9}(,[-+]?[0-9]{1,9})*\Z")
 
 # Options of the convolution that are passed on as they are.
-PASSED_ON = {"param-stddev": "", "bias-stddev": "", "use-natural-gradient": "", "max-change": 0.75, "rank-in": "",
-             "rank-out": "", "num-minibatches-history": "", "alpha-in": "", "alpha-out": ""}
+PASSED_ON: dict[str, Value] = {
+    "param-stddev": "", "bias-stddev": "", "use-natural-gradient": "", "max-change": 0.75, "rank-in": "",
+    "rank-out": "", "num-minibatches-history": "", "alpha-in": "", "alpha-out": ""}
 
 
 class ConvolutionLayer(Layer):

@@ -56,9 +56,7 @@ def expand(text: str, path: str | None = None, existing: Sequence[tuple[str, int
     lines = ConfigLines()
     earlier.to_come = {line.name for line in parsed}
     for line in parsed:
-        layer = layer_class(line.type, line)(line, earlier)
-        earlier.append(layer)
-        layer.build(lines)
+        earlier.add(layer_class(line.type, line), line).build(lines)
     layers = tuple(earlier.layers.values())
     if not any(line.startswith("output-node ") for line in lines.texts["final"]):
         raise ConfigError(f"no layer of {path or 'the xconfig'} is an output of the network",

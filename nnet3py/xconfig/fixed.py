@@ -14,7 +14,7 @@ class FixedAffineLayer(Layer):
     OPTIONS = {"input": "[-1]", "dim": -1, "affine-transform-file": "", "delay": 0, "write-init-config": True}
 
     def derive(self) -> None:
-        self.need(self.string("affine-transform-file") != "", f"a {self.type} needs affine-transform-file=")
+        self.need(self.string("affine-transform-file") != "", f"{self.type} needs affine-transform-file=")
 
     def build(self, lines: ConfigLines) -> None:
         if self.flag("write-init-config"):
@@ -62,7 +62,7 @@ class IdctLayer(Layer):
 
     def derive(self) -> None:
         self.need(self.string("affine-transform-file") != "",
-                  f"a {self.type} needs affine-transform-file=, which will be written")
+                  f"{self.type} needs affine-transform-file=, which will be written")
         self.need(self.integer("dim") <= LARGEST_COSINE_TRANSFORM and self.input_dim <= LARGEST_COSINE_TRANSFORM,
                   f"more than {LARGEST_COSINE_TRANSFORM} dimensions")
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from nnet3py.config_line import did_you_mean
@@ -93,7 +93,7 @@ class Layer:
 
     def _convert(self, key: str, text: str) -> Value:
         if key not in self.OPTIONS:
-            raise self.line.error(f"a {self.type} has no option {key}=",
+            raise self.line.error(f"{self.type} has no option {key}=",
                                   did_you_mean(key, list(self.OPTIONS)) or "it has "
                                   + ", ".join(sorted(self.OPTIONS)))
         kind = type(self.OPTIONS[key])
@@ -162,7 +162,7 @@ class Layer:
         for key in keys:
             given = key in self.line.values
             self.need(self.values[key] > 0, f"{key}= must be above zero, found {self.values[key]}"   # type: ignore
-                      if given else f"a {self.type} needs {key}=")
+                      if given else f"{self.type} needs {key}=")
 
     def need_within(self, low: float, high: float, *keys: str) -> None:
         """Raise ConfigError unless these options are from ``low`` to ``high``."""
@@ -214,11 +214,13 @@ class EarlierLayers:
         self.layers: dict[str, Layer] = {}
         self.to_come: set[str] = set()
 
-    def append(self, layer: Layer) -> None:
-        """Add the next layer of the file. Raises ConfigError if its name is taken."""
-        if layer.name in self.layers:
-            raise layer.line.error(f"there is a layer '{layer.name}' already")
-        self.layers[layer.name] = layer
+    def add(self, make: Callable[[XconfigLine, EarlierLayers], Layer], line: XconfigLine) -> Layer:
+        """Make the next layer of the file. Raises ConfigError if the line is wrong or its name is taken."""
+        if line.name in self.layers:
+            raise line.error(f"there is a layer '{line.name}' already")
+        layer = make(line, self)
+        self.layers[line.name] = layer
+        return layer
 
     def previous(self, count: int, line: XconfigLine) -> str:
         """The name of the layer ``count`` lines before."""

@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import math
 
-from nnet3py.xconfig.layer import ConfigLines, Layer, lower
+from nnet3py.xconfig.layer import ConfigLines, Layer, Value, lower
 
 NO_DROPOUT = -1.0
 
-RECURRENCE = {"input": "[-1]", "cell-dim": -1, "clipping-threshold": 30.0, "zeroing-interval": 20,
-              "zeroing-threshold": 15.0, "delay": -1}
-PROJECTIONS = {"recurrent-projection-dim": -1, "non-recurrent-projection-dim": -1}
+RECURRENCE: dict[str, Value] = {"input": "[-1]", "cell-dim": -1, "clipping-threshold": 30.0, "zeroing-interval": 20,
+                                "zeroing-threshold": 15.0, "delay": -1}
+PROJECTIONS: dict[str, Value] = {"recurrent-projection-dim": -1, "non-recurrent-projection-dim": -1}
 
 PRODUCT = "ElementwiseProductComponent"
 AFFINE = "NaturalGradientAffineComponent"

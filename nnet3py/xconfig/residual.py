@@ -3,13 +3,14 @@ from __future__ import annotations
 
 from nnet3py.config_line import did_you_mean
 from nnet3py.xconfig.convolution import PASSED_ON
-from nnet3py.xconfig.layer import ConfigLines, Layer
+from nnet3py.xconfig.layer import ConfigLines, Layer, Value
 
 BYPASSES = ("noop", "input", "relu", "batchnorm")
 
-COMMON = {"input": "[-1]", "num-filters": -1, "num-bottleneck-filters": -1, "time-period": 1,
-          "self-repair-scale": 2e-05, "self-repair-lower-threshold1": 0.05, "self-repair-lower-threshold2": 0.05,
-          "self-repair-lower-threshold3": 0.05, "allow-zero-padding": True, **PASSED_ON, "l2-regularize": ""}
+COMMON: dict[str, Value] = {
+    "input": "[-1]", "num-filters": -1, "num-bottleneck-filters": -1, "time-period": 1, "self-repair-scale": 2e-05,
+    "self-repair-lower-threshold1": 0.05, "self-repair-lower-threshold2": 0.05, "self-repair-lower-threshold3": 0.05,
+    "allow-zero-padding": True, **PASSED_ON, "l2-regularize": ""}
 
 
 class ResidualBlock(Layer):
@@ -102,7 +103,7 @@ class Res2Block(ResidualBlock):
     def derive(self) -> None:
         super().derive()
         height, given = self.integer("height"), [key for key in ("height-in", "height-out") if self.integer(key) > 0]
-        self.need((height > 0 and not given) or len(given) == 2, f"a {self.type} needs height=, or height-in= and "
+        self.need((height > 0 and not given) or len(given) == 2, f"{self.type} needs height=, or height-in= and "
                   "height-out=")
         if not given:
             self.values["height-in"] = self.values["height-out"] = height

@@ -119,7 +119,8 @@ class CombineFeatureMapsLayer(Layer):
         return self.input_dim
 
     def build(self, lines: ConfigLines) -> None:
-        height, columns = self.integer("height"), []
+        height = self.integer("height")
+        columns: list[int] = []
         for h in range(height):
             begin = 0
             for filters in self._filters():
