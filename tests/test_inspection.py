@@ -435,6 +435,12 @@ def test_what_is_no_model(tmp_path: Path, data: bytes, capfd: pytest.CaptureFixt
     assert err.count("ERROR (") == 1 and "final.mdl" in err and "internal error" not in err
 
 
+def test_another_kind_of_file(tmp_path: Path) -> None:
+    (tmp_path / "egs.ark").write_bytes(b"key \0B<Nnet3Eg> ")
+    with pytest.raises(FormatError, match="expected <Nnet3> or <TransitionModel>, with which models begin, found 'key'"):
+        inspect(str(tmp_path / "egs.ark"))
+
+
 def test_a_model_cut_anywhere(tmp_path: Path) -> None:
     data = (NETWORK / "am-priors.mdl").read_bytes()
     transitions = (NETWORK / "trans.mdl").read_bytes().rstrip()

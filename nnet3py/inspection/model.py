@@ -46,6 +46,8 @@ def model_facts(path: str) -> ModelFacts:
 def _read_model(reader: TokenReader) -> Contents:
     if reader.peek_token() == "N":
         return "raw network", reader.binary, None, read_nnet_body(reader), None
+    if reader.peek_token() != "T":
+        raise reader.unexpected(reader.token(), "<Nnet3> or <TransitionModel>, with which models begin")
     transitions = TransitionModel.read(reader)
     reader.skip_whitespace()
     if reader.at_end():
