@@ -4,16 +4,23 @@ Kaldi: ``nnet-discriminative-example.h``, ``discriminative-supervision.h``.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from nnet3py.egs.char_vector import read_char_vector, write_char_vector
 from nnet3py.egs.example import NnetIo
-from nnet3py.egs.sequence_outputs import read_inputs_and_outputs, rows_problem, write_inputs_and_outputs
+from nnet3py.egs.sequence_outputs import (
+    read_inputs_and_outputs,
+    rows_problem,
+    sequence_structure,
+    write_inputs_and_outputs,
+)
 from nnet3py.errors import ShapeError
 from nnet3py.io.fst import Fst
+from nnet3py.io.fst_operations import concatenated
 from nnet3py.io.fst_properties import top_sorted
 from nnet3py.io.general import compressed
 from nnet3py.io.holders import Holder
@@ -81,6 +88,27 @@ class DiscriminativeSupervision:
         writer.token("<DenLat>")
         write_lattice(writer, self.den_lat)
         writer.token("</DiscriminativeSupervision>")
+
+
+def merge_supervisions(supervisions: Sequence[DiscriminativeSupervision]) -> DiscriminativeSupervision:
+    """The supervision of all sequences, one after the other: lattices are joined by epsilon arcs.
+
+    One supervision is returned as it is. ShapeError if they differ in weight or frames per sequence. Kaldi:
+    ``AppendSupervision``.
+    """
+    first = supervisions[0]
+    if len(supervisions) == 1:
+        return first
+    for name in ("weight", "frames_per_sequence"):
+        found = sorted({getattr(one, name) for one in supervisions})
+        if len(found) > 1:
+            raise ShapeError("Failed to merge discriminative examples-- inconsistent lengths or weights: "
+                             f"{name} " + " vs. ".join(map(str, found)))
+    lattice = top_sorted(concatenated([one.den_lat for one in supervisions]))
+    if lattice is None:
+        raise ShapeError("a lattice of an example has a circle of arcs")
+    return DiscriminativeSupervision(np.concatenate([one.num_ali for one in supervisions]), lattice, first.weight,
+                                     sum(one.num_sequences for one in supervisions), first.frames_per_sequence)
 
 
 @dataclass
@@ -151,6 +179,14 @@ class NnetDiscriminativeExample:
         """Compress every dense input, in place; the others stay as they are."""
         for io in self.inputs:
             io.features = compressed(io.features)
+
+    def structure(self) -> tuple[Any, ...]:
+        """What examples that can be merged share: names, indexes and dimensions."""
+        return sequence_structure(self.inputs, self.outputs)
+
+    def size(self) -> int:
+        """The largest number of indexes of any input or output."""
+        return max(len(part.indexes) for part in (*self.inputs, *self.outputs))
 
 
 DISCRIMINATIVE_EXAMPLE: Holder[NnetDiscriminativeExample] = Holder(

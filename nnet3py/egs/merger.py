@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,19 @@ from nnet3py.io.sparse import SparseMatrix
 from nnet3py.log import kaldi_place
 
 logger = logging.getLogger(__name__)
+
+
+class Mergeable(Protocol):
+    """What a kind of example needs in order to be merged."""
+
+    def structure(self) -> tuple[Any, ...]:
+        """What examples that can be merged share."""
+
+    def size(self) -> int:
+        """What rules of minibatch sizes go by: input frames, with context."""
+
+
+Example = TypeVar("Example", bound=Mergeable)
 
 _FORMAT = ("Merged specific eg types as follows [format: <eg-size1>={<mb-size1>-><num-minibatches1>,<mbsize2>->"
            "<num-minibatches2>.../d=<num-discarded>},<egs-size2>={...},... (note,egs-size == number of input frames "
@@ -72,16 +86,26 @@ class _Statistics:
     num_discarded: int = 0
 
 
-class ExampleMerger:
-    """Collects examples by structure and yields minibatches (key, merged example) as the rules allow."""
+class ExampleMerger(Generic[Example]):
+    """Collects examples by structure and yields minibatches (key, merged example) as the rules allow.
 
-    def __init__(self, sizes: MinibatchSizes, compress: bool = False) -> None:
-        self._sizes, self._compress = sizes, compress
-        self._waiting: dict[tuple, list[NnetExample]] = {}
+    Parameters
+    ----------
+    sizes : the rules
+    compress : whether the features of minibatches are compressed
+    merge : makes one example of several; as :func:`merge_examples`, of another kind of example
+    key_ending : what is put behind the key of a minibatch
+    """
+
+    def __init__(self, sizes: MinibatchSizes, compress: bool = False,
+                 merge: Callable[[Sequence[Example], bool], Example] = merge_examples,  # type: ignore[assignment]
+                 key_ending: Callable[[Example], str] = lambda example: "") -> None:
+        self._sizes, self._compress, self._merge, self._key_ending = sizes, compress, merge, key_ending
+        self._waiting: dict[tuple, list[Example]] = {}
         self._statistics: dict[tuple, _Statistics] = {}
         self.num_minibatches = 0
 
-    def merge(self, examples: Iterable[NnetExample]) -> Iterator[tuple[str, NnetExample]]:
+    def merge(self, examples: Iterable[Example]) -> Iterator[tuple[str, Example]]:
         """Yield (key, minibatch) for all of ``examples``."""
         for example in examples:
             structure = example.structure()
@@ -97,7 +121,7 @@ class ExampleMerger:
             yield from self._finish(self._statistics[structure], group)
         self._waiting.clear()
 
-    def _finish(self, statistics: _Statistics, group: list[NnetExample]) -> Iterator[tuple[str, NnetExample]]:
+    def _finish(self, statistics: _Statistics, group: list[Example]) -> Iterator[tuple[str, Example]]:
         start = 0
         while True:
             count = self._sizes.size(statistics.eg_size, len(group) - start, ended=True)
@@ -107,11 +131,12 @@ class ExampleMerger:
             start += count
         statistics.num_discarded += len(group) - start
 
-    def _write(self, statistics: _Statistics, group: list[NnetExample]) -> tuple[str, NnetExample]:
+    def _write(self, statistics: _Statistics, group: list[Example]) -> tuple[str, Example]:
         statistics.minibatches[len(group)] += 1
         key = f"merged-{self.num_minibatches}-{len(group)}"
         self.num_minibatches += 1
-        return key, merge_examples(group, self._compress)
+        merged = self._merge(group, self._compress)
+        return key + self._key_ending(merged), merged
 
     # -- reporting ------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ class ExampleSelector:
 
     def __init__(self, selection: Selection, random: CRandom) -> None:
         self.selection, self._random = selection, random
-        self._warned: set[str] = set()
+        self._limit_context = ContextLimit(selection.left_context, selection.right_context)
 
     def __call__(self, example: NnetExample) -> NnetExample | None:
         """A new example with the frames asked for; None if it has no frame of that number.
@@ -71,11 +71,8 @@ class ExampleSelector:
             if io.name == "output":
                 io = _filter(io, low, high)
             elif io.name == "input":
-                io = self._with_context(io, low, high)
-            shift = self.selection.frame_shift if io.name != "ivector" else 0
-            indexes = io.indexes.copy()
-            indexes[:, 1] += shift
-            kept.append(NnetIo(io.name, indexes, io.features))
+                io = self._limit_context(io, low, high)
+            kept.append(shifted(io, self.selection.frame_shift))
         return NnetExample(kept)
 
     def _output_times(self, example: NnetExample) -> tuple[int, int] | None:
@@ -94,14 +91,22 @@ class ExampleSelector:
         chosen = self._random.integer(low, high) if frame == "random" else int(frame)
         return (chosen, chosen) if low <= chosen <= high else None
 
-    def _with_context(self, io: NnetIo, low: int, high: int) -> NnetIo:
+
+class ContextLimit:
+    """Takes away the input frames beyond a left and right context; -1 keeps all. Warns once where there is less."""
+
+    def __init__(self, left: int, right: int) -> None:
+        self._left, self._right = left, right
+        self._warned: set[str] = set()
+
+    def __call__(self, io: NnetIo, low: int, high: int) -> NnetIo:
+        """``io`` for outputs from time ``low`` to ``high``; ``io`` itself if nothing goes."""
         times = io.indexes[:, 1]
         first, last = int(times.min()), int(times.max())
-        left, right = self.selection.left_context, self.selection.right_context
-        if left != -1:
-            first = self._limit("left", left, low - left, first, max)
-        if right != -1:
-            last = self._limit("right", right, high + right, last, min)
+        if self._left != -1:
+            first = self._limit("left", self._left, low - self._left, first, max)
+        if self._right != -1:
+            last = self._limit("right", self._right, high + self._right, last, min)
         return _filter(io, first, last)
 
     def _limit(self, side: str, wanted: int, time: int, available: int, choose: Callable[[int, int], int]) -> int:
@@ -111,6 +116,13 @@ class ExampleSelector:
             logger.warning("The examples have less than the %s-context of %d that was asked for: %d frames less "
                            "(said only once)", side, wanted, abs(time - available))
         return limited
+
+
+def shifted(io: NnetIo, frame_shift: int) -> NnetIo:
+    """``io`` with ``frame_shift`` added to every t, unless it is the iVector."""
+    indexes = io.indexes.copy()
+    indexes[:, 1] += frame_shift if io.name != "ivector" else 0
+    return NnetIo(io.name, indexes, io.features)
 
 
 def _filter(io: NnetIo, low: int, high: int) -> NnetIo:

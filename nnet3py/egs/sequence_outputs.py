@@ -35,6 +35,12 @@ def rows_problem(name: str, indexes: np.ndarray, num_sequences: int, frames_per_
     return None
 
 
+def sequence_structure(inputs: list[NnetIo], outputs: list[Any]) -> tuple[Any, ...]:
+    """What examples that can be merged share: names and indexes, and of inputs the dimensions."""
+    return (tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in inputs),
+            tuple((output.name, output.indexes.tobytes()) for output in outputs))
+
+
 def read_inputs_and_outputs(reader: TokenReader, tag: str, read_output: Callable[[TokenReader], Output],
                             ) -> tuple[list[NnetIo], list[Output]]:
     """Read an example between ``<tag>`` and ``</tag>``: its inputs, then its outputs."""

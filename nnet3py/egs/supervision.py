@@ -4,13 +4,14 @@ Kaldi: ``chain::Supervision`` (chain-supervision.h).
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from nnet3py.errors import ShapeError
 from nnet3py.io.fst import Fst, read_binary_fst, write_binary_fst
+from nnet3py.io.fst_operations import breadth_first, concatenated, without_epsilons
 from nnet3py.io.fst_text import read_text_fst, write_text_fst
 from nnet3py.io.holders import Holder
 from nnet3py.io.tables import SequentialReader
@@ -101,6 +102,29 @@ class Supervision:
             writer.token("<AlignmentPdfs>")
             writer.integer_vector(self.alignment_pdfs)
         writer.token("</Supervision>")
+
+
+def merge_supervisions(supervisions: Sequence[Supervision]) -> Supervision:
+    """The supervision of all sequences, one after the other. Kaldi: ``MergeSupervision``.
+
+    One supervision is returned as it is. Of several, ``alignment_pdfs`` are dropped. ShapeError if they differ in
+    weight, frames per sequence, labels or kind, which Kaldi does not merge either.
+    """
+    first = supervisions[0]
+    if len(supervisions) == 1:
+        return first
+    for name in ("weight", "frames_per_sequence", "label_dim", "is_end_to_end"):
+        found = sorted({getattr(one, name) for one in supervisions})
+        if len(found) > 1:
+            raise ShapeError(f"Mismatch weight or frames_per_sequence  between inputs: {name} "
+                             + " vs. ".join(map(str, found)), "examples of one minibatch must agree in these")
+    fst = None
+    if not first.is_end_to_end:
+        fst = breadth_first(without_epsilons(concatenated([one.fst for one in supervisions if one.fst is not None])))
+        if fst.start < 0:
+            raise ShapeError("the supervisions of examples have no common path, so they cannot be merged")
+    return Supervision(first.weight, sum(one.num_sequences for one in supervisions), first.frames_per_sequence,
+                       first.label_dim, fst, [fst for one in supervisions for fst in one.e2e_fsts])
 
 
 def _read_fst(reader: TokenReader) -> Fst:

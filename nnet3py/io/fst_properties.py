@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from nnet3py.io.fst import Fst
+from nnet3py.io.fst import NO_STATE, Fst
 
 EXPANDED, MUTABLE = 1 << 0, 1 << 1
 # of each pair of properties the bit of the one that names it; the next bit says that it does not hold
@@ -40,8 +40,8 @@ def fst_properties(fst: Fst) -> int:
         OUTPUT_SORTED: _is_sorted(sources, outputs),
         WEIGHTED: bool(has_cost.any() or (fst.is_final & ~_is_zero(fst.final_weights)).any()),
         CYCLIC: cyclic, INITIAL_CYCLIC: initial_cyclic, TOP_SORTED: top_sorted,
-        ACCESSIBLE: _reaches_all(fst, np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64), False),
-        COACCESSIBLE: _reaches_all(fst, np.flatnonzero(fst.is_final), True),
+        ACCESSIBLE: bool(reached(fst, np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64), False).all()),
+        COACCESSIBLE: bool(reached(fst, np.flatnonzero(fst.is_final), True).all()),
         STRING: _is_string(fst), WEIGHTED_CYCLES: weighted_cycles,
     }
     return EXPANDED | sum(1 << (bit if value else bit + 1) for bit, value in holds.items())
@@ -87,18 +87,19 @@ def _strong_parts(fst: Fst) -> np.ndarray:
     return connected_components(_graph(fst), directed=True, connection="strong")[1]
 
 
-def _reaches_all(fst: Fst, roots: np.ndarray, backward: bool) -> bool:
-    """Whether every state can be reached from one of ``roots`` (backward: reaches one of them)."""
+def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
+    """bool (states,): which states can be reached from one of ``roots`` (backward: reach one of them)."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order
 
-    if not fst.num_states or not len(roots):
-        return not fst.num_states
     sources, targets = (fst.next_states, fst.sources) if backward else (fst.sources, fst.next_states)
     top = fst.num_states                                     # one more state, which leads to all roots
-    rows, cols = np.concatenate((sources, np.full(len(roots), top))), np.concatenate((targets, roots))
-    graph = csr_matrix((np.ones(len(rows), dtype=bool), (rows, cols)), shape=(top + 1, top + 1))
-    return len(breadth_first_order(graph, top, return_predecessors=False)) == top + 1
+    found = np.zeros(top + 1, dtype=bool)
+    if len(roots):
+        rows, cols = np.concatenate((sources, np.full(len(roots), top))), np.concatenate((targets, roots))
+        graph = csr_matrix((np.ones(len(rows), dtype=bool), (rows, cols)), shape=(top + 1, top + 1))
+        found[breadth_first_order(graph, top, return_predecessors=False)] = True
+    return found[:-1]
 
 
 def is_top_sorted(fst: Fst) -> bool:
@@ -129,15 +130,19 @@ def top_sorted(fst: Fst) -> Fst | None:
                 return None
             if not seen[following]:
                 stack.append(following)
-    return _renumbered(fst, np.array(finished[::-1], dtype=np.int64))
+    return renumbered(fst, np.array(finished[::-1], dtype=np.int64))
 
 
-def _renumbered(fst: Fst, order: np.ndarray) -> Fst:
-    """The FST whose state i is state ``order[i]`` of this one."""
-    new_number = np.empty(fst.num_states, dtype=np.int32)
-    new_number[order] = np.arange(fst.num_states, dtype=np.int32)
+def renumbered(fst: Fst, order: np.ndarray) -> Fst:
+    """The FST whose state i is state ``order[i]`` of this one.
+
+    ``order`` may leave states out that no arc of the others leads to.
+    """
+    new_number = np.full(fst.num_states, NO_STATE, dtype=np.int32)
+    new_number[order] = np.arange(len(order), dtype=np.int32)
     counts = np.diff(fst.arc_starts)[order]
-    arcs = np.argsort(new_number[fst.sources], kind="stable")
+    sources = new_number[fst.sources]
+    arcs = np.argsort(sources, kind="stable")[np.count_nonzero(sources == NO_STATE):]
     return dataclasses.replace(
         fst, start=int(new_number[fst.start]) if fst.start >= 0 else fst.start, final_weights=fst.final_weights[order],
         arc_starts=np.concatenate(([0], np.cumsum(counts))), input_labels=fst.input_labels[arcs],

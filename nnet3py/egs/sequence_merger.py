@@ -1,0 +1,69 @@
+"""Merging chain and discriminative examples into minibatches.
+
+Rows of inputs come one example after the other, those of outputs one frame after the other. Kaldi:
+``MergeChainExamples``, ``MergeDiscriminativeExamples``.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3py.egs import discriminative_example, supervision
+from nnet3py.egs.chain_example import NnetChainExample
+from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
+from nnet3py.egs.example import NnetExample, NnetIo
+from nnet3py.egs.merger import merge_examples
+from nnet3py.errors import ShapeError
+from nnet3py.index import sort_order
+
+
+def merge_chain_examples(examples: Sequence[NnetChainExample], compress: bool = False) -> NnetChainExample:
+    """One chain example made of several, which are left as they are.
+
+    ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
+    """
+    return NnetChainExample(_inputs(examples, compress), _outputs(examples, supervision.merge_supervisions))
+
+
+def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
+                                  compress: bool = False) -> NnetDiscriminativeExample:
+    """One discriminative example made of several, which are left as they are.
+
+    ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
+    """
+    return NnetDiscriminativeExample(_inputs(examples, compress),
+                                     _outputs(examples, discriminative_example.merge_supervisions))
+
+
+def _inputs(examples: Sequence[Any], compress: bool) -> list[NnetIo]:
+    return merge_examples([NnetExample(example.inputs) for example in examples], compress).io
+
+
+def _outputs(examples: Sequence[Any], merge_supervisions: Callable[[Sequence[Any]], Any]) -> list[Any]:
+    """The outputs that the examples have at each place, merged."""
+    return [_output(parts, merge_supervisions)
+            for parts in zip(*(example.outputs for example in examples), strict=True)]
+
+
+def _output(parts: Sequence[Any], merge_supervisions: Callable[[Sequence[Any]], Any]) -> Any:
+    names = sorted({part.name for part in parts})
+    if len(names) > 1:
+        raise ShapeError(f"outputs of different names cannot be merged: {', '.join(names)}")
+    if any(part.supervision.num_sequences != 1 or part.supervision.frames_per_sequence < 1 for part in parts):
+        raise ShapeError("examples whose supervision is not one sequence cannot be merged",
+                         "merge what was not merged before")
+    indexes = np.concatenate([part.indexes for part in parts])
+    indexes[:, 0] = np.repeat(np.arange(len(parts)), [len(part.indexes) for part in parts])
+    merged = merge_supervisions([part.supervision for part in parts])
+    return type(parts[0])(names[0], indexes[sort_order(indexes)], merged, _deriv_weights(parts))
+
+
+def _deriv_weights(parts: Sequence[Any]) -> np.ndarray:
+    """float32 (rows,), frame after frame; empty if no part has any. A part without weights has weights of 1."""
+    if not any(len(part.deriv_weights) for part in parts):
+        return np.zeros(0, dtype=np.float32)
+    weights = [part.deriv_weights if len(part.deriv_weights) else np.ones(len(part.indexes), dtype=np.float32)
+               for part in parts]
+    return np.stack(weights, axis=1).reshape(-1)
