@@ -13,7 +13,7 @@ import numpy as np
 from paths import DATA
 
 from nnet3py.cli.main import load
-from nnet3py.io.holders import FLOAT_MATRIX, INT_VECTOR, POSTERIOR
+from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR, POSTERIOR
 from nnet3py.io.posteriors import posterior_of_alignment
 from nnet3py.io.tables import TableWriter
 
@@ -34,6 +34,18 @@ output-node name=output input=ls
 GET_EGS = ("--num-pdfs=6", "--num-frames=8", "--left-context=1", "--right-context=1")
 DIRECT = ("--minibatch-size=1:4", "--feats=ark:feats", "--targets=ark:ali")
 
+# Tables in which a command looks keys up: it may never come to their end, and then does not know that a pipe failed.
+LOOKED_UP = [
+    ("paste-feats", "ark:feats", "ark:<feats:feats>", "ark:out"),
+    ("append-vector-to-feats", "ark:feats", "ark:<vecs:vecs>", "ark:out"),
+    ("compute-cmvn-stats", "--spk2utt=ark:spk2utt", "ark:<feats:feats>", "ark:out"),
+    ("compute-cmvn-stats", "--weights=ark:<vecs:vecs>", "ark:feats", "ark:out"),
+    ("apply-cmvn", "ark:<stats:stats>", "ark:feats", "ark:out"),
+    ("apply-cmvn-online", "--spk2utt=ark:spk2utt", "gstats", "ark:<feats:feats>", "ark:out"),
+    ("matrix-sum", "ark:feats", "ark:<feats:feats>", "ark:out"),
+    ("vector-sum", "ark:vecs", "ark:<vecs:vecs>", "ark:out"),
+    ("acc-lda", "trans.mdl", "ark:feats", "ark:<tpost:tpost>", "out"),
+]
 # Every command with each of its inputs in turn: the word that holds KIND:FILE in <> gets something else there.
 INPUTS = [
     ("nnet3-init", "<config:config>", "out"), ("nnet3-init", "<raw:raw>", "config", "out"),
@@ -60,11 +72,52 @@ INPUTS = [
     ("feat-to-dim", "ark:<feats:feats>", "ark,t:out"), ("feat-to-len", "ark:<feats:feats>", "ark,t:out"),
     ("copy-int-vector", "ark:<ali:ali>", "ark:out"), ("ali-to-post", "ark:<ali:ali>", "ark:out"),
     ("copy-matrix", "ark:<feats:feats>", "ark:out"),
+    ("copy-vector", "ark:<vecs:vecs>", "ark:out"), ("copy-vector", "<vec:vec>", "out"),
+    ("vector-scale", "--scale=2", "ark:<vecs:vecs>", "ark:out"), ("matrix-dim", "ark:<feats:feats>"),
+    ("matrix-dim", "<mat:mat>"), ("matrix-sum", "ark:<feats:feats>", "ark:feats", "ark:out"),
+    ("matrix-sum", "ark:<feats:feats>", "out"), ("matrix-sum", "mat", "<mat:mat>", "out"),
+    ("matrix-sum-rows", "ark:<feats:feats>", "ark:out"), ("vector-sum", "ark:<vecs:vecs>", "out"),
+    ("vector-sum", "vec", "<vec:vec>", "out"),
+    ("compute-cmvn-stats", "ark:<feats:feats>", "ark:out"), ("compute-cmvn-stats", "ark:<feats:feats>", "out"),
+    ("modify-cmvn-stats", "0:2", "ark:<stats:stats>", "ark:out"),
+    ("modify-cmvn-stats", "--convert-to-mean-and-var", "ark:<stats:stats>", "ark:out"),
+    ("apply-cmvn", "--norm-vars", "gstats", "ark:<feats:feats>", "ark:out"),
+    ("apply-cmvn", "<gstats:gstats>", "ark:feats", "ark:out"),
+    ("apply-cmvn", "--norm-means=false", "gstats", "ark:<feats:feats>", "ark:out"),
+    ("apply-cmvn-online", "gstats", "ark:<feats:feats>", "ark:out"),
+    ("apply-cmvn-online", "<gstats:gstats>", "ark:feats", "ark:out"),
+    ("splice-feats", "ark:<feats:feats>", "ark:out"), ("add-deltas", "ark:<feats:feats>", "ark:out"),
+    ("select-feats", "0,3-1", "ark:<feats:feats>", "ark:out"), ("subset-feats", "ark:<feats:feats>", "ark:out"),
+    ("subsample-feats", "--n=3", "ark:<feats:feats>", "ark:out"), ("shift-feats", "--shift=2", "<mat:mat>", "out"),
+    ("shift-feats", "--shift=-1", "ark:<feats:feats>", "ark:out"),
+    ("paste-feats", "ark:<feats:feats>", "ark:feats", "ark:out"), ("paste-feats", "mat", "<mat:mat>", "out"),
+    ("append-vector-to-feats", "ark:<feats:feats>", "ark:vecs", "ark:out"),
+    ("transform-feats", "mat", "ark:<feats:feats>", "ark:out"),
+    ("transform-feats", "<mat:mat>", "ark:feats", "ark:out"),
+    ("ali-to-pdf", "<trans:trans.mdl>", "ark:tids", "ark:out"),
+    ("ali-to-pdf", "trans.mdl", "ark:<tids:tids>", "ark:out"),
+    ("ali-to-phones", "<trans:trans.mdl>", "ark:tids", "ark:out"),
+    ("ali-to-phones", "--write-lengths", "trans.mdl", "ark:<tids:tids>", "ark:out"),
+    ("ali-to-phones", "--ctm-output", "trans.mdl", "ark:<tids:tids>", "out"),
+    ("copy-post", "--scale=2", "ark:<post:post>", "ark:out"), ("post-to-smat", "--dim=6", "ark:<post:post>", "ark:out"),
+    ("post-to-tacc", "<trans:trans.mdl>", "ark:tpost", "out"),
+    ("post-to-tacc", "--per-pdf", "trans.mdl", "ark:<tpost:tpost>", "out"),
+    ("copy-transition-model", "<trans:trans.mdl>", "out"), ("show-transitions", "phones", "<trans:trans.mdl>"),
+    ("show-transitions", "<phones:phones>", "trans.mdl"), ("show-transitions", "phones", "trans.mdl", "<vec:vec>"),
+    ("am-info", "<trans:trans.mdl>"), ("tree-info", "<tree:tree>"),
+    ("acc-lda", "<trans:trans.mdl>", "ark:feats", "ark:tpost", "out"),
+    ("acc-lda", "trans.mdl", "ark:<feats:feats>", "ark:tpost", "out"),
+    ("sum-lda-accs", "out", "lda", "<lda:lda>"), ("est-lda", "--dim=2", "out", "<lda:lda>"),
+    ("nnet-get-feature-transform", "--dim=3", "out", "<lda:lda>"),
+    *LOOKED_UP,
 ]
 FILES = {"config": ["config"], "raw": ["raw", "raw.txt"], "mdl": ["mdl"], "trans": ["trans.mdl"], "tree": ["tree"],
          "topo": ["topo"], "vec": ["vec"], "egs": ["egs", "uegs", "megs", "egs.txt"],
-         "feats": ["feats", "cfeats", "feats.txt"], "ali": ["ali"], "post": ["post"]}
-ALSO_GOOD = {"raw": ["mdl"], "trans": ["mdl"]}     # a model's file holds a network and a transition model, too
+         "feats": ["feats", "cfeats", "feats.txt"], "ali": ["ali"], "post": ["post"],
+         **{name: [name] for name in ("vecs", "stats", "gstats", "mat", "lda", "tids", "tpost", "phones")}}
+# A model's file holds a network and a transition model, too; and numbers do not say what they are.
+ALSO_GOOD = {"raw": ["mdl"], "trans": ["mdl"], "feats": ["stats"], "mat": ["vec", "gstats"], "ali": ["tids", "phones"],
+             "tids": ["ali", "phones"], "post": ["tpost"], "tpost": ["post"]}
 PLACE = re.compile(r"<(\w+):[\w.]+>")
 SIZES = (2**31 - 1, 2**30, 2**28, 100000, -1, -2**31)
 
@@ -115,6 +168,13 @@ def _make_good_files() -> None:
           {key: rng.standard_normal((n, 4)).astype(np.float32) for key, n in LENGTHS.items()})
     write("ali", INT_VECTOR, labels)
     write("post", POSTERIOR, {key: posterior_of_alignment(label) for key, label in labels.items()})
+    write("vecs", FLOAT_VECTOR, {key: rng.standard_normal(n).astype(np.float32) for key, n in LENGTHS.items()})
+    ids = {key: np.repeat(rng.integers(1, 20, n), 2)[:n].astype(np.int32) for key, n in LENGTHS.items()}
+    write("tids", INT_VECTOR, ids)
+    write("tpost", POSTERIOR, {key: posterior_of_alignment(value) for key, value in ids.items()})
+    Path("spk2utt").write_text("s0 u0 u2\ns1 u1\n")
+    Path("phones").write_text("".join(f"phone{number} {number}\n" for number in range(30)))
+    Path("mat.txt").write_text("[ 1 0 0 0 1\n 0 1 0 0 2\n 0 2 1 0 0\n 0 0 0 1 0 ]\n")
     Path("config").write_text(CONFIG)
     Path("vec").write_text(" [ 1 2 3 4 5 6 ]\n")
     for name in ("tree", "topo", "trans.mdl"):
@@ -125,6 +185,8 @@ def _make_good_files() -> None:
             ("copy-feats", "ark:feats", "ark,t:feats.txt"),
             ("nnet3-get-egs", *GET_EGS, "ark:feats", "ark:post", "ark:egs"),
             ("nnet3-get-egs", "--compress=false", *GET_EGS, "ark:feats", "ark:post", "ark:uegs"),
-            ("nnet3-copy-egs", "ark:egs", "ark,t:egs.txt"),
+            ("nnet3-copy-egs", "ark:egs", "ark,t:egs.txt"), ("copy-matrix", "mat.txt", "mat"),
+            ("compute-cmvn-stats", "ark:feats", "ark:stats"), ("compute-cmvn-stats", "ark:feats", "gstats"),
+            ("acc-lda", "trans.mdl", "ark:feats", "ark:tpost", "lda"),
             ("nnet3-merge-egs", "--minibatch-size=4", "ark:uegs", "ark:megs")):
         assert load(words[0]).execute(words[1:]) == 0

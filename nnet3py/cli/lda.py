@@ -73,13 +73,9 @@ See also: acc-lda, nnet3-acc-lda-stats, nnet-get-feature-transform, est-lda
 """, arguments=(2, None), options=[BINARY])
 def sum_lda_accs(args: list[str], options: Options) -> int:
     """Add statistics."""
-    import numpy as np
-
     from nnet3py.io.object_files import write_object
 
-    total = _summed(args[1:])
-    with np.errstate(all="ignore"):
-        write_object(args[0], total.write, options.binary)
+    write_object(args[0], _summed(args[1:]).write, options.binary)
     return 0
 
 

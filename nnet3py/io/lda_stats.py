@@ -87,16 +87,18 @@ class LdaStats:
         return cls(found["<ZERO_ACCS>"], found["<FIRST_ACCS>"], found["<SECOND_ACCS>"])
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it; the numbers become float32."""
+        """Write it; the numbers become float32, those that are too large infinite."""
+        with np.errstate(over="ignore"):
+            counts, sums, scatter = (a.astype(np.float32) for a in (self.counts, self.sums, self.scatter))
         writer.token("<LDAACCS>")
         writer.token("<VECSIZE>")
         writer.integer(self.dim)
         writer.token("<NUMCLASSES>")
         writer.integer(self.num_classes)
         writer.token("<ZERO_ACCS>")
-        write_vector(writer, self.counts.astype(np.float32))
+        write_vector(writer, counts)
         writer.token("<FIRST_ACCS>")
-        write_matrix(writer, self.sums.astype(np.float32))
+        write_matrix(writer, sums)
         writer.token("<SECOND_ACCS>")
-        write_packed(writer, self.scatter.astype(np.float32))
+        write_packed(writer, scatter)
         writer.token("</LDAACCS>")
