@@ -114,8 +114,9 @@ def _to_arrays(computation: Computation) -> _Arrays:
         _int32([computation.need_model_derivative]), _int32(computation.matrices), _int32(computation.submatrices),
         _int32([one.type for one in commands]), np.array([one.alpha for one in commands], np.float64),
         _int32([one.args for one in commands]), *_joined(computation.indexes), *_joined(computation.indexes_multi, 2),
-        *_joined(computation.indexes_ranges, 2), *all_rows.T, rows_sizes, *_joined(nodes.lists), _int32(debug_info),
-        _int32(precomputed_rows), np.frombuffer(precomputed.getvalue(), np.uint8))
+        *_joined(computation.indexes_ranges, 2), all_rows[:, 0], all_rows[:, 1], all_rows[:, 2], rows_sizes,
+        *_joined(nodes.lists), _int32(debug_info), _int32(precomputed_rows),
+        np.frombuffer(precomputed.getvalue(), np.uint8))
 
 
 def _int32(values: Sequence[Any]) -> np.ndarray:
