@@ -5,31 +5,20 @@ Kaldi: ``nnet-discriminative-example.h``, ``discriminative-supervision.h``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3py.egs.char_vector import read_char_vector, write_char_vector
-from nnet3py.egs.example import NnetIo
-from nnet3py.egs.sequence_outputs import (
-    read_inputs_and_outputs,
-    rows_problem,
-    sequence_structure,
-    write_inputs_and_outputs,
-)
+from nnet3py.egs.sequence_outputs import SequenceExample, SequenceOutput
 from nnet3py.errors import ShapeError
 from nnet3py.io.fst import Fst
 from nnet3py.io.fst_operations import concatenated
 from nnet3py.io.fst_properties import top_sorted
-from nnet3py.io.general import compressed
 from nnet3py.io.holders import Holder
-from nnet3py.io.index_vector import read_index_vector, write_index_vector
 from nnet3py.io.lattice import read_lattice, write_lattice
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
-
-_TAG = "Nnet3DiscriminativeEg"
 
 
 @dataclass
@@ -112,81 +101,28 @@ def merge_supervisions(supervisions: Sequence[DiscriminativeSupervision]) -> Dis
 
 
 @dataclass
-class NnetDiscriminativeSupervision:
-    """One output of a discriminative example.
+class NnetDiscriminativeSupervision(SequenceOutput):
+    """One output of a discriminative example. Its weights lie between 0 and 1, and are kept in files as 1/255ths."""
 
-    Attributes
-    ----------
-    name : of the network's output node
-    indexes : int32 (rows, 3): row i S + n is (n, t0 + i step, 0), for frame i of sequence n of S
-    supervision : what the output should be
-    deriv_weights : float32 (rows,) between 0 and 1, kept in files as 1/255ths; empty: 1
-    """
-
-    name: str
-    indexes: np.ndarray
+    TAG, SUPERVISION = "NnetDiscriminativeSup", DiscriminativeSupervision
     supervision: DiscriminativeSupervision
-    deriv_weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> NnetDiscriminativeSupervision:
-        """Read from ``<NnetDiscriminativeSup>`` to its closing tag; FormatError for anything else."""
-        reader.expect("<NnetDiscriminativeSup>")
-        result = cls(reader.token(), read_index_vector(reader), DiscriminativeSupervision.read(reader))
+    def _read_weights(self, reader: TokenReader) -> None:
         reader.expect("<DW>")
-        result.deriv_weights = read_char_vector(reader)
-        reader.expect("</NnetDiscriminativeSup>")
-        problem = result._problem()
-        if problem:
-            raise reader.error(problem)
-        return result
+        self.deriv_weights = read_char_vector(reader)
+        reader.expect(f"</{self.TAG}>")
 
-    def write(self, writer: TokenWriter) -> None:
-        """Write it; ShapeError if indexes and weights do not fit the supervision."""
-        problem = self._problem()
-        if problem:
-            raise ShapeError(problem)
-        writer.token("<NnetDiscriminativeSup>")
-        writer.token(self.name)
-        write_index_vector(writer, self.indexes)
-        self.supervision.write(writer)
+    def _write_weights(self, writer: TokenWriter) -> None:
         writer.token("<DW>")
         write_char_vector(writer, self.deriv_weights)
-        writer.token("</NnetDiscriminativeSup>")
-
-    def _problem(self) -> str | None:
-        return rows_problem(self.name, self.indexes, self.supervision.num_sequences,
-                            self.supervision.frames_per_sequence, self.deriv_weights)
 
 
 @dataclass
-class NnetDiscriminativeExample:
+class NnetDiscriminativeExample(SequenceExample):
     """A discriminative example: its inputs and outputs, in the file's order."""
 
-    inputs: list[NnetIo]
+    TAG, OUTPUT = "Nnet3DiscriminativeEg", NnetDiscriminativeSupervision
     outputs: list[NnetDiscriminativeSupervision]
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> NnetDiscriminativeExample:
-        """Read from ``<Nnet3DiscriminativeEg>`` to its closing tag; FormatError for anything else."""
-        return cls(*read_inputs_and_outputs(reader, _TAG, NnetDiscriminativeSupervision.read))
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write it; ShapeError for an example without inputs or outputs, or with rows that do not fit."""
-        write_inputs_and_outputs(writer, _TAG, self.inputs, self.outputs)
-
-    def compress(self) -> None:
-        """Compress every dense input, in place; the others stay as they are."""
-        for io in self.inputs:
-            io.features = compressed(io.features)
-
-    def structure(self) -> tuple[Any, ...]:
-        """What examples that can be merged share: names, indexes and dimensions."""
-        return sequence_structure(self.inputs, self.outputs)
-
-    def size(self) -> int:
-        """The largest number of indexes of any input or output."""
-        return max(len(part.indexes) for part in (*self.inputs, *self.outputs))
 
 
 DISCRIMINATIVE_EXAMPLE: Holder[NnetDiscriminativeExample] = Holder(
