@@ -85,7 +85,7 @@ def test_comments_and_blank_lines_go():
     ("relu-layer x name=x", "expected key=value after the layer type, found 'x'"),
     ("relu-layer", "name= is missing"),
     ("Relu-layer name=x", "expected a layer type such as relu-batchnorm-layer, found 'Relu-layer'"),
-    ("relu-batchnrom-layer name=x", "there is no layer type 'relu-batchnrom-layer'.*did you mean 'relu-batchnorm-layer'"),
+    ("relu-batchnrom-layer name=x", "no layer type 'relu-batchnrom-layer'.*did you mean 'relu-batchnorm-layer'"),
     ("relu-layer name=x dmi=3", "relu-layer has no option dmi=.*did you mean 'dim'"),
     ("relu-layer name=x zzz=3", "relu-layer has no option zzz=.*it has add-log-stddev, bias-stddev"),
     ("relu-layer name=x dim=3.5", "dim= must be an integer, found '3.5'"),

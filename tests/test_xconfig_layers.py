@@ -1,4 +1,4 @@
-"""Layer types of xconfig: each makes a network that can be initialised, whose context is found, that compiles and runs."""
+"""Layer types of xconfig: each makes a network that can be initialised, that has a context, that compiles and runs."""
 from __future__ import annotations
 
 import numpy as np
@@ -65,7 +65,8 @@ def test_every_auxiliary_output_is_a_node_of_its_dimension(type):
 
 
 def test_auxiliary_outputs_are_those_that_kaldi_names():
-    assert {type: layer_class(type).AUXILIARY for type in LAYERS if layer_class(type).AUXILIARY} == {"output-layer": ("affine", "log-softmax"), **dict.fromkeys(
+    found = {type: layer_class(type).AUXILIARY for type in LAYERS if layer_class(type).AUXILIARY}
+    assert found == {"output-layer": ("affine", "log-softmax"), **dict.fromkeys(
         ["lstm-layer", "lstmp-layer", "lstmp-batchnorm-layer", "fast-lstmp-layer", "fast-lstmp-batchnorm-layer",
          "fast-pgru-layer", "fast-norm-pgru-layer", "fast-opgru-layer", "fast-norm-opgru-layer"], ("c_t",)),
         **dict.fromkeys(["pgru-layer", "norm-pgru-layer", "opgru-layer", "norm-opgru-layer"], ("h_t",))}
