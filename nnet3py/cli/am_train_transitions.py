@@ -47,7 +47,7 @@ def am_train_transitions(args: list[str], options: Options) -> int:
         transition_floor=options.transition_floor, transition_min_count=options.transition_min_count,
         share_for_pdfs=options.share_for_pdfs))
     log.log(f"Transition model update: average {improvement.average():.6g} log-like improvement per frame over "
-            f"{improvement.count:.6g} frames.")
+            f"{improvement.num_frames:.6g} frames.")
     if options.set_priors:
         log.log("Setting priors of pdfs in the model.")
         output_dim = model.nnet.output_dim("output")

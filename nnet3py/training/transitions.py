@@ -30,14 +30,14 @@ class TransitionOptions:
 
 
 class Improvement(NamedTuple):
-    """How much the log-likelihood of the counted transitions rose, in total, and how many were counted."""
+    """How much the log-likelihood of the counted transitions rose, in total, and how many they are."""
 
     objective: float
-    count: float
+    num_frames: float
 
     def average(self) -> float:
         """Per frame; NaN if nothing was counted."""
-        return self.objective / self.count if self.count else float("nan")
+        return self.objective / self.num_frames if self.num_frames else float("nan")
 
 
 def count_transitions(model: TransitionModel, alignment: np.ndarray, counts: np.ndarray) -> None:
@@ -156,11 +156,11 @@ def _floored(counts: np.ndarray, floor: np.float32) -> np.ndarray:
 def _log_update(improvement: Improvement, num_floored: int, num_skipped: int, model: TransitionModel,
                 shared: bool) -> None:
     if shared:
-        logger.info(f"Objf change is {improvement.average():.6g} per frame over {improvement.count:.6g} frames; "
+        logger.info(f"Objf change is {improvement.average():.6g} per frame over {improvement.num_frames:.6g} frames; "
                     f"{num_floored} probabilities floored, {num_skipped} pdf-ids skipped due to insuffient data.",
                     extra=_PLACE)
         return
     logger.info(f"TransitionModel::Update, objf change is {improvement.average():.6g} per frame over "
-                f"{improvement.count:.6g} frames. ", extra=_PLACE)
+                f"{improvement.num_frames:.6g} frames. ", extra=_PLACE)
     logger.info(f"{num_floored} probabilities floored, {num_skipped} out of {model.num_transition_states} "
                 "transition-states skipped due to insuffient data (it is normal to have some skipped.)", extra=_PLACE)
