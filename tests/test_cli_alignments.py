@@ -1,0 +1,148 @@
+"""Commands about alignments, posteriors and transition models."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import DATA, shared_golden
+
+from nnet3py.cli.main import load
+from nnet3py.io.general import to_dense
+from nnet3py.io.holders import FLOAT_VECTOR, GENERAL_MATRIX
+from nnet3py.io.object_files import read_object
+from nnet3py.io.sparse import SparseMatrix
+from nnet3py.io.tables import SequentialReader
+
+TRANS, MODEL, TREE = (str(DATA / "network" / name) for name in ("trans.mdl", "am.mdl", "tree"))
+# Phone p has the transition-ids 4p-3 (loop), 4p-2, 4p-1 (loop), 4p, and the pdfs 2p-2 and 2p-1.
+ALIGNMENTS = "u1 1 1 2 3 4 6 5 8 \nu2 2 4 2 4 \nu3 \n"
+POSTERIORS = "u1 [ 1 0.5 4 0.25 ] [ 20 1 ] [ ] \nu2 [ 4 1 ] \n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("ali").write_text(ALIGNMENTS)
+    Path("post").write_text(POSTERIORS)
+    Path("phones.txt").write_text("".join(f"p{number} {number}\n" for number in range(6)))
+
+
+def run(name: str, *words: str, status: int = 0) -> str:
+    """What a command writes into ``out``."""
+    Path("out").unlink(missing_ok=True)
+    assert load(name).execute([*words]) == status
+    return Path("out").read_text() if Path("out").exists() else ""
+
+
+@pytest.mark.parametrize("model", [TRANS, MODEL])
+def test_pdfs(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("ali-to-pdf", model, "ark:ali", "ark,t:out") == "u1 0 0 0 1 1 2 2 3 \nu2 0 1 0 1 \nu3 \n"
+    assert "Converted 3 alignments to pdf sequences." in capsys.readouterr().err
+    run("ali-to-pdf", model, "ark:/dev/null", "ark:out")
+
+
+@pytest.mark.parametrize(("words", "expected"), [
+    ([], "u1 1 2 \nu2 1 1 \nu3 \n"), (["--per-frame"], "u1 1 1 1 1 1 2 2 2 \nu2 1 1 1 1 \nu3 \n"),
+    (["--write-lengths"], "u1 1 5 ; 2 3 \nu2 1 2 ; 1 2 \nu3 \n")])
+def test_phones(words: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ali").write_text(ALIGNMENTS.replace("6 5 8", "5 6 8"))
+    assert run("ali-to-phones", *words, TRANS, "ark:ali", "ark,t:out") == expected
+    assert "Done 3 utterances." in capsys.readouterr().err
+    run("ali-to-phones", *words, TRANS, "ark:/dev/null", "ark:out", status=1)
+
+
+def test_phones_with_times() -> None:
+    Path("ali").write_text("u1 1 1 2 3 4 6 8 \n")
+    assert run("ali-to-phones", "--ctm-output", TRANS, "ark:ali", "out") == "u1 1 0.00 0.05 1\nu1 1 0.05 0.02 2\n"
+    assert run("ali-to-phones", "--ctm-output", "--frame-shift=0.005", TRANS, "ark:ali", "out") == (
+        "u1 1 0.000 0.025 1\nu1 1 0.025 0.010 2\n")
+
+
+def test_phones_of_a_cut_alignment(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("ali").write_text("u1 1 1 2\n")
+    assert run("ali-to-phones", TRANS, "ark:ali", "ark,t:out") == "u1 1 \n"
+    assert "utterance u1 does not consist of whole phones" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "words", "message"), [
+    ("ali-to-pdf", ["ark:echo u1 0 |", "ark:out"], "key u1: Invalid transition-id 0"),
+    ("ali-to-pdf", ["ark:echo u1 21 |", "ark:out"], "key u1: Invalid transition-id 21"),
+    ("ali-to-phones", ["ark:echo u1 21 |", "ark:out"], "key u1: Invalid transition-id 21"),
+    ("post-to-tacc", ["ark:echo u1 [ 21 1 ] |", "out"], "utterance u1: Invalid transition-id 21"),
+])
+def test_other_ids(name: str, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(name, TRANS, *words, status=255)
+    assert message in capsys.readouterr().err and not Path("out").exists()
+
+
+def test_formats_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    run("ali-to-phones", "--per-frame", "--write-lengths", TRANS, "ark:ali", "ark:out", status=255)
+    assert "Only one of --per-frame" in capsys.readouterr().err
+
+
+def test_copied_posteriors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("copy-post", "ark:post", "ark,t:out") == POSTERIORS
+    expected = "u1 [ 1 -1 4 -0.5 ] [ 20 -2 ] [ ] \nu2 [ 4 -2 ] \n"
+    assert run("copy-post", "--scale=-2", "ark:post", "ark,t:out") == expected
+    assert run("copy-post", "--scale=0", "ark:post", "ark,t:out") == "u1 [ ] [ ] [ ] \nu2 [ ] \n"
+    assert "Done copying 2 posteriors." in capsys.readouterr().err
+    run("copy-post", "ark:/dev/null", "ark:out", status=1)
+
+
+def test_sparse_matrices(capsys: pytest.CaptureFixture[str]) -> None:
+    run("post-to-smat", "--dim=21", "ark:post", "ark:smat")
+    found = dict(SequentialReader("ark:smat", GENERAL_MATRIX))
+    assert all(isinstance(value, SparseMatrix) for value in found.values())
+    expected = np.zeros((3, 21))
+    expected[0, 1], expected[0, 4], expected[1, 20] = 0.5, 0.25, 1
+    np.testing.assert_array_equal(to_dense(found["u1"]), expected)
+    assert run("post-to-smat", "--dim=21", "ark:post", "ark,t:out").startswith("u1 rows=3 dim=21 [ 1 0.5 4 0.25 ]")
+    assert "Done converting 2 posteriors into sparse matrices." in capsys.readouterr().err
+    for words in ([], ["--dim=0"], ["--dim=20"]):
+        run("post-to-smat", *words, "ark:post", "ark:out", status=255)
+
+
+def test_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    run("post-to-tacc", TRANS, "ark:post", "tacc")
+    expected = np.zeros(21)
+    expected[1], expected[4], expected[20] = 0.5, 1.25, 1
+    np.testing.assert_array_equal(read_object("tacc", FLOAT_VECTOR.read), expected)
+    assert "Done computing transition stats over 2 utterances; wrote stats to tacc" in capsys.readouterr().err
+    # by pdf; the last transition-id, which is 20, does not count
+    assert run("post-to-tacc", "--binary=false", "--per-pdf", TRANS, "ark:post", "out") == (
+        " [ 0.5 1.25 0 0 0 0 0 0 0 0 ]\n")
+    assert "accumulate counts per pdf-id" in capsys.readouterr().err
+    run("post-to-tacc", TRANS, "ark:/dev/null", "out", status=1)
+
+
+def test_transition_model() -> None:
+    text = run("copy-transition-model", "--binary=false", MODEL, "out")
+    assert text.startswith("<TransitionModel> \n<Topology>") and text.endswith("</TransitionModel> \n")
+    assert load("copy-transition-model").execute([MODEL, "binary"]) == 0
+    assert Path("binary").read_bytes() == Path(TRANS).read_bytes() or run(
+        "copy-transition-model", "--binary=false", "binary", "out") == text
+
+
+def test_kaldis_text_of_a_transition_model() -> None:
+    golden = shared_golden() / "data"
+    assert run("copy-transition-model", "--binary=false", str(golden / "trans.mdl"), "out") == (
+        golden / "trans.txt").read_text()
+
+
+def test_shown_transitions(capfd: pytest.CaptureFixture[str]) -> None:
+    run("show-transitions", "phones.txt", MODEL)
+    out = capfd.readouterr().out
+    assert out.startswith("Transition-state 1: phone = p1 hmm-state = 0 pdf = 0\n Transition-id = 1 p = 0.75 [self-l")
+    run("post-to-tacc", "--per-pdf", TRANS, "ark:post", "occs")
+    run("show-transitions", "cat phones.txt |", TRANS, "occs")
+    assert " Transition-id = 1 p = 0.75 count of pdf = 0.5 [self-loop]\n" in capfd.readouterr().out
+    run("show-transitions", "false |", TRANS, status=255)
+
+
+def test_infos(capfd: pytest.CaptureFixture[str]) -> None:
+    run("am-info", MODEL)
+    assert capfd.readouterr().out == ("number of phones 5\nnumber of pdfs 10\nnumber of transition-ids 20\n"
+                                      "number of transition-states 10\n")
+    run("tree-info", TREE)
+    assert capfd.readouterr().out == "num-pdfs 10\ncontext-width 1\ncentral-position 0\n"
