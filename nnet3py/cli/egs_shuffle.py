@@ -1,37 +1,73 @@
-"""nnet3-shuffle-egs."""
+"""nnet3-shuffle-egs, and the same for chain and discriminative examples."""
 from __future__ import annotations
 
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
 
-USAGE = """Copy examples (typically single frames or small groups of them) in random order.
+_BUFFER_SIZE = option("buffer-size", int, 0,
+                      "If positive, hold only so many examples and randomize only partially")
+_OPTIONS = (option("srand", int, 0, "Seed of the random order; without effect with --buffer-size"), _BUFFER_SIZE)
+
+
+@kaldi_command("nnet3-shuffle-egs", usage="""
+Copy examples (typically single frames or small groups of them) in random order.
 
 Usage:  nnet3-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 
-e.g.: nnet3-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs"""
-
-
-@kaldi_command("nnet3-shuffle-egs", usage=USAGE, arguments=(2, 2), options=[
-    option("srand", int, 0, "Seed of the random order; without effect with --buffer-size"),
-    option("buffer-size", int, 0, "If positive, hold only so many examples and randomize only partially"),
-])
+e.g.: nnet3-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs
+""", arguments=(2, 2), options=_OPTIONS)
 def shuffle_egs(args: list[str], options: Options) -> int:
     """Put examples into random order; they are moved without being decoded."""
-    from nnet3py import log
     from nnet3py.egs.raw_example import copying_holder
+
+    return _shuffle(args, options, copying_holder(args[1]))
+
+
+@kaldi_command("nnet3-chain-shuffle-egs", usage="""
+Copy chain examples in random order.
+
+Usage:  nnet3-chain-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
+
+e.g.: nnet3-chain-shuffle-egs --srand=1 ark:train.cegs ark:shuffled.cegs
+""", arguments=(2, 2), options=[option("srand", int, 0, "Seed of the random order"), _BUFFER_SIZE])
+def chain_shuffle_egs(args: list[str], options: Options) -> int:
+    """Put chain examples into random order. The seed has an effect in both ways; Kaldi's, only with a buffer."""
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+    from nnet3py.egs.raw_example import copying_holder_of
+
+    return _shuffle(args, options, copying_holder_of(CHAIN_EXAMPLE)(args[1]), buffer_seed=options.srand)
+
+
+@kaldi_command("nnet3-discriminative-shuffle-egs", usage="""
+Copy examples of discriminative training in random order.
+
+Usage:  nnet3-discriminative-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
+
+e.g.: nnet3-discriminative-shuffle-egs --srand=1 ark:train.degs ark:shuffled.degs
+""", arguments=(2, 2), options=_OPTIONS)
+def discriminative_shuffle_egs(args: list[str], options: Options) -> int:
+    """Put discriminative examples into random order."""
+    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
+    from nnet3py.egs.raw_example import copying_holder_of
+
+    return _shuffle(args, options, copying_holder_of(DISCRIMINATIVE_EXAMPLE)(args[1]))
+
+
+def _shuffle(args: list[str], options: Options, holder: object, buffer_seed: int = 1) -> int:
+    from nnet3py import log
     from nnet3py.egs.reorder import shuffle, shuffle_with_buffer
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     source, target = args
-    holder = copying_holder(target)
     buffered = options.buffer_size > 0
     count = 0
     # The reader is closed first: a damaged archive then leaves no output that looks complete.
     with TableWriter(target, holder) as writer, SequentialReader(source, holder) as reader:
-        entries = shuffle_with_buffer(reader, options.buffer_size) if buffered else shuffle(reader, options.srand)
+        entries = (shuffle_with_buffer(reader, options.buffer_size, buffer_seed) if buffered
+                   else shuffle(reader, options.srand))
         for key, value in log.progress(entries, "Shuffling examples"):
             writer.write(key, value)
             count += 1
     how = "using a buffer (partial randomization)" if buffered else ""
-    log.log(f"Shuffled order of {count} neural-network training examples {how}", file="nnet3-shuffle-egs.cc", line=105)
+    log.log(f"Shuffled order of {count} neural-network training examples {how}", file=f"{log.program()}.cc", line=105)
     return 0 if count else 1

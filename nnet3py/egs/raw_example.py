@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from typing import TypeAlias
 
 from nnet3py.io.holders import Holder
@@ -110,6 +111,22 @@ def _write_raw(writer: TokenWriter, value: RawExample) -> None:
 
 
 RAW_EXAMPLE: Holder[RawExample] = Holder("training example", read_raw, _write_raw)
+
+
+def copying_holder_of(holder: Holder) -> Callable[..., Holder]:
+    """What :func:`copying_holder` is for examples of another kind: they are decoded, but only their bytes are kept."""
+    def read(reader: TokenReader) -> RawExample:
+        if not reader.binary:
+            return holder.read(reader)
+        reader.start_capture()
+        holder.read(reader)
+        return reader.end_capture()
+
+    def chosen(*wspecifiers: str) -> Holder:
+        binary = all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
+        return Holder(holder.name, read, _write_raw) if binary else holder
+
+    return chosen
 
 
 def copying_holder(*wspecifiers: str) -> Holder:

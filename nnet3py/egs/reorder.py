@@ -16,12 +16,13 @@ def shuffle(items: Iterable[Item], seed: int = 0) -> Iterator[Item]:
         yield held[position]
 
 
-def shuffle_with_buffer(items: Iterable[Item], buffer_size: int) -> Iterator[Item]:
+def shuffle_with_buffer(items: Iterable[Item], buffer_size: int, seed: int = 1) -> Iterator[Item]:
     """``items`` in an order that is random within about ``buffer_size`` positions, which is how many are held.
 
-    As in Kaldi the choice does not depend on a seed, and what is left at the end comes in the order of the buffer.
+    What is left at the end comes in the order of the buffer. ``seed`` is the C library's; 1 is the unseeded state, of
+    which Kaldi's programs make use except for chain examples.
     """
-    random = CRandom()
+    random = CRandom(seed)
     slots: list[Item | None] = [None] * buffer_size
     for item in items:
         slot = random.integer(0, buffer_size - 1)

@@ -15,7 +15,7 @@ from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.merger import merge_examples
-from nnet3py.errors import ShapeError
+from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.index import sort_order
 
 
@@ -35,6 +35,27 @@ def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
     """
     return NnetDiscriminativeExample(_inputs(examples, compress),
                                      _outputs(examples, discriminative_example.merge_supervisions))
+
+
+def name_language(key: str, example: NnetChainExample) -> None:
+    """Rename the outputs ``output`` to ``output-LANG``, in place, where ``?lang=LANG`` is in the example's key.
+
+    Nnet3Error for a key that does not say a language.
+    """
+    for part in key.partition("?")[2].split("&"):
+        name, equals, language = part.partition("=")
+        if name == "lang" and equals and language:
+            for output in example.outputs:
+                output.name = f"output-{language}" if output.name == "output" else output.name
+            return
+    raise Nnet3Error(f"the key of example '{key}' does not say a language",
+                     "it should end in '?lang=LANGUAGE'; or leave out --multilingual-eg")
+
+
+def language_ending(example: NnetChainExample) -> str:
+    """What the key of a minibatch of one language ends in: ``?lang=LANG``."""
+    _, dash, language = example.outputs[0].name.partition("-")
+    return f"?lang={language}" if dash else ""
 
 
 def _inputs(examples: Sequence[Any], compress: bool) -> list[NnetIo]:
