@@ -101,11 +101,11 @@ def test_the_shortcut_can_be_switched_off(folder: Path, capfd) -> None:
     assert len(os.listdir("computations")) == 2 and (folder / "1.raw").read_bytes() == (folder / "2.raw").read_bytes()
 
 
-def test_a_real_second_process(folder: Path, run_launcher) -> None:
+def test_a_real_second_process(folder: Path, run_launcher, monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands of their own, with the folder in the environment; the second writes the same and nothing new."""
-    environment = {**os.environ, disk_cache.ENVIRONMENT: str(folder / "computations")}
+    monkeypatch.setenv(disk_cache.ENVIRONMENT, str(folder / "computations"))
     for number in (1, 2):
-        done = run_launcher("nnet3-compute", "nnet.raw", "ark:feats.ark", f"ark:{number}.ark", env=environment)
+        done = run_launcher("nnet3-compute", "nnet.raw", "ark:feats.ark", f"ark:{number}.ark")
         assert done.returncode == 0, done.stderr
         assert (sum(times(done.stderr)) > 0.0) == (number == 1)
     assert (folder / "1.ark").read_bytes() == (folder / "2.ark").read_bytes()
