@@ -122,9 +122,7 @@ class AffineComponent(AffineMap, UpdatableComponent):
     def read(cls, reader: TokenReader) -> Component:
         settings = UpdateSettings.read(reader, cls.__name__)
         linear, bias = read_linear_and_bias(reader)
-        if reader.peek_token() == "I":   # where older files have it
-            reader.expect("<IsGradient>")
-            settings.is_gradient = reader.boolean()
+        settings.read_older_gradient_mark(reader)
         constraint = read_orthonormal_constraint(reader)
         reader.expect(f"</{cls.__name__}>")
         return cls(linear, bias, constraint, settings)
@@ -203,9 +201,7 @@ class NaturalGradientAffineComponent(AffineComponent):
         if reader.peek_token() == "M":
             reader.expect("<MaxChangePerSample>")
             reader.real()
-        if reader.peek_token() == "I":
-            reader.expect("<IsGradient>")
-            settings.is_gradient = reader.boolean()
+        settings.read_older_gradient_mark(reader)
         if reader.peek_token() == "U":
             for token in ("<UpdateCount>", "<ActiveScalingCount>", "<MaxChangeScaleStats>"):
                 reader.expect(token)

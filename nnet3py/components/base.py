@@ -196,3 +196,17 @@ class Component:
     def info(self, verbose: int = 0) -> str:
         """The text after ``type=`` in ``nnet3-info``'s line for this component."""
         return f"{type(self).__name__}, input-dim={self.input_dim}, output-dim={self.output_dim}"
+
+
+class SameDimComponent(Component):
+    """A component whose output has as many columns as its input: ``dim``."""
+
+    dim: int
+
+    @property
+    def input_dim(self) -> int:
+        return self.dim
+
+    @property
+    def output_dim(self) -> int:
+        return self.dim

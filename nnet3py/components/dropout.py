@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, compiled_for_others
+from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim
 from nnet3py.components.info_text import number, truth
 from nnet3py.components.normalize import in_blocks
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_REGIONS = 1 << 12      # of a SpecAugment band, each with a random number per mask: more is a mistake
 
 
-class DropoutComponent(Component):
+class DropoutComponent(SameDimComponent):
     """Sets each element, or each row, to zero with probability ``dropout_proportion``. Kaldi: DropoutComponent.
 
     What is kept is not scaled up in training; in test mode everything is multiplied by 1 - dropout_proportion. No mask
@@ -34,14 +34,6 @@ class DropoutComponent(Component):
         self.dropout_proportion = as_float32(dropout_proportion)
         self.per_frame = per_frame
         self.test_mode = test_mode
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         if self.test_mode:
@@ -146,7 +138,7 @@ class _Mask:
         return self.matrix
 
 
-class GeneralDropoutComponent(Component):
+class GeneralDropoutComponent(SameDimComponent):
     """Dropout with one mask for each sequence, or for each stretch of time of it. Kaldi: GeneralDropoutComponent.
 
     ``time_period`` is the length of a stretch in frames, 0 for the whole sequence. With ``specaugment_max_proportion``
@@ -170,14 +162,6 @@ class GeneralDropoutComponent(Component):
         if self.block_dim != self.dim:
             flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
         return flags
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
                            need_backprop: bool) -> GeneralDropoutComponentPrecomputedIndexes:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.fields import read_dim
 from nnet3py.components.info_text import number, parameter_stats, truth
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
@@ -112,9 +112,7 @@ class PerElementScaleComponent(UpdatableComponent):
     def read(cls, reader: TokenReader) -> Component:
         settings = UpdateSettings.read(reader, cls.__name__)
         scales = _read_scales(reader)
-        if reader.peek_token() == "I":   # where older files have it
-            reader.expect("<IsGradient>")
-            settings.is_gradient = reader.boolean()
+        settings.read_older_gradient_mark(reader)
         reader.expect(f"</{cls.__name__}>")
         return cls(scales, settings)
 
@@ -212,7 +210,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
                 f"num-samples-history={number(p.num_samples_history)}, alpha={number(p.alpha)}")
 
 
-class PerElementOffsetComponent(UpdatableComponent):
+class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
     """y = x + o, where o may be repeated over blocks of columns.
 
     Attributes
@@ -236,14 +234,6 @@ class PerElementOffsetComponent(UpdatableComponent):
         flags = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_IN_PLACE
                  | Properties.PROPAGATE_IN_PLACE)
         return flags if self.offsets.shape[0] == self.dim else flags | Properties.OUTPUT_CONTIGUOUS
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
@@ -282,9 +272,7 @@ class PerElementOffsetComponent(UpdatableComponent):
         settings = UpdateSettings.read(reader, cls.__name__)
         reader.expect("<Offsets>")
         offsets = read_vector(reader)
-        if reader.peek_token() == "I":   # where older files have it
-            reader.expect("<IsGradient>")
-            settings.is_gradient = reader.boolean()
+        settings.read_older_gradient_mark(reader)
         dim, use_natural_gradient = offsets.size, True
         if reader.peek_token() != "/":
             reader.expect("<Dim>")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
 from nnet3py.components.info_text import number, significant, vector_summary
 from nnet3py.errors import ConfigError
@@ -20,7 +20,7 @@ COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)     # places in Nonl
 VALUE, DERIV, ODERIV = range(3)                                 # places in NonlinearComponent.stored
 
 
-class NonlinearComponent(Component):
+class NonlinearComponent(SameDimComponent):
     """What the nonlinearities share: dimensions, statistics, the settings of self-repair, and their file fields.
 
     ``value_sum``, ``deriv_sum`` and ``oderiv_sumsq`` (float64, (dim,)) are sums over the rows that were stored;
@@ -41,14 +41,6 @@ class NonlinearComponent(Component):
         self.value_sum, self.deriv_sum, self.oderiv_sumsq = np.zeros(dim), np.zeros(dim), np.zeros(dim)
         self.counters = np.zeros(4)
         self.stored = np.zeros(3, dtype=bool)
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     def add(self, alpha: float, other: Component) -> None:
         super().add(alpha, other)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
 from nnet3py.components.info_text import number, truth, vector_summary
 from nnet3py.errors import ConfigError, Nnet3Error
@@ -140,7 +140,7 @@ class NormalizeComponent(Component):
         return f"{text}, block-dim={self.block_dim}" if self.block_dim != self.dim else text
 
 
-class BatchNormComponent(Component):
+class BatchNormComponent(SameDimComponent):
     """Columns get mean 0 and a given standard deviation over the minibatch, or by stored statistics in test mode.
 
     Kaldi: BatchNormComponent. ``count`` (float64, (1,)), ``sum`` and ``sumsq`` (float64, (block_dim,)) are the stored
@@ -168,14 +168,6 @@ class BatchNormComponent(Component):
         if self.block_dim < self.dim:
             flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
         return flags if self.test_mode else flags | Properties.USES_MEMO | Properties.STORES_STATS
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     # -- test mode and statistics ---------------------------------------------------------------------------
 

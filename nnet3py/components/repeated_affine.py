@@ -247,9 +247,7 @@ def _read_fields(reader: TokenReader, type_name: str,
     linear, bias = read_linear_and_bias(reader)
     if linear.size == 0:
         raise reader.error("the matrix after <LinearParams> is empty")
-    if reader.peek_token() == "I":   # where older files have it
-        reader.expect("<IsGradient>")
-        settings.is_gradient = reader.boolean()
+    settings.read_older_gradient_mark(reader)
     reader.expect(f"</{type_name}>")
     return settings, count, linear, bias
 

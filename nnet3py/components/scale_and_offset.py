@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.elementwise import blocks, check_blocks, preconditioned_rows, read_block_dim
 from nnet3py.components.fields import read_dim
 from nnet3py.components.info_text import parameter_stats
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SMALLEST_SCALE = 1.0e-4   # ScaleAndOffset acts as if no scale were closer to 0, so that its input can be recovered
 
 
-class ScaleAndOffsetComponent(UpdatableComponent):
+class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
     """y = s * x + o, where s and o may be repeated over blocks of columns; scales near 0 act as +-1e-4.
 
     Attributes
@@ -48,14 +48,6 @@ class ScaleAndOffsetComponent(UpdatableComponent):
         if self.scales.shape[0] == self.dim:
             return flags
         return flags | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     # -- computing ---------------------------------------------------------------------------------------------------
 

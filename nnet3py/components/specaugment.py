@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, compiled_for_others
+from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
 from nnet3py.components.fields import as_float32, invalid_initializer, read_dim
 from nnet3py.components.info_text import number
 from nnet3py.errors import CompileError, NumericError
@@ -54,7 +54,7 @@ class SpecAugmentTimeMaskComponentPrecomputedIndexes:
         writer.token(f"</{type(self).__name__}>")
 
 
-class SpecAugmentTimeMaskComponent(Component):
+class SpecAugmentTimeMaskComponent(SameDimComponent):
     """Sets random stretches of time of each sequence to zero. Kaldi: SpecAugmentTimeMaskComponent.
 
     Stretches of 1 to ``time_mask_max_frames`` zeroed frames alternate with stretches of kept ones, so long that about
@@ -70,14 +70,6 @@ class SpecAugmentTimeMaskComponent(Component):
         self.zeroed_proportion = as_float32(zeroed_proportion)
         self.time_mask_max_frames = time_mask_max_frames
         self.test_mode = test_mode
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     @property
     def _is_identity(self) -> bool:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_dim
 from nnet3py.components.info_text import number, parameter_stats
 from nnet3py.components.updatable import normal, read_config_vector
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 IN_PLACE = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
 
 
-class NoOpComponent(Component):
+class NoOpComponent(SameDimComponent):
     """Copies its input; the derivative is multiplied by ``backprop_scale``. Kaldi: NoOpComponent."""
 
     properties = IN_PLACE
@@ -26,14 +26,6 @@ class NoOpComponent(Component):
     def __init__(self, dim: int, backprop_scale: float = 1.0) -> None:
         self.dim = dim
         self.backprop_scale = as_float32(backprop_scale)
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         if x is not y:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, compiled_for_others
+from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
 from nnet3py.components.fields import as_float32, invalid_initializer, read_dim
 from nnet3py.components.info_text import number, significant, truth
 from nnet3py.io.matrices import read_vector, write_vector
@@ -19,7 +19,7 @@ NUM_CLIPPED, COUNT, NUM_SELF_REPAIRED, NUM_BACKPROPPED = range(4)     # places i
 CLIPPED, ZEROED, ROWS, BOUNDARIES = range(4)                          # places in BackpropTruncationComponent.counters
 
 
-class ClipGradientComponent(Component):
+class ClipGradientComponent(SameDimComponent):
     """Identity forward; backward, rows are scaled down to a norm, or elements clipped. Kaldi: ClipGradientComponent.
 
     ``counters`` (float64, (4,), whole numbers): rows clipped and rows seen, calls in which self-repair acted, calls.
@@ -40,14 +40,6 @@ class ClipGradientComponent(Component):
         self.self_repair_target = as_float32(self_repair_target)
         self.self_repair_scale = as_float32(self_repair_scale)
         self.counters = np.zeros(4)
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         if x is not y:
@@ -187,7 +179,7 @@ class BackpropTruncationComponentPrecomputedIndexes:
         writer.token(f"</{type(self).__name__}>")
 
 
-class BackpropTruncationComponent(Component):
+class BackpropTruncationComponent(SameDimComponent):
     """Scales forward; backward, rows are clipped to a norm, and large ones at interval boundaries become zero.
 
     Kaldi: BackpropTruncationComponent. ``counters`` (float64, (4,)): rows clipped, rows zeroed, rows seen, rows at
@@ -205,14 +197,6 @@ class BackpropTruncationComponent(Component):
         self.clipping_threshold, self.zeroing_threshold = as_float32(clipping_threshold), as_float32(zeroing_threshold)
         self.zeroing_interval, self.recurrence_interval = zeroing_interval, recurrence_interval
         self.counters = np.zeros(4)
-
-    @property
-    def input_dim(self) -> int:
-        return self.dim
-
-    @property
-    def output_dim(self) -> int:
-        return self.dim
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
                            need_backprop: bool) -> BackpropTruncationComponentPrecomputedIndexes:

@@ -80,6 +80,12 @@ class UpdateSettings:
             settings.learning_rate, token = reader.real(), ""
         return settings, token
 
+    def read_older_gradient_mark(self, reader: TokenReader) -> None:
+        """Read ``<IsGradient>`` if it comes next: older files have it behind the parameters."""
+        if reader.peek_token() == "I":
+            reader.expect("<IsGradient>")
+            self.is_gradient = reader.boolean()
+
 
 class UpdatableComponent(Component):
     """A component with parameters that training changes. Set ``settings`` after making one from a file or config."""
