@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_networks import config, few_waves, rows
 
-from nnet3py.compiler.analyze import WRITE, CommandTable, submatrix_accesses
+from nnet3py.compiler.analyze import WRITE, command_table, submatrix_accesses
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.commands import CommandType as C
 from nnet3py.compiler.commands import command
@@ -52,7 +52,7 @@ def zeroed_outside(computation: Computation, nnet: Nnet, least: int, greatest: i
             rows_of[m] = [out.new_submatrix(whole, int(row), 1, 0, -1)
                           for row in np.flatnonzero((t < least) | (t > greatest))]
     after: dict[int, set[int]] = {}
-    for c, s, kind in zip(*submatrix_accesses(computation, nnet, CommandTable(computation)), strict=True):
+    for c, s, kind in zip(*submatrix_accesses(computation, nnet, command_table(computation)), strict=True):
         if kind & WRITE:
             after.setdefault(int(c), set()).update(rows_of.get(computation.submatrices[s].matrix, []))
     out.commands = [one for c, original in enumerate(computation.commands)

@@ -5,6 +5,7 @@ grid. Everything is arrays: accesses sorted by variable, then command. Kaldi: nn
 """
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -24,31 +25,85 @@ _ACCESS_OF_ROLE = {Role.READ: READ, Role.WRITE: WRITE, Role.READ_WRITE: READ_WRI
 
 
 class CommandTable:
-    """The commands as arrays, by type: ``numbers[type]`` and ``args[type]``, int64 (commands,) and (commands, 7)."""
+    """The commands as arrays, never changed.
+
+    Attributes
+    ----------
+    types, alphas : uint8, float64 (commands,)
+    rows : int64 (commands, 7), the arguments
+    numbers, args : by type, the numbers of the commands of the type, and their arguments, int64
+    """
 
     def __init__(self, computation: Computation) -> None:
         commands = computation.commands
-        types = np.fromiter([one[0] for one in commands], np.int64, len(commands))
-        args = np.fromiter(chain.from_iterable([one[2] for one in commands]), np.int64)
-        args = args.reshape(len(commands), NUM_ARGS)
+        rows = np.fromiter(chain.from_iterable([one[2] for one in commands]), np.int64, NUM_ARGS * len(commands))
+        self._set(np.frombuffer(bytes([one[0] for one in commands]), np.uint8),
+                  np.fromiter([one[1] for one in commands], np.float64, len(commands)), rows.reshape(-1, NUM_ARGS))
+
+    def _set(self, types: np.ndarray, alphas: np.ndarray, rows: np.ndarray) -> None:
+        self.types, self.alphas, self.rows = types, alphas, rows
         order = np.argsort(types, kind="stable")
-        bounds = np.searchsorted(types[order], np.arange(len(CommandType) + 1))
-        self.types = types
+        bounds = np.searchsorted(types[order], np.arange(len(CommandType) + 1)).tolist()
         self.numbers = {kind: order[bounds[kind]:bounds[kind + 1]] for kind in CommandType}
-        self.args = {kind: args[self.numbers[kind]] for kind in CommandType}
+
+    @cached_property
+    def args(self) -> dict[CommandType, np.ndarray]:
+        return {kind: self.rows[numbers] for kind, numbers in self.numbers.items()}
+
+    def take(self, chosen: np.ndarray) -> CommandTable:
+        """That of the commands of these numbers, in this order."""
+        return self.with_changes(self.types[chosen], self.rows[chosen], self.alphas[chosen])
+
+    def with_changes(self, types: np.ndarray, rows: np.ndarray, alphas: np.ndarray | None = None) -> CommandTable:
+        """That of other commands, with these types and arguments."""
+        out = CommandTable.__new__(CommandTable)
+        out._set(types, self.alphas if alphas is None else alphas, rows)
+        return out
+
+
+def command_table(computation: Computation) -> CommandTable:
+    """The commands as arrays."""
+    return computation.made(CommandTable, "commands")
 
 
 def submatrix_table(computation: Computation) -> np.ndarray:
     """The sub-matrices as int64 (sub-matrices, 5): matrix, first row, rows, first column, columns."""
+    return computation.made(_submatrix_table, "submatrices")
+
+
+def _submatrix_table(computation: Computation) -> np.ndarray:
     return np.fromiter(chain.from_iterable(computation.submatrices), np.int64).reshape(-1, 5)
 
 
-def whole_submatrices(computation: Computation, subs: np.ndarray) -> np.ndarray:
-    """Of each row of such a table whether it is all of its matrix, bool; the empty one is not."""
-    sizes = np.array([info[:2] for info in computation.matrices], dtype=np.int64)
-    whole = (subs[:, [2, 4]] == sizes[subs[:, 0]]).all(axis=1)
+def matrix_sizes(computation: Computation) -> np.ndarray:
+    """Rows and columns of the matrices, int64 (matrices, 2)."""
+    return computation.made(_matrix_sizes, "matrices")
+
+
+def _matrix_sizes(computation: Computation) -> np.ndarray:
+    return np.fromiter(chain.from_iterable(computation.matrices), np.int64).reshape(-1, 3)[:, :2]
+
+
+def whole_submatrices(computation: Computation) -> np.ndarray:
+    """Of each sub-matrix whether it is all of its matrix, bool; the empty one is not."""
+    subs, sizes = submatrix_table(computation), matrix_sizes(computation)
+    whole = (subs[:, 2] == sizes[subs[:, 0], 0]) & (subs[:, 4] == sizes[subs[:, 0], 1])
     whole[0] = False
     return whole
+
+
+def least_at(count: int, places: np.ndarray, values: np.ndarray, none: int) -> np.ndarray:
+    """For each of ``count`` places the least value, int64; ``none`` where there is none."""
+    out = np.full(count, none)
+    np.minimum.at(out, places, values)
+    return out
+
+
+def greatest_at(count: int, places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """For each of ``count`` places the greatest value, int64; -1 where there is none."""
+    out = np.full(count, -1)
+    np.maximum.at(out, places, values)
+    return out
 
 
 class Variables:
@@ -56,7 +111,7 @@ class Variables:
 
     def __init__(self, computation: Computation) -> None:
         subs = submatrix_table(computation)
-        matrices = np.array([info[:2] for info in computation.matrices], dtype=np.int64)
+        matrices = matrix_sizes(computation)
         first_row, end_row, self.row_cuts = _cuts(subs[:, 0], subs[:, 1], subs[:, 2], matrices[:, 0])
         first_col, end_col, self.col_cuts = _cuts(subs[:, 0], subs[:, 3], subs[:, 4], matrices[:, 1])
         self.row_bands, self.col_bands = (np.maximum(np.diff(c[1]) - 1, 0) for c in (self.row_cuts, self.col_cuts))
@@ -96,11 +151,13 @@ def _cuts(matrix: np.ndarray, offset: np.ndarray, size: np.ndarray,
     """For each sub-matrix its first band and the band after its last, in its matrix; and the boundaries."""
     unit = int(totals.max(initial=0)) + 1
     all_matrices = np.arange(len(totals))
-    keys = np.unique(np.concatenate((matrix * unit + offset, matrix * unit + offset + size,
-                                     all_matrices * unit, all_matrices * unit + totals)))
+    first = matrix * unit + offset
+    keys = np.concatenate((first, first + size, all_matrices * unit, all_matrices * unit + totals))
+    keys.sort()
+    keys = keys[np.diff(keys, prepend=-1) > 0]
     starts = np.searchsorted(keys, np.arange(len(totals) + 1) * unit)
-    begin = np.searchsorted(keys, matrix * unit + offset) - starts[matrix]
-    end = np.searchsorted(keys, matrix * unit + offset + size) - starts[matrix]
+    begin = np.searchsorted(keys, first) - starts[matrix]
+    end = np.searchsorted(keys, first + size) - starts[matrix]
     return begin, end, (keys % unit, starts)
 
 
@@ -112,10 +169,9 @@ def _band_text(cuts: Cuts, m: int, band: int) -> str:
 def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable) -> tuple[np.ndarray, ...]:
     """Every access as three arrays: command, sub-matrix (never 0), READ, WRITE or READ_WRITE. Sizing is none."""
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    flags = [component.properties for component in nnet.components]
-    adds = {Role.PROPAGATED: np.array([bool(f & Properties.PROPAGATE_ADDS) for f in flags], bool),
-            Role.BACKPROPAGATED: np.array([bool(f & Properties.BACKPROP_ADDS) for f in flags], bool)}
-    gaps = np.array([bool((entry < 0).any()) for entry in computation.indexes], bool)
+    flags = np.array([int(component.properties) for component in nnet.components], np.int64)
+    adds = {Role.PROPAGATED: flags & int(Properties.PROPAGATE_ADDS) > 0,
+            Role.BACKPROPAGATED: flags & int(Properties.BACKPROP_ADDS) > 0}
     for kind, info in COMMANDS.items():
         numbers, args = table.numbers[kind], table.args[kind]
         if not len(numbers):
@@ -125,7 +181,8 @@ def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable
             if role in _ACCESS_OF_ROLE:
                 access = np.full(len(numbers), _ACCESS_OF_ROLE[role])
                 if kind == CommandType.COPY_ROWS and role == Role.WRITE:
-                    access[gaps[args[:, 2]]] = READ_WRITE      # as Kaldi has it, although the gaps are set to zero
+                    rows = [computation.indexes[entry] for entry in args[:, 2].tolist()]
+                    access[least(rows) < 0] = READ_WRITE      # as Kaldi has it, although the gaps are set to zero
             elif role in adds:
                 access = np.where(adds[role][args[:, 0]], READ_WRITE, WRITE)
             elif role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
@@ -138,6 +195,26 @@ def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable
             found.append((numbers[real], column[real], access[real]))
     empty = np.zeros(0, np.int64)
     return tuple(np.concatenate(parts) for parts in zip((empty, empty, empty), *found, strict=True))
+
+
+def least(entries: list[np.ndarray]) -> np.ndarray:
+    """The least number in each of the arrays, int64 (entries,); 0 for those without any."""
+    return _reduced(np.minimum, entries, 0)
+
+
+def greatest(entries: list[np.ndarray]) -> np.ndarray:
+    """The greatest number in each of the arrays, int64 (entries,); -1 for those without any."""
+    return _reduced(np.maximum, entries, -1)
+
+
+def _reduced(function: np.ufunc, entries: list[np.ndarray], none: int) -> np.ndarray:
+    sizes = np.fromiter([entry.size for entry in entries], np.int64, len(entries))
+    out = np.full(len(entries), none, np.int64)
+    filled = sizes > 0
+    if filled.any():
+        flat = np.concatenate([entry.ravel() for entry in entries])
+        out[filled] = function.reduceat(flat, (np.cumsum(sizes) - sizes)[filled])
+    return out
 
 
 def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.ndarray,
@@ -155,12 +232,11 @@ class Accesses:
 
     def __init__(self, owners: np.ndarray, commands: np.ndarray, kinds: np.ndarray, count: int,
                  num_commands: int) -> None:
-        keys = owners * (num_commands + 1) + commands
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        firsts = np.flatnonzero(np.diff(keys, prepend=-1))
-        self.kinds = np.bitwise_or.reduceat(kinds[order], firsts) if len(firsts) else kinds[:0]
-        self.owners, self.commands = np.divmod(keys[firsts], num_commands + 1)
+        keys = np.sort((owners * (num_commands + 1) + commands) * (READ_WRITE + 1) + kinds)
+        pairs = keys // (READ_WRITE + 1)
+        firsts = np.flatnonzero(np.diff(pairs, prepend=-1))
+        self.kinds = np.bitwise_or.reduceat(keys % (READ_WRITE + 1), firsts) if len(firsts) else kinds[:0]
+        self.owners, self.commands = np.divmod(pairs[firsts], num_commands + 1)
         self.starts = np.searchsorted(self.owners, np.arange(count + 1))
 
     def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
@@ -170,15 +246,11 @@ class Accesses:
 
     def first(self, chosen: np.ndarray, none: int) -> np.ndarray:
         """For each owner the first command among the ``chosen`` accesses (bool), or ``none``."""
-        out = np.full(len(self.starts) - 1, none)
-        np.minimum.at(out, self.owners[chosen], self.commands[chosen])
-        return out
+        return least_at(len(self.starts) - 1, self.owners[chosen], self.commands[chosen], none)
 
     def last(self, chosen: np.ndarray) -> np.ndarray:
         """For each owner the last command among the ``chosen`` accesses (bool), or -1."""
-        out = np.full(len(self.starts) - 1, -1)
-        np.maximum.at(out, self.owners[chosen], self.commands[chosen])
-        return out
+        return greatest_at(len(self.starts) - 1, self.owners[chosen], self.commands[chosen])
 
 
 class Analysis:
@@ -186,29 +258,25 @@ class Analysis:
 
     Attributes
     ----------
-    variables, accesses, matrix_accesses : the grid; accesses of variables; accesses of matrices (writing a part of a
-        matrix counts as reading and writing it)
+    commands, submatrices, kinds : every access, in no order: command, sub-matrix (never 0), READ, WRITE or READ_WRITE
+    matrices, matrix_kinds : of every access its matrix, and the kind that it is of (writing a part of a matrix counts
+        as reading and writing it)
+    variables, accesses, matrix_accesses : the grid; accesses of variables; accesses of matrices
     allocated, freed : int64, per matrix the commands that allocate (or first accept) and free it, -1 for none
     is_input, is_output : bool, per matrix: some command accepts or provides it
+    is_zeroing : bool, per command, and false for the number of commands
     """
 
-    def __init__(self, computation: Computation, nnet: Nnet, table: CommandTable | None = None) -> None:
+    def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self.computation = computation
         self.num_commands = len(computation.commands)
-        self.table = table or CommandTable(computation)
-        self.variables = Variables(computation)
-        commands, s, kinds = submatrix_accesses(computation, nnet, self.table)
-        counts = self.variables.counts[s]
-        self.accesses = Accesses(
-            self.variables.flat[ragged(self.variables.starts[s], counts)], np.repeat(commands, counts),
-            np.repeat(kinds, counts), self.variables.count, self.num_commands)
-        subs = submatrix_table(computation)
-        self.matrix_of, self.is_whole = subs[:, 0], whole_submatrices(computation, subs)
-        partly = np.where((kinds & WRITE > 0) & ~self.is_whole[s], READ_WRITE, kinds)
-        self.matrix_accesses = Accesses(self.matrix_of[s], commands, partly, len(computation.matrices),
-                                        self.num_commands)
+        self.table = command_table(computation)
+        self.commands, self.submatrices, self.kinds = submatrix_accesses(computation, nnet, self.table)
+        self.matrix_of, self.is_whole = submatrix_table(computation)[:, 0], whole_submatrices(computation)
+        self.matrices = self.matrix_of[self.submatrices]
         self._find_sizing()
-        self._find_zeroing()
+        is_zeroing = (self.table.types == CommandType.SET_CONST) & (self.table.alphas == 0.0)
+        self.is_zeroing = np.append(is_zeroing, False)
 
     def _find_sizing(self) -> None:
         count, numbers, args = len(self.computation.matrices), self.table.numbers, self.table.args
@@ -224,12 +292,47 @@ class Analysis:
         self.is_input[accepted] = True
         self.is_output[self.matrix_of[args[CommandType.PROVIDE_OUTPUT][:, 0]]] = True
 
-    def _find_zeroing(self) -> None:
-        commands = self.computation.commands
-        is_zeroing = np.zeros(self.num_commands + 1, bool)
-        for c in self.table.numbers[CommandType.SET_CONST].tolist():
-            is_zeroing[c] = commands[c].alpha == 0.0
-        self.is_zeroing = is_zeroing
+    @cached_property
+    def variables(self) -> Variables:
+        return self.computation.made(Variables, "matrices", "submatrices")
+
+    @cached_property
+    def accesses(self) -> Accesses:
+        variables, s = self.variables, self.submatrices
+        counts = variables.counts[s]
+        return Accesses(variables.flat[ragged(variables.starts[s], counts)], np.repeat(self.commands, counts),
+                        np.repeat(self.kinds, counts), variables.count, self.num_commands)
+
+    @cached_property
+    def matrix_kinds(self) -> np.ndarray:
+        return np.where((self.kinds & WRITE > 0) & ~self.is_whole[self.submatrices], READ_WRITE, self.kinds)
+
+    @cached_property
+    def matrix_accesses(self) -> Accesses:
+        return Accesses(self.matrices, self.commands, self.matrix_kinds, len(self.computation.matrices),
+                        self.num_commands)
+
+    # -- one answer per matrix or variable, without sorting --------------------------------------------------------
+
+    def first_of_matrices(self) -> np.ndarray:
+        """The first command that accesses each matrix, num_commands if none does."""
+        return least_at(len(self.computation.matrices), self.matrices, self.commands, self.num_commands)
+
+    def last_of_matrices(self) -> np.ndarray:
+        """The last command that accesses each matrix, -1 if none does."""
+        return greatest_at(len(self.computation.matrices), self.matrices, self.commands)
+
+    def first_of_variables(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first command that accesses each variable, and whether it just writes it.
+
+        Counting the ``chosen`` accesses only (bool, per access); num_commands and False if there is none.
+        """
+        variables, none = self.variables, 2 * self.num_commands
+        s = self.submatrices[chosen]
+        just_writes = self.kinds[chosen] == WRITE
+        by_submatrix = least_at(len(self.matrix_of), s, 2 * self.commands[chosen] + just_writes, none)
+        found = least_at(variables.count, variables.flat, np.repeat(by_submatrix, variables.counts), none)
+        return found >> 1, found & 1 > 0
 
     # -- one answer per sub-matrix ---------------------------------------------------------------------------------
 
@@ -247,8 +350,8 @@ class Analysis:
 
     def first_nontrivial_accesses(self) -> np.ndarray:
         """The same, not counting commands that set to zero. Kaldi: FirstNontrivialAccess."""
-        chosen = ~self.is_zeroing[self.accesses.commands]
-        return self._over_submatrices(self.accesses.first(chosen, self.num_commands), True, self.num_commands)
+        first, _ = self.first_of_variables(~self.is_zeroing[self.commands])
+        return self._over_submatrices(first, True, self.num_commands)
 
     def last_accesses(self) -> np.ndarray:
         """Per sub-matrix the last command that accesses any of it, -1 if none does. Kaldi: LastAccess."""

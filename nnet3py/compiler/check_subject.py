@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from nnet3py.compiler.analyze import Analysis, CommandTable
+from nnet3py.compiler.analyze import Analysis, CommandTable, command_table
 from nnet3py.compiler.commands import CommandType, command
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.describe import CommandPrinter
@@ -46,7 +46,7 @@ class Subject:
 
     @cached_property
     def table(self) -> CommandTable:
-        return CommandTable(self.computation)
+        return command_table(self.computation)
 
     @cached_property
     def alphas(self) -> np.ndarray:
@@ -89,7 +89,7 @@ class Subject:
         They give what it holds to one that the round has used and freed, for the next round.
         """
         if not self.is_looped:
-            return Analysis(self.computation, self.nnet, self.table)
+            return Analysis(self.computation, self.nnet)
         straight = self.computation.copy()
         for c in range(len(straight.commands) - 2, -1, -1):
             one = straight.commands[c]

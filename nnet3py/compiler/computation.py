@@ -5,8 +5,9 @@ Kaldi: ``NnetComputation`` (nnet-computation.h).
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "Command", "CommandType", "Computation", "MatrixDebugInfo", "MatrixInfo", "Role", "SubMatrix",
            "command"]
+
+
+_Made = TypeVar("_Made")
 
 
 class MatrixInfo(NamedTuple):
@@ -74,6 +78,8 @@ class Computation:
         default_factory=lambda: [(np.zeros((0, 3), np.int32), np.zeros((0, 3), np.int32))])
     debug_info: list[MatrixDebugInfo] = field(default_factory=lambda: [_no_rows()])
     need_model_derivative: bool = False
+    _kept: dict[Callable[..., Any], tuple[list[list[Any]], Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False)
 
     def new_matrix(self, num_rows: int, num_cols: int, contiguous: bool = False) -> int:
         """Add a matrix; returns the sub-matrix that covers it."""
@@ -99,13 +105,14 @@ class Computation:
     def whole_submatrices(self) -> list[int]:
         """For each matrix a sub-matrix that covers it; adds those that are missing."""
         whole = [0] * len(self.matrices)
+        sizes = [info[:2] for info in self.matrices]
         for s in range(len(self.submatrices) - 1, 0, -1):
-            if self.is_whole(s):
-                whole[self.submatrices[s].matrix] = s
+            m, _, num_rows, _, num_cols = self.submatrices[s]
+            if (num_rows, num_cols) == sizes[m]:
+                whole[m] = s
         for m in range(1, len(self.matrices)):
             if not whole[m]:
-                info = self.matrices[m]
-                self.submatrices.append(SubMatrix(m, 0, info.num_rows, 0, info.num_cols))
+                self.submatrices.append(SubMatrix(m, 0, sizes[m][0], 0, sizes[m][1]))
                 whole[m] = len(self.submatrices) - 1
         return whole
 
@@ -124,7 +131,29 @@ class Computation:
         for name in ("matrices", "submatrices", "commands", "indexes", "indexes_multi", "indexes_ranges",
                      "precomputed_indexes", "precomputed_rows", "debug_info"):
             setattr(other, name, list(getattr(self, name)))
+        other._kept = dict(self._kept)
         return other
+
+    # -- what is made of the lists ---------------------------------------------------------------------------------
+
+    def made(self, make: Callable[[Computation], _Made], *names: str) -> _Made:
+        """``make(self)``, made again only when the lists of these names have changed since; not for lists of arrays.
+
+        Lists are compared element by element, which is fast since their elements mostly are the very same objects.
+        """
+        known, result = self._kept.get(make, ([], None))
+        if not known or any(old != getattr(self, name) for old, name in zip(known, names, strict=True)):
+            result = make(self)
+            self.keep(make, result, *names)
+        return result      # type: ignore[return-value]
+
+    def keep(self, make: Callable[[Computation], _Made], result: _Made, *names: str) -> None:
+        """Remember what :meth:`made` would make of the lists as they are."""
+        self._kept[make] = [list(getattr(self, name)) for name in names], result
+
+    def forget(self) -> None:
+        """Free the memory of all that :meth:`made` remembers."""
+        self._kept.clear()
 
     def describe(self, nnet: Nnet) -> str:
         """The text that Kaldi prints for a computation."""

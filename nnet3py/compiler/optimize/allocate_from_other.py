@@ -1,8 +1,11 @@
 """A new matrix takes over the memory of one of its size that is no longer needed."""
 from __future__ import annotations
 
+import numpy as np
+
+from nnet3py.compiler.analyze import CommandTable, command_table
 from nnet3py.compiler.computation import CommandType, Computation, MatrixInfo, command
-from nnet3py.compiler.optimize.no_operations import drop_commands
+from nnet3py.compiler.optimize.command_lists import drop_commands
 from nnet3py.network.nnet import Nnet
 
 
@@ -12,23 +15,28 @@ def allocate_from_other(computation: Computation, nnet: Nnet) -> Computation:
     From the last matrix freed to the first, each gives its memory to the next matrix allocated that has none yet.
     Kaldi: RemoveUnnecessaryAllocation.
     """
-    untaken: dict[MatrixInfo, list[int]] = {}       # allocations after this command, the next one last
-    swaps: dict[int, tuple[int, int]] = {}          # allocation -> the sub-matrices that are swapped
+    table = command_table(computation)
+    untaken: dict[MatrixInfo, list[tuple[int, int]]] = {}    # allocations after this command, the next one last
+    swaps: list[tuple[int, int, int]] = []                   # allocation, and the sub-matrices that are swapped
     freed: list[int] = []
-    for c in range(len(computation.commands) - 1, -1, -1):
-        kind, _, args = computation.commands[c]
-        if kind not in (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX):
-            continue
-        size = computation.matrices[computation.submatrices[args[0]].matrix]
-        if kind == CommandType.ALLOC_MATRIX:
-            untaken.setdefault(size, []).append(c)
-        elif untaken.get(size):
-            taker = untaken[size].pop()
-            swaps[taker] = computation.commands[taker].args[0], args[0]
+    sizing = np.sort(np.concatenate([table.numbers[kind] for kind in (
+        CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX)]))[::-1]
+    allocates = table.types[sizing] == CommandType.ALLOC_MATRIX
+    for c, s, is_allocation in zip(sizing.tolist(), table.rows[sizing, 0].tolist(), allocates.tolist(), strict=True):
+        same_size = untaken.setdefault(computation.matrices[computation.submatrices[s][0]], [])
+        if is_allocation:
+            same_size.append((c, s))
+        elif same_size:
+            swaps.append((*same_size.pop(), s))
             freed.append(c)
     if not swaps:
         return computation
     out = computation.copy()
-    for c, pair in swaps.items():
-        out.commands[c] = command(CommandType.SWAP_MATRIX, *pair)
+    for c, taker, giver in swaps:
+        out.commands[c] = command(CommandType.SWAP_MATRIX, taker, giver)
+    changed = np.array(swaps)
+    types, rows = table.types.copy(), table.rows.copy()
+    types[changed[:, 0]] = CommandType.SWAP_MATRIX
+    rows[changed[:, 0], 1] = changed[:, 2]
+    out.keep(CommandTable, table.with_changes(types, rows), "commands")
     return drop_commands(out, freed)

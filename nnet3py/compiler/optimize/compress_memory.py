@@ -5,8 +5,9 @@ import logging
 
 import numpy as np
 
-from nnet3py.compiler.analyze import READ, Analysis
+from nnet3py.compiler.analyze import READ, Analysis, command_table, greatest_at, least_at
 from nnet3py.compiler.computation import Command, CommandType, Computation, command
+from nnet3py.compiler.optimize.command_lists import insert_commands
 from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
@@ -21,32 +22,44 @@ def compress_memory(computation: Computation, nnet: Nnet, level: int = 1) -> Com
     They have no effect on a CPU. Level 1: outputs of rectified linear components, of which the backward pass needs the
     sign only; level 2: everything that both passes use. Kaldi: OptimizeMemoryCompression.
     """
-    markers = [c for c, one in enumerate(computation.commands) if one.type == CommandType.NO_OPERATION_MARKER]
+    markers = command_table(computation).numbers[CommandType.NO_OPERATION_MARKER]
     if level <= 0 or len(markers) != 1:
         if level > 0 and len(markers) > 1:
             logger.warning("Not compressing memory: the computation has %d segments", len(markers))
         return computation
-    analysis = Analysis(computation, nnet)
     before: dict[int, list[Command]] = {}       # what goes in front of a command
-    whole = computation.whole_submatrices()
-    for m in range(1, len(computation.matrices)):
-        commands, kinds = analysis.matrix_accesses.of(m)
-        at = int(np.searchsorted(commands, markers[0]))
-        if analysis.is_output[m] or at == 0 or at == len(commands):
-            continue
-        forward, backward = int(commands[at - 1]), int(commands[at])
-        only_sign = (at == len(commands) - 1 and kinds[at] == READ
-                     and _is_relu_backprop(computation.commands[backward], nnet))
+    out = computation.copy()
+    whole: list[int] = []
+    for m, forward, backward, is_read_once in _waiting(Analysis(computation, nnet), int(markers[0])):
+        only_sign = is_read_once and _is_relu_backprop(computation.commands[backward], nnet)
         if only_sign or level >= 2:
+            whole = whole or out.whole_submatrices()
             compression = ((UINT8, 0.0) if only_sign else (INT16, INT16_RANGE))
             before.setdefault(forward + 1, []).append(
                 command(CommandType.COMPRESS_MATRIX, whole[m], compression[0], 1, alpha=compression[1]))
             before.setdefault(backward, []).append(command(CommandType.DECOMPRESS_MATRIX, whole[m]))
     if not before:
         return computation
-    out = computation.copy()
-    out.commands = [one for c, original in enumerate(computation.commands) for one in (*before.get(c, ()), original)]
-    return out
+    return insert_commands(out, before)
+
+
+def _waiting(analysis: Analysis, marker: int) -> list[tuple[int, int, int, bool]]:
+    """The matrices used both before and after the marker, which are no outputs.
+
+    With each the last command of all before the marker that uses it, the first after it, and whether that one reads
+    only and is the last of all.
+    """
+    count, commands, matrices = len(analysis.is_output), analysis.commands, analysis.matrices
+    is_forward = commands < marker
+    forward = greatest_at(count, matrices[is_forward], commands[is_forward])
+    backward = least_at(count, matrices[~is_forward], commands[~is_forward], analysis.num_commands)
+    ours = commands == backward[matrices]
+    changed = np.zeros(count, bool)
+    changed[matrices[ours & (analysis.matrix_kinds != READ)]] = True
+    m = np.flatnonzero((forward >= 0) & (backward < analysis.num_commands) & ~analysis.is_output)
+    is_last = analysis.last_of_matrices() == backward
+    return list(zip(m.tolist(), forward[m].tolist(), backward[m].tolist(), (is_last[m] & ~changed[m]).tolist(),
+                    strict=True))
 
 
 def _is_relu_backprop(one: Command, nnet: Nnet) -> bool:

@@ -1,9 +1,14 @@
 """Inputs are accepted first and outputs provided last, within each part of the computation."""
 from __future__ import annotations
 
-from nnet3py.compiler.computation import CommandType, Computation
+import numpy as np
 
-_PLACE = {CommandType.ACCEPT_INPUT: 0, CommandType.PROVIDE_OUTPUT: 2}
+from nnet3py.compiler.analyze import command_table
+from nnet3py.compiler.computation import CommandType, Computation
+from nnet3py.compiler.optimize.command_lists import sort_commands
+
+# Places in a part; its marker, if it begins with one, is before all of them.
+_MARKER, _ACCEPT, _OTHER, _PROVIDE = range(4)
 
 
 def consolidate_io(computation: Computation) -> Computation:
@@ -11,11 +16,10 @@ def consolidate_io(computation: Computation) -> Computation:
 
     Always run: the runtime relies on it. Kaldi: ConsolidateIoOperations.
     """
-    segment, place = 0, []
-    for command in computation.commands:
-        is_marker = command.type == CommandType.NO_OPERATION_MARKER
-        segment += is_marker
-        place.append((segment, -1 if is_marker else _PLACE.get(command.type, 1)))
-    out = computation.copy()
-    out.commands = [computation.commands[i] for i in sorted(range(len(place)), key=place.__getitem__)]
-    return out
+    types = command_table(computation).types
+    is_marker = types == CommandType.NO_OPERATION_MARKER
+    place = np.full(len(types), _OTHER)
+    place[is_marker] = _MARKER
+    place[types == CommandType.ACCEPT_INPUT] = _ACCEPT
+    place[types == CommandType.PROVIDE_OUTPUT] = _PROVIDE
+    return sort_commands(computation, np.cumsum(is_marker) * (_PROVIDE + 1) + place)

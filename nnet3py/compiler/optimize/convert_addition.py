@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import Analysis
+from nnet3py.compiler.analyze import Analysis, CommandTable
 from nnet3py.compiler.computation import Command, CommandType, Computation
 from nnet3py.network.nnet import Nnet
 
@@ -14,19 +14,27 @@ _COPY_OF = {CommandType.MATRIX_ADD: CommandType.MATRIX_COPY, CommandType.ADD_ROW
 
 def convert_addition(computation: Computation, nnet: Nnet) -> Computation:
     """Turn additions into copies where nothing but zero was in the destination. Kaldi: ConvertAdditionToAssignment."""
-    first = Analysis(computation, nnet).first_nontrivial_accesses()
+    analysis = Analysis(computation, nnet)
+    first = analysis.first_nontrivial_accesses()
+    types = analysis.table.types.copy()
     out = computation.copy()
-    for c, one in enumerate(computation.commands):
-        kind = _COPY_OF.get(one.type)
-        if kind is None or (kind == CommandType.COPY_TO_ROWS_MULTI and one.alpha != 1.0):
-            continue
-        if all(first[s] == c for s in _written(computation, one)):
-            out.commands[c] = one._replace(type=kind)
+    for kind, copying in _COPY_OF.items():
+        numbers, args = analysis.table.numbers[kind], analysis.table.args[kind]
+        if kind == CommandType.ADD_TO_ROWS_MULTI:
+            fine = analysis.table.alphas[numbers] == 1.0
+            fine &= np.array([_are_first(first, computation.indexes_multi[entry], c)
+                              for c, entry in zip(numbers.tolist(), args[:, 1].tolist(), strict=True)], bool)
+        else:
+            fine = first[args[:, 0]] == numbers
+        types[numbers[fine]] = copying
+        for c in numbers[fine].tolist():
+            one = computation.commands[c]
+            out.commands[c] = Command(copying, one.alpha, one.args)
+    out.keep(CommandTable, analysis.table.with_changes(types, analysis.table.rows), "commands")
     return out
 
 
-def _written(computation: Computation, one: Command) -> list[int]:
-    if one.type != CommandType.ADD_TO_ROWS_MULTI:
-        return [one.args[0]]
-    s = np.unique(computation.indexes_multi[one.args[1]][:, 0])
-    return s[s > 0].tolist()
+def _are_first(first: np.ndarray, pairs: np.ndarray, c: int) -> bool:
+    """Whether command ``c`` is the first that uses any of the sub-matrices in the pairs."""
+    s = pairs[:, 0]
+    return bool((first[s[s > 0]] == c).all())

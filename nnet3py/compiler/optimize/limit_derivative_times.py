@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.analyze import CommandTable, submatrix_accesses
+from nnet3py.compiler.analyze import command_table, submatrix_accesses
 from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
-from nnet3py.compiler.optimize.no_operations import drop_commands
+from nnet3py.compiler.optimize.command_lists import drop_commands
 from nnet3py.compiler.optimize.options import INT32_MAX, INT32_MIN
 from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.components.base import Properties
@@ -214,7 +214,7 @@ def _entry(entries: list[np.ndarray], rows: np.ndarray, number: int) -> int:
 def _shrink(computation: Computation, windows: list[tuple[int, int]], nnet: Nnet) -> Computation:
     """Derivative matrices keep only the rows inside the range, where nothing uses the others any more."""
     out = computation.copy()
-    table = CommandTable(computation)
+    table = command_table(computation)
     commands, s, _ = submatrix_accesses(computation, nnet, table)
     real = table.types[commands] != CommandType.SET_CONST
     subs = np.array(computation.submatrices, dtype=np.int64)

@@ -13,9 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.analyze import READ, CommandTable, submatrix_accesses, submatrix_table, whole_submatrices
+from nnet3py.compiler.analyze import (
+    READ,
+    CommandTable,
+    command_table,
+    submatrix_accesses,
+    submatrix_table,
+    whole_submatrices,
+)
 from nnet3py.compiler.computation import CommandType, Computation, SubMatrix
-from nnet3py.compiler.optimize.no_operations import drop_commands
+from nnet3py.compiler.optimize.command_lists import drop_commands
 from nnet3py.compiler.optimize.options import OptimizeOptions
 from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.components.base import Properties
@@ -30,7 +37,7 @@ def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptio
     stays, tried first), allow_right_merge (the destination's stays). Kaldi: VariableMergingOptimization.
     """
     options = options or OptimizeOptions()
-    table = CommandTable(computation)
+    table = command_table(computation)
     candidates = _candidates(computation, nnet, options, table)
     if not candidates:
         return computation
@@ -92,7 +99,7 @@ class _Usage:
     def __init__(self, computation: Computation, nnet: Nnet, table: CommandTable) -> None:
         self.computation = computation
         self.table = submatrix_table(computation)
-        self.is_whole = whole_submatrices(computation, self.table)
+        self.is_whole = whole_submatrices(computation)
         self.num_commands, count = len(computation.commands), len(computation.submatrices)
         commands, s, kinds = submatrix_accesses(computation, nnet, table)
         order = np.lexsort((commands, s))

@@ -1,32 +1,37 @@
 """Matrices are allocated just before their first use and freed just after their last."""
 from __future__ import annotations
 
-from nnet3py.compiler.analyze import Analysis
+import numpy as np
+
+from nnet3py.compiler.analyze import Analysis, least_at
 from nnet3py.compiler.computation import CommandType, Computation
+from nnet3py.compiler.optimize.command_lists import sort_commands
 from nnet3py.network.nnet import Nnet
 
 
 def move_sizing_commands(computation: Computation, nnet: Nnet) -> Computation:
     """Shorten the time for which memory is held. Kaldi: MoveSizingCommands."""
     analysis = Analysis(computation, nnet)
-    commands = computation.commands
-    place = [3 * c for c in range(len(commands))]
-    for c, one in enumerate(commands):
-        if one.type not in (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX):
-            continue
-        uses, _ = analysis.matrix_accesses.of(int(analysis.matrix_of[one.args[0]]))
-        if not len(uses):
-            continue
-        if one.type == CommandType.DEALLOC_MATRIX:
-            place[c] = 3 * int(uses[-1]) + 1
-            continue
-        first = int(uses[0])
-        zeroed_next = (first == c + 1 and analysis.is_zeroing[first] and commands[first].args[0] == one.args[0])
-        if zeroed_next and len(uses) > 1:        # the zeroing moves along, right behind the allocation
-            first = int(uses[1])
-            place[c + 1] = 3 * first - 1
-        if not zeroed_next or len(uses) > 1:
-            place[c] = 3 * first - 1
-    out = computation.copy()
-    out.commands = [commands[c] for c in sorted(range(len(commands)), key=place.__getitem__)]
-    return out
+    args, numbers = analysis.table.rows[:, 0], analysis.table.numbers
+    first, last = analysis.first_of_matrices(), analysis.last_of_matrices()
+    later = analysis.commands > first[analysis.matrices]
+    second = least_at(len(first), analysis.matrices[later], analysis.commands[later], analysis.num_commands)
+    places = 3 * np.arange(analysis.num_commands)      # there is room for one command on either side
+
+    freed = _of_used(numbers[CommandType.DEALLOC_MATRIX], analysis, last)
+    places[freed] = 3 * last[analysis.matrix_of[args[freed]]] + 1
+
+    allocated = _of_used(numbers[CommandType.ALLOC_MATRIX], analysis, last)
+    m = analysis.matrix_of[args[allocated]]
+    zeroed_next = (first[m] == allocated + 1) & analysis.is_zeroing[first[m]] & (args[first[m]] == args[allocated])
+    moves_both = zeroed_next & (second[m] < analysis.num_commands)
+    use = np.where(moves_both, second[m], first[m])
+    places[allocated[moves_both] + 1] = 3 * use[moves_both] - 1      # the zeroing follows the allocation
+    moves = moves_both | ~zeroed_next
+    places[allocated[moves]] = 3 * use[moves] - 1
+    return sort_commands(computation, places)
+
+
+def _of_used(numbers: np.ndarray, analysis: Analysis, last: np.ndarray) -> np.ndarray:
+    """Those of the sizing commands whose matrix is used."""
+    return numbers[last[analysis.matrix_of[analysis.table.rows[numbers, 0]]] >= 0]
