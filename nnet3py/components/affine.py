@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import read_fields, write_fields
 from nnet3py.components.info_text import number, parameter_stats, truth
 from nnet3py.components.layer_fields import (
     check_bias,
@@ -21,6 +22,7 @@ from nnet3py.components.layer_fields import (
 from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import (
+    PRECONDITIONER_FIELDS,
     UpdatableComponent,
     UpdateSettings,
     bad_initializer,
@@ -185,15 +187,10 @@ class NaturalGradientAffineComponent(AffineComponent):
         reader.expect("<RankOut>")
         rank_out = reader.integer()
         constraint = read_orthonormal_constraint(reader)
-        reader.expect("<UpdatePeriod>")
-        period = reader.integer()
-        reader.expect("<NumSamplesHistory>")
-        history = reader.real()
-        reader.expect("<Alpha>")
-        alpha = reader.real()
+        smoothing = read_fields(reader, PRECONDITIONER_FIELDS)
         cls._read_older_fields(reader, settings)
         reader.check_token(reader.token(), f"</{name}>", f"<{name}>")   # very old files close with the opening tag
-        inner, outer = (read_preconditioner(reader, rank, period, history, alpha) for rank in (rank_in, rank_out))
+        inner, outer = (read_preconditioner(reader, rank, *smoothing) for rank in (rank_in, rank_out))
         return cls(linear, bias, inner, outer, constraint, settings)
 
     @staticmethod
@@ -215,12 +212,7 @@ class NaturalGradientAffineComponent(AffineComponent):
         writer.token("<RankOut>")
         writer.integer(self.preconditioner_out.rank)
         write_orthonormal_constraint(writer, self.orthonormal_constraint)
-        writer.token("<UpdatePeriod>")
-        writer.integer(self.preconditioner_in.update_period)
-        writer.token("<NumSamplesHistory>")
-        writer.float32(self.preconditioner_in.num_samples_history)
-        writer.token("<Alpha>")
-        writer.float32(self.preconditioner_in.alpha)
+        write_fields(writer, self.preconditioner_in, PRECONDITIONER_FIELDS)
         writer.token(f"</{type(self).__name__}>")
 
     def info(self, verbose: int = 0) -> str:
@@ -302,12 +294,7 @@ class LinearComponent(UpdatableComponent):
         use_natural_gradient = reader.boolean()
         reader.expect("<RankInOut>")
         ranks = reader.integer(), reader.integer()
-        reader.expect("<Alpha>")
-        alpha = reader.real()
-        reader.expect("<NumSamplesHistory>")
-        history = reader.real()
-        reader.expect("<UpdatePeriod>")
-        period = reader.integer()
+        alpha, history, period = read_fields(reader, PRECONDITIONER_FIELDS[::-1])
         reader.expect(f"</{cls.__name__}>")
         inner, outer = (read_preconditioner(reader, rank, period, history, alpha) for rank in ranks)
         return cls(params, inner, outer, constraint, use_natural_gradient, settings)
@@ -322,12 +309,7 @@ class LinearComponent(UpdatableComponent):
         writer.token("<RankInOut>")
         writer.integer(self.preconditioner_in.rank)
         writer.integer(self.preconditioner_out.rank)
-        writer.token("<Alpha>")
-        writer.float32(self.preconditioner_in.alpha)
-        writer.token("<NumSamplesHistory>")
-        writer.float32(self.preconditioner_in.num_samples_history)
-        writer.token("<UpdatePeriod>")
-        writer.integer(self.preconditioner_in.update_period)
+        write_fields(writer, self.preconditioner_in, PRECONDITIONER_FIELDS[::-1])
         writer.token(f"</{type(self).__name__}>")
 
     def info(self, verbose: int = 0) -> str:

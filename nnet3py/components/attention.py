@@ -304,7 +304,7 @@ class RestrictedAttentionComponent(Component):
 
     @classmethod
     def read(cls, reader: TokenReader) -> RestrictedAttentionComponent:
-        shape = AttentionShape(*read_fields(reader, cls.__name__, cls._FIELDS))
+        shape = AttentionShape(*read_fields(reader, cls._FIELDS, cls.__name__))
         if shape.fault():
             raise reader.error(f"{shape.fault()}; found {fields_text(shape, cls._FIELDS)}")
         component = cls(shape)

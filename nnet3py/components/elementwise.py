@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import read_dim
+from nnet3py.components.fields import read_dim, read_fields, write_fields
 from nnet3py.components.info_text import number, parameter_stats, truth
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import (
+    PRECONDITIONER_FIELDS,
     UpdatableComponent,
     UpdateSettings,
     bad_initializer,
@@ -176,17 +177,12 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
         settings.is_gradient = reader.boolean()
         reader.expect("<Rank>")
         rank = reader.integer()
-        reader.expect("<UpdatePeriod>")
-        period = reader.integer()
-        reader.expect("<NumSamplesHistory>")
-        history = reader.real()
-        reader.expect("<Alpha>")
-        alpha = reader.real()
+        smoothing = read_fields(reader, PRECONDITIONER_FIELDS)
         if reader.peek_token() == "M":   # in older files
             reader.expect("<MaxChangePerMinibatch>")
             reader.real()
         reader.expect(f"</{cls.__name__}>")
-        return cls(scales, read_preconditioner(reader, rank, period, history, alpha), settings)
+        return cls(scales, read_preconditioner(reader, rank, *smoothing), settings)
 
     def write(self, writer: TokenWriter) -> None:
         self.write_prefix(writer)
@@ -196,12 +192,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
         writer.boolean(self.is_gradient)
         writer.token("<Rank>")
         writer.integer(self.preconditioner.rank)
-        writer.token("<UpdatePeriod>")
-        writer.integer(self.preconditioner.update_period)
-        writer.token("<NumSamplesHistory>")
-        writer.float32(self.preconditioner.num_samples_history)
-        writer.token("<Alpha>")
-        writer.float32(self.preconditioner.alpha)
+        write_fields(writer, self.preconditioner, PRECONDITIONER_FIELDS)
         writer.token(f"</{type(self).__name__}>")
 
     def info(self, verbose: int = 0) -> str:

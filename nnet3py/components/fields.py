@@ -58,12 +58,13 @@ def as_float32(value: float) -> float:
 Fields = tuple[tuple[str, str, str], ...]     # of each: tag, kind (a method of reader and writer, or dim), attribute
 
 
-def read_fields(reader: TokenReader, type_name: str, fields: Fields) -> list[Any]:
-    """Read tags with a value each, after the opening tag, which may be there still."""
-    reader.expect_one_or_two(f"<{type_name}>", fields[0][0])
+def read_fields(reader: TokenReader, fields: Fields, type_name: str = "") -> list[Any]:
+    """Read tags with a value each; with ``type_name`` its opening tag may stand before them."""
     values = []
     for i, (tag, kind, _) in enumerate(fields):
-        if i:
+        if type_name and i == 0:
+            reader.expect_one_or_two(f"<{type_name}>", tag)
+        else:
             reader.expect(tag)
         values.append(read_dim(reader, tag) if kind == "dim" else getattr(reader, kind)())
     return values

@@ -174,7 +174,7 @@ class StatisticsExtractionComponent(Component):
 
     @classmethod
     def read(cls, reader: TokenReader) -> StatisticsExtractionComponent:
-        component = cls(*read_fields(reader, cls.__name__, cls._FIELDS))
+        component = cls(*read_fields(reader, cls._FIELDS, cls.__name__))
         reader.expect(f"</{cls.__name__}>")
         if component._wrong_periods():
             raise reader.error("expected an output period that is a multiple of the input period, found "
@@ -351,7 +351,7 @@ class StatisticsPoolingComponent(Component):
 
     @classmethod
     def read(cls, reader: TokenReader) -> StatisticsPoolingComponent:
-        component = cls(*read_fields(reader, cls.__name__, cls._FIELDS))
+        component = cls(*read_fields(reader, cls._FIELDS, cls.__name__))
         reader.expect(f"</{cls.__name__}>")
         wrong = component._wrong_settings()
         if wrong:

@@ -205,6 +205,11 @@ def read_config_vector(line: ConfigLine, key: str) -> np.ndarray | None:
     return read_object(name, read_vector) if name else None
 
 
+# what describes a preconditioner in most files, behind its rank
+PRECONDITIONER_FIELDS = (("<UpdatePeriod>", "integer", "update_period"),
+                         ("<NumSamplesHistory>", "float32", "num_samples_history"), ("<Alpha>", "float32", "alpha"))
+
+
 def read_preconditioner(reader: TokenReader, rank: int, period: int, history: float,
                         alpha: float) -> OnlineNaturalGradient:
     """A preconditioner with settings from a file; settings that cannot be used are the file's fault."""
