@@ -31,7 +31,7 @@ STAGES = [
 STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
 WITHOUT_KERNELS = ("io", "index", "features", "components", "network", "xconfig", "compiler")
-LIGHT = ("errors", "log", "config_line", "io/specifiers", "cli/")      # no numpy when they are imported
+LIGHT = ("errors", "log", "config_line", "io/specifiers", "xconfig/", "cli/")      # no numpy when they are imported
 MAX_LINES = 600
 
 

@@ -1,6 +1,8 @@
 """xconfig files: Kaldi's own expansions byte for byte, lines, input expressions, and what is said about wrong ones."""
 from __future__ import annotations
 
+import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,8 @@ from nnet3py.xconfig import existing_nodes, expand
 from nnet3py.xconfig.line import XconfigLine, parse_xconfig
 
 NETWORKS = ["blstm", "cnn-tdnn", "lstm", "tdnn", "tdnnf", "xvector"]
+DAMAGES = 300      # of each file
+DEBRIS = ["-1", "0", "99999999", "(", "x", "\n", '"', "1e300"]
 TOP = "input name=ivector dim=4\ninput name=input dim=8\nrelu-layer name=a dim=6\ntanh-layer name=b-1.x dim=6\n"
 
 
@@ -272,6 +276,28 @@ def test_nodes_of_an_existing_network_may_be_inputs():
 def test_layers_before_are_those_of_the_file_only():
     with pytest.raises(ConfigError, match=r"no layer before it .*say which with input="):
         expand("relu-layer name=c dim=5\noutput name=output", existing=[("a", 3)])
+
+
+# -- damage ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_damaged_files_give_an_error_or_a_network_and_nothing_else(name):
+    """Characters and words are exchanged, doubled and dropped; words are also taken from the other lines."""
+    text = (DATA / "xconfig" / name / "network.xconfig").read_text()
+    rng = random.Random(name)
+    refused = 0
+    for _ in range(DAMAGES):
+        pieces = re.split(r"([\s=,()]|-)", text) if rng.random() < 0.7 else list(text)
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(pieces))
+            pieces[at] = rng.choice(["", pieces[at] * 2, rng.choice(pieces), *DEBRIS])
+        try:
+            expand("".join(pieces))
+        except ConfigError as error:
+            refused += 1
+            assert len(str(error)) < 5000
+    assert 0.2 * DAMAGES < refused < DAMAGES
 
 
 def test_expanding_imports_nothing_heavy():
