@@ -106,10 +106,3 @@ def kernel(kinds: str, reassociate: bool = False) -> Callable[[Callable[..., Any
     which it could not vectorise otherwise.
     """
     return lambda function: Kernel(function, kinds, reassociate)
-
-
-def as_matrix(array: np.ndarray) -> np.ndarray:
-    """``array`` itself if kernels can take it (float32, 2-D, columns adjacent), else a copy that they can take."""
-    if array.dtype == np.float32 and array.ndim == 2 and (array.shape[1] <= 1 or array.strides[1] == 4):
-        return array
-    return np.ascontiguousarray(array, dtype=np.float32)
