@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numba
-import numpy as np
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
