@@ -73,6 +73,11 @@ class KeySpace:
         keys += n
         return keys
 
+    @staticmethod
+    def shifted(keys: np.ndarray, t: int) -> np.ndarray:
+        """The keys of the indexes that are ``t`` later; ``keys`` itself if t is 0. Not for padding rows."""
+        return keys + (t << _LOW_BITS) if t else keys
+
     def indexes(self, keys: np.ndarray) -> np.ndarray:
         """int32 indexes (..., 3) of int64 keys (...)."""
         out = np.empty((*keys.shape, 3), dtype=np.int32)
@@ -80,6 +85,14 @@ class KeySpace:
         out[..., 1] = keys >> _LOW_BITS
         out[..., 2] = ((keys & ((1 << _LOW_BITS) - 1)) >> self._n_bits) - self._x_bias
         return out
+
+
+def sequence_indexes(num_sequences: int, times: np.ndarray) -> np.ndarray:
+    """int32 (num_sequences * times, 3): all ``times`` of sequence 0, then all of sequence 1, and so on; x is 0."""
+    indexes = np.zeros((num_sequences, len(times), 3), dtype=np.int32)
+    indexes[:, :, 0] = np.arange(num_sequences)[:, None]
+    indexes[:, :, 1] = times
+    return indexes.reshape(-1, 3)
 
 
 def keys(indexes: np.ndarray, space: KeySpace | None = None) -> np.ndarray:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nnet3py import log
+from nnet3py.cli.option_groups import OPTIM, unprefixed
 from nnet3py.cli.options import Options
 from nnet3py.errors import DeviceError
 
@@ -27,20 +28,26 @@ def set_up(options: Options) -> str:
     return chosen_device(options)
 
 
-def optimize_options(options: Options) -> OptimizeOptions:
-    """What the ``OPTIM`` group asks of the optimiser; a pass that does not exist is not run."""
+def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions:
+    """What the ``OPTIM`` group asks of the optimiser; a pass that does not exist is not run.
+
+    ``prefixed`` says whether the command has the group with its prefix, or without.
+    """
     from nnet3py.compiler.cache import OptimizeOptions
 
     known = {one.name for one in dataclasses.fields(OptimizeOptions)}
-    values = options.group("optimization")
+    values = options.group("optimization") if prefixed else {
+        name.replace("-", "_"): options[name] for name in (one.name for one in unprefixed(OPTIM))}
     return OptimizeOptions(**{name: value for name, value in values.items() if name in known})
 
 
-def compiler_options(options: Options) -> CompilerOptions:
-    """What the ``COMPILER`` and ``DEVICE`` groups ask of the compiler; the first may be missing."""
+def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions:
+    """What the ``COMPILER`` and ``DEVICE`` groups ask of the compiler; the first may be missing, or without prefix."""
     from nnet3py.compiler.cache import CompilerOptions
 
     values = options.group("compiler")
+    if not prefixed:
+        values |= {"use_shortcut": options.use_shortcut, "cache_capacity": options.cache_capacity}
     return CompilerOptions(**{**values, "cache_dir": values["cache_dir"] or None})
 
 

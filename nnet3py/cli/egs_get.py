@@ -1,82 +1,146 @@
-"""nnet3-get-egs."""
+"""nnet3-get-egs and nnet3-get-egs-dense-targets: training examples from features, and posteriors or matrices."""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
+from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import EGGEN
 from nnet3py.cli.options import Options, option
+from nnet3py.errors import Nnet3Error
 
-USAGE = """Make training examples of features and pdf-level posteriors (such as alignments):
+if TYPE_CHECKING:
+    from nnet3py.egs.make import ExampleMaker
+
+_OPTIONS = (
+    *EGGEN,
+    option("compress", bool, True, "Store features in compressed form"),
+    option("ivectors", str, "", "Alias for --online-ivectors"),
+    option("online-ivectors", str, "", "Rspecifier of iVectors, one matrix per utterance"),
+    option("online-ivector-period", int, 1, "Frames between the rows of --online-ivectors"),
+    option("length-tolerance", int, 100, "Frames by which features and iVectors may differ in length"),
+    option("targets-length-tolerance", int, 2, "Frames by which features and targets may differ in length"),
+)
+
+
+@kaldi_command("nnet3-get-egs", usage="""
+Make training examples of features and pdf-level posteriors (such as alignments):
 pieces of utterances with context.
 
 Usage:  nnet3-get-egs [options] <features-rspecifier> <pdf-post-rspecifier> <egs-wspecifier>
 
 e.g.: nnet3-get-egs --num-pdfs=2658 --left-context=12 --right-context=9 --num-frames=8 \\
-    ark:feats.ark "ark:ali-to-pdf final.mdl ark:1.ali ark:- | ali-to-post ark:- ark:- |" ark:egs.ark"""
-
-
-@kaldi_command("nnet3-get-egs", usage=USAGE, arguments=(3, 3), options=[
-    *EGGEN,
-    option("compress", bool, True, "Store features in compressed form"),
-    option("num-pdfs", int, -1, "Number of pdfs, the dimension of the output; required"),
-    option("ivectors", str, "", "Alias for --online-ivectors"),
-    option("online-ivectors", str, "", "Rspecifier of iVectors, one matrix per utterance"),
-    option("online-ivector-period", int, 1, "Frames between the rows of --online-ivectors"),
-    option("length-tolerance", int, 100, "Frames by which features and iVectors may differ in length"),
-    option("targets-length-tolerance", int, 2, "Frames by which features and posteriors may differ in length"),
-])
+    ark:feats.ark "ark:ali-to-pdf final.mdl ark:1.ali ark:- | ali-to-post ark:- ark:- |" ark:egs.ark
+""", arguments=(3, 3), options=[
+    *_OPTIONS, option("num-pdfs", int, -1, "Number of pdfs, the dimension of the output; required")])
 def get_egs(args: list[str], options: Options) -> int:
     """Make examples; utterances that cannot be used are counted and reported."""
-    from nnet3py import log
-    from nnet3py.egs.example import EXAMPLE
-    from nnet3py.egs.make import ExampleMaker
-    from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
-    from nnet3py.errors import Nnet3Error, NumericError
-    from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX, POSTERIOR
-    from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+    from nnet3py.io.holders import POSTERIOR
 
     if options.num_pdfs <= 0:
         raise Nnet3Error("--num-pdfs options is required.")
-    if options.online_ivector_period <= 0:
-        raise Nnet3Error("--online-ivector-period must be positive")
-    cut = {one.name.replace("-", "_"): options[one.name] for one in EGGEN}
-    splitter = UtteranceSplitter(SplitOptions.parse(cut.pop("num_frames"), **cut))
-    maker = ExampleMaker(splitter, options.compress, options.num_pdfs, options.online_ivector_period)
-    ivector_table = options.online_ivectors or options.ivectors
-    num_errors = 0
-    with ExitStack() as stack:
-        writer = stack.enter_context(TableWriter(args[2], EXAMPLE))
-        posteriors = stack.enter_context(RandomAccessReader(args[1], POSTERIOR))
-        ivectors = stack.enter_context(RandomAccessReader(ivector_table, FLOAT_MATRIX)) if ivector_table else None
-        # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
-        features = stack.enter_context(SequentialReader(args[0], GENERAL_MATRIX))
-        for utterance, matrix in log.progress(features, "Making examples"):
-            num_frames = matrix.shape[0]
-            posterior = posteriors.get(utterance)
-            ivector = ivectors.get(utterance) if ivectors is not None else None
-            if posterior is None:
-                log.warning(f"No pdf-level posterior for key {utterance}", file="nnet3-get-egs.cc", line=300)
-                num_errors += 1
-            elif not splitter.lengths_match(utterance, num_frames, len(posterior), options.targets_length_tolerance):
-                num_errors += 1
-            elif ivectors is not None and ivector is None:
-                log.warning(f"No iVectors for utterance {utterance}", file="nnet3-get-egs.cc", line=310)
-                num_errors += 1
-            elif ivector is not None and not maker.ivectors_fit(utterance, num_frames, len(ivector),
-                                                                options.length_tolerance):
-                num_errors += 1
-            else:
-                try:
-                    examples = list(maker.from_posteriors(utterance, matrix, posterior, ivector))
-                except NumericError as error:
-                    log.warning(f"Skipping utterance {utterance}: {error}", file="nnet3-get-egs.cc", line=320)
-                    num_errors += 1
+    job = _Job(options, options.num_pdfs)
+    return job.run(args, POSTERIOR, job.maker.from_posteriors, "No pdf-level posterior for key")
+
+
+@kaldi_command("nnet3-get-egs-dense-targets", usage="""
+Make training examples of features and matrices of targets, such as clean features
+for a network that removes noise: pieces of utterances with context.
+
+Usage:  nnet3-get-egs-dense-targets [options] <features-rspecifier> <targets-rspecifier> <egs-wspecifier>
+
+e.g.: nnet3-get-egs-dense-targets --num-targets=26 --left-context=12 --right-context=9 --num-frames=8 \\
+    ark:noisy.ark ark:clean.ark ark:egs.ark
+""", arguments=(3, 3), options=[
+    *_OPTIONS, option("num-targets", int, -1, "Columns that the targets must have (-1: any)")])
+def get_egs_dense_targets(args: list[str], options: Options) -> int:
+    """Make examples; utterances that cannot be used are counted and reported."""
+    from nnet3py.io.holders import FLOAT_MATRIX
+
+    job = _Job(options)
+
+    def examples(utterance: str, features: Any, targets: Any, ivectors: Any) -> Iterable[Any]:
+        if options.num_targets >= 0 and targets.shape[1] != options.num_targets:
+            raise Nnet3Error(f"utterance {utterance} has {targets.shape[1]} targets, but --num-targets="
+                             f"{options.num_targets}")
+        return job.maker.from_targets(utterance, features, targets, ivectors)
+
+    return job.run(args, FLOAT_MATRIX, examples, "No target matrix for key", too_short_is_error=True)
+
+
+class _Job:
+    """One run of a command: how examples are cut, and what went wrong."""
+
+    def __init__(self, options: Options, num_pdfs: int = -1) -> None:
+        from nnet3py.egs.make import ExampleMaker
+        from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
+
+        if options.online_ivector_period <= 0:
+            raise Nnet3Error("--online-ivector-period must be positive")
+        cut = {one.name.replace("-", "_"): options[one.name] for one in EGGEN}
+        self._options = options
+        self._splitter = UtteranceSplitter(SplitOptions.parse(cut.pop("num_frames"), **cut))
+        self.maker: ExampleMaker = ExampleMaker(self._splitter, options.compress, num_pdfs,
+                                                options.online_ivector_period)
+        self._file = f"{log.program()}.cc"
+        self._num_errors = 0
+
+    def run(self, args: list[str], holder: Any, examples: Callable[[str, Any, Any, Any], Iterable[Any]], missing: str,
+            too_short_is_error: bool = False) -> int:
+        """Make the examples of all utterances; return the exit status.
+
+        ``holder`` is that of the targets, ``examples(utterance, features, targets, ivectors)`` makes those of one
+        utterance, ``missing`` warns of one without targets.
+        """
+        from nnet3py.egs.example import EXAMPLE
+        from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX
+        from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+
+        table = self._options.online_ivectors or self._options.ivectors
+        with ExitStack() as stack:
+            writer = stack.enter_context(TableWriter(args[2], EXAMPLE))
+            targets = stack.enter_context(RandomAccessReader(args[1], holder))
+            ivectors = stack.enter_context(RandomAccessReader(table, FLOAT_MATRIX)) if table else None
+            # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
+            features = stack.enter_context(SequentialReader(args[0], GENERAL_MATRIX))
+            for utterance, matrix in log.progress(features, "Making examples"):
+                target = targets.get(utterance)
+                if target is None:
+                    log.warning(f"{missing} {utterance}", file=self._file, line=300)
+                    self._num_errors += 1
                     continue
-                for key, example in examples:
+                made = self._of_utterance(utterance, matrix, target, ivectors, examples)
+                if made is None or not made and too_short_is_error:
+                    self._num_errors += 1
+                for key, example in made or []:
                     writer.write(key, example)
-    if num_errors:
-        log.warning(f"{num_errors} utterances had errors and could not be processed.", file="nnet3-get-egs.cc",
-                    line=350)
-    splitter.log_report()
-    return 0 if splitter.num_chunk_frames else 1
+        if self._num_errors:
+            log.warning(f"{self._num_errors} utterances had errors and could not be processed.", file=self._file,
+                        line=350)
+        self._splitter.log_report()
+        return 0 if self._splitter.num_chunk_frames else 1
+
+    def _of_utterance(self, utterance: str, matrix: Any, target: Any, ivectors: Any,
+                      examples: Callable[[str, Any, Any, Any], Iterable[Any]]) -> list[Any] | None:
+        """The examples of an utterance, none if it is too short; None, with a warning, if it cannot be used."""
+        from nnet3py.errors import NumericError
+
+        num_frames = matrix.shape[0]
+        if not self._splitter.lengths_match(utterance, num_frames, len(target),
+                                            self._options.targets_length_tolerance):
+            return None
+        ivector = None
+        if ivectors is not None:
+            ivector = ivectors.get(utterance)
+            if ivector is None:
+                log.warning(f"No iVectors for utterance {utterance}", file=self._file, line=310)
+                return None
+            if not self.maker.ivectors_fit(utterance, num_frames, len(ivector), self._options.length_tolerance):
+                return None
+        try:
+            return list(examples(utterance, matrix, target, ivector))
+        except NumericError as error:
+            log.warning(f"Skipping utterance {utterance}: {error}", file=self._file, line=320)
+            return None

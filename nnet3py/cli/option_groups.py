@@ -27,6 +27,11 @@ def without(group: Sequence[Option], *names: str) -> Group:
     return tuple(one for one in group if one.name not in names)
 
 
+def unprefixed(group: Sequence[Option]) -> Group:
+    """``group`` with options named without their prefix, as some programs have them."""
+    return tuple(one._replace(name=one.name.rpartition(".")[2]) for one in group)
+
+
 OPTIM: Group = (
     option("optimization.optimize", bool, True, "Set this to false to turn off all optimizations"),
     option("optimization.consolidate-model-update", bool, True,

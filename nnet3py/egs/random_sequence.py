@@ -39,6 +39,10 @@ class CRandom:
         state.append(value)
         return value >> 1
 
+    def uniform(self) -> float:
+        """A number between 0 and 1, both excluded. Kaldi: RandUniform."""
+        return float(np.float32((self.draw() + 1.0) / (RAND_MAX + 2.0)))
+
     def integer(self, low: int, high: int) -> int:
         """An integer in low … high, both included; nothing is drawn if there is no choice."""
         return low if low == high else low + self.draw() % (high + 1 - low)

@@ -1,12 +1,14 @@
 """Computing a network's output over many utterances at once: chunks of different utterances run as one minibatch.
 
-All chunks have one size, so that one compiled computation serves them all. The last chunk of an utterance ends where
-the utterance ends, and overlaps the one before; an utterance shorter than a chunk is continued with copies of its last
-frame. For networks without recurrence the output is that of chunk after chunk (:mod:`nnet3py.runtime.compute`), up to
-rounding. Kaldi: ``NnetBatchComputer``.
+Chunks have few sizes, so that few compiled computations serve them all. Where it matters to the output how an utterance
+is cut (recurrence, say), it is cut as Kaldi does: all chunks have one size, the last one ends where the utterance ends
+and overlaps the one before, and an utterance shorter than a chunk is continued with copies of its last frame. Where it
+does not, chunks are long, and equally long within an utterance, since context is computed for each anew; the output is
+then that of chunk after chunk (:mod:`nnet3py.runtime.compute`), up to rounding. Kaldi: ``NnetBatchComputer``.
 """
 from __future__ import annotations
 
+import math
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -17,12 +19,16 @@ import numpy as np
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
+from nnet3py.index import sequence_indexes
+from nnet3py.network.locality import is_local
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.compute import ComputeOptions, rounded_frames_per_chunk
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.network_io import NetworkIo
 
 IVECTOR_TOLERANCE = 20               # frames that an utterance may go on after its last online i-vector
+LONG_CHUNK = 256                     # frames; the longest chunk, where it does not matter how an utterance is cut
+CPU_ROWS = 2048                      # input rows of a minibatch; with more of them the CPU's caches are too small
 DEFAULT_MAX_PENDING = 64 * 2**20     # float32 numbers of features and outputs that wait for a minibatch to be full
 
 
@@ -65,7 +71,7 @@ class _Shape(NamedTuple):
     num_inputs: int
     num_outputs: int
     has_ivector: bool
-    is_edge: bool
+    full_size: int           # chunks in a full minibatch
 
 
 @dataclass
@@ -108,7 +114,10 @@ class BatchComputer:
         self._io = NetworkIo(nnet, priors, self.options.acoustic_scale)
         self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
         self._computers = ComputerCache(nnet, self.compiler, device=device, debug=self.options.debug)
-        self._outputs_per_chunk = rounded_frames_per_chunk(nnet, self.options) // self.options.frame_subsampling_factor
+        factor = self.options.frame_subsampling_factor
+        self._outputs_per_chunk = rounded_frames_per_chunk(nnet, self.options) // factor
+        self._unit = math.lcm(factor, nnet.modulus()) // factor      # chunks begin at multiples of so many outputs
+        self._is_local, self._device = is_local(nnet), device
         self._groups: OrderedDict[_Shape, list[_Chunk]] = OrderedDict()
         self._pending: deque[_Pending] = deque()
         self._num_pending = 0
@@ -155,13 +164,14 @@ class BatchComputer:
         except NumericError as error:
             pending.error = error
             return
-        for begin, end, first_used, end_used in self._spans(num_outputs):
-            shape = self._shape(begin, end, num_outputs, utterance)
+        is_free = self._is_local and utterance.online_ivectors is None
+        for begin, end, first_used, end_used in self._free_spans(num_outputs) if is_free else self._spans(num_outputs):
+            shape = self._shape(begin, end, num_outputs, utterance, is_free)
             ivector = self._chunk_ivector(utterance, period, (begin + (end - begin) // 2) * factor)
             chunks = self._groups.setdefault(shape, [])
             chunks.append(_Chunk(pending, begin, first_used, end_used, ivector))
             pending.num_waiting += 1
-            if len(chunks) == self._full_size(shape):
+            if len(chunks) == shape.full_size:
                 self._run(shape)
 
     def _spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
@@ -173,15 +183,30 @@ class BatchComputer:
             return
         for begin in range(0, num_outputs, size):
             end = min(begin + size, num_outputs)
-            yield end - size, end, begin, end
+            first = -(-(end - size) // self._unit) * self._unit
+            yield first, first + size, begin, end
 
-    def _shape(self, begin: int, end: int, num_outputs: int, utterance: Utterance) -> _Shape:
-        options, factor = self.options, self.options.frame_subsampling_factor
-        extra_left, extra_right = options.extra_context(begin == 0, end >= num_outputs)
+    def _free_spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
+        """The same, of equal lengths, of which there are four between one power of two and the next."""
+        longest = max(self._outputs_per_chunk, LONG_CHUNK // self.options.frame_subsampling_factor)
+        num_chunks = -(-num_outputs // longest)
+        units = -(-num_outputs // (num_chunks * self._unit))
+        step = 1 << max(units.bit_length() - 3, 0)
+        size = -(-units // step) * step * self._unit
+        for begin in range(0, num_outputs, size):
+            yield begin, begin + size, begin, min(begin + size, num_outputs)
+
+    def _shape(self, begin: int, end: int, num_outputs: int, utterance: Utterance, is_free: bool) -> _Shape:
+        options, batch, factor = self.options, self.batch, self.options.frame_subsampling_factor
+        usual = 0 if is_free else options.extra_left_context, 0 if is_free else options.extra_right_context
+        extra_left, extra_right = usual if is_free else options.extra_context(begin == 0, end >= num_outputs)
         left, right = self.left_context + extra_left, self.right_context + extra_right
-        is_edge = (extra_left, extra_right) != (options.extra_left_context, options.extra_right_context)
+        num_inputs = left + (end - begin - 1) * factor + 1 + right
         has_ivector = utterance.ivector is not None or utterance.online_ivectors is not None
-        return _Shape(-left, left + (end - begin - 1) * factor + 1 + right, end - begin, has_ivector, is_edge)
+        full_size = batch.minibatch_size if (extra_left, extra_right) == usual else batch.edge_minibatch_size
+        if is_free and self._device == "cpu":
+            full_size = max(1, min(full_size, CPU_ROWS // num_inputs))
+        return _Shape(-left, num_inputs, end - begin, has_ivector, full_size)
 
     @staticmethod
     def _chunk_ivector(utterance: Utterance, period: int, middle: int) -> np.ndarray | None:
@@ -199,12 +224,9 @@ class BatchComputer:
 
     # -- running minibatches ---------------------------------------------------------------------------------------
 
-    def _full_size(self, shape: _Shape) -> int:
-        return self.batch.edge_minibatch_size if shape.is_edge else self.batch.minibatch_size
-
     def _size_for(self, count: int, shape: _Shape) -> int:
         """The size of a minibatch of ``count`` chunks; few sizes occur, for each is compiled for."""
-        factor, size = self.batch.partial_minibatch_factor, self._full_size(shape)
+        factor, size = self.batch.partial_minibatch_factor, shape.full_size
         while count < int(size * factor):
             size = int(size * factor)
         return size
@@ -240,11 +262,11 @@ class BatchComputer:
 
     def _request(self, shape: _Shape, size: int) -> ComputationRequest:
         """``size`` sequences, one after the other, of a chunk's input and output rows."""
-        inputs = [IoSpecification("input", _indexes(size, shape.first_t + np.arange(shape.num_inputs)))]
+        inputs = [IoSpecification("input", sequence_indexes(size, shape.first_t + np.arange(shape.num_inputs)))]
         if shape.has_ivector:
-            inputs.append(IoSpecification("ivector", _indexes(size, np.zeros(1))))
+            inputs.append(IoSpecification("ivector", sequence_indexes(size, np.zeros(1))))
         output_t = np.arange(shape.num_outputs) * self.options.frame_subsampling_factor
-        return ComputationRequest(inputs, [IoSpecification("output", _indexes(size, output_t))])
+        return ComputationRequest(inputs, [IoSpecification("output", sequence_indexes(size, output_t))])
 
     def _finished(self) -> Iterator[tuple[str, np.ndarray | NumericError]]:
         """Hand out the utterances at the front of the queue that wait for nothing more."""
@@ -262,11 +284,3 @@ class BatchComputer:
     @staticmethod
     def _size(one: _Pending) -> int:
         return one.feats.size + one.output.size
-
-
-def _indexes(num_sequences: int, t: np.ndarray) -> np.ndarray:
-    """int32 (num_sequences * times, 3): all times of sequence 0, then all of sequence 1, and so on."""
-    indexes = np.zeros((num_sequences, len(t), 3), dtype=np.int32)
-    indexes[:, :, 0] = np.arange(num_sequences)[:, None]
-    indexes[:, :, 1] = t
-    return indexes.reshape(-1, 3)

@@ -1,0 +1,268 @@
+"""One vector for each utterance: an x-vector, which a network with a layer of statistics pooling computes.
+
+Long utterances are cut into chunks, whose vectors are averaged. Kaldi: nnet3-xvector-compute,
+nnet3-xvector-compute-batched.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
+from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.components.statistics_pooling import StatisticsPoolingComponent
+from nnet3py.errors import NumericError, UsageError, within
+from nnet3py.index import sequence_indexes
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.network_io import NetworkIo
+
+
+@dataclass(frozen=True)
+class XvectorOptions:
+    """How utterances are cut, as the options of ``nnet3-xvector-compute`` say. Lengths in frames."""
+
+    chunk_size: int = -1            # -1: an utterance is one chunk
+    min_chunk_size: int = 100
+    pad_input: bool = True          # shorter chunks are continued on both sides; else they are left out
+
+    def check(self) -> None:
+        """Raise UsageError for values that make no sense."""
+        if self.chunk_size < 1 and self.chunk_size != -1:
+            raise UsageError(f"--chunk-size={self.chunk_size} must be 1 or more, or -1")
+        if self.min_chunk_size < 1:
+            raise UsageError(f"--min-chunk-size={self.min_chunk_size} must be 1 or more")
+        if not self.pad_input and 0 < self.chunk_size < self.min_chunk_size:
+            raise UsageError(f"--chunk-size={self.chunk_size} is less than --min-chunk-size={self.min_chunk_size}",
+                             "no chunk would be long enough; use --pad-input=true or another size")
+
+
+class _Chunks:
+    """Computes the vectors of chunks of one length, some at a time."""
+
+    def __init__(self, nnet: Nnet, compiler: CachingCompiler, device: str, debug: bool) -> None:
+        self.io = NetworkIo(nnet)
+        self._computers = ComputerCache(nnet, compiler, device=device, capacity=compiler.capacity, debug=debug)
+
+    def compute(self, chunks: np.ndarray) -> np.ndarray:
+        """float32 (chunks, output dim) for float (chunks, frames, input dim); NumericError for NaN in it."""
+        count, num_frames = chunks.shape[:2]
+        request = ComputationRequest([IoSpecification("input", sequence_indexes(count, np.arange(num_frames)))],
+                                     [IoSpecification("output", sequence_indexes(count, np.zeros(1)))])
+        computer = self._computers.computer(request)
+        computer.accept_input("input", chunks.reshape(-1, chunks.shape[2]))
+        computer.run()
+        return computer.output("output")
+
+
+class XvectorComputer:
+    """Computes the vectors of utterances, a chunk at a time.
+
+    Parameters
+    ----------
+    nnet : the network, used as it is: put it in test mode before (:func:`nnet3py.network.collapse.prepare_for_test`)
+    options : see :class:`XvectorOptions`
+    optimize, compiler : what is asked of the compiler
+    device : "cpu" or "cuda"
+    debug : log every command as it runs
+    """
+
+    def __init__(self, nnet: Nnet, options: XvectorOptions | None = None, optimize: OptimizeOptions | None = None,
+                 compiler: CompilerOptions | None = None, device: str = "cpu", debug: bool = False) -> None:
+        self.options = options or XvectorOptions()
+        self.options.check()
+        self.compiler = (compiler or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
+        self._chunks = _Chunks(nnet, self.compiler, device, debug)
+
+    def compute(self, feats: np.ndarray) -> np.ndarray:
+        """The vector of one utterance: the mean of those of its chunks, weighted by their lengths.
+
+        Parameters
+        ----------
+        feats : float (frames, input dim), one frame or more
+
+        Returns
+        -------
+        float32 (output dim,)
+
+        Raises
+        ------
+        ShapeError : features of another dimension than the network asks for
+        NumericError : NaN or infinity in them, or NaN in what the network makes of them
+        UsageError : the utterance is shorter than the least chunk, and chunks are not padded
+        """
+        self._chunks.io.check_features(feats)
+        chunks = self._cut(feats)
+        if not chunks:
+            raise UsageError(f"the utterance has {len(feats)} frames, less than --min-chunk-size="
+                             f"{self.options.min_chunk_size}", "use --pad-input=true")
+        total = np.zeros(self._chunks.io.output_dim, dtype=np.float32)
+        for chunk in chunks:
+            total += np.float32(len(chunk)) * self._chunks.compute(self._padded(chunk)[None])[0]
+        total *= np.float32(1.0) / np.float32(sum(map(len, chunks)))
+        return self._chunks.io.finish(total)
+
+    def _cut(self, feats: np.ndarray) -> list[np.ndarray]:
+        """The chunks of an utterance; the last may be shorter. Those that are too short are left out."""
+        size = self.options.chunk_size
+        size = len(feats) if size == -1 else min(size, len(feats))
+        chunks = [feats[begin:begin + size] for begin in range(0, len(feats), size)]
+        return [one for one in chunks if self.options.pad_input or len(one) >= self.options.min_chunk_size]
+
+    def _padded(self, chunk: np.ndarray) -> np.ndarray:
+        """The chunk, made as long as the least one with copies of its first and last frames."""
+        missing = max(0, self.options.min_chunk_size - len(chunk))
+        frames = np.arange(-(missing // 2), len(chunk) + missing - missing // 2)
+        return chunk[np.clip(frames, 0, len(chunk) - 1)]
+
+
+def pooling_context(nnet: Nnet) -> tuple[int, int]:
+    """Frames of left and right context that the layers before the pooling of statistics take from every chunk.
+
+    Kaldi measures it with ``SetRequireDirectInput``.
+    """
+    measured = nnet.copy()
+    for name in measured.component_names:
+        component = measured.component(name)
+        if isinstance(component, StatisticsPoolingComponent):
+            component.left_context = component.right_context = 0
+    return compute_simple_nnet_context(measured)
+
+
+@dataclass
+class _Pending:
+    """An utterance some of whose chunks have not been computed."""
+
+    key: str
+    vector: np.ndarray
+    num_chunks: int = 0
+    num_waiting: int = 0
+    error: NumericError | None = None
+
+
+@dataclass(frozen=True)
+class BatchedXvectorOptions:
+    """How chunks are cut and gathered, as the options of ``nnet3-xvector-compute-batched`` say."""
+
+    chunk_size: int = 150
+    batch_size: int = 32
+    pad_input: bool = True          # shorter utterances are continued with their last frame; else they are left out
+    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
+    compiler: CompilerOptions = field(default_factory=CompilerOptions)
+    debug: bool = False             # log every command as it runs
+
+
+class BatchedXvectorComputer:
+    """Computes the vectors of utterances from chunks of one length, those of many utterances at a time.
+
+    Parameters
+    ----------
+    nnet : the network, used as it is: put it in test mode before
+    options : see :class:`BatchedXvectorOptions`
+    device : "cpu" or "cuda"
+
+    Raises
+    ------
+    UsageError : chunks that are no longer than what the network's own context takes away
+    """
+
+    def __init__(self, nnet: Nnet, options: BatchedXvectorOptions | None = None, device: str = "cpu") -> None:
+        self.options = options or BatchedXvectorOptions()
+        if self.options.batch_size < 1:
+            raise UsageError(f"--batch-size={self.options.batch_size} must be 1 or more")
+        self.left_context, self.right_context = pooling_context(nnet)
+        self._context = self.left_context + self.right_context
+        if self.options.chunk_size <= self._context:
+            raise UsageError(f"--chunk-size={self.options.chunk_size} must be more than the network's context, "
+                             f"{self.left_context} + {self.right_context} frames")
+        self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
+        self._chunks = _Chunks(nnet, self.compiler, device, self.options.debug)
+        self._batch = np.zeros((self.options.batch_size, self.options.chunk_size, self._chunks.io.input_dim),
+                               dtype=np.float32)
+        self._in_batch: list[_Pending] = []
+        self._pending: deque[_Pending] = deque()
+
+    def compute(self, utterances: Iterable[tuple[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray | NumericError]]:
+        """Yield (key, vector) in the order of ``utterances``: (key, float (frames, input dim)), not empty.
+
+        The vector, float32 (output dim,), is the mean of those of the utterance's chunks. Utterances shorter than a
+        chunk are left out where they are not padded. One with NaN or infinity, or whose vector has NaN, comes out as
+        the NumericError. Raises ShapeError as :class:`XvectorComputer` does.
+        """
+        self._pending.clear()
+        self._in_batch.clear()
+        for key, feats in utterances:
+            with within(f"utterance {key}"):
+                self._accept(key, feats)
+            yield from self._finished()
+        if self._in_batch:
+            self._run()
+        yield from self._finished()
+
+    def _accept(self, key: str, feats: np.ndarray) -> None:
+        starts = chunk_starts(len(feats), self.options.chunk_size, self._context, self.options.pad_input)
+        if not starts:
+            return
+        pending = _Pending(key, np.zeros(self._chunks.io.output_dim, np.float32), len(starts), len(starts))
+        self._pending.append(pending)
+        try:
+            self._chunks.io.check_features(feats)
+        except NumericError as error:
+            pending.error, pending.num_waiting = error, 0
+            return
+        for start in starts:
+            frames = np.minimum(start + np.arange(self.options.chunk_size), len(feats) - 1)
+            self._batch[len(self._in_batch)] = feats[frames]
+            self._in_batch.append(pending)
+            if len(self._in_batch) == self.options.batch_size:
+                self._run()
+
+    def _run(self) -> None:
+        """Compute the batch, full or not."""
+        for pending, vector in zip(self._in_batch, self._chunks.compute(self._batch), strict=False):
+            pending.vector += vector * np.float32(1.0 / pending.num_chunks)
+            pending.num_waiting -= 1
+        self._in_batch.clear()
+
+    def _finished(self) -> Iterator[tuple[str, np.ndarray | NumericError]]:
+        """Hand out the utterances at the front of the queue that wait for nothing more."""
+        while self._pending and not self._pending[0].num_waiting:
+            one = self._pending.popleft()
+            yield one.key, one.error or self._finish(one.vector)
+
+    def _finish(self, vector: np.ndarray) -> np.ndarray | NumericError:
+        try:
+            return self._chunks.io.finish(vector)
+        except NumericError as error:
+            return error
+
+
+def chunk_starts(num_frames: int, chunk_size: int, context: int, pad_input: bool = True) -> list[int]:
+    """The first frames of the chunks of an utterance; none for one that is too short and not padded.
+
+    A chunk pools ``chunk_size - context`` frames. If these do not add up to what the utterance has, chunks overlap or
+    have gaps between them, whichever makes the mean over all frames the more even. Kaldi: SplitUtteranceIntoChunks.
+    """
+    if num_frames <= chunk_size:
+        return [0] if num_frames == chunk_size or pad_input else []
+    pooled, size = num_frames - context, chunk_size - context
+    fewer = pooled // size
+    overlap = (fewer + 1) * size - pooled
+    once = pooled - overlap
+    variance_of_fewer = np.float32(1.0 / (fewer * size))
+    variance_of_more = np.float32((once + 4.0 * overlap) / (once + 2.0 * overlap) ** 2)
+    if variance_of_fewer <= variance_of_more:
+        gaps = _even_pieces(pooled - fewer * size, fewer + 1)[:-1]
+    else:
+        gaps = [0, *(-piece for piece in _even_pieces(overlap, fewer))]
+    return [int(start) for start in np.cumsum(gaps) + size * np.arange(len(gaps))]
+
+
+def _even_pieces(total: int, count: int) -> list[int]:
+    """``count`` numbers that add up to ``total`` and differ by one at most, the smaller ones first."""
+    each, more = divmod(total, count)
+    return [each] * (count - more) + [each + 1] * more
