@@ -20,7 +20,7 @@ KERNELS = HEAVY - {"numpy"}
 def modules_after(code: str) -> set[str]:
     """The modules that a fresh interpreter has imported after ``code``."""
     report = "import sys; sys.__stdout__.write('\\nMODULES ' + ' '.join(sys.modules))"
-    program = f"try:\n    {code}\nexcept SystemExit as done:\n    assert not done.code, done.code\n{report}"
+    program = f"import sys\ntry:\n    {code}\nexcept SystemExit as done:\n    assert not done.code, done.code\n{report}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=60,
                           env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
@@ -52,6 +52,14 @@ def test_help_of_a_command_imports_only_that_command(name: str) -> None:
 def test_files_and_compiler_need_no_numba(module: str) -> None:
     modules = modules_after(f"import {module}")
     assert not modules & KERNELS
+
+
+def test_small_tools_need_no_numba_when_they_run(tmp_path: Path) -> None:
+    modules = modules_after(
+        f"import os; os.chdir({str(tmp_path)!r}); sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); import startup; "
+        "from pathlib import Path; from nnet3py.cli.main import load; startup.write_tables(Path('.')); "
+        "assert not [name for name, *words in startup.TOOLS if load(name).execute(words)]")
+    assert not modules & KERNELS and "nnet3py.features.cmvn" in modules
 
 
 @pytest.mark.parametrize("name", ["nnet3-info", "feat-to-len"])

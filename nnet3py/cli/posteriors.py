@@ -96,9 +96,9 @@ def post_to_tacc(args: list[str], options: Options) -> int:
             done += 1
     if options.per_pdf:
         log.log("accumulate counts per pdf-id")
-        counts = np.bincount(model.transition_id_to_pdf[1:-1], counts[1:-1], minlength=model.num_pdfs)
+        by_pdf = np.bincount(model.transition_id_to_pdf[1:-1], counts[1:-1], minlength=model.num_pdfs)
     with np.errstate(over="ignore"):
-        single = counts.astype(np.float32)
+        single = (by_pdf if options.per_pdf else counts).astype(np.float32)
     write_object(args[2], lambda writer: write_vector(writer, single), options.binary)
     log.log(f"Done computing transition stats over {done} utterances; wrote stats to {args[2]}")
     return 0 if done else 1
