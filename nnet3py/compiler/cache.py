@@ -13,6 +13,7 @@ from nnet3py.compiler.cache_file import read_cache, write_cache
 from nnet3py.compiler.cache_key import computation_key, flags_of, structure_of
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.check_loaded import check_loaded
+from nnet3py.compiler.collection import without_collection
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.disk_cache import disk_cache
 from nnet3py.compiler.generate import generate_computation
@@ -113,6 +114,7 @@ class CachingCompiler:
         while len(self._kept) > self.capacity:
             self._loaded.discard(self._kept.popitem(last=False)[0])
 
+    @without_collection
     def _compile(self, request: ComputationRequest) -> Computation:
         shorter = decompose(request) if self.use_shortcut else None
         if shorter is not None:

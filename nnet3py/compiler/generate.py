@@ -42,7 +42,7 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
     CompileError, DescriptorError : the network cannot be compiled for this request
     """
     rules = node_rules(nnet)
-    graph = build_graph(nnet, request, share, rules)
+    graph = build_graph(nnet, request, share)
     steps = compute_steps(nnet, request, graph, rules)
     sources = find_sources(steps, rules, graph.sequences.space)
     return _Generator(nnet, request, steps, sources, [len(steps)]).generate()

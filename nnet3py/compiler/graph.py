@@ -10,14 +10,13 @@ Kaldi: ``ComputationGraphBuilder`` (nnet-computation-graph.h).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.epochs import epoch_nodes
 from nnet3py.compiler.explain import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN, not_computable
-from nnet3py.compiler.node_rules import NodeRule, node_rules
+from nnet3py.compiler.node_rules import Chains, NodeRules, node_rules
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.sequences import Sequences
 from nnet3py.errors import CompileError, Nnet3Error
@@ -42,6 +41,7 @@ class Graph:
     is_input : bool (cindexes,), given by the caller
     dependency_starts : int64 (cindexes + 1,), where each cindex's dependencies begin in ``dependencies``
     dependencies : int64, numbers of cindexes
+    chains : which nodes have the same rows, if that is known
     """
 
     sequences: Sequences
@@ -50,6 +50,7 @@ class Graph:
     is_input: np.ndarray
     dependency_starts: np.ndarray
     dependencies: np.ndarray
+    chains: Chains | None = field(default=None, kw_only=True)
 
     def rows(self, node: int) -> slice:
         """The numbers of the cindexes of ``node``."""
@@ -81,6 +82,7 @@ class _NodeTable:
         self.ids = np.zeros(0, np.int64)              # by arrival
         self.dependencies = np.zeros((0, 0), np.int64)  # by arrival; -1: none
         self.all_used = False                         # all cindexes of the node can be computed, and use all of these
+        self.has_gaps = False                         # a -1 among these
 
     def find(self, keys: np.ndarray) -> np.ndarray:
         """The cindexes with these keys, -1 for none."""
@@ -105,6 +107,7 @@ class _NodeTable:
             self.dependencies = ids
             return
         missing = ids.shape[1] - self.dependencies.shape[1]
+        self.has_gaps |= missing != 0
         if missing > 0:
             self.dependencies = np.pad(self.dependencies, ((0, 0), (0, missing)), constant_values=-1)
         self.dependencies[rows, :ids.shape[1]] = ids
@@ -118,16 +121,20 @@ class GraphBuilder:
     rules : one per node (see node_rules)
     sequences : the shapes of the request's sequences
     input_nodes, output_nodes : the nodes of the request's inputs and outputs, in its order
+    chains : nodes to handle as one; :meth:`prune` sets them apart again
     """
 
-    def __init__(self, rules: list[NodeRule], sequences: Sequences, input_nodes: list[int],
-                 output_nodes: list[int]) -> None:
-        self.rules, self.sequences = rules, sequences
+    def __init__(self, rules: NodeRules, sequences: Sequences, input_nodes: list[int], output_nodes: list[int],
+                 chains: Chains | None = None) -> None:
+        self.sequences, self.chains, self._all_rules = sequences, chains, rules
+        self.rules = [rules[node] for node in chains.first] if chains else list(rules)
         self.output_nodes = output_nodes
         self.space = KeySpace(0, len(sequences.members) - 1)
         self.tables = [_NodeTable() for _ in rules]
-        self._sources = [rule.sources() for rule in rules]
-        self._groups = epoch_nodes(self._sources)
+        epochs = chains.epochs if chains else rules.epochs
+        rings = chains.rings if chains else frozenset()
+        self._groups = [(nodes, len(nodes) > 1 or nodes[0] in rings) for nodes in epochs]   # and if it is a recurrence
+        self._last = chains.last if chains else range(len(rules))       # the node in whose table a node's cindexes are
         self.size = 0
         self.status = np.zeros(_FIRST_CAPACITY, np.int8)
         self.node = np.zeros(_FIRST_CAPACITY, np.int64)
@@ -169,10 +176,10 @@ class GraphBuilder:
 
     def _expand(self, passes: int) -> None:
         """List what wanted cindexes may depend on, and what these do, ``passes`` times through each recurrence."""
-        for group in reversed(self._groups):
+        for group, is_recurrence in reversed(self._groups):
             for _ in range(passes):
                 found = [self._expand_node(node) for node in reversed(group)]
-                if len(group) == 1 or not any(found):
+                if not is_recurrence or not any(found):
                     break
 
     def _expand_node(self, node: int) -> bool:
@@ -187,9 +194,15 @@ class GraphBuilder:
 
     def _dependencies(self, node: int, ids: np.ndarray) -> np.ndarray:
         """What cindexes of ``node`` may depend on, int64 (cindexes, choices), -1 for none. New ones are added."""
-        rule, sources = self.rules[node], self._sources[node]
+        rule, last = self.rules[node], self._last
+        if rule.shifts is not None:
+            keys = self.key[ids]
+            columns = [self._find_or_add(last[source], self.space.shifted(keys, t)) for source, t in rule.shifts]
+            dependencies = np.stack(columns, axis=1) if len(columns) > 1 else columns[0][:, None]
+            self._wanted[dependencies] = True
+            return dependencies
         if rule.is_pointwise:
-            dependencies = self._find_or_add(sources[0], self.key[ids])[:, None]
+            dependencies = self._find_or_add(last[rule.sources()[0]], self.key[ids])[:, None]
             self._wanted[dependencies] = True
             return dependencies
         nodes, wanted = rule.dependencies(self.space.indexes(self.key[ids]))
@@ -197,16 +210,17 @@ class GraphBuilder:
         if wanted.shape[1]:
             keys = self.space.keys(wanted)
             real = wanted[..., 1] != NO_TIME
-            for source in sources:
+            self.tables[node].has_gaps |= not real.all()
+            for source in rule.sources():
                 chosen = real & (nodes == source)
-                dependencies[chosen] = found = self._find_or_add(source, keys[chosen])
+                dependencies[chosen] = found = self._find_or_add(last[source], keys[chosen])
                 self._wanted[found] = True
         return dependencies
 
     def _find_status(self) -> None:
         """Decide what can be decided by now; a cindex that is not expanded yet may turn out either way."""
-        for group in self._groups:
-            while any([self._find_status_at(node) for node in group]) and len(group) > 1:
+        for group, is_recurrence in self._groups:
+            while any([self._find_status_at(node) for node in group]) and is_recurrence:
                 pass
 
     def _find_status_at(self, node: int) -> bool:
@@ -220,8 +234,14 @@ class GraphBuilder:
         if rule.is_pointwise:
             self.status[ids] = status = self.status[dependencies[:, 0]]
             return bool((status != UNKNOWN).any())
+        status = self.status[dependencies]
+        if table.has_gaps:
+            status[dependencies < 0] = NOT_COMPUTABLE
+        elif rule.uses_all and (status == COMPUTABLE).all():
+            table.all_used = len(ids) == len(table.ids)
+            self.status[ids] = COMPUTABLE
+            return True
         indexes = self.space.indexes(self.key[ids])
-        status = np.where(dependencies >= 0, self.status[dependencies], NOT_COMPUTABLE)
         computable, used = rule.computable(indexes, status == COMPUTABLE)
         possible = computable
         if (status == COMPUTABLE).all() and len(ids) == len(table.ids) and used.all() and computable.all():
@@ -239,7 +259,7 @@ class GraphBuilder:
         reached, seen = np.zeros(self.size + 1, bool), np.zeros(self.size + 1, bool)   # the last is what -1 refers to
         for ids in self.output_ids:
             reached[ids] = True
-        for group in reversed(self._groups):
+        for group, is_recurrence in reversed(self._groups):
             more = True
             while more:
                 more = False
@@ -249,7 +269,7 @@ class GraphBuilder:
                     if len(ids):
                         seen[ids] = True
                         reached[follow(node, ids)] = True
-                        more = len(group) > 1
+                        more = is_recurrence
         return reached[:-1]
 
     def _possible_dependencies(self, node: int, ids: np.ndarray) -> np.ndarray:
@@ -296,20 +316,36 @@ class GraphBuilder:
         used = [self._used(node, all_computable) for node in range(len(self.rules))]
         everything = all_computable and all(found is table.dependencies
                                             for found, table in zip(used, self.tables, strict=True))
+        kept = [table.key_ids for table in self.tables]
         if not everything:
             required = self._reached(lambda node, ids: used[node][self.row[ids]]) | self.is_input[:self.size]
-        kept = [table.key_ids if everything else table.key_ids[required[table.key_ids]] for table in self.tables]
-        numbers = np.concatenate(kept)
+            kept = [ids[required[ids]] for ids in kept]
+        first = self.chains.first if self.chains else self._last
+        sizes = [len(kept[node]) for node in self._last]
+        offsets = np.cumsum([0, *sizes])
         number = np.full(self.size, -1)
-        number[numbers] = np.arange(len(numbers))
-        lists = [found if ids is table.ids else found[self.row[ids]]
-                 for found, table, ids in zip(used, self.tables, kept, strict=True)]
-        lengths = np.concatenate([(found >= 0).sum(axis=1) for found in lists])
-        return Graph(
-            self.sequences, np.cumsum([0, *(len(ids) for ids in kept)]),
-            self.space.indexes(self.key[numbers]), self.is_input[numbers],
-            np.concatenate(([0], np.cumsum(lengths))),
-            number[np.concatenate([found[found >= 0] for found in lists])])
+        number[np.concatenate(kept)] = np.concatenate([
+            np.arange(offsets[node], offsets[node] + len(ids)) for node, ids in enumerate(kept)])
+        lengths, dependencies = [], []
+        for node, last in enumerate(self._last):
+            if first[node] != node:      # the same rows of the node before it in the chain
+                before = int(offsets[self._all_rules.sources[node][0]])
+                dependencies.append(np.arange(before, before + sizes[node]))
+                lengths.append(np.ones(sizes[node], np.int64))
+                continue
+            table, ids = self.tables[last], kept[last]
+            found = used[last] if ids is table.ids else used[last][self.row[ids]]
+            if found.shape[1] == 1 and everything and not table.has_gaps:
+                lengths.append(np.ones(sizes[node], np.int64))
+                dependencies.append(number[found[:, 0]])
+            else:
+                is_used = found >= 0
+                lengths.append(is_used.sum(axis=1))
+                dependencies.append(number[found[is_used]])
+        numbers = np.concatenate([kept[last] for last in self._last])
+        return Graph(self.sequences, offsets, self.space.indexes(self.key[numbers]), self.is_input[numbers],
+                     np.concatenate(([0], np.cumsum(np.concatenate(lengths)))), np.concatenate(dependencies),
+                     chains=self.chains)
 
     def _used(self, node: int, all_computable: bool) -> np.ndarray:
         """What each cindex of the node's table uses: ``dependencies`` with -1 for all that it does not use.
@@ -329,18 +365,21 @@ class GraphBuilder:
 
 
 def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True,
-                  rules: list[NodeRule] | None = None) -> GraphBuilder:
-    """A builder for ``request``; with ``share`` false every sequence is worked out for itself (same result).
+                  join: bool = False) -> GraphBuilder:
+    """A builder for ``request``.
 
-    ``rules`` are those of the network, if the caller has them.
+    With ``share`` false every sequence is worked out for itself, with ``join`` true nodes that need the same rows are
+    handled as one (same result).
 
     Raises
     ------
     Nnet3Error : the network has no input or output of a name in the request
     """
-    return GraphBuilder(rules or node_rules(nnet), Sequences.of(request, share),
-                        [io_node(nnet, io.name, "input") for io in request.inputs],
-                        [io_node(nnet, io.name, "output") for io in request.outputs])
+    rules = node_rules(nnet)
+    inputs = [io_node(nnet, io.name, "input") for io in request.inputs]
+    outputs = [io_node(nnet, io.name, "output") for io in request.outputs]
+    chains = rules.chains((*inputs, *outputs)) if join else None
+    return GraphBuilder(rules, Sequences.of(request, share), inputs, outputs, chains)
 
 
 def io_node(nnet: Nnet, name: str, kind: str) -> int:
@@ -353,8 +392,7 @@ def io_node(nnet: Nnet, name: str, kind: str) -> int:
     raise Nnet3Error(f"Network has no {kind} with name {name}", f"it has {known or 'none'}")
 
 
-def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True,
-                rules: list[NodeRule] | None = None) -> Graph:
+def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Graph:
     """The pruned graph of ``request``; arguments as for ``graph_builder``.
 
     Raises
@@ -363,8 +401,10 @@ def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True,
     CompileError : a recurrence without end
     Nnet3Error : the network has no input or output of a name in the request
     """
-    builder = graph_builder(nnet, request, share, rules)
+    builder = graph_builder(nnet, request, share, join=True)
     builder.compute()
     if not all(found.all() for found in builder.computable_outputs()):
+        builder = graph_builder(nnet, request, share)      # the message speaks of every node
+        builder.compute()
         raise not_computable(builder, nnet, request)
     return builder.prune()

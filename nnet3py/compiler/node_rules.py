@@ -5,13 +5,16 @@ holds t = NO_TIME.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from itertools import accumulate
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from nnet3py.compiler.epochs import epoch_nodes
 from nnet3py.components.base import Component
-from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Part, Source, Sum
+from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Leaf, Offset, Part, Source, Sum
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, DimRangeNode, InputNode
 
@@ -24,9 +27,14 @@ class NodeRule:
     Attributes
     ----------
     is_pointwise : a row depends on the same row of the only source, and on nothing else
+    uses_all : a row that may use all of its dependencies can be computed, and does use them all
+    shifts : if all that a row depends on is at the same n and x and at fixed distances in t: for each column the source
+        and the distance; else None
     """
 
     is_pointwise = False
+    uses_all = False
+    shifts: list[tuple[int, int]] | None = None
 
     def sources(self) -> list[int]:
         """The nodes that this one may depend on, ascending."""
@@ -44,7 +52,7 @@ class NodeRule:
 class DimRangeRule(NodeRule):
     """A dim-range node has the rows of its source."""
 
-    is_pointwise = True
+    is_pointwise = uses_all = True
 
     def __init__(self, source: int) -> None:
         self.source = source
@@ -65,8 +73,8 @@ class ComponentRule(NodeRule):
     def __init__(self, source: int, component: Component) -> None:
         self.source, self.component = source, component
         kind = type(component)
-        self.is_pointwise = (kind.input_indexes is Component.input_indexes
-                             and kind.is_computable is Component.is_computable)
+        self.uses_all = kind.is_computable is Component.is_computable
+        self.is_pointwise = kind.input_indexes is Component.input_indexes and self.uses_all
 
     def sources(self) -> list[int]:
         return [self.source]
@@ -89,6 +97,10 @@ class DescriptorRule(NodeRule):
         self.columns = [slice(end - len(leaves), end) for end, leaves in zip(ends, self.leaves, strict=True)]
         self._sources = descriptor.source_nodes()
         self.is_pointwise = len(self.parts) == 1 and isinstance(self.parts[0], Source)
+        self.uses_all = not any(isinstance(part, Failover) for part in _subtrees(self.parts))
+        shifts = [leaf_shift(leaf) for leaves in self.leaves for leaf in leaves]
+        if shifts and None not in shifts:
+            self.shifts = [shift for shift in shifts if shift is not None]
 
     def sources(self) -> list[int]:
         return self._sources
@@ -131,16 +143,112 @@ def _evaluate(part: Part, columns: Iterator[int], available: Mask) -> tuple[Mask
     return available[:, column], used
 
 
-def node_rules(nnet: Nnet) -> list[NodeRule]:
-    """The rule of each node."""
-    rules: list[NodeRule] = []
-    for i, node in enumerate(nnet.nodes):
-        if isinstance(node, InputNode):
-            rules.append(NodeRule())
-        elif isinstance(node, DimRangeNode):
-            rules.append(DimRangeRule(node.source))
-        elif isinstance(node, ComponentNode):
-            rules.append(ComponentRule(i - 1, nnet.components[node.component_index]))
-        else:
-            rules.append(DescriptorRule(node.descriptor))
+def leaf_shift(leaf: Leaf) -> tuple[int, int] | None:
+    """Source and distance in t of a leaf that only shifts t; None for others."""
+    t = 0
+    while isinstance(leaf, Offset) and not leaf.x:
+        t += leaf.t
+        leaf = leaf.child
+    return (leaf.node, t) if isinstance(leaf, Source) else None
+
+
+def _subtrees(parts: Iterable[Part]) -> Iterator[Part]:
+    for part in parts:
+        yield part
+        yield from _subtrees(part.children())
+
+
+class NodeRules(list[NodeRule]):
+    """The rule of each node, and what follows from these alone. Not to be changed."""
+
+    @cached_property
+    def sources(self) -> list[list[int]]:
+        """The sources of each node."""
+        return [rule.sources() for rule in self]
+
+    @cached_property
+    def epochs(self) -> list[list[int]]:
+        """The nodes of each epoch."""
+        return epoch_nodes(self.sources)
+
+    @cached_property
+    def hidden(self) -> frozenset[int]:
+        """The inputs of components."""
+        return frozenset(rule.source for rule in self if isinstance(rule, ComponentRule))
+
+    def chains(self, io_nodes: Collection[int]) -> Chains:
+        """The chains of nodes, where the rows of ``io_nodes`` are given or wanted by the caller."""
+        key = frozenset(io_nodes)
+        if key not in self._chains:
+            self._chains[key] = Chains(self, key)
+        return self._chains[key]
+
+    @cached_property
+    def _chains(self) -> dict[frozenset[int], Chains]:
+        return {}
+
+
+class Chains:
+    """Nodes that need exactly the same rows: each but the first has the rows of the one before it, its only source,
+    and is the only one to use it. Every node is in one chain.
+
+    Attributes
+    ----------
+    nodes : the nodes of each chain, the first one in front
+    last : for each node the last node of its chain, the only one that others use
+    first : for each node the first node of its chain, the only one that depends on others
+    epochs : the last nodes of chains, in epochs
+    rings : the last nodes of chains that depend on themselves
+    """
+
+    def __init__(self, rules: NodeRules, io_nodes: Collection[int]) -> None:
+        users: list[list[int]] = [[] for _ in rules]
+        for node, used in enumerate(rules.sources):
+            for source in used:
+                users[source].append(node)
+        joins = [len(used) == 1 and rules[used[0]].is_pointwise and node not in io_nodes and bool(rules.sources[node])
+                 and used[0] != node for node, used in enumerate(users)]
+        self.last, self.first = list(range(len(rules))), list(range(len(rules)))
+        self.nodes: list[list[int]] = []
+        for node, sources in enumerate(rules.sources):
+            if rules[node].is_pointwise and joins[sources[0]]:
+                continue
+            chain = [node]
+            while joins[chain[-1]]:
+                chain.append(users[chain[-1]][0])
+            self.nodes.append(chain)
+            for one in chain:
+                self.first[one], self.last[one] = node, chain[-1]
+        # A ring of nodes that only copy each other has no first one: each of its nodes is left as a chain.
+        placed = {node for chain in self.nodes for node in chain}
+        self.nodes += [[node] for node in range(len(rules)) if node not in placed]
+        sources_of: list[list[int]] = [[] for _ in rules]
+        for chain in self.nodes:
+            sources_of[chain[-1]] = sorted({self.last[source] for source in rules.sources[chain[0]]})
+        epochs = [[node for node in group if self.last[node] == node] for group in epoch_nodes(sources_of)]
+        self.epochs = [group for group in epochs if group]
+        self.rings = frozenset(node for node, sources in enumerate(sources_of) if node in sources)
+
+
+_known: WeakKeyDictionary[Nnet, tuple[tuple[object, ...], NodeRules]] = WeakKeyDictionary()
+
+
+def node_rules(nnet: Nnet) -> NodeRules:
+    """The rule of each node: the same object as long as the structure of the network does not change."""
+    state = nnet.version, list(nnet.nodes), list(nnet.components)
+    known, rules = _known.get(nnet, ((), NodeRules()))
+    if known != state:
+        rules = NodeRules(_rule(nnet, i) for i in range(len(nnet.nodes)))
+        _known[nnet] = state, rules
     return rules
+
+
+def _rule(nnet: Nnet, i: int) -> NodeRule:
+    node = nnet.nodes[i]
+    if isinstance(node, InputNode):
+        return NodeRule()
+    if isinstance(node, DimRangeNode):
+        return DimRangeRule(node.source)
+    if isinstance(node, ComponentNode):
+        return ComponentRule(i - 1, nnet.components[node.component_index])
+    return DescriptorRule(node.descriptor)

@@ -17,7 +17,7 @@ import numpy as np
 
 from nnet3py.compiler.explain import not_computable
 from nnet3py.compiler.graph import Graph, GraphBuilder, io_node, ragged
-from nnet3py.compiler.node_rules import NodeRule
+from nnet3py.compiler.node_rules import NodeRules
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.sequences import Sequences
 from nnet3py.errors import CompileError
@@ -37,7 +37,7 @@ class SegmentedGraph(Graph):
     segments: np.ndarray
 
 
-def build_segmented_graph(nnet: Nnet, requests: Sequence[ComputationRequest], rules: list[NodeRule],
+def build_segmented_graph(nnet: Nnet, requests: Sequence[ComputationRequest], rules: NodeRules,
                           share: bool = True) -> SegmentedGraph:
     """The pruned graph of several requests, each computed after those before it.
 
@@ -69,7 +69,7 @@ def build_segmented_graph(nnet: Nnet, requests: Sequence[ComputationRequest], ru
 class _Join:
     """Collects what is new in the graphs of the segments."""
 
-    def __init__(self, rules: list[NodeRule], sequences: Sequences) -> None:
+    def __init__(self, rules: NodeRules, sequences: Sequences) -> None:
         self.sequences = sequences
         self.space = KeySpace(0, len(sequences.members) - 1)
         self.keys = [np.zeros(0, np.int64) for _ in rules]         # of each node, sorted
