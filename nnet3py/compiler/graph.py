@@ -93,7 +93,7 @@ class _NodeTable:
         self.all_used = False
         if not len(self.ids):
             self.keys, self.key_ids, self.ids = keys, ids, ids
-            self.dependencies = np.full((len(ids), 0), -1)
+            self.dependencies = np.empty((len(ids), 0), np.int64)
             return
         joined = np.concatenate((self.keys, keys))
         order = np.argsort(joined, kind="stable")

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from nnet3py.compiler.epochs import epoch_nodes
-from nnet3py.components.base import Component
+from nnet3py.components.base import Component, Properties
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Leaf, Offset, Part, Source, Sum
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, DimRangeNode, InputNode
@@ -72,6 +72,7 @@ class ComponentRule(NodeRule):
 
     def __init__(self, source: int, component: Component) -> None:
         self.source, self.component = source, component
+        self.is_simple = component.has(Properties.SIMPLE)
         kind = type(component)
         self.uses_all = kind.is_computable is Component.is_computable
         self.is_pointwise = kind.input_indexes is Component.input_indexes and self.uses_all
@@ -195,6 +196,7 @@ class Chains:
     Attributes
     ----------
     nodes : the nodes of each chain, the first one in front
+    number : for the first node of each chain its place in ``nodes``
     last : for each node the last node of its chain, the only one that others use
     first : for each node the first node of its chain, the only one that depends on others
     epochs : the last nodes of chains, in epochs
@@ -222,6 +224,7 @@ class Chains:
         # A ring of nodes that only copy each other has no first one: each of its nodes is left as a chain.
         placed = {node for chain in self.nodes for node in chain}
         self.nodes += [[node] for node in range(len(rules)) if node not in placed]
+        self.number = {chain[0]: number for number, chain in enumerate(self.nodes)}
         sources_of: list[list[int]] = [[] for _ in rules]
         for chain in self.nodes:
             sources_of[chain[-1]] = sorted({self.last[source] for source in rules.sources[chain[0]]})

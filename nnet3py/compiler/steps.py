@@ -8,13 +8,13 @@ Kaldi: ``ComputeComputationPhases``, ``ComputationStepsComputer`` (nnet-computat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.epochs import epoch_nodes
 from nnet3py.compiler.graph import Graph, ragged
-from nnet3py.compiler.node_rules import ComponentRule, NodeRule
+from nnet3py.compiler.node_rules import ComponentRule, DimRangeRule, NodeRules
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.segments import SegmentedGraph
 from nnet3py.components.base import Component, Properties
@@ -46,7 +46,7 @@ class Phase(NamedTuple):
     indexes: np.ndarray
 
 
-def phases(graph: Graph, rules: list[NodeRule], chosen: np.ndarray | None = None) -> Iterator[Phase]:
+def phases(graph: Graph, rules: NodeRules, chosen: np.ndarray | None = None) -> Iterator[Phase]:
     """The phases in order, and in each its nodes in order; without the inputs of components.
 
     Parameters
@@ -61,13 +61,20 @@ def phases(graph: Graph, rules: list[NodeRule], chosen: np.ndarray | None = None
     given = _by_node(graph, graph.is_input & mine)
     computed = _by_node(graph, ~graph.is_input & mine)
     yield from (_phase(graph, node, numbers) for node, numbers in enumerate(given) if len(numbers))
-    hidden = {rule.source for rule in rules if isinstance(rule, ComponentRule)}
-    for epoch in epoch_nodes([rule.sources() for rule in rules]):
-        nodes = [node for node in epoch if len(computed[node])]
+    known: dict[int, np.ndarray] = {}      # the rows of chains
+    last = graph.chains.last if graph.chains else range(len(rules))
+    for epoch in rules.epochs:
         if len(epoch) > 1:
-            yield from _recurrent_phases(graph, [(node, computed[node]) for node in nodes], hidden)
-        else:
-            yield from (_phase(graph, node, computed[node]) for node in nodes if node not in hidden)
+            yield from _recurrent_phases(graph, epoch, computed, rules.hidden)
+        elif len(computed[epoch[0]]) and epoch[0] not in rules.hidden:
+            node = epoch[0]
+            chain = last[node]
+            if chain in known:
+                yield Phase(node, computed[node], known[chain])
+            else:
+                phase = _phase(graph, node, computed[node])
+                known[chain] = phase.indexes
+                yield phase
 
 
 def _by_node(graph: Graph, chosen: np.ndarray) -> list[np.ndarray]:
@@ -81,32 +88,52 @@ def _phase(graph: Graph, node: int, numbers: np.ndarray) -> Phase:
     return Phase(node, numbers, graph.sequences.expand(graph.indexes[numbers]))
 
 
-def _recurrent_phases(graph: Graph, groups: list[tuple[int, np.ndarray]], hidden: set[int]) -> Iterator[Phase]:
+def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray],
+                      hidden: frozenset[int]) -> Iterator[Phase]:
     """Layers of the cindexes of one recurrence: first those that need no others, then what that makes possible."""
-    if not groups:
+    chains = _chains_of(graph, [node for node in epoch if len(computed[node])])
+    if not chains:
         return
-    layer = _layers(graph, np.concatenate([numbers for _, numbers in groups]))
-    found: list[tuple[int, Phase]] = []
+    layer = _layers(graph, [[computed[node] for node in chain] for chain in chains])
+    found: list[tuple[int, int, Phase]] = []
     at = 0
-    for node, numbers in groups:
-        layers = layer[at:at + len(numbers)]
-        at += len(numbers)
-        if node in hidden:
-            continue
+    for chain in chains:
+        size = len(computed[chain[0]])
+        layers = layer[at:at + size]
+        at += size
         order = np.argsort(layers, kind="stable")
-        layers, numbers = layers[order], numbers[order]
-        bounds = [0, *(np.flatnonzero(np.diff(layers)) + 1).tolist(), len(layers)]
-        pieces = graph.sequences.expand_each(graph.indexes[numbers], bounds)
-        found += [(int(layers[begin]), Phase(node, numbers[begin:end], indexes))
-                  for begin, end, indexes in zip(bounds[:-1], bounds[1:], pieces, strict=True)]
-    found.sort(key=lambda pair: pair[0])      # the order of the nodes stays
-    yield from (phase for _, phase in found)
+        layers, numbers = layers[order], [computed[node][order] for node in chain]
+        bounds = [0, *(np.flatnonzero(layers[1:] != layers[:-1]) + 1).tolist(), size]
+        pieces = graph.sequences.expand_each(graph.indexes[numbers[0]], bounds)
+        starts = layers[bounds[:-1]].tolist()
+        for distance, node in enumerate(chain):
+            if node not in hidden:
+                found += [(start + distance, node, Phase(node, numbers[distance][begin:end], indexes))
+                          for start, begin, end, indexes in zip(starts, bounds[:-1], bounds[1:], pieces, strict=True)]
+    found.sort(key=itemgetter(0, 1))
+    yield from (phase for _, _, phase in found)
 
 
-def _layers(graph: Graph, members: np.ndarray) -> np.ndarray:
-    """For each member the length of the longest chain of dependencies among the members that leads to it."""
+def _chains_of(graph: Graph, nodes: list[int]) -> list[list[int]]:
+    """The chains of these nodes, in the order of their first ones."""
+    if graph.chains is None:
+        return [[node] for node in nodes]
+    chains: dict[int, list[int]] = {}
+    for node in nodes:
+        chains.setdefault(graph.chains.first[node], []).append(node)
+    return [graph.chains.nodes[graph.chains.number[first]] for first in chains]
+
+
+def _layers(graph: Graph, chains: list[list[np.ndarray]]) -> np.ndarray:
+    """For each member the length of the longest chain of dependencies among the members that leads to it.
+
+    Members are the cindexes of the first node of each chain, int64 (rows,); ``chains`` has those of all its nodes, and
+    only those of its last are used by others.
+    """
+    members = np.concatenate([chain[0] for chain in chains])
+    weights = np.repeat([len(chain) for chain in chains], [len(chain[0]) for chain in chains]).tolist()
     place = np.full(len(graph.indexes), -1)
-    place[members] = np.arange(len(members))
+    place[np.concatenate([chain[-1] for chain in chains])] = np.arange(len(members))
     starts = graph.dependency_starts
     lengths = starts[members + 1] - starts[members]
     users = np.repeat(np.arange(len(members)), lengths)
@@ -116,29 +143,28 @@ def _layers(graph: Graph, members: np.ndarray) -> np.ndarray:
     first_user = np.searchsorted(np.sort(used), np.arange(len(members) + 1)).tolist()
     users_of = users[np.argsort(used, kind="stable")].tolist()
     # A layer is a cindex or two, one for each shape of sequences: lists are faster than arrays of this size.
-    layer = [-1] * len(members)
-    ready, number = [i for i, count in enumerate(waiting) if not count], 0
-    while ready:
-        freed = []
-        for i in ready:
-            layer[i] = number
-            for user in users_of[first_user[i]:first_user[i + 1]]:
-                waiting[user] -= 1
-                if not waiting[user]:
-                    freed.append(user)
-        ready, number = freed, number + 1
-    if -1 in layer:
+    layer = [0] * len(members)
+    ready = [i for i, count in enumerate(waiting) if not count]
+    for i in ready:      # which grows meanwhile
+        after = layer[i] + weights[i]
+        for user in users_of[first_user[i]:first_user[i + 1]]:
+            if layer[user] < after:
+                layer[user] = after
+            waiting[user] -= 1
+            if not waiting[user]:
+                ready.append(user)
+    if len(ready) < len(members):
         raise CompileError("the recurrence in the network cannot be computed: some of its rows depend on each other",
                            "x(t) may depend on x(t-1) or on x(t+1), not on both")
     return np.array(layer)
 
 
-def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: list[NodeRule]) -> list[Step]:
+def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: NodeRules) -> list[Step]:
     """The steps of ``graph`` in order. A component's step directly follows the step of its input.
 
     Raises CompileError for a recurrence that goes both forward and backward in time.
     """
-    organizer = _StepOrganizer(nnet, graph)
+    organizer = _StepOrganizer(nnet, graph, rules)
     organizer.begin(request)
     for phase in phases(graph, rules):
         organizer.add(phase)
@@ -146,9 +172,9 @@ def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: 
 
 
 def compute_segmented_steps(nnet: Nnet, requests: Sequence[ComputationRequest], graph: SegmentedGraph,
-                            rules: list[NodeRule]) -> tuple[list[Step], list[int]]:
+                            rules: NodeRules) -> tuple[list[Step], list[int]]:
     """The steps for several requests, those of each after those before it, and the number of steps up to its end."""
-    organizer, ends = _StepOrganizer(nnet, graph), []
+    organizer, ends = _StepOrganizer(nnet, graph, rules), []
     for number, request in enumerate(requests):
         organizer.begin(request)
         for phase in phases(graph, rules, graph.segments == number):
@@ -158,19 +184,14 @@ def compute_segmented_steps(nnet: Nnet, requests: Sequence[ComputationRequest], 
 
 
 class _StepOrganizer:
-    def __init__(self, nnet: Nnet, graph: Graph) -> None:
+    def __init__(self, nnet: Nnet, graph: Graph, rules: NodeRules) -> None:
         self.graph = graph
         self.steps: list[Step] = []
         self._names = nnet.node_names
+        self._rules = rules
         self._requested: dict[int, np.ndarray] = {}          # rows of the request's inputs and outputs
         self._step_of = np.full(len(graph.indexes), -1)      # of each cindex
         self._windows: set[tuple[int, int]] = set()          # (dim-range node, source step) that exist already
-        nodes = range(len(nnet.nodes))
-        self._dim_ranges = {node for node in nodes if nnet.is_dim_range(node)}
-        components = {node: nnet.component_of(node) for node in nodes if nnet.is_component(node)}
-        self._simple = {node for node, component in components.items() if component.has(Properties.SIMPLE)}
-        self._others: dict[int, Component] = {
-            node: component for node, component in components.items() if node not in self._simple}
 
     def begin(self, request: ComputationRequest) -> None:
         """What is added from now on is for this request."""
@@ -179,22 +200,24 @@ class _StepOrganizer:
     def add(self, phase: Phase) -> None:
         """Add the steps for what a node has in a phase."""
         node, numbers, indexes = phase
+        rule = self._rules[node]
         if node in self._requested:
             self._append(Step(node, self._requested[node]), numbers)
-        elif node in self._simple:
-            self.steps.append(Step(node - 1, indexes))
-            self._append(Step(node, indexes), numbers)
-        elif node in self._others:
-            self._add_component(phase)
-        elif node in self._dim_ranges:
+        elif isinstance(rule, ComponentRule):
+            if rule.is_simple:
+                self.steps.append(Step(node - 1, indexes))
+                self._append(Step(node, indexes), numbers)
+            else:
+                self._add_component(phase, rule.component)
+        elif isinstance(rule, DimRangeRule):
             self._add_dim_range(node, numbers)
 
     def _append(self, step: Step, numbers: np.ndarray) -> None:
         self._step_of[numbers] = len(self.steps)
         self.steps.append(step)
 
-    def _add_component(self, phase: Phase) -> None:
-        component, outputs = self._others[phase.node], phase.indexes
+    def _add_component(self, phase: Phase, component: Component) -> None:
+        outputs = phase.indexes
         used = distinct(self.graph.dependencies_of(phase.numbers))
         inputs = self.graph.sequences.expand(self.graph.indexes[used])
         if component.has(Properties.REORDERS_INDEXES):
@@ -203,8 +226,11 @@ class _StepOrganizer:
         self._append(Step(phase.node, outputs), phase.numbers)
 
     def _add_dim_range(self, node: int, numbers: np.ndarray) -> None:
-        sources = self.graph.dependencies[self.graph.dependency_starts[numbers]]    # the same index at the source node
-        for source in sorted(set(self._step_of[sources].tolist())):
+        graph = self.graph
+        # Each depends on the same index at the source node alone.
+        sources = graph.dependencies[graph.dependency_starts[numbers]]
+        found = self._step_of[sources].tolist()
+        for source in sorted(set(found)) if len(found) > 1 else found:
             if (node, source) not in self._windows:
                 self._windows.add((node, source))
                 self.steps.append(Step(node, self.steps[source].indexes, source))
