@@ -23,7 +23,7 @@ e.g.: nnet3-egs-augment-image --horizontal-flip-prob=0.5 --horizontal-shift=0.1 
     option("vertical-shift", float, 0.0, "The farthest shift up or down, in heights of the image"),
     option("rotation-degree", float, 0.0, "The largest angle by which the image is turned, either way"),
     option("rotation-prob", float, 0.0, "Probability that the image is turned"),
-    option("fill-mode", str, "nearest", "What lies outside an image: the 'nearest' pixel, or its reflection ('reflect')"),
+    option("fill-mode", str, "nearest", "What lies outside an image: its 'nearest' pixel, or a reflection ('reflect')"),
 ])
 def egs_augment_image(args: list[str], options: Options) -> int:
     """Copy examples with their images changed."""

@@ -1,6 +1,8 @@
 """nnet3-shuffle-egs, and the same for chain and discriminative examples."""
 from __future__ import annotations
 
+from typing import Any
+
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
 
@@ -53,7 +55,7 @@ def discriminative_shuffle_egs(args: list[str], options: Options) -> int:
     return _shuffle(args, options, copying_holder_of(DISCRIMINATIVE_EXAMPLE)(args[1]))
 
 
-def _shuffle(args: list[str], options: Options, holder: object, buffer_seed: int = 1) -> int:
+def _shuffle(args: list[str], options: Options, holder: Any, buffer_seed: int = 1) -> int:
     from nnet3py import log
     from nnet3py.egs.reorder import shuffle, shuffle_with_buffer
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -1,6 +1,8 @@
 """nnet3-subset-egs, and the same for chain and discriminative examples."""
 from __future__ import annotations
 
+from typing import Any
+
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
 
@@ -56,7 +58,7 @@ def discriminative_subset_egs(args: list[str], options: Options) -> int:
                    "neural-network discriminative training examples")
 
 
-def _subset(args: list[str], options: Options, holder: object, what: str) -> int:
+def _subset(args: list[str], options: Options, holder: Any, what: str) -> int:
     from nnet3py import log
     from nnet3py.egs.reorder import subset
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -5,7 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from nnet3py.log import kaldi_place
 
 logger = logging.getLogger(__name__)
 
+_FORMAT = ("Merged specific eg types as follows [format: <eg-size1>={<mb-size1>-><num-minibatches1>,<mbsize2>->"
+           "<num-minibatches2>.../d=<num-discarded>},<egs-size2>={...},... (note,egs-size == number of input frames "
+           "including context).")
+
 
 class Mergeable(Protocol):
     """What a kind of example needs in order to be merged."""
@@ -28,13 +32,6 @@ class Mergeable(Protocol):
 
     def size(self) -> int:
         """What rules of minibatch sizes go by: input frames, with context."""
-
-
-Example = TypeVar("Example", bound=Mergeable)
-
-_FORMAT = ("Merged specific eg types as follows [format: <eg-size1>={<mb-size1>-><num-minibatches1>,<mbsize2>->"
-           "<num-minibatches2>.../d=<num-discarded>},<egs-size2>={...},... (note,egs-size == number of input frames "
-           "including context).")
 
 
 def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> NnetExample:
@@ -86,7 +83,7 @@ class _Statistics:
     num_discarded: int = 0
 
 
-class ExampleMerger(Generic[Example]):
+class ExampleMerger:
     """Collects examples by structure and yields minibatches (key, merged example) as the rules allow.
 
     Parameters
@@ -98,14 +95,14 @@ class ExampleMerger(Generic[Example]):
     """
 
     def __init__(self, sizes: MinibatchSizes, compress: bool = False,
-                 merge: Callable[[Sequence[Example], bool], Example] = merge_examples,  # type: ignore[assignment]
-                 key_ending: Callable[[Example], str] = lambda example: "") -> None:
+                 merge: Callable[[Sequence[Any], bool], Any] = merge_examples,
+                 key_ending: Callable[[Any], str] = lambda example: "") -> None:
         self._sizes, self._compress, self._merge, self._key_ending = sizes, compress, merge, key_ending
-        self._waiting: dict[tuple, list[Example]] = {}
+        self._waiting: dict[tuple, list[Mergeable]] = {}
         self._statistics: dict[tuple, _Statistics] = {}
         self.num_minibatches = 0
 
-    def merge(self, examples: Iterable[Example]) -> Iterator[tuple[str, Example]]:
+    def merge(self, examples: Iterable[Mergeable]) -> Iterator[tuple[str, Any]]:
         """Yield (key, minibatch) for all of ``examples``."""
         for example in examples:
             structure = example.structure()
@@ -121,7 +118,7 @@ class ExampleMerger(Generic[Example]):
             yield from self._finish(self._statistics[structure], group)
         self._waiting.clear()
 
-    def _finish(self, statistics: _Statistics, group: list[Example]) -> Iterator[tuple[str, Example]]:
+    def _finish(self, statistics: _Statistics, group: list[Mergeable]) -> Iterator[tuple[str, Any]]:
         start = 0
         while True:
             count = self._sizes.size(statistics.eg_size, len(group) - start, ended=True)
@@ -131,7 +128,7 @@ class ExampleMerger(Generic[Example]):
             start += count
         statistics.num_discarded += len(group) - start
 
-    def _write(self, statistics: _Statistics, group: list[Example]) -> tuple[str, Example]:
+    def _write(self, statistics: _Statistics, group: list[Mergeable]) -> tuple[str, Any]:
         statistics.minibatches[len(group)] += 1
         key = f"merged-{self.num_minibatches}-{len(group)}"
         self.num_minibatches += 1
