@@ -227,7 +227,7 @@ class BatchComputer:
     def _size_for(self, count: int, shape: _Shape) -> int:
         """The size of a minibatch of ``count`` chunks; few sizes occur, for each is compiled for."""
         factor, size = self.batch.partial_minibatch_factor, shape.full_size
-        while count < int(size * factor):
+        while count <= int(size * factor):
             size = int(size * factor)
         return size
 
