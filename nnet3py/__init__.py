@@ -24,6 +24,9 @@ _PUBLIC = {
     "LoopedComputer": "nnet3py.runtime.looped",
     "read_matrices": "nnet3py.io.tables",
     "read_egs": "nnet3py.egs.example",
+    "Component": "nnet3py.components.base",
+    "Properties": "nnet3py.components.base",
+    "register_component": "nnet3py.components.registry",
     "Nnet3Error": "nnet3py.errors",
 }
 

@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from nnet3py.components.base import Component
+from nnet3py.config_line import is_valid_name
 from nnet3py.errors import ConfigError, FormatError
 
 if TYPE_CHECKING:
@@ -52,6 +53,32 @@ PRECOMPUTED_MODULES: dict[str, str] = {
     name + PRECOMPUTED_SUFFIX: COMPONENT_MODULES[name] for name in _TYPES_WITH_PRECOMPUTED_INDEXES}
 
 
+_FROM_OUTSIDE: dict[str, type[Component]] = {}      # what register_component was given
+
+
+def register_component(cls: type[Component]) -> type[Component]:
+    """Make a component class known by its name to config lines and model files; returns it, so it can be a decorator.
+
+    It is known in this process, from then on. A class of the same name that was registered before is replaced. It must
+    be of a simple component (``Properties.SIMPLE``): precomputed indexes of outside classes have no place in files.
+
+    Raises
+    ------
+    ConfigError : not a subclass of Component, a name that config lines cannot hold, or one of Kaldi's types
+    """
+    if not (isinstance(cls, type) and issubclass(cls, Component)):
+        raise ConfigError(f"expected a subclass of Component to register, found {cls!r}")
+    name = cls.__name__
+    if name in COMPONENT_MODULES:
+        raise ConfigError(f"'{name}' is one of Kaldi's component types, and cannot be registered",
+                          "give the class another name")
+    if not is_valid_name(name):
+        raise ConfigError(f"'{name}' cannot be the name of a component type",
+                          "config lines take letters, digits and _ only")
+    _FROM_OUTSIDE[name] = cls
+    return cls
+
+
 def precomputed_indexes_class(name: str) -> type:
     """The class of precomputed indexes of that name (``"TdnnComponentPrecomputedIndexes"``), as in files.
 
@@ -70,15 +97,19 @@ def precomputed_indexes_class(name: str) -> type:
 def component_class(type_name: str) -> type[Component]:
     """The class of a component type, by Kaldi's name (``"AffineComponent"``); imports its module on first use.
 
+    Also of a type of :func:`register_component`.
+
     Raises
     ------
     ConfigError : the name is not a known component type; the hint gives the closest one
     """
+    if type_name in _FROM_OUTSIDE:
+        return _FROM_OUTSIDE[type_name]
     module = COMPONENT_MODULES.get(type_name)
     if module is None:
         import difflib  # rare: only errors need it
 
-        close = difflib.get_close_matches(type_name, COMPONENT_MODULES, n=1, cutoff=0.5)
+        close = difflib.get_close_matches(type_name, [*COMPONENT_MODULES, *_FROM_OUTSIDE], n=1, cutoff=0.5)
         raise ConfigError(f"Unknown component-type '{type_name}' in config file.  Check your code version and config.",
                           f"did you mean {close[0]}?" if close else None)
     return getattr(import_module(module), type_name)
