@@ -1,0 +1,269 @@
+"""Writes the reference of all commands, docs/commands.md, anew from the registry: python docs/make_command_pages.py
+
+What stands there comes from each command's usage text, options and line in the registry; what belongs to the page
+alone are the headings, and the words about kinds of arguments. Options that many commands share stand at its end once.
+"""
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+from nnet3py.cli import option_groups
+from nnet3py.cli.command import KaldiCommand
+from nnet3py.cli.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option
+from nnet3py.cli.registry import COMMANDS, PERSON_NAMES, person_name
+
+PAGE = Path(__file__).resolve().parent / "commands.md"
+
+# The first heading with a pattern that fits a command's name has it.
+HEADINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("Acoustic models", ("nnet3-am-*", "*transition*", "am-info", "tree-info")),
+    ("X-vectors", ("nnet3-xvector-*",)),
+    ("Chain examples and training", ("nnet3-chain-*", "chain-*")),
+    ("Discriminative examples and training", ("nnet3-discriminative-*",)),
+    ("Computing outputs", ("nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs")),
+    ("Examples", ("nnet3-*egs", "nnet3-egs-*", "nnet3-get-egs-*")),
+    ("Training drivers", ("nnet3-train-*", "train-*")),
+    ("Training and evaluation", ("nnet3-train", "nnet3-compute-prob", "nnet3-show-progress", "nnet3-average",
+                                 "nnet3-combine", "report")),
+    ("Decoding", ("nnet3-latgen*", "nnet3-align*")),
+    ("LDA and feature transforms", ("*lda*", "*-get-feature-transform")),
+    ("Networks", ("nnet3-*", "xconfig-*")),
+    ("The GPU", ("cuda-*",)),
+    ("Features", ("*feat*", "*cmvn*", "add-deltas")),
+    ("Alignments and posteriors", ("ali-*", "*post*", "*int-vector*")),
+    ("Matrices and vectors", ("*matri*", "*vector*")),
+    ("Other commands", ("*",)),
+)
+ORDER = ("Networks", "Acoustic models", "Examples", "Training and evaluation", "Training drivers", "Computing outputs",
+         "X-vectors", "Chain examples and training", "Discriminative examples and training", "Decoding", "Features",
+         "LDA and feature transforms", "Alignments and posteriors", "Matrices and vectors", "The GPU", "Other commands")
+
+
+class Shared(NamedTuple):
+    """Options that several commands share: a heading of the page, and what the section says first."""
+
+    heading: str
+    about: str
+    options: tuple[Option, ...]
+
+
+
+SHARED = (
+    Shared("Options of computing utterances", "How utterances are cut into chunks. Frames are those of the input.",
+           option_groups.SIMPLE[:8]),
+    Shared("Options of i-vectors", "An i-vector per utterance or speaker, or one every few frames.",
+           option_groups.IVEC),
+    Shared("Options of making examples", "How utterances are cut into examples.", option_groups.EGGEN),
+    Shared("Options of merging examples", "How minibatches are made of examples.", option_groups.MERGE),
+    Shared("Options of the device", "What computes, with how many threads, and where compiled computations are kept.",
+           option_groups.DEVICE),
+    Shared("Options of the optimiser", "Which passes of the compiler improve a computation. Results depend on the "
+           "limits of derivative times alone; the rest is for looking for errors.",
+           (*option_groups.OPTIM, *option_groups.COMPUTE)),
+    Shared("Options of the compiler", "How requests are compiled, and how many computations are kept.",
+           option_groups.COMPILER),
+)
+# What an argument is, by its name; the first pattern that fits.
+ARGUMENTS: tuple[tuple[str, str], ...] = (
+    ("*rspecifier*", "a table to read: `ark:FILE`, `scp:FILE`, `'ark:COMMAND \\|'`, `ark:-`"),
+    ("*wspecifier*", "a table to write: `ark:FILE`, `ark,t:FILE`, `ark,scp:FILE,FILE`, `ark:-`"),
+    ("*rxfilename*", "a file to read; `-` is standard input, `'COMMAND \\|'` a pipe"),
+    ("*wxfilename*", "a file to write; `-` is standard output"),
+    ("*egs*out*", "a table to write, with examples: `ark:FILE`"),
+    ("*examples-in*", "a table to read, with merged examples: `ark:FILE`"),
+    ("matrices-out", "a table to write, with a matrix for each example: `ark:FILE`"),
+    ("*-in", "a file to read; `-` is standard input, `'COMMAND \\|'` a pipe"),
+    ("*-out", "a file to write; `-` is standard output"),
+    ("*acc*", "a file of statistics to read"),
+    ("global-cmvn-stats", "a file to read, with statistics of many utterances"),
+    ("input-*", "a file to read"), ("output-*", "a file to write"),
+    ("selection", "numbers of columns from 0, and ranges: `0,24-22,3-12`"),
+    ("fake-dims", "numbers of columns from 0, with colons between: `13:14:15`"),
+    ("model-or-folder", "a file with a network or an acoustic model, or the folder of one"),
+    ("*symbol-table*", "a file to read, with a word and its number in each line"),
+    ("*occs*", "a file to read, with a count for each pdf"),
+    ("ranges*", "a text file to read, as described above"),
+    ("*nnet*", "a file with a network or an acoustic model to read"),
+    ("*model*", "a file with a model to read"),
+    ("*file*", "a file to read"),
+)
+
+
+def command(name: str) -> KaldiCommand:
+    """The command of that name in the registry."""
+    entry = COMMANDS[name]
+    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)
+
+
+def heading_of(name: str) -> str:
+    """The heading below which a command stands."""
+    return next(heading for heading, patterns in HEADINGS if any(fnmatchcase(name, one) for one in patterns))
+
+
+def make_page() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION]
+    for heading in ORDER:
+        names = [name for name in COMMANDS if heading_of(name) == heading]
+        if names:
+            parts.append(f"- [{heading}](#{_anchor(heading)}): "
+                         + ", ".join(f"[{name}](#{_anchor(name)})" for name in names) + "\n")
+    for heading in ORDER:
+        names = [name for name in COMMANDS if heading_of(name) == heading]
+        if names:
+            parts.append(f"\n## {heading}\n")
+            parts.extend(_command_section(name) for name in names)
+    parts.append("\n## Shared options\n\nA command's section says which of these groups it has.\n")
+    for group in SHARED:
+        parts.append(f"\n### {group.heading}\n\n{group.about}\n\n{_option_table(group.options)}")
+    parts.append(f"\n### Standard options\n\nEvery command has these.\n\n{_option_table(STANDARD_OPTIONS)}")
+    return "".join(parts)
+
+
+_INTRODUCTION = """# The commands
+
+<!-- Made by docs/make_command_pages.py from the commands themselves: change their usage and options, then run it. -->
+
+Each command is a program in `bin/` with Kaldi's name, and a word after `nnet3py`: `nnet3-compute` is also
+`nnet3py compute`. What is said here is what `--help` prints.
+
+Options stand before the arguments, with the value attached: `--name=value`; `--name` alone is `true`. Data go to
+standard output, messages to standard error. The exit status is 0, or 1 for a wrong number of arguments and where
+nothing could be done, or 255 for an error.
+
+"""
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-")
+
+
+def _command_section(name: str) -> str:
+    made = command(name)
+    purpose, usage, example, see = _usage_parts(made.usage)
+    lines = [f"\n### {name}\n\n{COMMANDS[name].help}"]
+    if PERSON_NAMES.get(person_name(name)) == name:
+        lines.append(f" For a person: `nnet3py {person_name(name)}`.")
+    lines.append(f"\n\n{_purpose_text(purpose)}\n```text\n{usage}\n```\n")
+    if example:
+        lines.append(f"\nFor example:\n\n```sh\n{example}\n```\n")
+    arguments = argument_names(usage)
+    if arguments:
+        lines.append("\n| argument | what it is |\n|---|---|\n")
+        lines += [f"| `{argument}` | {_argument_text(argument)} |\n" for argument in arguments]
+    lines.append(_options_text(made))
+    if see:
+        others = [other.strip() for other in see.split(",")]
+        lines.append("\nSee also: " + ", ".join(f"[{one}](#{_anchor(one)})" if one in COMMANDS else one
+                                                for one in others) + ".\n")
+    return "".join(lines)
+
+
+def _usage_parts(text: str) -> tuple[str, str, str, str]:
+    """A usage text as its description, its usage lines, its examples and what it refers to."""
+    text, _, see = text.partition("See also:")
+    purpose, _, usage = text.partition("Usage:")
+    usage, _, example = usage.partition("e.g.:")
+    return purpose.strip(), _without_or(usage), _without_or(example), " ".join(see.split())
+
+
+def _without_or(text: str) -> str:
+    """Lines without the words "or:" in front of alternatives; what continues a line stays indented."""
+    lines, continues = [], False
+    for line in text.strip().splitlines():
+        words = re.sub(r"^or:\s*", "", line.strip())
+        if words:
+            lines.append(f"    {words}" if continues else words)
+        continues = words.endswith("\\")
+    return "\n".join(lines)
+
+
+def _purpose_text(purpose: str) -> str:
+    """The description as Markdown: lines that begin with a blank are shown as they are."""
+    out, shown = [], False
+    for line in purpose.splitlines():
+        if line.startswith(" ") != shown:
+            shown = not shown
+            out.append("\n```text" if shown else "```\n")
+        out.append(line if shown else line.replace("<", "\\<").replace("*", "\\*"))
+    return "\n".join([*out, *(["```"] if shown else [])]) + "\n"
+
+
+def argument_names(usage: str) -> list[str]:
+    """The names of arguments in usage lines, but for values of options; of numbered ones the first, its number gone."""
+    usage = re.sub(r"--[\w.-]+=<[^>]*>", "", usage)
+    found = re.findall(r"<([^<>]*)>", re.sub(r"\(([\w-]+)\|([\w-]+)\)", r"<\1>|<\2>", usage))
+    return list(dict.fromkeys(re.sub(r"(?<=[a-z])\d$|(?<=-in)N$", "", name).replace("-0-", "-N-").replace("-1-", "-N-")
+                              for name in found))
+
+
+def _argument_text(name: str) -> str:
+    return next((text for pattern, text in ARGUMENTS if fnmatchcase(name, pattern)), "see above")
+
+
+def _options_text(made: KaldiCommand) -> str:
+    """The command's own options as a table, and references to those that it shares."""
+    rest = {one.name: one for one in made.declared}
+    shared = []
+    for group in SHARED:
+        here = {one.name for one in group.options if _same(rest.get(one.name), one)}
+        if 2 * len(here) > len(group.options):
+            shared.append(_reference(group, [rest.pop(name) for name in sorted(here)]))
+    text = ""
+    if rest:
+        text += "\n" + _option_table(tuple(sorted(rest.values(), key=lambda one: one.name)))
+    if shared:
+        text += "\nAlso " + "; ".join(shared) + ".\n"
+    return text
+
+
+def _same(one: Option | None, other: Option) -> bool:
+    return one is not None and one._replace(default=other.default) == other
+
+
+def _reference(group: Shared, here: list[Option]) -> str:
+    """A link to the shared options, with what is different for this command."""
+    text = f"the [{group.heading[0].lower()}{group.heading[1:]}](#{_anchor(group.heading)})"
+    names = {one.name for one in here}
+    missing = [f"`--{one.name}`" for one in group.options if one.name not in names]
+    defaults = {one.name: one.default for one in group.options}
+    changed = [f"`--{one.name}` being {_default(one)} unless given" for one in here
+               if one.default != defaults[one.name]]
+    if missing:
+        text += f" without {', '.join(missing)}"
+    return text + (f", {', '.join(changed)}" if changed else "")
+
+
+def _option_table(options: tuple[Option, ...]) -> str:
+    lines = ["| option | type | default | meaning |\n|---|---|---|---|\n"]
+    for one in options:
+        meaning = _cell(one.help)
+        lines.append(f"| `--{one.name}` | {one.type} | {_default(one)} | {meaning} |\n")
+    return "".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")
+
+
+def _default(one: Option) -> str:
+    if one.type == "bool":
+        return "true" if one.default else "false"
+    if one.type == "string":
+        return f"`{one.default}`" if one.default else "empty"
+    if one.default in (INT_MIN, INT_MAX):
+        return "no limit"
+    return f"{one.default:g}" if one.type in ("float", "double") else str(one.default)
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(make_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
