@@ -8,7 +8,14 @@ from itertools import chain
 import numpy as np
 
 from nnet3py.compiler.collection import without_collection
-from nnet3py.compiler.computation import CommandType, Computation, MatrixDebugInfo, command
+from nnet3py.compiler.computation import (
+    CommandType,
+    Computation,
+    MatrixDebugInfo,
+    MatrixInfo,
+    SubMatrix,
+    command,
+)
 from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.locations import (
     Column,
@@ -20,12 +27,12 @@ from nnet3py.compiler.locations import (
     split_locations_backward,
     split_repeated,
 )
-from nnet3py.compiler.node_rules import node_rules
+from nnet3py.compiler.node_rules import NodeRules, node_rules
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.segments import build_segmented_graph
 from nnet3py.compiler.sources import PartSources, find_sources
 from nnet3py.compiler.steps import Step, compute_segmented_steps, compute_steps
-from nnet3py.components.base import Properties
+from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError
 from nnet3py.network.descriptor import Part
 from nnet3py.network.nnet import Nnet
@@ -45,7 +52,7 @@ def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = 
     graph = build_graph(nnet, request, share)
     steps = compute_steps(nnet, request, graph, rules)
     sources = find_sources(steps, rules, graph.sequences.space)
-    return _Generator(nnet, request, steps, sources, [len(steps)]).generate()
+    return _Generator(nnet, rules, request, steps, sources, [len(steps)]).generate()
 
 
 def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share: bool = True) -> Computation:
@@ -58,7 +65,7 @@ def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share:
     graph = build_segmented_graph(nnet, requests, rules, share)
     steps, ends = compute_segmented_steps(nnet, requests, graph, rules)
     sources = find_sources(steps, rules, graph.sequences.space, ends)
-    return _Generator(nnet, requests[0], steps, sources, ends).generate()
+    return _Generator(nnet, rules, requests[0], steps, sources, ends).generate()
 
 
 class _PartInfo:
@@ -76,22 +83,50 @@ class _NodeInfo:
 
     def __init__(self, nnet: Nnet, node: int) -> None:
         found = nnet.nodes[node]
-        self.component_index, self.component, self.flags, self.is_contiguous = -1, None, 0, False
+        self.component_index, self.component, self.flags = -1, None, 0
         self.is_dim_range = isinstance(found, DimRangeNode)
         self.dim_offset = found.dim_offset if isinstance(found, DimRangeNode) else 0
         self.parts: list[_PartInfo] = []
+        self._user: Component | None = None               # of a component's input
         if isinstance(found, ComponentNode):
             self.component_index = found.component_index
             self.component = nnet.components[found.component_index]
-            self.dim, self.flags = self.component.output_dim, int(self.component.properties)
-            self.is_contiguous = bool(self.flags & Properties.OUTPUT_CONTIGUOUS)
+            self.dim = self.component.output_dim
         elif isinstance(found, DescriptorNode):
             self.parts = [_PartInfo(part, nnet) for part in found.descriptor.parts]
             self.dim = sum(part.dim for part in self.parts)
-            self.is_contiguous = nnet.is_component_input(node) and nnet.component_of(node + 1).has(
-                Properties.INPUT_CONTIGUOUS)
+            self._user = nnet.component_of(node + 1) if nnet.is_component_input(node) else None
         else:
             self.dim = nnet.node_dim(node)
+        self.update()
+
+    def update(self) -> None:
+        """Look again at what may change without the structure of the network: the properties of components."""
+        self.is_contiguous = False
+        if self.component is not None:
+            self.flags = int(self.component.properties)
+            self.is_contiguous = bool(self.flags & _OUTPUT_CONTIGUOUS)
+        elif self._user is not None:
+            self.is_contiguous = bool(int(self._user.properties) & _INPUT_CONTIGUOUS)
+
+
+def _node_infos(nnet: Nnet, rules: NodeRules, nodes: set[int]) -> dict[int, _NodeInfo]:
+    known: dict[int, _NodeInfo] = rules.remembered
+    for node in sorted(nodes):
+        if node in known:
+            known[node].update()
+        else:
+            known[node] = _NodeInfo(nnet, node)
+    return known
+
+
+_new = tuple.__new__       # of named tuples: twice as fast as calling their types
+
+# Plain integers: flags of enumerations are slow.
+_OUTPUT_CONTIGUOUS, _INPUT_CONTIGUOUS = int(Properties.OUTPUT_CONTIGUOUS), int(Properties.INPUT_CONTIGUOUS)
+_SIMPLE, _USES_MEMO, _STORES_STATS = int(Properties.SIMPLE), int(Properties.USES_MEMO), int(Properties.STORES_STATS)
+_UPDATABLE = int(Properties.UPDATABLE)
+_NEEDS_INPUT, _NEEDS_OUTPUT = int(Properties.BACKPROP_NEEDS_INPUT), int(Properties.BACKPROP_NEEDS_OUTPUT)
 
 
 @dataclass(slots=True)
@@ -109,20 +144,25 @@ class _StepInfo:
 
 
 class _Generator:
-    def __init__(self, nnet: Nnet, request: ComputationRequest, steps: list[Step],
+    def __init__(self, nnet: Nnet, rules: NodeRules, request: ComputationRequest, steps: list[Step],
                  sources: list[list[PartSources]], ends: list[int]) -> None:
         self.nnet, self.request, self.steps, self.ends = nnet, request, steps, ends
         self.computation = Computation(need_model_derivative=request.need_model_derivative)
-        nodes = {node: _NodeInfo(nnet, node) for node in sorted({step.node for step in steps})}
+        nodes = _node_infos(nnet, rules, {step.node for step in steps})
         self.infos = [_StepInfo(nodes[step.node], found) for step, found in zip(steps, sources, strict=True)]
         self._whole: list[int] = []          # for each matrix the sub-matrix that is all of it
         names = nnet.node_names
+        self._has_derivs = request.need_model_derivative or any(
+            io.has_deriv for io in (*request.inputs, *request.outputs))
         self._input_deriv = {names.index(io.name): io.has_deriv for io in request.inputs}
         self._output_deriv = {names.index(io.name): io.has_deriv for io in request.outputs}
+        self._io_steps = [(step, info) for step, info in zip(steps, self.infos, strict=True)
+                          if step.node in self._input_deriv or step.node in self._output_deriv]
 
     def generate(self) -> Computation:
-        for number, info in enumerate(self.infos):
-            info.deriv_needed = self._is_deriv_needed(number)
+        if self._has_derivs:
+            for number, info in enumerate(self.infos):
+                info.deriv_needed = self._is_deriv_needed(number)
         self._make_matrices()
         self._precompute_indexes()
         self._allocate()
@@ -130,9 +170,10 @@ class _Generator:
             for number in range(begin, end):
                 self._forward(number)
             self._add(CommandType.NO_OPERATION_MARKER)
-        for number in reversed(range(len(self.steps))):
-            if self.infos[number].deriv_needed:
-                self._backward(number)
+        if self._has_derivs:
+            for number in reversed(range(len(self.steps))):
+                if self.infos[number].deriv_needed:
+                    self._backward(number)
         self._deallocate()
         self._add_debug_info()
         return self.computation
@@ -152,7 +193,7 @@ class _Generator:
             return self.infos[step.source].deriv_needed
         component = info.node.component
         if component is not None:
-            trained = (self.request.need_model_derivative and info.node.flags & Properties.UPDATABLE
+            trained = (self.request.need_model_derivative and info.node.flags & _UPDATABLE
                        and component.learning_rate != 0.0)    # type: ignore[attr-defined]
             return bool(trained) or self.infos[number - 1].deriv_needed
         if step.node in self._output_deriv:
@@ -161,35 +202,48 @@ class _Generator:
         return any(self.infos[source].deriv_needed for part in info.sources for source in part.steps())
 
     def _make_matrices(self) -> None:
-        computation = self.computation
+        whole = self._whole
         for step, info in zip(self.steps, self.infos, strict=True):
-            if not len(step.indexes):
+            num_rows, node = len(step.indexes), info.node
+            if not num_rows:
                 continue
-            node = info.node
             if node.is_dim_range:
                 source = self.infos[step.source]
-                info.value = computation.new_submatrix(source.value, 0, -1, node.dim_offset, node.dim)
+                info.value = self._window(source.value, node.dim_offset, node.dim)
                 if info.deriv_needed:
-                    info.deriv = computation.new_submatrix(source.deriv, 0, -1, node.dim_offset, node.dim)
+                    info.deriv = self._window(source.deriv, node.dim_offset, node.dim)
                 continue
-            info.value = computation.new_matrix(len(step.indexes), node.dim, node.is_contiguous)
-            self._whole.append(info.value)
+            info.value = self._matrix(num_rows, node)
+            whole.append(info.value)
             if info.deriv_needed:
-                info.deriv = computation.new_matrix(len(step.indexes), node.dim, node.is_contiguous)
-                self._whole.append(info.deriv)
-            if node.parts:
+                info.deriv = self._matrix(num_rows, node)
+                whole.append(info.deriv)
+            if len(node.parts) == 1:
+                info.part_values, info.part_derivs = (info.value,), (info.deriv,)
+            elif node.parts:
                 self._make_parts(info)
         self._values = np.array([info.value for info in self.infos])
         self._derivs = np.array([info.deriv for info in self.infos])
 
+    def _matrix(self, num_rows: int, node: _NodeInfo) -> int:
+        """A matrix for rows of a node; returns the sub-matrix that covers it."""
+        matrices, submatrices = self.computation.matrices, self.computation.submatrices
+        submatrices.append(_new(SubMatrix, (len(matrices), 0, num_rows, 0, node.dim)))
+        matrices.append(_new(MatrixInfo, (num_rows, node.dim, node.is_contiguous)))
+        return len(submatrices) - 1
+
+    def _window(self, base: int, col_offset: int, num_cols: int) -> int:
+        """Columns of a sub-matrix."""
+        submatrices = self.computation.submatrices
+        matrix, row_offset, num_rows, first_col, _ = submatrices[base]
+        submatrices.append(_new(SubMatrix, (matrix, row_offset, num_rows, first_col + col_offset, num_cols)))
+        return len(submatrices) - 1
+
     def _make_parts(self, info: _StepInfo) -> None:
-        if len(info.node.parts) == 1:
-            info.part_values, info.part_derivs = (info.value,), (info.deriv,)
-            return
-        values, derivs, column, make = [], [], 0, self.computation.new_submatrix
+        values, derivs, column = [], [], 0
         for part in info.node.parts:
-            values.append(make(info.value, 0, -1, column, part.dim))
-            derivs.append(make(info.deriv, 0, -1, column, part.dim) if info.deriv else 0)
+            values.append(self._window(info.value, column, part.dim))
+            derivs.append(self._window(info.deriv, column, part.dim) if info.deriv else 0)
             column += part.dim
         info.part_values, info.part_derivs = values, derivs
 
@@ -197,7 +251,7 @@ class _Generator:
         computation = self.computation
         for number, (step, info) in enumerate(zip(self.steps, self.infos, strict=True)):
             component = info.node.component
-            if component is None or info.node.flags & Properties.SIMPLE:
+            if component is None or info.node.flags & _SIMPLE:
                 continue
             inputs = self.steps[number - 1].indexes
             precomputed = component.precompute_indexes(inputs, step.indexes, self.request.needs_derivatives())
@@ -207,17 +261,21 @@ class _Generator:
                 computation.precomputed_rows.append((inputs, step.indexes))
 
     def _add_debug_info(self) -> None:
-        computation = self.computation
+        debug_info = self.computation.debug_info
         arrays: dict[tuple[int, int], np.ndarray] = {}     # many steps of a recurrence have the same node and size
         for step, info in zip(self.steps, self.infos, strict=True):
-            key = step.node, len(step.indexes)
+            node, indexes, _ = step
+            key = node, len(indexes)
             if info.node.is_dim_range or not key[1]:
                 continue
-            if key not in arrays:
-                arrays[key] = np.full(key[1], step.node, np.int32)
-            for s, is_deriv in ((info.value, False), (info.deriv, True)):
-                if s:       # matrices were made in this order
-                    computation.debug_info.append(MatrixDebugInfo(arrays[key], step.indexes, is_deriv))
+            nodes = arrays.get(key)
+            if nodes is None:
+                nodes = arrays[key] = np.empty(key[1], np.int32)
+                nodes.fill(node)
+            # Matrices were made in this order.
+            debug_info.append(_new(MatrixDebugInfo, (nodes, indexes, False)))
+            if info.deriv:
+                debug_info.append(_new(MatrixDebugInfo, (nodes, indexes, True)))
 
     # -- sizing ----------------------------------------------------------------------------------------------------
 
@@ -225,20 +283,17 @@ class _Generator:
         given = self._io_submatrices(of_inputs="value", of_outputs="deriv")
         for s in self._whole:
             if s not in given:
-                self._add(CommandType.ALLOC_MATRIX, s)
-                self._add(CommandType.SET_CONST, s, alpha=0.0)
+                self.computation.commands += (command(CommandType.ALLOC_MATRIX, s),
+                                              command(CommandType.SET_CONST, s, alpha=0.0))
 
     def _deallocate(self) -> None:
         wanted = self._io_submatrices(of_inputs="deriv", of_outputs="value")
-        for s in self._whole:
-            if s not in wanted:
-                self._add(CommandType.DEALLOC_MATRIX, s)
+        self.computation.commands += [command(CommandType.DEALLOC_MATRIX, s) for s in self._whole if s not in wanted]
 
     def _io_submatrices(self, of_inputs: str, of_outputs: str) -> set[int]:
         """The values or derivatives of the request's inputs and outputs."""
         return {getattr(info, of_inputs if step.node in self._input_deriv else of_outputs)
-                for step, info in zip(self.steps, self.infos, strict=True)
-                if step.node in self._input_deriv or step.node in self._output_deriv}
+                for step, info in self._io_steps}
 
     # -- forward ---------------------------------------------------------------------------------------------------
 
@@ -253,8 +308,8 @@ class _Generator:
             if not self._is_input_step(number + 1):
                 self._add(CommandType.NO_OPERATION_PERMANENT)
         elif node.component is not None:
-            memo = number if info.deriv and node.flags & Properties.USES_MEMO else 0
-            store = self.request.store_component_stats and node.flags & Properties.STORES_STATS
+            memo = number if info.deriv and node.flags & _USES_MEMO else 0
+            store = self.request.store_component_stats and node.flags & _STORES_STATS
             self._add(CommandType.PROPAGATE, node.component_index, info.precomputed, self.infos[number - 1].value,
                       info.value, memo, int(bool(store)))
         else:
@@ -269,7 +324,11 @@ class _Generator:
             self._add(CommandType.SET_CONST, value, alpha=part.constant)
         if sources.only >= 0:
             scale = part.scale_of[self.steps[sources.only].node]
-            self._add_rows(value, sources.only, None if sources.is_all else sources.locations[1][0], scale)
+            source = self.infos[sources.only].value
+            if sources.is_all:
+                self._add(CommandType.MATRIX_ADD, value, source, alpha=scale)
+            else:
+                self._add(CommandType.ADD_ROWS, value, source, self._new_indexes(sources.locations[1][0]), alpha=scale)
             return
         for scale, locations in self._by_scale(part, sources.locations):
             for steps, rows in split_locations(*locations):
@@ -280,10 +339,10 @@ class _Generator:
                     pairs = self._new_pairs(steps, rows, self._values)
                     self._add(CommandType.ADD_ROWS_MULTI, value, pairs, alpha=scale)
 
-    def _add_rows(self, value: int, source: int, rows: np.ndarray | None, scale: float) -> None:
-        """Add rows of the step ``source``; None for all of them, in order."""
+    def _add_rows(self, value: int, source: int, rows: np.ndarray, scale: float) -> None:
+        """Add rows of the step ``source``."""
         s = self.infos[source].value
-        if rows is None or _is_identity(rows, len(self.steps[source].indexes)):
+        if _is_identity(rows, len(self.steps[source].indexes)):
             self._add(CommandType.MATRIX_ADD, value, s, alpha=scale)
         else:
             self._add(CommandType.ADD_ROWS, value, s, self._new_indexes(rows), alpha=scale)
@@ -320,9 +379,9 @@ class _Generator:
         elif node.component is not None:
             inputs, flags = self.infos[number - 1], node.flags
             self._add(CommandType.BACKPROP, node.component_index, info.precomputed,
-                      inputs.value if flags & Properties.BACKPROP_NEEDS_INPUT else 0,
-                      info.value if flags & Properties.BACKPROP_NEEDS_OUTPUT else 0,
-                      info.deriv, inputs.deriv, number if flags & Properties.USES_MEMO else 0)
+                      inputs.value if flags & _NEEDS_INPUT else 0,
+                      info.value if flags & _NEEDS_OUTPUT else 0,
+                      info.deriv, inputs.deriv, number if flags & _USES_MEMO else 0)
         else:
             if step.node in self._output_deriv:
                 self._add(CommandType.ACCEPT_INPUT, info.deriv, step.node)

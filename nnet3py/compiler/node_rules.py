@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -183,6 +184,11 @@ class NodeRules(list[NodeRule]):
         if key not in self._chains:
             self._chains[key] = Chains(self, key)
         return self._chains[key]
+
+    @cached_property
+    def remembered(self) -> dict[int, Any]:
+        """What generate.py knows of each node."""
+        return {}
 
     @cached_property
     def _chains(self) -> dict[frozenset[int], Chains]:
