@@ -10,9 +10,10 @@ from paths import ROOT, shared_folder
 
 TIMEOUT = 300     # seconds; it takes about ten per group
 
-TOOLS = ["average", "compute-apply-exp", "compute-chunk-7", "compute-chunk-20", "compute-chunk-50", "compute-priors",
-         "compute-prob", "compute-subsampled", "copy-egs-shift", "copy-text", "get-egs", "get-egs-uncompressed",
-         "get-egs-variable", "info", "merge-egs", "merge-egs-rules"]
+TOOLS = ["acc-lda-stats", "ali-to-pdf", "average", "compute-apply-exp", "compute-chunk-7", "compute-chunk-20",
+         "compute-chunk-50", "compute-from-egs", "compute-priors", "compute-prob", "compute-subsampled",
+         "copy-egs-shift", "copy-text", "get-egs", "get-egs-uncompressed", "get-egs-variable", "info", "merge-egs",
+         "merge-egs-rules", "show-progress"]
 TRAIN = ["plain", "plain-momentum", "plain-max-change", "plain-l2", "plain-backstitch", "quadratic", "fast",
          "fast-max-change", "tdnn", "lstm"]
 

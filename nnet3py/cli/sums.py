@@ -37,7 +37,8 @@ def matrix_sum(args: list[str], options: Options) -> int:
     """Add matrices; 1 if most failed."""
     from nnet3py.io.holders import FLOAT_MATRIX
 
-    return _sum(args, options, _Kind("matrix", "matrices", FLOAT_MATRIX), (options.scale1, options.scale2))
+    kind = _Kind("matrix", "matrices", FLOAT_MATRIX)
+    return _sum(args, options, kind, (options.scale1, options.scale2), matrix_sum.usage_text())
 
 
 @kaldi_command("vector-sum", usage="""
@@ -60,7 +61,7 @@ def vector_sum(args: list[str], options: Options) -> int:
     from_table_to_file = len(args) == 2 and is_rspecifier(args[0]) and not is_wspecifier(args[1])
     if options.average and not from_table_to_file:
         raise OptionError("--average goes with one table that is summed into a file")
-    return _sum(args, options, _Kind("vector", "vectors", FLOAT_VECTOR), (1.0, 1.0))
+    return _sum(args, options, _Kind("vector", "vectors", FLOAT_VECTOR), (1.0, 1.0), vector_sum.usage_text())
 
 
 class _Kind:
@@ -70,7 +71,7 @@ class _Kind:
         self.name, self.plural, self.holder = name, plural, holder
 
 
-def _sum(args: list[str], options: Options, kind: _Kind, scales: tuple[float, float]) -> int:
+def _sum(args: list[str], options: Options, kind: _Kind, scales: tuple[float, float], usage: str) -> int:
     *sources, target = args
     tables = [is_rspecifier(source) for source in sources]
     if is_wspecifier(target) and tables[0]:
@@ -79,7 +80,7 @@ def _sum(args: list[str], options: Options, kind: _Kind, scales: tuple[float, fl
         return _sum_over_table(sources[0], target, kind, options)
     if not is_wspecifier(target) and not any(tables):
         return _sum_of_files(sources, target, kind, options)
-    print_error_text(f"{kind.name}-sum: tables and plain files cannot be mixed like this; see --help\n")
+    print_error_text(usage)
     return WRONG_USAGE
 
 
