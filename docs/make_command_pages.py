@@ -81,6 +81,7 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("*acc*", "a file of statistics to read"),
     ("global-cmvn-stats", "a file to read, with statistics of many utterances"),
     ("input-*", "a file to read"), ("output-*", "a file to write"),
+    ("name", "an input or output of the network"),
     ("selection", "numbers of columns from 0, and ranges: `0,24-22,3-12`"),
     ("fake-dims", "numbers of columns from 0, with colons between: `13:14:15`"),
     ("model-or-folder", "a file with a network or an acoustic model, or the folder of one"),

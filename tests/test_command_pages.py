@@ -62,7 +62,8 @@ def test_links_lead_somewhere_and_tables_are_whole(maker: ModuleType, made: str)
 
 def test_usage_texts_are_taken_apart(maker: ModuleType) -> None:
     text = "\nAdd.\n\nUsage: add [options] (<a-rspecifier>|<a-rxfilename>) [--x=<v>] <in1> [<in2> ...] " \
-           "<out-wspecifier>\n   or: add <in> <egs-0-out>\n e.g.: add a \\\n b\n   or: add c\nSee also: sum,\n product\n"
+           "<out-wspecifier>\n   or: add <in> <egs-0-out>\n" \
+           " e.g.: add a \\\n b\n   or: add c\nSee also: sum,\n product\n"
     purpose, usage, example, see = maker._usage_parts(text)
     assert purpose == "Add." and example == "add a \\\n    b\nadd c" and see == "sum, product"
     assert usage.splitlines()[1] == "add <in> <egs-0-out>"
