@@ -5,13 +5,14 @@ grid. Everything is arrays: accesses sorted by variable, then command. Kaldi: nn
 """
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, CommandType, Role
+from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, Command, CommandType, Role
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.graph import ragged
 from nnet3py.components.base import Properties
@@ -34,41 +35,61 @@ class CommandTable:
     numbers, args : by type, the numbers of the commands of the type, and their arguments, int64
     """
 
-    def __init__(self, computation: Computation) -> None:
-        commands = computation.commands
-        rows = np.fromiter(chain.from_iterable([one[2] for one in commands]), np.int64, NUM_ARGS * len(commands))
-        self._set(np.frombuffer(bytes([one[0] for one in commands]), np.uint8),
-                  np.fromiter([one[1] for one in commands], np.float64, len(commands)), rows.reshape(-1, NUM_ARGS))
-
-    def _set(self, types: np.ndarray, alphas: np.ndarray, rows: np.ndarray) -> None:
+    def __init__(self, types: np.ndarray, alphas: np.ndarray, rows: np.ndarray) -> None:
         self.types, self.alphas, self.rows = types, alphas, rows
         order = np.argsort(types, kind="stable")
         bounds = np.searchsorted(types[order], np.arange(len(CommandType) + 1)).tolist()
         self.numbers = {kind: order[bounds[kind]:bounds[kind + 1]] for kind in CommandType}
 
+    @classmethod
+    def of(cls, commands: Collection[Command]) -> CommandTable:
+        """The table of a list."""
+        rows = np.fromiter(chain.from_iterable([one[2] for one in commands]), np.int64, NUM_ARGS * len(commands))
+        return cls(np.frombuffer(bytes([one[0] for one in commands]), np.uint8),
+                   np.fromiter([one[1] for one in commands], np.float64, len(commands)), rows.reshape(-1, NUM_ARGS))
+
     @cached_property
     def args(self) -> dict[CommandType, np.ndarray]:
         return {kind: self.rows[numbers] for kind, numbers in self.numbers.items()}
 
+    def positions(self, roles: Collection[Role]) -> np.ndarray:
+        """Where in ``rows.ravel()`` the arguments are that have one of these roles, by type."""
+        found = [NUM_ARGS * self.numbers[kind] + place for kind, info in COMMANDS.items() if len(self.numbers[kind])
+                 for place, role in enumerate(info.roles) if role in roles]
+        return np.concatenate([np.zeros(0, np.int64), *found])
+
     def take(self, chosen: np.ndarray) -> CommandTable:
         """That of the commands of these numbers, in this order."""
-        return self.with_changes(self.types[chosen], self.rows[chosen], self.alphas[chosen])
+        return CommandTable(self.types[chosen], self.alphas[chosen], self.rows[chosen])
 
-    def with_changes(self, types: np.ndarray, rows: np.ndarray, alphas: np.ndarray | None = None) -> CommandTable:
-        """That of other commands, with these types and arguments."""
-        out = CommandTable.__new__(CommandTable)
-        out._set(types, self.alphas if alphas is None else alphas, rows)
-        return out
+    def followed_by(self, other: CommandTable) -> CommandTable:
+        """That of these commands and then the others."""
+        return CommandTable(*(np.concatenate(pair) for pair in zip(
+            (self.types, self.alphas, self.rows), (other.types, other.alphas, other.rows), strict=True)))
 
 
 def command_table(computation: Computation) -> CommandTable:
     """The commands as arrays."""
-    return computation.made(CommandTable, "commands")
+    return computation.made(_command_table, "commands")
+
+
+def keep_command_table(computation: Computation, table: CommandTable) -> None:
+    """Remember the commands as arrays, which somebody knows already."""
+    computation.keep(_command_table, table, "commands")
+
+
+def _command_table(computation: Computation) -> CommandTable:
+    return CommandTable.of(computation.commands)
 
 
 def submatrix_table(computation: Computation) -> np.ndarray:
     """The sub-matrices as int64 (sub-matrices, 5): matrix, first row, rows, first column, columns."""
     return computation.made(_submatrix_table, "submatrices")
+
+
+def keep_submatrix_table(computation: Computation, table: np.ndarray) -> None:
+    """Remember the sub-matrices as an array, which somebody knows already."""
+    computation.keep(_submatrix_table, table, "submatrices")
 
 
 def _submatrix_table(computation: Computation) -> np.ndarray:

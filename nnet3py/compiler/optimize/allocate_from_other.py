@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import CommandTable, command_table
-from nnet3py.compiler.computation import CommandType, Computation, MatrixInfo, command
-from nnet3py.compiler.optimize.command_lists import drop_commands
+from nnet3py.compiler.analyze import command_table
+from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixInfo, command
+from nnet3py.compiler.optimize.command_lists import drop_commands, replace_commands
 from nnet3py.network.nnet import Nnet
 
 
@@ -17,7 +17,7 @@ def allocate_from_other(computation: Computation, nnet: Nnet) -> Computation:
     """
     table = command_table(computation)
     untaken: dict[MatrixInfo, list[tuple[int, int]]] = {}    # allocations after this command, the next one last
-    swaps: list[tuple[int, int, int]] = []                   # allocation, and the sub-matrices that are swapped
+    swaps: dict[int, Command] = {}                           # in place of allocations
     freed: list[int] = []
     sizing = np.sort(np.concatenate([table.numbers[kind] for kind in (
         CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX)]))[::-1]
@@ -27,16 +27,7 @@ def allocate_from_other(computation: Computation, nnet: Nnet) -> Computation:
         if is_allocation:
             same_size.append((c, s))
         elif same_size:
-            swaps.append((*same_size.pop(), s))
+            allocation, taker = same_size.pop()
+            swaps[allocation] = command(CommandType.SWAP_MATRIX, taker, s)
             freed.append(c)
-    if not swaps:
-        return computation
-    out = computation.copy()
-    for c, taker, giver in swaps:
-        out.commands[c] = command(CommandType.SWAP_MATRIX, taker, giver)
-    changed = np.array(swaps)
-    types, rows = table.types.copy(), table.rows.copy()
-    types[changed[:, 0]] = CommandType.SWAP_MATRIX
-    rows[changed[:, 0], 1] = changed[:, 2]
-    out.keep(CommandTable, table.with_changes(types, rows), "commands")
-    return drop_commands(out, freed)
+    return drop_commands(replace_commands(computation, swaps), freed)

@@ -6,7 +6,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from nnet3py.compiler.analyze import CommandTable, command_table
+from nnet3py.compiler.analyze import CommandTable, command_table, keep_command_table
 from nnet3py.compiler.computation import Command, Computation
 
 
@@ -15,7 +15,7 @@ def take_commands(computation: Computation, chosen: np.ndarray) -> Computation:
     out = computation.copy()
     out.commands = list(itemgetter(*chosen.tolist())(computation.commands)) if len(chosen) > 1 else [
         computation.commands[c] for c in chosen.tolist()]
-    out.keep(CommandTable, command_table(computation).take(chosen), "commands")
+    keep_command_table(out, command_table(computation).take(chosen))
     return out
 
 
@@ -35,14 +35,34 @@ def drop_commands(computation: Computation, numbers: Collection[int] | np.ndarra
     return take_commands(computation, np.flatnonzero(stays))
 
 
-def insert_commands(computation: Computation, before: Mapping[int, Sequence[Command]]) -> Computation:
-    """With more commands in front of those of these numbers."""
+def replace_commands(computation: Computation, new: Mapping[int, Command]) -> Computation:
+    """With other commands in place of those of these numbers."""
+    if not new:
+        return computation
     out = computation.copy()
-    out.commands = []
-    begin = 0
-    for c in sorted(before):
-        out.commands += computation.commands[begin:c]
-        out.commands += before[c]
-        begin = c
-    out.commands += computation.commands[begin:]
+    for c, one in new.items():
+        out.commands[c] = one
+    table = command_table(computation)
+    chosen = np.arange(len(computation.commands))
+    chosen[list(new)] = np.arange(len(chosen), len(chosen) + len(new))
+    keep_command_table(out, table.followed_by(CommandTable.of(new.values())).take(chosen))
+    return out
+
+
+def insert_commands(computation: Computation, before: Mapping[int, Sequence[Command]],
+                    instead: bool = False) -> Computation:
+    """With more commands in front of those of these numbers (how many there are: at the end), or in place of them."""
+    places = sorted(before)
+    added = [one for c in places for one in before[c]]
+    end = len(computation.commands)
+    where = np.repeat(places, [len(before[c]) for c in places]).astype(np.int64)
+    chosen = np.insert(np.arange(end), where, np.arange(end, end + len(added)))
+    return take_commands(add_commands(computation, added), chosen[~np.isin(chosen, places)] if instead else chosen)
+
+
+def add_commands(computation: Computation, added: Sequence[Command]) -> Computation:
+    """With more commands at the end."""
+    out = computation.copy()
+    out.commands += added
+    keep_command_table(out, command_table(computation).followed_by(CommandTable.of(added)))
     return out

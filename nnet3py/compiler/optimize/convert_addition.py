@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import Analysis, CommandTable
+from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.computation import Command, CommandType, Computation
+from nnet3py.compiler.optimize.command_lists import replace_commands
 from nnet3py.network.nnet import Nnet
 
 _COPY_OF = {CommandType.MATRIX_ADD: CommandType.MATRIX_COPY, CommandType.ADD_ROWS: CommandType.COPY_ROWS,
@@ -16,8 +17,7 @@ def convert_addition(computation: Computation, nnet: Nnet) -> Computation:
     """Turn additions into copies where nothing but zero was in the destination. Kaldi: ConvertAdditionToAssignment."""
     analysis = Analysis(computation, nnet)
     first = analysis.first_nontrivial_accesses()
-    types = analysis.table.types.copy()
-    out = computation.copy()
+    new: dict[int, Command] = {}
     for kind, copying in _COPY_OF.items():
         numbers, args = analysis.table.numbers[kind], analysis.table.args[kind]
         if kind == CommandType.ADD_TO_ROWS_MULTI:
@@ -26,12 +26,10 @@ def convert_addition(computation: Computation, nnet: Nnet) -> Computation:
                               for c, entry in zip(numbers.tolist(), args[:, 1].tolist(), strict=True)], bool)
         else:
             fine = first[args[:, 0]] == numbers
-        types[numbers[fine]] = copying
         for c in numbers[fine].tolist():
             one = computation.commands[c]
-            out.commands[c] = Command(copying, one.alpha, one.args)
-    out.keep(CommandTable, analysis.table.with_changes(types, analysis.table.rows), "commands")
-    return out
+            new[c] = Command(copying, one.alpha, one.args)
+    return replace_commands(computation, new)
 
 
 def _are_first(first: np.ndarray, pairs: np.ndarray, c: int) -> bool:

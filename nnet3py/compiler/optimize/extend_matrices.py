@@ -3,15 +3,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo
-from nnet3py.compiler.optimize.renumber import renumber
+from nnet3py.compiler.analyze import command_table, matrix_sizes, submatrix_table, whole_submatrices
+from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, command
+from nnet3py.compiler.optimize.command_lists import replace_commands
 from nnet3py.index import NO_TIME
 from nnet3py.network.nnet import Nnet
 
 LEAST_SHARE = 0.8       # of a matrix's rows that have to be copied already
 
-_SIZING = frozenset((CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX))
-_IO = frozenset((CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT))
+_SIZING = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX)
+_IO = (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT)
 
 
 def extend_matrices(computation: Computation, nnet: Nnet) -> Computation:
@@ -19,44 +20,67 @@ def extend_matrices(computation: Computation, nnet: Nnet) -> Computation:
 
     Then all rows are copied, and merging can take the other matrix for this one. Kaldi: ExtendMatrices.
     """
-    fixed = {computation.submatrices[one.args[0]].matrix for one in computation.commands if one.type in _IO}
-    out = computation.copy()
-    for c, one in enumerate(computation.commands):
-        if (one.type == CommandType.MATRIX_COPY and one.alpha == 1.0
-                and computation.submatrices[one.args[0]].matrix not in fixed and _is_extensible(computation, out, one)):
-            _extend(out, c, one)
-    if out.matrices == computation.matrices:
+    candidates = _candidates(computation)
+    if not len(candidates):
         return computation
-    _use_whole(computation, out)
+    out = computation.copy()
+    new: dict[int, Command] = {}
+    for c in candidates.tolist():
+        one = computation.commands[c]
+        if _is_extensible(out, one):
+            new[c] = _extend(out, one)
+    _use_whole(computation, out, new)
     _pad_debug_info(out)
-    return renumber(out)
+    return replace_commands(out, new)
 
 
-def _is_extensible(before: Computation, out: Computation, one: Command) -> bool:
-    to, source = (before.submatrices[s] for s in one.args[:2])
-    size = out.matrices[source.matrix]
-    return (to.matrix != source.matrix and source.row_offset == source.col_offset == 0
-            and source.num_cols == size.num_cols and LEAST_SHARE * size.num_rows <= source.num_rows < size.num_rows
-            and to.row_offset + to.num_rows == before.matrices[to.matrix].num_rows)
+def _candidates(computation: Computation) -> np.ndarray:
+    """The copies from the first rows of a matrix to the last of another; none if no source has further rows."""
+    table, subs, sizes = command_table(computation), submatrix_table(computation), matrix_sizes(computation)
+    numbers, args = table.numbers[CommandType.MATRIX_COPY], table.args[CommandType.MATRIX_COPY]
+    fixed = np.zeros(len(sizes), bool)
+    for kind in _IO:
+        fixed[subs[table.args[kind][:, 0], 0]] = True
+    to, source = subs[args[:, 0]], subs[args[:, 1]]
+    size = sizes[source[:, 0]]
+    fine = (table.alphas[numbers] == 1.0) & ~fixed[to[:, 0]] & (to[:, 0] != source[:, 0])
+    fine &= (to[:, 1] + to[:, 2] == sizes[to[:, 0], 0]) & (source[:, 1] == 0) & (source[:, 3] == 0)
+    fine &= (source[:, 4] == size[:, 1]) & (LEAST_SHARE * size[:, 0] <= source[:, 2])
+    return numbers[fine] if (fine & (source[:, 2] < size[:, 0])).any() else numbers[:0]
 
 
-def _extend(out: Computation, c: int, one: Command) -> None:
+def _is_extensible(out: Computation, one: Command) -> bool:
+    """Whether this candidate copies not all rows, but enough; the source may have been extended by now."""
+    source = out.submatrices[one.args[1]]
+    rows = out.matrices[source.matrix].num_rows
+    return LEAST_SHARE * rows <= source.num_rows < rows
+
+
+def _extend(out: Computation, one: Command) -> Command:
+    """Enlarge the matrix that is copied to; returns the copy of all rows."""
     to, source = (out.submatrices[s] for s in one.args[:2])
     rows = out.matrices[source.matrix].num_rows
     size = out.matrices[to.matrix]
     out.matrices[to.matrix] = size._replace(num_rows=max(size.num_rows, to.row_offset + rows))
     out.submatrices += [to._replace(num_rows=rows), source._replace(num_rows=rows)]
-    args = len(out.submatrices) - 2, len(out.submatrices) - 1, *one.args[2:]
-    out.commands[c] = Command(one.type, one.alpha, args)
+    return command(one.type, len(out.submatrices) - 2, len(out.submatrices) - 1, alpha=one.alpha)
 
 
-def _use_whole(before: Computation, out: Computation) -> None:
+def _use_whole(before: Computation, out: Computation, new: dict[int, Command]) -> None:
     """Let sizing and the zeroing of whole matrices refer to the larger matrices."""
+    table, matrix_of = command_table(before), submatrix_table(before)[:, 0]
+    is_larger = np.array([new_size != size for new_size, size in zip(out.matrices, before.matrices, strict=True)])
+    is_whole = whole_submatrices(before)
     whole = out.whole_submatrices()
-    for c, one in enumerate(out.commands):
-        if one.type in _SIZING or (one.type == CommandType.SET_CONST and before.is_whole(one.args[0])):
-            args = tuple(whole[before.submatrices[s].matrix] if s > 0 else s for s in one.args)
-            out.commands[c] = Command(one.type, one.alpha, args)
+    for kind in (*_SIZING, CommandType.SET_CONST):
+        args = table.args[kind][:, :2]
+        given = args > 0
+        concerned = (given & is_larger[matrix_of[np.where(given, args, 0)]]).any(axis=1)
+        if kind == CommandType.SET_CONST:
+            concerned &= is_whole[args[:, 0]]
+        for c in table.numbers[kind][concerned].tolist():
+            one = before.commands[c]
+            new[c] = one._replace(args=tuple(whole[matrix_of[s]] if s > 0 else s for s in one.args))
 
 
 def _pad_debug_info(out: Computation) -> None:

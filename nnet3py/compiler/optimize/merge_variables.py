@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,10 @@ from nnet3py.compiler.analyze import (
     READ,
     CommandTable,
     command_table,
+    greatest_at,
+    keep_submatrix_table,
+    least_at,
+    matrix_sizes,
     submatrix_accesses,
     submatrix_table,
     whole_submatrices,
@@ -38,38 +41,45 @@ def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptio
     """
     options = options or OptimizeOptions()
     table = command_table(computation)
-    candidates = _candidates(computation, nnet, options, table)
-    if not candidates:
+    candidates = _candidates(nnet, options, table)
+    if not len(candidates.command):
         return computation
     usage = _Usage(computation, nnet, table)
     merger = _Merger(computation, usage, table, options)
-    for candidate in usage.in_order(usage.plausible(candidates)):
-        merger.consider(candidate)
+    for candidate in usage.in_order(usage.plausible(candidates)).each():
+        merger.consider(*candidate)
     return merger.finish()
 
 
-class _Candidate(NamedTuple):
-    """A command that goes from one sub-matrix to another, element by element.
+class _Candidates(NamedTuple):
+    """Commands that go from one sub-matrix to another, element by element: arrays (candidates,).
 
-    A plain copy (with factor 1) is superfluous after the merge; other commands then work in place. ``values`` are
-    sub-matrices that a backward command needs besides.
+    A plain copy (with factor 1) is superfluous after the merge; other commands then work in place. ``value`` and
+    ``other_value`` are sub-matrices that a backward command needs besides, 0 for none.
     """
 
-    command: int
-    source: int
-    target: int
-    is_plain_copy: bool = False
-    values: tuple[int, ...] = ()
+    command: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    is_plain_copy: np.ndarray
+    value: np.ndarray
+    other_value: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> _Candidates:
+        return _Candidates(*(column[chosen] for column in self))
+
+    def each(self) -> Iterator[tuple[int, int, int, bool, int, int]]:
+        return zip(*(column.tolist() for column in self), strict=True)
 
 
-def _candidates(computation: Computation, nnet: Nnet, options: OptimizeOptions,
-                table: CommandTable) -> list[_Candidate]:
+def _candidates(nnet: Nnet, options: OptimizeOptions, table: CommandTable) -> _Candidates:
     """What the options allow."""
-    found: list[_Candidate] = []
+    none = np.zeros(0, np.int64)
+    found = [_Candidates(none, none, none, none > 0, none, none)]
     if options.remove_assignments:
-        kind = CommandType.MATRIX_COPY
-        for c, args in zip(table.numbers[kind].tolist(), table.args[kind].tolist(), strict=True):
-            found.append(_Candidate(c, args[1], args[0], computation.commands[c].alpha == 1.0))
+        numbers, args = table.numbers[CommandType.MATRIX_COPY], table.args[CommandType.MATRIX_COPY]
+        none = np.zeros_like(numbers)
+        found.append(_Candidates(numbers, args[:, 1], args[:, 0], table.alphas[numbers] == 1.0, none, none))
     for wanted, flag, kind, source, target in (
             (options.propagate_in_place, Properties.PROPAGATE_IN_PLACE, CommandType.PROPAGATE, 2, 3),
             (options.backprop_in_place, Properties.BACKPROP_IN_PLACE, CommandType.BACKPROP, 4, 5),
@@ -79,10 +89,11 @@ def _candidates(computation: Computation, nnet: Nnet, options: OptimizeOptions,
             continue
         able = np.array([component.has(flag) for component in nnet.components], bool)[args[:, 0]]
         able &= (args[:, source] > 0) & (args[:, target] > 0)
-        for c, one in zip(numbers[able].tolist(), args[able].tolist(), strict=True):
-            values = () if kind == CommandType.PROPAGATE else tuple(s for s in one[2:4] if s > 0)
-            found.append(_Candidate(c, one[source], one[target], values=values))
-    return found
+        numbers, args = numbers[able], args[able]
+        none = np.zeros_like(numbers)
+        value, other_value = (none, none) if kind == CommandType.PROPAGATE else (args[:, 2], args[:, 3])
+        found.append(_Candidates(numbers, args[:, source], args[:, target], none > 0, value, other_value))
+    return _Candidates(*map(np.concatenate, zip(*found, strict=True)))
 
 
 class _Usage:
@@ -102,172 +113,179 @@ class _Usage:
         self.is_whole = whole_submatrices(computation)
         self.num_commands, count = len(computation.commands), len(computation.submatrices)
         commands, s, kinds = submatrix_accesses(computation, nnet, table)
-        order = np.lexsort((commands, s))
-        commands, s, kinds = commands[order], s[order], kinds[order]
-        zeroing = np.zeros(self.num_commands, bool)
-        for c in table.numbers[CommandType.SET_CONST].tolist():
-            zeroing[c] = computation.commands[c].alpha == 0.0
-        useful, writing = ~zeroing[commands], kinds != READ
-        self.first = np.full(count, self.num_commands)
-        self.first[s[useful][::-1]] = commands[useful][::-1]        # of several values for one place the last one stays
-        self.last, self.last_write = np.full(count, -1), np.full(count, -1)
-        self.last[s] = commands
-        self.last_write[s[writing]] = commands[writing]
-        self.writes = commands[writing].tolist()
-        self.write_starts = np.searchsorted(s[writing], np.arange(count + 1)).tolist()
+        is_zeroing = (table.types == CommandType.SET_CONST) & (table.alphas == 0.0)
+        useful, writing = ~is_zeroing[commands], kinds != READ
+        self.first = least_at(count, s[useful], commands[useful], self.num_commands)
+        self.last = greatest_at(count, s, commands)
+        self.last_write = greatest_at(count, s[writing], commands[writing])
+        owners, writes = np.divmod(np.sort(s[writing] * self.num_commands + commands[writing]), self.num_commands)
+        self.writes = writes.tolist()
+        self.write_starts = np.searchsorted(owners, np.arange(count + 1)).tolist()
 
-    def plausible(self, candidates: list[_Candidate]) -> list[_Candidate]:
+    def plausible(self, candidates: _Candidates) -> _Candidates:
         """Those with a whole matrix on one side that the use of the two sub-matrices by these names does not forbid."""
-        c, source, target, is_copy = (np.array(column) for column in list(zip(*candidates, strict=True))[:4])
+        c, source, target, is_plain_copy, *_ = candidates
         fine = (self.is_whole[source] | self.is_whole[target]) & (self.first[target] == c)
-        fine &= np.where(is_copy, self.last_write[source] < c, self.last[source] == c)
-        return [candidates[i] for i in np.flatnonzero(fine).tolist()]
+        fine &= np.where(is_plain_copy, self.last_write[source] < c, self.last[source] == c)
+        return candidates.take(fine)
 
-    def in_order(self, candidates: list[_Candidate]) -> list[_Candidate]:
+    def in_order(self, candidates: _Candidates) -> _Candidates:
         """The order in which they are tried, for one merge may forbid another.
 
         Copies come first, since merging removes them altogether. Last come copies into a part of a matrix on which a
         component could otherwise work in place, and could no longer because the source is needed for longer: the
         matrix that it would then need is larger than the one that goes.
         """
-        computation = self.computation
-        in_place: dict[int, int] = {}      # matrix -> the first command that could work in place on it
-        for one in sorted(candidates):
-            if not one.is_plain_copy:
-                in_place.setdefault(computation.submatrices[one.source].matrix, one.command)
-
-        def turn(one: _Candidate) -> int:
-            if not one.is_plain_copy:
-                return 1
-            other = in_place.get(computation.submatrices[one.target].matrix, -1)
-            keeps_busy = one.command < other < int(self.last[one.source])
-            return 2 if keeps_busy and not self.is_whole[one.target] else 0
-
-        return sorted(candidates, key=lambda one: (turn(one), one.command))
-
-
-@dataclass(slots=True)
-class _Group:
-    """Matrices that share their place: the commands that allocate it, set all of it to zero, free it; -1 for none."""
-
-    submatrices: list[int]           # those that are used
-    contiguous: bool
-    allocated: int = -1
-    zeroed: int = -1
-    freed: int = -1
-    is_input: bool = False
-    is_output: bool = False
+        c, source, target, is_plain_copy, *_ = candidates
+        matrix_of, works = self.table[:, 0], ~is_plain_copy
+        # Of each matrix the first command that could work in place on it.
+        in_place = least_at(len(self.computation.matrices), matrix_of[source[works]], c[works], self.num_commands)
+        other = in_place[matrix_of[target]]
+        keeps_busy = (c < other) & (other < self.last[source]) & ~self.is_whole[target]
+        turn = np.where(is_plain_copy, np.where(keeps_busy, 2, 0), 1)
+        return candidates.take(np.lexsort((c, turn)))
 
 
 class _Merger:
+    """The matrices, put into groups that share their place; a group goes by the number of its root.
+
+    Attributes
+    ----------
+    root, row, end_row, column, end_column : of each sub-matrix its root, and where it begins and ends there
+    first, last, last_write : when each sub-matrix is used, see _Usage
+    members : of each root the sub-matrices of its group that are used; then when any of them is used, as above
+    allocated, zeroed, freed : of each root the commands that allocate it, set all of it to zero, free it; -1 for none
+    """
+
     def __init__(self, computation: Computation, usage: _Usage, table: CommandTable, options: OptimizeOptions) -> None:
         self.computation, self.usage, self.options = computation, usage, options
-        # Of each sub-matrix: its root, and the rows and columns where it begins and ends there.
         subs = usage.table
         self.root, self.row, self.column = subs[:, 0].tolist(), subs[:, 1].tolist(), subs[:, 3].tolist()
         self.end_row, self.end_column = (subs[:, 1] + subs[:, 2]).tolist(), (subs[:, 3] + subs[:, 4]).tolist()
         self.first, self.last, self.last_write = (
             column.tolist() for column in (usage.first, usage.last, usage.last_write))
-        self.groups = self._make_groups(table)
         self.removed: list[int] = []
         self.num_merges = 0
+        self._make_groups(table)
 
-    def _make_groups(self, table: CommandTable) -> list[_Group]:
+    def _make_groups(self, table: CommandTable) -> None:
         """Every matrix as a group of its own."""
-        groups = [_Group([], info.contiguous) for info in self.computation.matrices]
-        for s in np.flatnonzero(self.usage.last >= 0).tolist():
-            groups[self.root[s]].submatrices.append(s)
-        first_use = [min((self.first[s] for s in group.submatrices), default=-1) for group in groups]
+        usage, count, matrix_of = self.usage, len(self.computation.matrices), self.usage.table[:, 0]
+        sizes = matrix_sizes(self.computation)
+        self.num_rows, self.num_columns = sizes[:, 0].tolist(), sizes[:, 1].tolist()
+        self.contiguous = [info.contiguous for info in self.computation.matrices]
+        self.members: list[list[int]] = [[] for _ in range(count)]
+        used = np.flatnonzero(usage.last >= 0)
+        for s, m in zip(used.tolist(), matrix_of[used].tolist(), strict=True):
+            self.members[m].append(s)
+        first = least_at(count, matrix_of[used], usage.first[used], usage.num_commands)
+        self.first_in_group = first.tolist()
+        self.last_in_group = greatest_at(count, matrix_of[used], usage.last[used]).tolist()
+        self.last_write_in_group = greatest_at(count, matrix_of[used], usage.last_write[used]).tolist()
 
-        def commands_of(kind: CommandType) -> Iterator[tuple[int, int, int]]:
-            """Matrix, sub-matrix and number of each command of a type, from last to first."""
-            for c, s in zip(table.numbers[kind][::-1].tolist(), table.args[kind][::-1, 0].tolist(), strict=True):
-                yield self.root[s], s, c
+        def first_of(kind: CommandType) -> np.ndarray:
+            """Of each matrix the first command of a type, -1 for none."""
+            found = np.full(count, -1)
+            found[matrix_of[table.args[kind][::-1, 0]]] = table.numbers[kind][::-1]      # the last one stays
+            return found
 
-        for m, _, c in commands_of(CommandType.ALLOC_MATRIX):
-            groups[m].allocated = c
-        for m, _, c in commands_of(CommandType.ACCEPT_INPUT):
-            groups[m].allocated, groups[m].is_input = c, True
-        for m, _, c in commands_of(CommandType.DEALLOC_MATRIX):
-            groups[m].freed = c
-        for m, _, _ in commands_of(CommandType.PROVIDE_OUTPUT):
-            groups[m].is_output = True
-        for m, s, c in commands_of(CommandType.SET_CONST):
-            if self.computation.commands[c].alpha == 0.0 and c < first_use[m] and self.usage.is_whole[s]:
-                groups[m].zeroed = c
-        return groups
+        accepted = first_of(CommandType.ACCEPT_INPUT)
+        self.allocated = np.where(accepted >= 0, accepted, first_of(CommandType.ALLOC_MATRIX)).tolist()
+        self.freed = first_of(CommandType.DEALLOC_MATRIX).tolist()
+        self.is_input = (accepted >= 0).tolist()
+        self.is_output = (first_of(CommandType.PROVIDE_OUTPUT) >= 0).tolist()
+        numbers, s = table.numbers[CommandType.SET_CONST], table.args[CommandType.SET_CONST][:, 0]
+        zeroes = (table.alphas[numbers] == 0.0) & (numbers < first[matrix_of[s]]) & usage.is_whole[s]
+        zeroed = np.full(count, -1)
+        zeroed[matrix_of[s[zeroes]][::-1]] = numbers[zeroes][::-1]
+        self.zeroed = zeroed.tolist()
 
-    def consider(self, candidate: _Candidate) -> None:
+    def consider(self, c: int, source: int, target: int, is_plain_copy: bool, *values: int) -> None:
         """Merge the two matrices of a candidate if that changes no result."""
-        source, target = candidate.source, candidate.target
-        if self.root[source] == self.root[target] or not self._is_possible(candidate):
+        giver, taker = self.root[source], self.root[target]
+        if giver == taker or self.is_output[giver] or (self.is_input[giver] and self.is_input[taker]):
             return
-        of_source, of_target = self.groups[self.root[source]], self.groups[self.root[target]]
         source_is_whole, target_is_whole = self._is_whole(source), self._is_whole(target)
-        if (of_source.is_input and of_target.is_input) or (of_source.is_output and of_target.is_output):
-            return
-        exchanged = any(group.is_input or group.is_output for group in (of_source, of_target))
-        if exchanged and not (source_is_whole and target_is_whole):
-            return
-        if self.options.allow_left_merge and target_is_whole and (source_is_whole or not of_target.contiguous):
-            self._merge(source, self.root[target])
-        elif self.options.allow_right_merge and source_is_whole and (target_is_whole or not of_source.contiguous):
-            self._merge(target, self.root[source])
+        if self.options.allow_left_merge and target_is_whole and (source_is_whole or not self.contiguous[taker]):
+            place, discarded = source, taker
+        elif self.options.allow_right_merge and source_is_whole and (target_is_whole or not self.contiguous[giver]):
+            place, discarded = target, giver
         else:
             return
-        if candidate.is_plain_copy:
-            self.removed.append(candidate.command)
+        if not (source_is_whole and target_is_whole) and (
+                self.is_input[giver] or self.is_input[taker] or self.is_output[taker]):
+            return
+        if self._is_possible(c, source, target, is_plain_copy, values):
+            self._merge(place, discarded)
+            if is_plain_copy:
+                self.removed.append(c)
 
     def finish(self) -> Computation:
         if not self.num_merges:
             return self.computation
         out = self.computation.copy()
-        for s, sub in enumerate(out.submatrices):
-            if sub.matrix != self.root[s]:
-                out.submatrices[s] = SubMatrix(self.root[s], self.row[s], sub.num_rows, self.column[s], sub.num_cols)
-        out.matrices = [info._replace(contiguous=True) if group.contiguous > info.contiguous else info
-                        for info, group in zip(out.matrices, self.groups, strict=True)]
+        subs = self.usage.table.copy()
+        subs[:, 0], subs[:, 1], subs[:, 3] = self.root, self.row, self.column
+        for s in np.flatnonzero(subs[:, 0] != self.usage.table[:, 0]).tolist():
+            out.submatrices[s] = SubMatrix(self.root[s], self.row[s], out.submatrices[s][2], self.column[s],
+                                           out.submatrices[s][4])
+        keep_submatrix_table(out, subs)
+        out.matrices = [info._replace(contiguous=True) if contiguous > info.contiguous else info
+                        for info, contiguous in zip(out.matrices, self.contiguous, strict=True)]
         return renumber(drop_commands(out, self.removed))
 
     # -- places ----------------------------------------------------------------------------------------------------
 
     def _is_whole(self, s: int) -> bool:
         """Whether a sub-matrix is all of its root."""
-        rows, columns, _ = self.computation.matrices[self.root[s]]
-        return self.row[s] == self.column[s] == 0 and self.end_row[s] == rows and self.end_column[s] == columns
+        root = self.root[s]
+        return (self.row[s] == 0 and self.end_row[s] == self.num_rows[root]
+                and self.column[s] == 0 and self.end_column[s] == self.num_columns[root])
 
     def _overlapping(self, s: int) -> list[int]:
         """The used sub-matrices that share an element with ``s``, itself among them."""
-        others = self.groups[self.root[s]].submatrices
-        if len(others) == 1:
+        others = self.members[self.root[s]]
+        if len(others) == 1 or self._is_whole(s):
             return others
         row, end_row, column, end_column = self.row, self.end_row, self.column, self.end_column
         r0, r1, c0, c1 = row[s], end_row[s], column[s], end_column[s]
         return [t for t in others if row[t] < r1 and r0 < end_row[t] and column[t] < c1 and c0 < end_column[t]]
 
+    def _overlap(self, s: int, t: int) -> bool:
+        return (self.root[s] == self.root[t] and self.row[s] < self.end_row[t] and self.row[t] < self.end_row[s]
+                and self.column[s] < self.end_column[t] and self.column[t] < self.end_column[s])
+
     # -- conditions ------------------------------------------------------------------------------------------------
 
-    def _is_possible(self, candidate: _Candidate) -> bool:
+    def _is_possible(self, c: int, source: int, target: int, is_plain_copy: bool, values: tuple[int, ...]) -> bool:
         """Whether the use of the two places allows them to be one."""
-        c, first, last = candidate.command, self.first, self.last
-        over_target = self._overlapping(candidate.target)
-        if min([first[s] for s in over_target]) != c or self.groups[self.root[candidate.source]].is_output:
+        first, _, last_write = self._use(target)
+        if first != c:
             return False
-        over_source = self._overlapping(candidate.source)
-        last_use = max([last[s] for s in over_source])
-        if candidate.is_plain_copy:
-            return (max([self.last_write[s] for s in over_source]) < c
-                    and last_use < self._invalidated(c, over_target, self.groups[self.root[candidate.target]].freed))
-        return last_use == c and not any(s in over_source or s in over_target for s in candidate.values)
+        _, last, last_source_write = self._use(source)
+        if is_plain_copy:
+            return last_source_write < c and last < self._invalidated(c, target, last_write)
+        return last == c and not any(self._overlap(s, source) or self._overlap(s, target) for s in values if s)
 
-    def _invalidated(self, c: int, submatrices: list[int], freed: int) -> int:
-        """The first command after ``c`` that writes any of the sub-matrices or frees them."""
+    def _use(self, s: int) -> tuple[int, int, int]:
+        """When any of a sub-matrix is used first, used last and written last."""
+        if self._is_whole(s):
+            root = self.root[s]
+            return self.first_in_group[root], self.last_in_group[root], self.last_write_in_group[root]
+        first, last, last_write = self.first, self.last, self.last_write
+        over = self._overlapping(s)
+        return min([first[t] for t in over]), max([last[t] for t in over]), max([last_write[t] for t in over])
+
+    def _invalidated(self, c: int, s: int, last_write: int) -> int:
+        """The first command after ``c`` that writes any of sub-matrix ``s`` or frees it."""
+        freed = self.freed[self.root[s]]
         end = freed if freed >= 0 else self.usage.num_commands
-        writes, starts = self.usage.writes, self.usage.write_starts
-        for s in submatrices:
-            at = bisect_right(writes, c, starts[s], starts[s + 1])
-            if at < starts[s + 1]:
-                end = min(end, writes[at])
+        if last_write > c:
+            writes, starts = self.usage.writes, self.usage.write_starts
+            for t in self._overlapping(s):
+                at = bisect_right(writes, c, starts[t], starts[t + 1])
+                if at < starts[t + 1]:
+                    end = min(end, writes[at])
         return end
 
     # -- merging ---------------------------------------------------------------------------------------------------
@@ -276,30 +294,32 @@ class _Merger:
         """Put all of a root where sub-matrix ``place`` of another is."""
         self.num_merges += 1
         kept, down, right = self.root[place], self.row[place], self.column[place]
-        ours, theirs = self.groups[kept], self.groups[discarded]
-        for s in theirs.submatrices:
+        members = self.members[discarded]
+        for s in members:
             self.root[s] = kept
             self.row[s] += down
             self.end_row[s] += down
             self.column[s] += right
             self.end_column[s] += right
-        ours.submatrices += theirs.submatrices
-        self._merge_sizing(ours, theirs)
-        ours.is_input |= theirs.is_input
-        ours.is_output |= theirs.is_output
-        ours.contiguous |= theirs.contiguous
+        self.members[kept] += members
+        self.first_in_group[kept] = min(self.first_in_group[kept], self.first_in_group[discarded])
+        for in_group in (self.last_in_group, self.last_write_in_group):
+            in_group[kept] = max(in_group[kept], in_group[discarded])
+        self._merge_sizing(kept, discarded)
+        for flag in (self.is_input, self.is_output, self.contiguous):
+            flag[kept] |= flag[discarded]
 
-    def _merge_sizing(self, ours: _Group, theirs: _Group) -> None:
+    def _merge_sizing(self, kept: int, discarded: int) -> None:
         """One allocation stays, of an input its acceptance; an output is not freed."""
-        if theirs.is_input:
-            self._remove(ours.allocated, ours.zeroed)
-            ours.allocated, ours.zeroed = theirs.allocated, -1
+        if self.is_input[discarded]:
+            self._remove(self.allocated[kept], self.zeroed[kept])
+            self.allocated[kept], self.zeroed[kept] = self.allocated[discarded], -1
         else:
-            self._remove(theirs.allocated, theirs.zeroed)
-        self._remove(theirs.freed)
-        if theirs.freed < 0:
-            self._remove(ours.freed)
-            ours.freed = -1
+            self._remove(self.allocated[discarded], self.zeroed[discarded])
+        self._remove(self.freed[discarded])
+        if self.freed[discarded] < 0:
+            self._remove(self.freed[kept])
+            self.freed[kept] = -1
 
     def _remove(self, *commands: int) -> None:
         self.removed += [c for c in commands if c >= 0]

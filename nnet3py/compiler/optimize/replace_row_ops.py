@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.computation import Command, CommandType, Computation
+from nnet3py.compiler.analyze import command_table
+from nnet3py.compiler.computation import Command, CommandType, Computation, command
+from nnet3py.compiler.optimize.command_lists import replace_commands
 from nnet3py.network.nnet import Nnet
 
 _WHOLE = {CommandType.COPY_ROWS: CommandType.MATRIX_COPY, CommandType.ADD_ROWS: CommandType.MATRIX_ADD}
@@ -15,8 +17,11 @@ def replace_row_ops(computation: Computation, nnet: Nnet) -> Computation:
     What a copy would set to zero around the run has to be zero already, as it is while the zeroing that follows every
     allocation is still there. Kaldi: ReplaceRowWithMatrixOps.
     """
+    table = command_table(computation)
     out = computation.copy()
     windows: dict[tuple[int, int, int], int] = {}
+    runs: dict[int, tuple[int, int, int] | None] = {}
+    new: dict[int, Command] = {}
 
     def window(s: int, begin: int, length: int) -> int:
         if length == out.submatrices[s].num_rows:
@@ -25,19 +30,22 @@ def replace_row_ops(computation: Computation, nnet: Nnet) -> Computation:
             windows[s, begin, length] = out.new_submatrix(s, begin, length, 0, -1)
         return windows[s, begin, length]
 
-    for c, one in enumerate(computation.commands):
-        if one.type not in _WHOLE:
-            continue
-        run = _only_run(computation.indexes[one.args[2]])
+    for c in np.sort(np.concatenate([table.numbers[kind] for kind in _WHOLE])).tolist():
+        kind, alpha, (target, source, entry, *_) = computation.commands[c]
+        if entry not in runs:
+            runs[entry] = _only_run(computation.indexes[entry])
+        run = runs[entry]
         if run is not None:
             at, first, length = run
-            args = window(one.args[0], at, length), window(one.args[1], first, length), *(-1,) * 5
-            out.commands[c] = Command(_WHOLE[one.type], one.alpha, args)
-    return out
+            new[c] = command(_WHOLE[kind], window(target, at, length), window(source, first, length), alpha=alpha)
+    return replace_commands(out, new)
 
 
 def _only_run(rows: np.ndarray) -> tuple[int, int, int] | None:
     """Place, first value and length if ``rows`` is one ascending run with -1 before and after it, else None."""
+    count = len(rows)
+    if count and rows[0] >= 0 and rows[-1] - rows[0] == count - 1 and (np.diff(rows) == 1).all():
+        return 0, int(rows[0]), count
     present = np.flatnonzero(rows >= 0)
     if not len(present):
         return None

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.compiler.analyze import command_table
 from nnet3py.compiler.computation import Command, CommandType, Computation
+from nnet3py.compiler.optimize.command_lists import replace_commands
 from nnet3py.network.nnet import Nnet
 
 # Where each command keeps its rows, and which argument refers to them. A copy is not among them that sets its other
@@ -18,23 +20,23 @@ def snip_row_ops(computation: Computation, nnet: Nnet) -> Computation:
 
     Kaldi: SnipRowOps.
     """
+    table = command_table(computation)
     out = computation.copy()
-    changed = False
-    for c, one in enumerate(computation.commands):
-        if one.type not in _ROWS_OF:
-            continue
+    new: dict[int, Command] = {}
+    for c in np.sort(np.concatenate([table.numbers[kind] for kind in _ROWS_OF])).tolist():
+        one = computation.commands[c]
         name, place = _ROWS_OF[one.type]
         entries = getattr(out, name)
-        begin, end = _occupied(entries[one.args[place]])
-        if (begin, end) == (0, len(entries[one.args[place]])):
+        entry = entries[one.args[place]]
+        begin, end = _occupied(entry)
+        if (begin, end) == (0, len(entry)):
             continue
-        entries.append(entries[one.args[place]][begin:end])
+        entries.append(entry[begin:end])
         args = list(one.args)
         args[0] = out.new_submatrix(one.args[0], begin, end - begin, 0, -1)
         args[place] = len(entries) - 1
-        out.commands[c] = Command(one.type, one.alpha, tuple(args))
-        changed = True
-    return out if changed else computation
+        new[c] = Command(one.type, one.alpha, tuple(args))
+    return replace_commands(out, new) if new else computation
 
 
 def _occupied(entry: np.ndarray) -> tuple[int, int]:
