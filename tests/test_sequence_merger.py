@@ -1,0 +1,156 @@
+"""Merging chain and discriminative examples: Kaldi's bytes, and what cannot be merged."""
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from io_samples import reader_of
+from paths import DATA, shared_golden
+
+from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample, read_chain_egs
+from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
+from nnet3py.egs.merger import ExampleMerger
+from nnet3py.egs.minibatch_size import MinibatchSizes
+from nnet3py.egs.sequence_merger import (
+    language_ending,
+    merge_chain_examples,
+    merge_discriminative_examples,
+    name_language,
+)
+from nnet3py.egs.supervision import merge_supervisions
+from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.io.fst_text import read_text_fst
+from nnet3py.io.tables import TableWriter
+
+SINGLE = DATA / "egs" / "chain-to-merge.ark"     # of Kaldi's, but one column of features
+MERGED = DATA / "egs" / "chain-merged.ark"
+
+DISCRIMINATIVE = (b"<Nnet3DiscriminativeEg> <NumInputs> 1 \n"
+                  b"<NnetIo> input <I1V> 1 <I1> 0 -1 0  [\n  0.5 2 ]\n</NnetIo> \n"
+                  b"<NumOutputs> 1 \n<NnetDiscriminativeSup> output <I1V> 2 <I1> 0 0 0 <I1> 0 3 0 "
+                  b"<DiscriminativeSupervision> <Weight> 1 <NumSequences> 1 <FramesPerSeq> 2 <NumAli> [ 3 4 ]\n"
+                  b"<DenLat> \n0\t1\t3\t7\t0.5,1.25\n1\t2\t4\t8\t-1,0\n2\t0.25,2\n\n</DiscriminativeSupervision> "
+                  b"<DW>  [ 1 0.2 ]\n</NnetDiscriminativeSup> \n</Nnet3DiscriminativeEg> ")
+
+
+def singles() -> list[NnetChainExample]:
+    return [example for _, example in read_chain_egs(f"ark:{SINGLE}")]
+
+
+def discriminative() -> NnetDiscriminativeExample:
+    return NnetDiscriminativeExample.read(reader_of(DISCRIMINATIVE, False))
+
+
+def write_merged(path: Path, examples: Iterable[Any], size: str) -> None:
+    with TableWriter(f"ark:{path}", CHAIN_EXAMPLE) as writer:
+        for key, example in ExampleMerger(MinibatchSizes(size), False, merge_chain_examples).merge(examples):
+            writer.write(key, example)
+
+
+def test_merged_examples_have_kaldis_bytes(tmp_path: Path) -> None:
+    write_merged(tmp_path / "merged", singles(), "16")
+    assert (tmp_path / "merged").read_bytes() == MERGED.read_bytes()
+
+
+def test_all_of_kaldis_minibatches(tmp_path: Path) -> None:
+    golden = shared_golden() / "chain"
+    write_merged(tmp_path / "merged", (one for _, one in read_chain_egs(f"ark:{golden / 'cegs.ark'}")), "16")
+    assert (tmp_path / "merged").read_bytes() == (golden / "merged.cegs").read_bytes()
+
+
+def test_the_examples_stay_as_they_are() -> None:
+    before, after = singles(), singles()
+    merge_chain_examples(after)
+    assert all(np.array_equal(a.outputs[0].indexes, b.outputs[0].indexes) for a, b in zip(before, after, strict=True))
+    assert before[0].structure() == after[0].structure() == after[1].structure() and after[0].size() == 42
+
+
+def test_one_example_and_compression() -> None:
+    only = singles()[:1]
+    merged = merge_chain_examples(only, compress=True)
+    assert merged.outputs[0].supervision is only[0].outputs[0].supervision
+    assert isinstance(merged.inputs[0].features, CompressedMatrix)
+
+
+def test_weights_of_frames() -> None:
+    first, second = copy.deepcopy(singles()[:2])
+    frames = len(first.outputs[0].indexes)
+    first.outputs[0].deriv_weights = np.linspace(0, 1, frames, dtype=np.float32)
+    second.outputs[0].deriv_weights = np.zeros(0, dtype=np.float32)
+    weights = merge_chain_examples([first, second]).outputs[0].deriv_weights
+    assert np.array_equal(weights[::2], first.outputs[0].deriv_weights) and (weights[1::2] == 1.0).all()
+    first.outputs[0].deriv_weights = second.outputs[0].deriv_weights
+    assert len(merge_chain_examples([first, second]).outputs[0].deriv_weights) == 0
+
+
+@pytest.mark.parametrize("name, value", [("weight", 0.5), ("label_dim", 7), ("frames_per_sequence", 4)])
+def test_what_differs_cannot_be_merged(name: str, value: float) -> None:
+    first, second = singles()[:2]
+    setattr(second.outputs[0].supervision, name, value)
+    with pytest.raises(ShapeError, match=f"Mismatch weight or frames_per_sequence .*{name}"):
+        merge_chain_examples([first, second])
+
+
+def test_merged_examples_and_other_names_cannot_be_merged() -> None:
+    _, merged = next(read_chain_egs(f"ark:{MERGED}"))
+    with pytest.raises(ShapeError, match="not one sequence"):
+        merge_chain_examples([merged, merged])
+    first, second = singles()[:2]
+    second.outputs[0].name = "output-xx"
+    with pytest.raises(ShapeError, match="output, output-xx"):
+        merge_chain_examples([first, second])
+
+
+def test_supervisions_without_a_path() -> None:
+    one = singles()[0].outputs[0].supervision
+    dead = dataclasses.replace(one, fst=read_text_fst(reader_of(b"\n0 1 4 4\n\n", False)))
+    with pytest.raises(ShapeError, match="no common path"):
+        merge_supervisions([one, dead])
+
+
+def test_end_to_end_supervisions_keep_their_fsts() -> None:
+    one = singles()[0].outputs[0].supervision
+    free = dataclasses.replace(one, fst=None, e2e_fsts=[one.fst], alignment_pdfs=np.array([1], dtype=np.int32))
+    merged = merge_supervisions([free, free, free])
+    assert merged.e2e_fsts == [one.fst] * 3 and merged.num_sequences == 3 and not len(merged.alignment_pdfs)
+    with pytest.raises(ShapeError, match="is_end_to_end"):
+        merge_supervisions([free, one])
+
+
+def test_languages() -> None:
+    example = singles()[0]
+    name_language("utt-0?frames=8&lang=english", example)
+    assert example.outputs[0].name == "output-english" and language_ending(example) == "?lang=english"
+    assert language_ending(singles()[0]) == ""
+    for key in ("utt-0", "utt-0?lang=", "utt-0?language=x"):
+        with pytest.raises(Nnet3Error, match="does not say a language"):
+            name_language(key, singles()[0])
+
+
+def test_discriminative_examples() -> None:
+    merged = merge_discriminative_examples([discriminative(), discriminative()])
+    output = merged.outputs[0]
+    assert output.indexes.tolist() == [[0, 0, 0], [1, 0, 0], [0, 3, 0], [1, 3, 0]]
+    assert np.allclose(output.deriv_weights, [1, 1, 0.2, 0.2])
+    supervision = output.supervision
+    assert supervision.num_ali.tolist() == [3, 4, 3, 4] and supervision.num_sequences == 2
+    lattice = supervision.den_lat
+    assert lattice.input_labels.tolist() == [3, 4, 0, 3, 4] and lattice.output_labels.tolist() == [7, 8, 0, 7, 8]
+    assert lattice.weights.tolist() == [[0.5, 1.25], [-1, 0], [0.25, 2], [0.5, 1.25], [-1, 0]]
+    assert lattice.is_final.tolist() == [False] * 5 + [True] and lattice.final_weights[-1].tolist() == [0.25, 2]
+    assert merged.inputs[0].indexes.tolist() == [[0, -1, 0], [1, -1, 0]]
+    assert discriminative().size() == 2 and discriminative().structure() == discriminative().structure()
+
+
+def test_discriminative_examples_that_differ() -> None:
+    first, second = discriminative(), discriminative()
+    second.outputs[0].supervision.weight = 2.0
+    with pytest.raises(ShapeError, match="inconsistent lengths or weights: weight 1.0 vs. 2.0"):
+        merge_discriminative_examples([first, second])
+    assert merge_discriminative_examples([first]).outputs[0].supervision is first.outputs[0].supervision
