@@ -61,8 +61,10 @@ class Graph:
         return np.repeat(np.arange(len(self.offsets) - 1), np.diff(self.offsets))
 
     def dependencies_of(self, numbers: np.ndarray) -> np.ndarray:
-        """The dependencies of several cindexes, one list after the other."""
+        """The dependencies of several cindexes, ascending, one list after the other."""
         starts = self.dependency_starts
+        if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1:
+            return self.dependencies[starts[numbers[0]]:starts[numbers[-1] + 1]]
         return self.dependencies[ragged(starts[numbers], starts[numbers + 1] - starts[numbers])]
 
 
@@ -323,21 +325,25 @@ class GraphBuilder:
         first = self.chains.first if self.chains else self._last
         sizes = [len(kept[node]) for node in self._last]
         offsets = np.cumsum([0, *sizes])
+        bounds = offsets.tolist()
+        places, ones = np.arange(bounds[-1]), np.ones(max(sizes), np.int64)
         number = np.full(self.size, -1)
-        number[np.concatenate(kept)] = np.concatenate([
-            np.arange(offsets[node], offsets[node] + len(ids)) for node, ids in enumerate(kept)])
+        for node, ids in enumerate(kept):
+            if len(ids):
+                number[ids] = places[bounds[node]:bounds[node + 1]]
         lengths, dependencies = [], []
         for node, last in enumerate(self._last):
+            size = sizes[node]
             if first[node] != node:      # the same rows of the node before it in the chain
-                before = int(offsets[self._all_rules.sources[node][0]])
-                dependencies.append(np.arange(before, before + sizes[node]))
-                lengths.append(np.ones(sizes[node], np.int64))
+                before = bounds[self._all_rules.sources[node][0]]
+                dependencies.append(places[before:before + size])
+                lengths.append(ones[:size])
                 continue
             table, ids = self.tables[last], kept[last]
             found = used[last] if ids is table.ids else used[last][self.row[ids]]
-            if found.shape[1] == 1 and everything and not table.has_gaps:
-                lengths.append(np.ones(sizes[node], np.int64))
-                dependencies.append(number[found[:, 0]])
+            if everything and not table.has_gaps:
+                dependencies.append(number[found].ravel())
+                lengths.append(ones[:size] * found.shape[1])
             else:
                 is_used = found >= 0
                 lengths.append(is_used.sum(axis=1))

@@ -77,6 +77,9 @@ class ComponentRule(NodeRule):
         kind = type(component)
         self.uses_all = kind.is_computable is Component.is_computable
         self.is_pointwise = kind.input_indexes is Component.input_indexes and self.uses_all
+        shifts = component.input_shifts()
+        if shifts:
+            self.shifts = [(source, t) for t in shifts]
 
     def sources(self) -> list[int]:
         return [self.source]

@@ -87,6 +87,10 @@ class Component:
         """
         return indexes[:, None, :]
 
+    def input_shifts(self) -> list[int] | None:
+        """The shifts in t of its choices, if ``input_indexes`` shifts every index in t and does nothing else."""
+        return None
+
     def is_computable(self, indexes: np.ndarray, available: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which output indexes can be computed, and which inputs they then use.
 

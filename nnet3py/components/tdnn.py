@@ -110,6 +110,9 @@ class TdnnComponent(UpdatableComponent):
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return at_time_offsets(indexes, self.time_offsets)
 
+    def input_shifts(self) -> list[int]:
+        return self.time_offsets.tolist()
+
     def reorder_indexes(self, inputs: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         grid = _matched_grid(inputs, outputs)
         return grid.input_rows(inputs), grid.output_rows(outputs)

@@ -75,7 +75,12 @@ def at_time_offsets(indexes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def _regular_times(indexes: np.ndarray) -> tuple[int, int, int]:
     """First time, spacing and number of times of the smallest regular grid that holds the times of ``indexes``."""
-    times = distinct(indexes[:, 1]).astype(np.int64)
+    times = indexes[:, 1]
+    if times.size > 1 and times[0] != NO_TIME and times[1] > times[0]:
+        first, step = int(times[0]), int(times[1]) - int(times[0])
+        if (np.diff(times) == step).all():      # one row for each time, as of a single sequence
+            return first, step, times.size
+    times = distinct(times).astype(np.int64)
     times = times[times != NO_TIME]
     if times.size == 0:
         raise ValueError("a time grid needs at least one row that is not padding")
@@ -105,6 +110,9 @@ def _is_grid(start: int, step: int, num: int, present: np.ndarray) -> bool:
     """Whether the rows are the whole grid in its order already, as they mostly are."""
     if len(present) % num:
         return False
+    if len(present) == num and present[0, 1] == start and present[-1, 1] == start + step * (num - 1):
+        moves = present[1:] - present[:-1]      # one sequence
+        return bool((moves == (0, step, 0)).all())
     grid = present.reshape(num, -1, 3)
     first = sequence_keys(grid[0])
     return bool((first[1:] > first[:-1]).all() and (grid[1:, :, ::2] == grid[0, :, ::2]).all()
