@@ -103,7 +103,8 @@ class DescriptorRule(NodeRule):
         self._sources = descriptor.source_nodes()
         self.is_pointwise = len(self.parts) == 1 and isinstance(self.parts[0], Source)
         self.uses_all = not any(isinstance(part, Failover) for part in _subtrees(self.parts))
-        shifts = [leaf_shift(leaf) for leaves in self.leaves for leaf in leaves]
+        self.leaf_shifts = [list(map(leaf_shift, leaves)) for leaves in self.leaves]      # of each part
+        shifts = [shift for shifts in self.leaf_shifts for shift in shifts]
         if shifts and None not in shifts:
             self.shifts = [shift for shift in shifts if shift is not None]
 

@@ -58,22 +58,33 @@ class SourceFinder:
         for number, step in enumerate(steps):
             self._steps_of.setdefault(step.node, []).append(number)
         self._tables: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._last_keys: tuple[np.ndarray, np.ndarray] | None = None      # indexes and their keys
 
     def _table(self, node: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Sorted keys of the rows of ``node``, and the step and row of each."""
         if node not in self._tables:
             numbers = np.array(self._steps_of.get(node, []), np.int64)
             sizes = self._sizes[numbers]
-            keys = self.space.keys(np.concatenate([np.zeros((0, 3), np.int32),
-                                                   *(self.steps[number].indexes for number in numbers.tolist())]))
-            step = np.repeat(numbers, sizes)
-            row = np.arange(len(keys)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+            if len(numbers) == 1:
+                keys = self.space.keys(self.steps[int(numbers[0])].indexes)
+                step, row = np.full(len(keys), numbers[0]), np.arange(len(keys))
+            else:
+                keys = self.space.keys(np.concatenate([np.zeros((0, 3), np.int32),
+                                                       *(self.steps[number].indexes for number in numbers.tolist())]))
+                step = np.repeat(numbers, sizes)
+                row = np.arange(len(keys)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
             if not (keys[1:] > keys[:-1]).all():
                 # Most nodes have one step, in order: sorting what is sorted would cost more than all the rest.
                 order = np.argsort(keys, kind="stable")
                 keys, step, row = keys[order], step[order], row[order]
             self._tables[node] = keys, step, row
         return self._tables[node]
+
+    def _keys_of(self, indexes: np.ndarray) -> np.ndarray:
+        """The keys of indexes; leaves and parts ask for the same ones in turn."""
+        if self._last_keys is None or self._last_keys[0] is not indexes:
+            self._last_keys = indexes, self.space.keys(indexes)
+        return self._last_keys[1]
 
     def find(self, node: int, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Steps and rows, int64 (rows,), of keys at ``node``; -1 where there is none."""
@@ -96,8 +107,10 @@ class SourceFinder:
         same = self._same_rows(numbers, rule)
         if same >= 0:
             rows = np.arange(self._sizes[same])[None]
-            return {numbers[0]: [PartSources((np.full_like(rows, same), rows), same, True, True)]}
-        indexes = np.concatenate([self.steps[number].indexes for number in numbers])
+            return {numbers[0]: [PartSources((np.full(rows.shape, same), rows), same, True, True)]}
+        indexes = self.steps[numbers[0]].indexes
+        if len(numbers) > 1:
+            indexes = np.concatenate([self.steps[number].indexes for number in numbers])
         bounds = np.cumsum([0, *self._sizes[numbers]])
         limits = None
         if len(self._ends) > 2:
@@ -111,13 +124,14 @@ class SourceFinder:
         steps = self._steps_of.get(rule.sources()[0], []) if rule.is_pointwise else []
         if len(steps) != 1 or len(numbers) != 1 or len(self._ends) > 2:
             return -1
-        return steps[0] if np.array_equal(self.steps[numbers[0]].indexes, self.steps[steps[0]].indexes) else -1
+        mine, theirs = self.steps[numbers[0]].indexes, self.steps[steps[0]].indexes
+        return steps[0] if mine is theirs or np.array_equal(mine, theirs) else -1
 
     def _part_sources(self, rule: DescriptorRule, part: int, indexes: np.ndarray, bounds: np.ndarray,
                       limits: np.ndarray | None) -> list[PartSources]:
-        leaves = rule.leaves[part]
+        leaves, shifts = rule.leaves[part], rule.leaf_shifts[part]
         if len(leaves) == 1:           # Sum and Failover have two; what is around one leaf changes nothing
-            steps, rows = self._leaf_sources(leaves[0], indexes, limits)[:2]
+            steps, rows = self._leaf_sources(leaves[0], shifts[0], indexes, limits)[:2]
             return self._one_leaf(steps, rows, bounds)
         if leaves:
             steps, rows = self._several_leaves(rule, part, indexes, limits)
@@ -129,8 +143,15 @@ class SourceFinder:
     def _several_leaves(self, rule: DescriptorRule, part: int, indexes: np.ndarray,
                         limits: np.ndarray | None) -> Locations:
         """The terms that each row uses, sorted as cindexes."""
-        found = [self._leaf_sources(leaf, indexes, limits) for leaf in rule.leaves[part]]
-        steps, rows, nodes, keys = (np.stack(arrays) for arrays in zip(*found, strict=True))
+        found = [self._leaf_sources(leaf, shift, indexes, limits)
+                 for leaf, shift in zip(rule.leaves[part], rule.leaf_shifts[part], strict=True)]
+        steps, rows = np.array([one[0] for one in found]), np.array([one[1] for one in found])
+        if rule.uses_all and (steps >= 0).all():
+            sources = [shift[0] for shift in rule.leaf_shifts[part] if shift is not None]
+            if len(sources) == len(set(sources)) == len(found):
+                order = sorted(range(len(sources)), key=sources.__getitem__)      # by node, which are all different
+                return steps[order], rows[order]
+        nodes, keys = np.array([one[2] for one in found]), np.array([one[3] for one in found])
         used = evaluate_part(rule.parts[part], (steps >= 0).T)[1].T
         steps = np.where(used, steps, -1)
         order = np.lexsort((keys, np.where(used, nodes, np.iinfo(np.int32).max)), axis=0)
@@ -150,12 +171,19 @@ class SourceFinder:
                                                          strict=True)]
         return list(map(PartSources, locations, only.tolist(), is_all.tolist(), ascending.tolist()))
 
-    def _leaf_sources(self, leaf: Leaf, indexes: np.ndarray, limits: np.ndarray | None) -> tuple[np.ndarray, ...]:
+    def _leaf_sources(self, leaf: Leaf, shift: tuple[int, int] | None, indexes: np.ndarray,
+                      limits: np.ndarray | None) -> tuple[np.ndarray, ...]:
         """Steps and rows, below ``limits`` (rows,) only, and nodes and keys that the rows ask for."""
-        nodes, mapped = leaf.map(indexes)
-        keys = self.space.keys(mapped)
-        first = int(nodes[0]) if len(nodes) else 0
-        if (nodes == first).all():
+        if shift is not None:
+            first, keys = shift[0], self.space.shifted(self._keys_of(indexes), shift[1])
+            nodes = np.full(len(keys), first)
+            is_single = True
+        else:
+            nodes, mapped = leaf.map(indexes)
+            keys = self.space.keys(mapped)
+            first = int(nodes[0]) if len(nodes) else 0
+            is_single = bool((nodes == first).all())
+        if is_single:
             steps, rows = self.find(first, keys)
         else:
             steps, rows = np.full(len(nodes), -1), np.full(len(nodes), -1)
