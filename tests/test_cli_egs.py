@@ -10,14 +10,16 @@ import pytest
 from paths import DATA
 
 from nnet3py.cli.egs_copy import copy_egs
-from nnet3py.cli.egs_get import get_egs
+from nnet3py.cli.egs_get import get_egs, get_egs_dense_targets
+from nnet3py.cli.egs_get_simple import get_egs_simple
 from nnet3py.cli.egs_merge import merge_egs
 from nnet3py.cli.egs_shuffle import shuffle_egs
 from nnet3py.cli.egs_subset import subset_egs
 from nnet3py.egs.example import read_egs
+from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
 from nnet3py.io.posteriors import posterior_of_alignment
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import SequentialReader, TableWriter
 
 ARCHIVE = DATA / "egs" / "compressed.ark"
 EGS = f"ark:{ARCHIVE}"
@@ -143,3 +145,61 @@ def test_moving_examples_imports_little():
             f"assert copy_egs.execute([{EGS!r}, 'ark:/dev/null']) == 0\n"
             "assert not {'numba', 'scipy', 'kaldi_io'} & set(sys.modules), sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def write_targets(folder, dims=3):
+    rng = np.random.default_rng(1)
+    with TableWriter(f"ark:{folder}/targets", FLOAT_MATRIX) as writer:
+        for i, frames in enumerate((30, 41, 5)):
+            writer.write(f"u{i}", rng.standard_normal((frames, dims)).astype(np.float32))
+
+
+def test_get_dense_targets(out, tmp_path, capfd):
+    write_utterances(tmp_path)
+    write_targets(tmp_path)
+    assert get_egs_dense_targets.execute(["--num-targets=3", "--num-frames=10", "--compress=false", "ark:feats",
+                                          "ark:targets", "ark:out"]) == 0
+    err = capfd.readouterr().err
+    assert "1 utterances had errors and could not be processed." in err      # too short
+    assert "Split 3 utts, with total length 76 frames" in err and "nnet3-get-egs-dense-targets.cc" in err
+    found = dict(read_egs("ark:out"))
+    assert list(found)[:3] == ["u0-0", "u0-10", "u0-20"] and len(found) == 7
+    with SequentialReader("ark:targets", FLOAT_MATRIX) as reader:
+        targets = dict(reader)
+    assert np.array_equal(found["u0-10"].io[1].features, targets["u0"][10:20])
+    assert get_egs_dense_targets.execute(["--num-frames=10", "ark:feats", "ark:targets", "ark:out"]) == 0
+    assert isinstance(next(read_egs("ark:out"))[1].io[1].features, CompressedMatrix)
+
+
+def test_get_dense_targets_that_do_not_fit(out, tmp_path, capfd):
+    write_utterances(tmp_path)
+    write_targets(tmp_path)
+    assert get_egs_dense_targets.execute(["--num-targets=2", "ark:feats", "ark:targets", "ark:none"]) == 255
+    assert "utterance u0 has 3 targets, but --num-targets=2" in capfd.readouterr().err
+    with TableWriter("ark:targets", FLOAT_MATRIX) as writer:
+        writer.write("u0", np.zeros((27, 3), dtype=np.float32))
+        writer.write("u1", np.full((41, 3), np.nan, dtype=np.float32))
+    assert get_egs_dense_targets.execute(["ark:feats", "ark:targets", "ark:out"]) == 1
+    err = capfd.readouterr().err
+    assert "expected length = 30, got 27" in err and "No target matrix for key u2" in err
+    assert "Skipping utterance u1: the target matrix" in err and "3 utterances had errors" in err
+
+
+def test_get_simple(out, tmp_path, capfd):
+    write_utterances(tmp_path)
+    with TableWriter("ark:labels", FLOAT_MATRIX) as writer:
+        for key in ("u0", "u2"):
+            writer.write(key, np.ones((1, 2), dtype=np.float32))
+    assert get_egs_simple.execute(["input=ark:feats", "output=ark:labels", "ark:out"]) == 0
+    assert "Could not find input for key u1 for io-name=output" in capfd.readouterr().err
+    found = dict(read_egs("ark:out"))
+    assert list(found) == ["u0", "u2"] and [io.name for io in found["u0"].io] == ["input", "output"]
+    assert found["u2"].io[0].indexes.tolist() == [[0, t, 0] for t in range(5)]
+    assert get_egs_simple.execute(["input=ark:feats", "output=ark:none", "ark:none2"]) == 255
+
+
+@pytest.mark.parametrize("source", ["ark:feats", "=ark:feats", "in put=ark:feats", "input=feats", "input="])
+def test_get_simple_wants_names_and_tables(out, tmp_path, capfd, source):
+    write_utterances(tmp_path)
+    assert get_egs_simple.execute([source, "ark:out"]) == 255
+    assert "Expected name=rspecifier" in capfd.readouterr().err and not out.exists()

@@ -33,6 +33,13 @@ def test_integers_and_probabilities():
     assert 0 <= random.draw() <= RAND_MAX
 
 
+def test_uniform_numbers():
+    random = CRandom()
+    drawn = [random.uniform() for _ in range(4000)]
+    assert drawn[0] == float(np.float32(GLIBC_UNSEEDED[0] / RAND_MAX))
+    assert 0 < min(drawn) < 0.01 and 0.99 < max(drawn) < 1 and abs(np.mean(drawn) - 0.5) < 0.025   # five deviations
+
+
 @settings(deadline=None, max_examples=50)
 @given(st.integers(0, 200), st.integers(0, 10))
 def test_shuffles_are_permutations(count, seed):

@@ -40,7 +40,7 @@ class CRandom:
         return value >> 1
 
     def uniform(self) -> float:
-        """A number between 0 and 1, both excluded. Kaldi: RandUniform."""
+        """A float32 between 0 and 1. Kaldi: RandUniform."""
         return float(np.float32((self.draw() + 1.0) / (RAND_MAX + 2.0)))
 
     def integer(self, low: int, high: int) -> int:
