@@ -8,6 +8,7 @@ from itertools import chain
 import numpy as np
 
 from nnet3py.compiler.collection import without_collection
+from nnet3py.compiler.commands import NUM_ARGS, Command
 from nnet3py.compiler.computation import (
     CommandType,
     Computation,
@@ -121,6 +122,7 @@ def _node_infos(nnet: Nnet, rules: NodeRules, nodes: set[int]) -> dict[int, _Nod
 
 
 _new = tuple.__new__       # of named tuples: twice as fast as calling their types
+_NO_MORE = (-1,) * (NUM_ARGS - 1)     # after the first argument
 
 # Plain integers: flags of enumerations are slow.
 _OUTPUT_CONTIGUOUS, _INPUT_CONTIGUOUS = int(Properties.OUTPUT_CONTIGUOUS), int(Properties.INPUT_CONTIGUOUS)
@@ -281,14 +283,17 @@ class _Generator:
 
     def _allocate(self) -> None:
         given = self._io_submatrices(of_inputs="value", of_outputs="deriv")
+        alloc, set_const = CommandType.ALLOC_MATRIX, CommandType.SET_CONST
         for s in self._whole:
             if s not in given:
-                self.computation.commands += (command(CommandType.ALLOC_MATRIX, s),
-                                              command(CommandType.SET_CONST, s, alpha=0.0))
+                args = s, *_NO_MORE
+                self.computation.commands += (_new(Command, (alloc, 1.0, args)), _new(Command, (set_const, 0.0, args)))
 
     def _deallocate(self) -> None:
         wanted = self._io_submatrices(of_inputs="deriv", of_outputs="value")
-        self.computation.commands += [command(CommandType.DEALLOC_MATRIX, s) for s in self._whole if s not in wanted]
+        dealloc = CommandType.DEALLOC_MATRIX
+        self.computation.commands += [_new(Command, (dealloc, 1.0, (s, *_NO_MORE)))
+                                      for s in self._whole if s not in wanted]
 
     def _io_submatrices(self, of_inputs: str, of_outputs: str) -> set[int]:
         """The values or derivatives of the request's inputs and outputs."""
@@ -352,6 +357,11 @@ class _Generator:
         if len(part.scales) <= 1:
             return [(part.scales[0] if part.scales else 1.0, locations)]
         steps, rows = locations
+        from_one_step = len(steps) and bool((steps == steps[:, :1]).all())
+        if from_one_step and (steps[:, 0] >= 0).all():      # each term
+            scale_of = [part.scale_of[self.steps[step].node] for step in steps[:, 0].tolist()]
+            chosen = [[k for k, one in enumerate(scale_of) if one == scale] for scale in part.scales]
+            return [(scale, (steps[terms], rows[terms])) for scale, terms in zip(part.scales, chosen, strict=True)]
         scale_of_step = np.array([part.scale_of.get(step.node, np.nan) for step in self.steps])
         return [(scale, compact(np.where((steps >= 0) & (scale_of_step[steps] == scale), steps, -1), rows))
                 for scale in part.scales]

@@ -149,8 +149,8 @@ class SourceFinder:
         if rule.uses_all and (steps >= 0).all():
             sources = [shift[0] for shift in rule.leaf_shifts[part] if shift is not None]
             if len(sources) == len(set(sources)) == len(found):
-                order = sorted(range(len(sources)), key=sources.__getitem__)      # by node, which are all different
-                return steps[order], rows[order]
+                by_node = sorted(range(len(sources)), key=sources.__getitem__)      # which are all different
+                return steps[by_node], rows[by_node]
         nodes, keys = np.array([one[2] for one in found]), np.array([one[3] for one in found])
         used = evaluate_part(rule.parts[part], (steps >= 0).T)[1].T
         steps = np.where(used, steps, -1)
