@@ -13,6 +13,8 @@ import numpy as np
 from paths import DATA
 
 from nnet3py.cli.main import load
+from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
+from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE, read_discriminative_egs
 from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR, POSTERIOR
 from nnet3py.io.posteriors import posterior_of_alignment
 from nnet3py.io.tables import TableWriter
@@ -31,6 +33,13 @@ component name=ls type=LogSoftmaxComponent dim=6
 component-node name=ls component=ls input=o
 output-node name=output input=ls
 """
+XVECTOR_CONFIG = """input-node name=input dim=4
+component name=e type=StatisticsExtractionComponent input-dim=4 input-period=1 output-period=1
+component-node name=e component=e input=input
+component name=p type=StatisticsPoolingComponent input-dim=9 input-period=1 left-context=0 right-context=100
+component-node name=p component=p input=e
+output-node name=output input=Round(p, 1)
+"""
 GET_EGS = ("--num-pdfs=6", "--num-frames=8", "--left-context=1", "--right-context=1")
 DIRECT = ("--minibatch-size=1:4", "--feats=ark:feats", "--targets=ark:ali")
 
@@ -40,6 +49,8 @@ LOOKED_UP = [
     ("append-vector-to-feats", "ark:feats", "ark:<vecs:vecs>", "ark:out"),
     ("compute-cmvn-stats", "--spk2utt=ark:spk2utt", "ark:<feats:feats>", "ark:out"),
     ("compute-cmvn-stats", "--weights=ark:<vecs:vecs>", "ark:feats", "ark:out"),
+    ("nnet3-get-egs-dense-targets", "--num-frames=8", "ark:feats", "ark:<feats:feats>", "ark:out"),
+    ("nnet3-get-egs-simple", "input=ark:feats", "output=ark:<feats:feats>", "ark:out"),
     ("apply-cmvn", "ark:<stats:stats>", "ark:feats", "ark:out"),
     ("apply-cmvn-online", "--spk2utt=ark:spk2utt", "gstats", "ark:<feats:feats>", "ark:out"),
     ("matrix-sum", "ark:feats", "ark:<feats:feats>", "ark:out"),
@@ -62,12 +73,40 @@ INPUTS = [
     ("nnet3-train", "--feats=ark:feats", "--targets=ark:<ali:ali>", "raw", "out"),
     ("nnet3-compute-prob", "<raw:raw>", "ark:megs"), ("nnet3-compute-prob", "raw", "ark:<egs:megs>"),
     ("nnet3-compute", "<raw:raw>", "ark:feats", "ark:out"), ("nnet3-compute", "raw", "ark:<feats:feats>", "ark:out"),
+    ("nnet3-compute-batch", "<raw:raw>", "ark:feats", "ark:out"),
+    ("nnet3-compute-batch", "raw", "ark:<feats:feats>", "ark:out"),
+    ("nnet3-compute-from-egs", "<raw:raw>", "ark:megs", "ark:out"),
+    ("nnet3-compute-from-egs", "raw", "ark:<egs:megs>", "ark:out"),
+    ("nnet3-acc-lda-stats", "<raw:raw>", "ark:megs", "out"), ("nnet3-acc-lda-stats", "raw", "ark:<egs:megs>", "out"),
+    ("nnet3-show-progress", "<raw:raw>", "raw"), ("nnet3-show-progress", "raw", "<raw:raw>", "ark:megs"),
+    ("nnet3-show-progress", "raw", "raw", "ark:<egs:megs>"),
+    ("nnet3-combine", "<raw:raw>", "ark:megs", "out"), ("nnet3-combine", "raw", "<raw:raw>", "ark:megs", "out"),
+    ("nnet3-combine", "raw", "ark:<egs:megs>", "out"),
+    ("nnet3-am-train-transitions", "--set-priors=false", "<mdl:mdl>", "ark:tids", "out"),
+    ("nnet3-am-train-transitions", "--set-priors=false", "mdl", "ark:<tids:tids>", "out"),
     ("nnet3-get-egs", *GET_EGS, "ark:<feats:feats>", "ark:post", "ark:out"),
     ("nnet3-get-egs", *GET_EGS, "ark:feats", "ark:<post:post>", "ark:out"),
     ("nnet3-copy-egs", "ark:<egs:egs>", "ark:out"), ("nnet3-copy-egs", "--frame=0", "ark:<egs:egs>", "ark:out"),
     ("nnet3-merge-egs", "--minibatch-size=1:4", "ark:<egs:egs>", "ark:out"),
     ("nnet3-shuffle-egs", "ark:<egs:egs>", "ark:out"), ("nnet3-subset-egs", "ark:<egs:egs>", "ark:out"),
     ("nnet3-shuffle-egs", "--buffer-size=2", "ark:<egs:egs>", "ark:out"),
+    ("nnet3-get-egs-dense-targets", "--num-frames=8", "ark:<feats:feats>", "ark:feats", "ark:out"),
+    ("nnet3-get-egs-simple", "input=ark:<feats:feats>", "output=ark:feats", "ark:out"),
+    ("nnet3-xvector-get-egs", "--num-pdfs=3", "<ranges:ranges>", "ark:feats", "ark:out"),
+    ("nnet3-xvector-get-egs", "--num-pdfs=3", "ranges", "ark:<feats:feats>", "ark:out"),
+    ("nnet3-egs-augment-image", "--horizontal-shift=0.5", "ark:<eg:egs>", "ark:out"),
+    ("nnet3-chain-copy-egs", "ark:<ceg:cegs>", "ark:out"),
+    ("nnet3-chain-copy-egs", "--frame-shift=1", "--left-context=2", "ark:<ceg:cegs>", "ark:out"),
+    ("nnet3-chain-merge-egs", "--minibatch-size=1:2", "ark:<ceg:cegs>", "ark:out"),
+    ("nnet3-chain-shuffle-egs", "ark:<ceg:cegs>", "ark:out"), ("nnet3-chain-subset-egs", "ark:<ceg:cegs>", "ark:out"),
+    ("nnet3-discriminative-copy-egs", "--frame-shift=1", "ark:<deg:degs>", "ark:out"),
+    ("nnet3-discriminative-merge-egs", "--minibatch-size=1:2", "ark:<deg:degs>", "ark:out"),
+    ("nnet3-discriminative-shuffle-egs", "ark:<deg:degs>", "ark:out"),
+    ("nnet3-discriminative-subset-egs", "ark:<deg:degs>", "ark:out"),
+    ("nnet3-xvector-compute", "--min-chunk-size=1", "<raw:xraw>", "ark:feats", "ark:out"),
+    ("nnet3-xvector-compute", "--min-chunk-size=1", "xraw", "ark:<feats:feats>", "ark:out"),
+    ("nnet3-xvector-compute-batched", "--chunk-size=20", "<raw:xraw>", "ark:feats", "ark:out"),
+    ("nnet3-xvector-compute-batched", "--chunk-size=20", "xraw", "ark:<feats:feats>", "ark:out"),
     ("copy-feats", "ark:<feats:feats>", "ark:out"), ("copy-feats", "--compress=true", "ark:<feats:feats>", "ark:out"),
     ("feat-to-dim", "ark:<feats:feats>", "ark,t:out"), ("feat-to-len", "ark:<feats:feats>", "ark,t:out"),
     ("copy-int-vector", "ark:<ali:ali>", "ark:out"), ("ali-to-post", "ark:<ali:ali>", "ark:out"),
@@ -114,10 +153,12 @@ INPUTS = [
 FILES = {"config": ["config"], "raw": ["raw", "raw.txt"], "mdl": ["mdl"], "trans": ["trans.mdl"], "tree": ["tree"],
          "topo": ["topo"], "vec": ["vec"], "egs": ["egs", "uegs", "megs", "egs.txt"],
          "feats": ["feats", "cfeats", "feats.txt"], "ali": ["ali"], "post": ["post"],
-         **{name: [name] for name in ("vecs", "stats", "gstats", "mat", "lda", "tids", "tpost", "phones")}}
+         "eg": ["egs"], "ceg": ["cegs", "cegs.txt"], "deg": ["degs"],      # eg: those that are not merged
+         **{name: [name] for name in ("vecs", "stats", "gstats", "mat", "lda", "tids", "tpost", "phones", "ranges")}}
 # A model's file holds a network and a transition model, too; and numbers do not say what they are.
 ALSO_GOOD = {"raw": ["mdl"], "trans": ["mdl"], "feats": ["stats"], "mat": ["vec", "gstats"], "ali": ["tids", "phones"],
-             "tids": ["ali", "phones"], "post": ["tpost"], "tpost": ["post"]}
+             "tids": ["ali", "phones"], "post": ["tpost"], "tpost": ["post"],
+             "eg": ["egs", "egs.txt"], "egs": ["egs"]}
 PLACE = re.compile(r"<(\w+):[\w.]+>")
 SIZES = (2**31 - 1, 2**30, 2**28, 100000, -1, -2**31)
 
@@ -175,12 +216,19 @@ def _make_good_files() -> None:
     Path("spk2utt").write_text("s0 u0 u2\ns1 u1\n")
     Path("phones").write_text("".join(f"phone{number} {number}\n" for number in range(30)))
     Path("mat.txt").write_text("[ 1 0 0 0 1\n 0 1 0 0 2\n 0 2 1 0 0\n 0 0 0 1 0 ]\n")
+    chain = read_chain_egs(f"ark:{DATA / 'egs' / 'chain-to-merge.ark'}")
+    write("cegs", CHAIN_EXAMPLE, {f"u{i}": eg for i, (_, eg) in zip(range(4), chain, strict=False)})
+    (_, eg), *_ = read_discriminative_egs(f"ark:{DATA / 'egs' / 'discriminative.ark'}")
+    write("degs", DISCRIMINATIVE_EXAMPLE, {f"u{i}": eg for i in range(4)})
+    Path("ranges").write_text("".join(f"u{i} 0 0 {3 * i} 10 {i}\n" for i in range(3)))
     Path("config").write_text(CONFIG)
+    Path("xconfig").write_text(XVECTOR_CONFIG)
     Path("vec").write_text(" [ 1 2 3 4 5 6 ]\n")
     for name in ("tree", "topo", "trans.mdl"):
         shutil.copy(DATA / "network" / name, name)
     for words in (
-            ("nnet3-init", "config", "raw"), ("nnet3-copy", "--binary=false", "raw", "raw.txt"),
+            ("nnet3-init", "config", "raw"), ("nnet3-init", "xconfig", "xraw"),
+            ("nnet3-chain-copy-egs", "ark:cegs", "ark,t:cegs.txt"), ("nnet3-copy", "--binary=false", "raw", "raw.txt"),
             ("nnet3-am-init", "trans.mdl", "raw", "mdl"), ("copy-feats", "--compress=true", "ark:feats", "ark:cfeats"),
             ("copy-feats", "ark:feats", "ark,t:feats.txt"),
             ("nnet3-get-egs", *GET_EGS, "ark:feats", "ark:post", "ark:egs"),
