@@ -15,7 +15,6 @@ from nnet3py.compiler.computation import (
     MatrixDebugInfo,
     MatrixInfo,
     SubMatrix,
-    command,
 )
 from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.locations import (
@@ -122,7 +121,8 @@ def _node_infos(nnet: Nnet, rules: NodeRules, nodes: set[int]) -> dict[int, _Nod
 
 
 _new = tuple.__new__       # of named tuples: twice as fast as calling their types
-_NO_MORE = (-1,) * (NUM_ARGS - 1)     # after the first argument
+_NO_ARGS = (-1,) * NUM_ARGS
+_NO_MORE = _NO_ARGS[1:]    # after the first argument
 
 # Plain integers: flags of enumerations are slow.
 _OUTPUT_CONTIGUOUS, _INPUT_CONTIGUOUS = int(Properties.OUTPUT_CONTIGUOUS), int(Properties.INPUT_CONTIGUOUS)
@@ -181,7 +181,7 @@ class _Generator:
         return self.computation
 
     def _add(self, kind: CommandType, *args: int, alpha: float = 1.0) -> None:
-        self.computation.commands.append(command(kind, *args, alpha=alpha))
+        self.computation.commands.append(_new(Command, (kind, alpha, args + _NO_ARGS[len(args):])))
 
     # -- what each step needs --------------------------------------------------------------------------------------
 
@@ -308,15 +308,15 @@ class _Generator:
     def _forward(self, number: int) -> None:
         step, info = self.steps[number], self.infos[number]
         node = info.node
-        if step.node in self._input_deriv:
-            self._add(CommandType.ACCEPT_INPUT, info.value, step.node)
-            if not self._is_input_step(number + 1):
-                self._add(CommandType.NO_OPERATION_PERMANENT)
-        elif node.component is not None:
+        if node.component is not None:
             memo = number if info.deriv and node.flags & _USES_MEMO else 0
             store = self.request.store_component_stats and node.flags & _STORES_STATS
             self._add(CommandType.PROPAGATE, node.component_index, info.precomputed, self.infos[number - 1].value,
                       info.value, memo, int(bool(store)))
+        elif step.node in self._input_deriv:
+            self._add(CommandType.ACCEPT_INPUT, info.value, step.node)
+            if not self._is_input_step(number + 1):
+                self._add(CommandType.NO_OPERATION_PERMANENT)
         else:
             # An empty step has no sources.
             for part, value, sources in zip(node.parts, info.part_values, info.sources, strict=False):
