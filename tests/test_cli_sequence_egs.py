@@ -4,7 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_sequence_merger import MERGED, SINGLE, discriminative
+from sequence_samples import MERGED, SINGLE, discriminative
 
 from nnet3py.cli.main import load
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs

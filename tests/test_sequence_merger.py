@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from io_samples import reader_of
-from paths import DATA, shared_golden
+from paths import shared_golden
+from sequence_samples import MERGED, discriminative, singles
 
-from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample, read_chain_egs
-from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
+from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.egs.merger import ExampleMerger
 from nnet3py.egs.minibatch_size import MinibatchSizes
 from nnet3py.egs.sequence_merger import (
@@ -27,24 +27,6 @@ from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.fst_text import read_text_fst
 from nnet3py.io.tables import TableWriter
-
-SINGLE = DATA / "egs" / "chain-to-merge.ark"     # of Kaldi's, but one column of features
-MERGED = DATA / "egs" / "chain-merged.ark"
-
-DISCRIMINATIVE = (b"<Nnet3DiscriminativeEg> <NumInputs> 1 \n"
-                  b"<NnetIo> input <I1V> 1 <I1> 0 -1 0  [\n  0.5 2 ]\n</NnetIo> \n"
-                  b"<NumOutputs> 1 \n<NnetDiscriminativeSup> output <I1V> 2 <I1> 0 0 0 <I1> 0 3 0 "
-                  b"<DiscriminativeSupervision> <Weight> 1 <NumSequences> 1 <FramesPerSeq> 2 <NumAli> [ 3 4 ]\n"
-                  b"<DenLat> \n0\t1\t3\t7\t0.5,1.25\n1\t2\t4\t8\t-1,0\n2\t0.25,2\n\n</DiscriminativeSupervision> "
-                  b"<DW>  [ 1 0.2 ]\n</NnetDiscriminativeSup> \n</Nnet3DiscriminativeEg> ")
-
-
-def singles() -> list[NnetChainExample]:
-    return [example for _, example in read_chain_egs(f"ark:{SINGLE}")]
-
-
-def discriminative() -> NnetDiscriminativeExample:
-    return NnetDiscriminativeExample.read(reader_of(DISCRIMINATIVE, False))
 
 
 def write_merged(path: Path, examples: Iterable[Any], size: str) -> None:

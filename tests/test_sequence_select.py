@@ -5,7 +5,7 @@ import logging
 
 import numpy as np
 import pytest
-from test_sequence_merger import MERGED, discriminative, singles
+from sequence_samples import MERGED, discriminative, singles
 
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.egs.example import NnetIo

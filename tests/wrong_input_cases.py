@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 from paths import DATA
+from sequence_samples import discriminative, singles
 
 from nnet3py.cli.main import load
-from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
-from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE, read_discriminative_egs
+from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
 from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR, POSTERIOR
 from nnet3py.io.posteriors import posterior_of_alignment
 from nnet3py.io.tables import TableWriter
@@ -216,10 +217,8 @@ def _make_good_files() -> None:
     Path("spk2utt").write_text("s0 u0 u2\ns1 u1\n")
     Path("phones").write_text("".join(f"phone{number} {number}\n" for number in range(30)))
     Path("mat.txt").write_text("[ 1 0 0 0 1\n 0 1 0 0 2\n 0 2 1 0 0\n 0 0 0 1 0 ]\n")
-    chain = read_chain_egs(f"ark:{DATA / 'egs' / 'chain-to-merge.ark'}")
-    write("cegs", CHAIN_EXAMPLE, {f"u{i}": eg for i, (_, eg) in zip(range(4), chain, strict=False)})
-    (_, eg), *_ = read_discriminative_egs(f"ark:{DATA / 'egs' / 'discriminative.ark'}")
-    write("degs", DISCRIMINATIVE_EXAMPLE, {f"u{i}": eg for i in range(4)})
+    write("cegs", CHAIN_EXAMPLE, {f"u{i}": eg for i, eg in enumerate(singles()[:4])})
+    write("degs", DISCRIMINATIVE_EXAMPLE, {f"u{i}": discriminative() for i in range(4)})
     Path("ranges").write_text("".join(f"u{i} 0 0 {3 * i} 10 {i}\n" for i in range(3)))
     Path("config").write_text(CONFIG)
     Path("xconfig").write_text(XVECTOR_CONFIG)

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.minibatch_size import MinibatchSizes
-from nnet3py.errors import ShapeError
+from nnet3py.errors import ShapeError, within
 from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.general import GeneralMatrix, compressed, to_dense
 from nnet3py.io.sparse import SparseMatrix
@@ -132,7 +132,8 @@ class ExampleMerger:
         statistics.minibatches[len(group)] += 1
         key = f"merged-{self.num_minibatches}-{len(group)}"
         self.num_minibatches += 1
-        merged = self._merge(group, self._compress)
+        with within(f"minibatch {key}"):
+            merged = self._merge(group, self._compress)
         return key + self._key_ending(merged), merged
 
     # -- reporting ------------------------------------------------------------------------------------------------
