@@ -104,6 +104,7 @@ def test_wanted_inputs():
     assert wanted.tolist() == [[[0, 7, 1], [0, 4, 1]], [[3, NO_TIME, 0], [3, NO_TIME, 0]]]
     computable, used = component.is_computable(np.zeros((2, 3), dtype=np.int32), np.array([[1, 1], [1, 0]], dtype=bool))
     assert computable.tolist() == [True, False] and used[0].all()
+    assert component.input_shifts() == [2, -1]
 
 
 def test_steps_that_do_not_go_together():

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from random_networks import LIMIT, config, few_waves, rows
 from reference_graph import EndlessError, ReferenceGraph
 
-from nnet3py.compiler.graph import Graph, build_graph, ragged
+from nnet3py.compiler.graph import Graph, build_graph, graph_builder, ragged
+from nnet3py.compiler.node_rules import node_rules
 from nnet3py.errors import CompileError, Nnet3Error, NotComputableError
 from nnet3py.network.nnet import Nnet
 
@@ -53,6 +54,29 @@ def test_waves_find_what_queues_find(text: str, wanted: dict, share: bool) -> No
                 build_graph(nnet, ask, share)
             return
         assert contents(build_graph(nnet, ask, share)) == reference.pruned()
+
+
+def test_nodes_that_need_the_same_rows_are_handled_as_one() -> None:
+    for text in (TDNN, RNN):
+        nnet = Nnet.from_config(text)
+        ask = request(product([0, 1], range(-8, 9)), product([0, 1], range(4)))
+        apart = graph_builder(nnet, ask)
+        apart.compute()
+        joined = build_graph(nnet, ask)
+        assert joined.chains is not None and len(joined.chains.nodes) < len(nnet.nodes)
+        assert contents(joined) == contents(apart.prune())
+        for chain in joined.chains.nodes:
+            rows_of = [joined.indexes[joined.rows(node)].tolist() for node in chain]
+            assert rows_of == rows_of[:1] * len(chain)
+
+
+def test_rules_are_kept_until_the_network_changes() -> None:
+    nnet = Nnet.from_config(TDNN)
+    rules = node_rules(nnet)
+    assert node_rules(nnet) is rules
+    nnet.structure_changed()
+    assert node_rules(nnet) is not rules
+    assert node_rules(nnet.copy()) is not node_rules(nnet)
 
 
 def test_graph_of_a_splicing_network() -> None:
