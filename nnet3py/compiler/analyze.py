@@ -6,7 +6,7 @@ grid. Everything is arrays: accesses sorted by variable, then command. Kaldi: nn
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 READ, WRITE, READ_WRITE = 1, 2, 3     # bits, so that the union of two accesses is their "or"
 
+_TYPES = tuple(CommandType)            # by number
 _ACCESS_OF_ROLE = {Role.READ: READ, Role.WRITE: WRITE, Role.READ_WRITE: READ_WRITE}
 
 
@@ -37,9 +38,6 @@ class CommandTable:
 
     def __init__(self, types: np.ndarray, alphas: np.ndarray, rows: np.ndarray) -> None:
         self.types, self.alphas, self.rows = types, alphas, rows
-        order = np.argsort(types, kind="stable")
-        bounds = np.searchsorted(types[order], np.arange(len(CommandType) + 1)).tolist()
-        self.numbers = {kind: order[bounds[kind]:bounds[kind + 1]] for kind in CommandType}
 
     @classmethod
     def of(cls, commands: Collection[Command]) -> CommandTable:
@@ -47,6 +45,12 @@ class CommandTable:
         rows = np.fromiter(chain.from_iterable([one[2] for one in commands]), np.int64, NUM_ARGS * len(commands))
         return cls(np.frombuffer(bytes([one[0] for one in commands]), np.uint8),
                    np.fromiter([one[1] for one in commands], np.float64, len(commands)), rows.reshape(-1, NUM_ARGS))
+
+    @cached_property
+    def numbers(self) -> dict[CommandType, np.ndarray]:
+        order = np.argsort(self.types, kind="stable")
+        ends = np.cumsum(np.bincount(self.types, minlength=len(CommandType))).tolist()
+        return {kind: order[begin:end] for kind, begin, end in zip(CommandType, (0, *ends), ends, strict=False)}
 
     @cached_property
     def args(self) -> dict[CommandType, np.ndarray]:
@@ -76,6 +80,13 @@ def command_table(computation: Computation) -> CommandTable:
 def keep_command_table(computation: Computation, table: CommandTable) -> None:
     """Remember the commands as arrays, which somebody knows already."""
     computation.keep(_command_table, table, "commands")
+
+
+def make_commands(table: CommandTable) -> list[Command]:
+    """The list of which this is the table."""
+    types = map(_TYPES.__getitem__, table.types.tolist())
+    return list(map(partial(tuple.__new__, Command),
+                    zip(types, table.alphas.tolist(), map(tuple, table.rows.tolist()), strict=True)))
 
 
 def _command_table(computation: Computation) -> CommandTable:
@@ -242,8 +253,9 @@ def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.nd
                    access: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     used = []
     for entry in entries.tolist():
-        s = np.unique(computation.indexes_multi[entry][:, 0]).astype(np.int64)
-        used.append(s[s > 0])
+        is_used = np.zeros(len(computation.submatrices) + 1, bool)
+        is_used[computation.indexes_multi[entry][:, 0]] = True
+        used.append(np.flatnonzero(is_used[1:-1]) + 1)         # the last one is for -1, none
     commands = np.repeat(numbers, [len(s) for s in used])
     return commands, np.concatenate(used), np.full(len(commands), access)
 
@@ -354,6 +366,11 @@ class Analysis:
         by_submatrix = least_at(len(self.matrix_of), s, 2 * self.commands[chosen] + just_writes, none)
         found = least_at(variables.count, variables.flat, np.repeat(by_submatrix, variables.counts), none)
         return found >> 1, found & 1 > 0
+
+    @cached_property
+    def first_of_all_variables(self) -> tuple[np.ndarray, np.ndarray]:
+        """The same, counting all accesses."""
+        return self.first_of_variables(np.ones(len(self.commands), bool))
 
     # -- one answer per sub-matrix ---------------------------------------------------------------------------------
 

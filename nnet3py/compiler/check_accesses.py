@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import READ, WRITE
+from nnet3py.compiler.analyze import READ
 from nnet3py.compiler.check_subject import BACKPROPS, Subject
 from nnet3py.compiler.commands import CommandType
 
@@ -36,22 +36,16 @@ def matrices_are_destroyed_once(subject: Subject) -> None:
 def matrices_are_accessed(subject: Subject) -> None:
     """Every matrix is used, but in a looped computation."""
     if not subject.is_looped:
-        last = subject.analysis.matrix_accesses.last(_all(subject))
-        _require(subject, last >= 0, "is never accessed", subject.analysis.allocated)
+        _require(subject, subject.analysis.last_of_matrices() >= 0, "is never accessed", subject.analysis.allocated)
 
 
 def matrices_are_accessed_while_they_are_there(subject: Subject) -> None:
     """No matrix is used before it is initialized, nor after it is destroyed."""
     analysis = subject.analysis
-    accesses = analysis.matrix_accesses
-    first, last = accesses.first(_all(subject), analysis.num_commands), accesses.last(_all(subject))
+    first, last = analysis.first_of_matrices(), analysis.last_of_matrices()
     _require(subject, first >= analysis.allocated, "is accessed before it is initialized", first)
     freed = np.where(analysis.freed < 0, analysis.num_commands, analysis.freed)
     _require(subject, last < freed, "is accessed after it is destroyed", last)
-
-
-def _all(subject: Subject) -> np.ndarray:
-    return np.ones(len(subject.analysis.matrix_accesses.commands), bool)
 
 
 def _at_most_once(subject: Subject, s: np.ndarray, what: str) -> None:
@@ -120,14 +114,12 @@ def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:
 
 def variables_are_defined_before_use(subject: Subject) -> None:
     """The first command that touches a variable sets it, whatever it was before."""
-    accesses = subject.analysis.accesses
-    used = np.flatnonzero(np.diff(accesses.starts))
-    first = accesses.starts[used]
-    compresses = subject.analysis.table.types[accesses.commands[first]] == CommandType.COMPRESS_MATRIX
-    wrong = np.flatnonzero((accesses.kinds[first] != WRITE) & ~compresses)
+    first, just_writes = subject.analysis.first_of_all_variables
+    types = np.append(subject.analysis.table.types, CommandType.COMPRESS_MATRIX)       # the last one is for no use
+    wrong = np.flatnonzero(~just_writes & (types[first] != CommandType.COMPRESS_MATRIX))
     if len(wrong):
-        variable = subject.analysis.variables.text(int(used[wrong[0]]))
-        subject.fail(f"variable {variable} is undefined when it is first used", int(accesses.commands[first[wrong[0]]]))
+        variable = subject.analysis.variables.text(int(wrong[0]))
+        subject.fail(f"variable {variable} is undefined when it is first used", int(first[wrong[0]]))
 
 
 def variables_are_used(subject: Subject) -> None:
@@ -135,7 +127,8 @@ def variables_are_used(subject: Subject) -> None:
     if subject.is_looped:
         return
     variables = subject.analysis.variables
-    unused = np.flatnonzero(np.diff(subject.analysis.accesses.starts) == 0)
+    first, _ = subject.analysis.first_of_all_variables
+    unused = np.flatnonzero(first == subject.analysis.num_commands)
     matrix = variables.matrix[unused]
     band = (unused - variables.first_of_matrix[matrix]) // np.maximum(variables.col_bands[matrix], 1)
     row = variables.row_cuts[0][variables.row_cuts[1][matrix] + band]

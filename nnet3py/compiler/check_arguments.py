@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from nnet3py.compiler.analyze import greatest, least
 from nnet3py.compiler.check_components import COMPONENT_RULES
-from nnet3py.compiler.check_subject import BACKPROPS, Subject, greatest
+from nnet3py.compiler.check_subject import BACKPROPS, Subject
 from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, CommandType, Role
 
 LARGEST_RANGE = 1000.0      # of a compressed matrix
@@ -26,13 +27,13 @@ _PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.C
 def commands_have_seven_arguments(subject: Subject) -> None:
     """Every command is of a known type, with seven integers and a finite factor."""
     commands = subject.computation.commands
-    forms = [(type(one.type), len(one.args)) for one in commands]
-    if not set(forms) <= {(CommandType, NUM_ARGS)}:
-        c = next(c for c, form in enumerate(forms) if form != (CommandType, NUM_ARGS))
+    if not ({type(one[0]) for one in commands} <= {CommandType} and {len(one[2]) for one in commands} <= {NUM_ARGS}):
+        c = next(c for c, one in enumerate(commands) if (type(one.type), len(one.args)) != (CommandType, NUM_ARGS))
         subject.fail(f"command c{c} is {tuple(commands[c])}")
-    for kind, args in _arguments(subject):
-        fine = (args.min(axis=1) >= INT32.min) & (args.max(axis=1) <= INT32.max)
-        subject.require(kind, fine, "an argument is no 32-bit integer")
+    rows = subject.table.rows
+    if rows.min(initial=0) < INT32.min or rows.max(initial=0) > INT32.max:
+        wrong = ((rows < INT32.min) | (rows > INT32.max)).any(axis=1)
+        subject.fail("an argument is no 32-bit integer", int(np.argmax(wrong)))
     if not np.isfinite(subject.alphas).all():
         subject.fail("the factor is not finite", int(np.argmin(np.isfinite(subject.alphas))))
 
@@ -63,9 +64,9 @@ def index_lists_are_lists_of_rows(subject: Subject) -> None:
         for number, entry in enumerate(entries):
             if entry.ndim != dims or entry.dtype.kind != "i" or (dims == 2 and entry.shape[1] != 2):
                 subject.fail(f"entry {number} of {name} has shape {entry.shape}")
-        least = -greatest([-entry.astype(np.int64) for entry in entries])
-        if (least < -1).any():
-            subject.fail(f"entry {int(np.argmax(least < -1))} of {name} has a number below -1")
+        too_small = least(entries) < -1
+        if too_small.any():
+            subject.fail(f"entry {int(np.argmax(too_small))} of {name} has a number below -1")
 
 
 def arguments_exist(subject: Subject) -> None:

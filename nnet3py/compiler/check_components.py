@@ -103,12 +103,18 @@ def precomputed_indexes_fit(subject: Subject) -> None:
     """What a component has precomputed refers to rows that are there."""
     for commands in _commands(subject):
         at_input, at_output = commands.at_input(), commands.at_output()
-        for i in np.flatnonzero((commands.precomputed > 0) & (at_input > 0)).tolist():
-            component = subject.nnet.components[commands.component[i]]
-            indexes = subject.computation.precomputed_indexes[commands.precomputed[i]]
-            x, y = _shape(subject, int(at_input[i])), _shape(subject, int(at_output[i]))
+        places = np.flatnonzero((commands.precomputed > 0) & (at_input > 0))
+        uses = np.stack([column[places] for column in (
+            commands.component, commands.precomputed, subject.rows[at_input], subject.cols[at_input],
+            subject.rows[at_output], subject.cols[at_output])], axis=1)
+        first: dict[tuple[int, ...], int] = {}      # of each way to use precomputed indexes the first place
+        for use, i in zip(map(tuple, uses.tolist()), places.tolist(), strict=True):
+            first.setdefault(use, i)
+        for use, i in first.items():
+            component, precomputed = subject.nnet.components[use[0]], subject.computation.precomputed_indexes[use[1]]
+            x, y = SimpleNamespace(shape=use[2:4]), SimpleNamespace(shape=use[4:6])
             try:
-                component.check_precomputed(indexes, x, y, commands.is_backprop)
+                component.check_precomputed(precomputed, x, y, commands.is_backprop)
             except ShapeError as error:
                 subject.fail(error.message, int(commands.numbers[i]))
 
@@ -121,11 +127,6 @@ def _read_input(subject: Subject) -> np.ndarray:
 
 def _precomputes(component: Any) -> bool:
     return type(component).__name__ + PRECOMPUTED_SUFFIX in PRECOMPUTED_MODULES
-
-
-def _shape(subject: Subject, s: int) -> Any:
-    """Something of the shape of sub-matrix ``s``."""
-    return SimpleNamespace(shape=(int(subject.rows[s]), int(subject.cols[s])))
 
 
 def propagation_in_place_is_allowed(subject: Subject) -> None:

@@ -7,7 +7,14 @@ from typing import NoReturn
 
 import numpy as np
 
-from nnet3py.compiler.analyze import Analysis, CommandTable, command_table
+from nnet3py.compiler.analyze import (
+    Analysis,
+    CommandTable,
+    command_table,
+    matrix_sizes,
+    submatrix_table,
+    whole_submatrices,
+)
 from nnet3py.compiler.commands import CommandType, command
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.describe import CommandPrinter
@@ -51,36 +58,34 @@ class Subject:
     @cached_property
     def alphas(self) -> np.ndarray:
         """The factor of every command, float64."""
-        return np.array([one.alpha for one in self.computation.commands], np.float64)
+        return self.table.alphas
 
     @cached_property
     def submatrices(self) -> np.ndarray:
         """int64 (sub-matrices, 5), in the order of SubMatrix's fields."""
-        return np.array(self.computation.submatrices, np.int64).reshape(-1, 5)
+        return submatrix_table(self.computation)
 
     @cached_property
     def sizes(self) -> np.ndarray:
         """int64 (matrices, 2)."""
-        return np.array([info[:2] for info in self.computation.matrices], np.int64).reshape(-1, 2)
+        return matrix_sizes(self.computation)
 
-    @property
+    @cached_property
     def matrix_of(self) -> np.ndarray:
         return self.submatrices[:, 0]
 
-    @property
+    @cached_property
     def rows(self) -> np.ndarray:
         return self.submatrices[:, 2]
 
-    @property
+    @cached_property
     def cols(self) -> np.ndarray:
         return self.submatrices[:, 4]
 
     @cached_property
     def is_whole(self) -> np.ndarray:
         """bool (sub-matrices,)."""
-        whole = (self.submatrices[:, [2, 4]] == self.sizes[self.matrix_of]).all(axis=1)
-        whole[0] = False
-        return whole
+        return whole_submatrices(self.computation)
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -137,14 +142,3 @@ class Subject:
             return CommandPrinter(self.computation, self.nnet).line(c).strip()
         except (IndexError, KeyError, ValueError, TypeError, AttributeError):      # its arguments make no sense
             return f"c{c}: {one.type!r}{tuple(one.args)}"
-
-
-def greatest(entries: list[np.ndarray]) -> np.ndarray:
-    """The greatest number in each of the arrays, int64 (entries,); -1 for those without any."""
-    out = np.full(len(entries), -1, np.int64)
-    filled = np.flatnonzero([len(entry) for entry in entries])
-    if len(filled):
-        flat = [entries[i].ravel() for i in filled.tolist()]
-        starts = np.cumsum([0, *map(len, flat)])[:-1]
-        out[filled] = np.maximum.reduceat(np.concatenate(flat), starts)
-    return out

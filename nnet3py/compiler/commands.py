@@ -4,9 +4,7 @@ Printing, analysis, checking and binding derive from ``COMMANDS``. Kaldi: ``Comm
 """
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
-from functools import partial
 from typing import NamedTuple
 
 NUM_ARGS = 7
@@ -121,9 +119,3 @@ _PADDING = [(-1,) * (NUM_ARGS - size) for size in range(NUM_ARGS + 1)]
 def command(kind: CommandType, *args: int, alpha: float = 1.0) -> Command:
     """A command with ``args`` filled up with -1."""
     return Command(kind, alpha, args + _PADDING[len(args)])
-
-
-def make_commands(types: Iterable[CommandType], alphas: Iterable[float],
-                  rows: Iterable[Iterable[int]]) -> list[Command]:
-    """Many commands, with seven arguments each; faster than one by one."""
-    return list(map(partial(tuple.__new__, Command), zip(types, alphas, map(tuple, rows), strict=True)))

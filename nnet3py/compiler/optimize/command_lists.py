@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from operator import itemgetter
 
 import numpy as np
 
@@ -10,12 +9,14 @@ from nnet3py.compiler.analyze import CommandTable, command_table, keep_command_t
 from nnet3py.compiler.computation import Command, Computation
 
 
-def take_commands(computation: Computation, chosen: np.ndarray) -> Computation:
-    """With the commands of these numbers, in this order."""
+def take_commands(computation: Computation, chosen: np.ndarray, added: Collection[Command] = ()) -> Computation:
+    """With the commands of these numbers, in this order; the numbers go on with those of the commands ``added``."""
+    commands, table = computation.commands, command_table(computation)
+    if added:
+        commands, table = [*commands, *added], table.followed_by(CommandTable.of(added))
     out = computation.copy()
-    out.commands = list(itemgetter(*chosen.tolist())(computation.commands)) if len(chosen) > 1 else [
-        computation.commands[c] for c in chosen.tolist()]
-    keep_command_table(out, command_table(computation).take(chosen))
+    out.commands = list(map(commands.__getitem__, chosen.tolist()))
+    keep_command_table(out, table.take(chosen))
     return out
 
 
@@ -36,33 +37,23 @@ def drop_commands(computation: Computation, numbers: Collection[int] | np.ndarra
 
 
 def replace_commands(computation: Computation, new: Mapping[int, Command]) -> Computation:
-    """With other commands in place of those of these numbers."""
+    """With another command in place of each of these numbers."""
     if not new:
         return computation
-    out = computation.copy()
-    for c, one in new.items():
-        out.commands[c] = one
-    table = command_table(computation)
     chosen = np.arange(len(computation.commands))
     chosen[list(new)] = np.arange(len(chosen), len(chosen) + len(new))
-    keep_command_table(out, table.followed_by(CommandTable.of(new.values())).take(chosen))
-    return out
+    return take_commands(computation, chosen, new.values())
 
 
-def insert_commands(computation: Computation, before: Mapping[int, Sequence[Command]],
-                    instead: bool = False) -> Computation:
-    """With more commands in front of those of these numbers (how many there are: at the end), or in place of them."""
-    places = sorted(before)
-    added = [one for c in places for one in before[c]]
+def substitute_commands(computation: Computation, new: Mapping[int, Sequence[Command]]) -> Computation:
+    """With any number of commands in place of each of these numbers; the number of commands stands for the end."""
+    if not new:
+        return computation
+    places = sorted(new)
+    added = [one for c in places for one in new[c]]
     end = len(computation.commands)
-    where = np.repeat(places, [len(before[c]) for c in places]).astype(np.int64)
+    where = np.repeat(places, [len(new[c]) for c in places])
+    stays = np.ones(end + len(added), bool)
+    stays[[c for c in places if c < end]] = False
     chosen = np.insert(np.arange(end), where, np.arange(end, end + len(added)))
-    return take_commands(add_commands(computation, added), chosen[~np.isin(chosen, places)] if instead else chosen)
-
-
-def add_commands(computation: Computation, added: Sequence[Command]) -> Computation:
-    """With more commands at the end."""
-    out = computation.copy()
-    out.commands += added
-    keep_command_table(out, command_table(computation).followed_by(CommandTable.of(added)))
-    return out
+    return take_commands(computation, chosen[stays[chosen]], added)

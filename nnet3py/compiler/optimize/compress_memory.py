@@ -7,7 +7,7 @@ import numpy as np
 
 from nnet3py.compiler.analyze import READ, Analysis, command_table, greatest_at, least_at
 from nnet3py.compiler.computation import Command, CommandType, Computation, command
-from nnet3py.compiler.optimize.command_lists import insert_commands
+from nnet3py.compiler.optimize.command_lists import substitute_commands
 from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def compress_memory(computation: Computation, nnet: Nnet, level: int = 1) -> Com
             before.setdefault(backward, []).append(command(CommandType.DECOMPRESS_MATRIX, whole[m]))
     if not before:
         return computation
-    return insert_commands(out, before)
+    return substitute_commands(out, {c: [*added, *out.commands[c:c + 1]] for c, added in before.items()})
 
 
 def _waiting(analysis: Analysis, marker: int) -> list[tuple[int, int, int, bool]]:

@@ -3,7 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, command
+from nnet3py.compiler.analyze import command_table
+from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, SubMatrix, command
+from nnet3py.compiler.optimize.command_lists import substitute_commands
 from nnet3py.components.base import Component, Properties
 from nnet3py.network.nnet import Nnet
 
@@ -19,14 +21,14 @@ def consolidate_model_update(computation: Computation, nnet: Nnet) -> Computatio
     """
     if not computation.need_model_derivative:
         return computation
-    uses: dict[int, list[int]] = {}
-    for c, one in enumerate(computation.commands):
-        if one.type == CommandType.BACKPROP and _is_suitable(nnet.components[one.args[0]]):
-            uses.setdefault(one.args[0], []).append(c)
+    table = command_table(computation)
+    numbers = table.numbers[CommandType.BACKPROP]
+    components = table.rows[numbers, 0]
     work = _Consolidation(computation)
-    for component_index in sorted(uses):
-        if len(uses[component_index]) > 1:
-            work.add(component_index, nnet.components[component_index], uses[component_index])
+    for component_index in np.flatnonzero(np.bincount(components) > 1).tolist():
+        component = nnet.components[component_index]
+        if _is_suitable(component):
+            work.add(component_index, component, numbers[components == component_index].tolist())
     return work.finish()
 
 
@@ -40,7 +42,7 @@ class _Consolidation:
         self.old = computation
         self.computation = computation.copy()
         self.first: list[Command] = []
-        self.before: dict[int, list[Command]] = {}
+        self.new: dict[int, list[Command]] = {}       # what comes in place of a command
         self.last: list[Command] = []
         self.freeing: list[Command] = []
 
@@ -50,8 +52,8 @@ class _Consolidation:
             if flag is None or component.has(flag):
                 stacked[k] = self._stack([self.old.commands[c].args[place] for c in uses], uses)
         for c in uses:
-            one = self.old.commands[c]
-            self.computation.commands[c] = one._replace(type=CommandType.BACKPROP_NO_MODEL_UPDATE)
+            _, alpha, args = self.old.commands[c]
+            self.new[c].append(Command(CommandType.BACKPROP_NO_MODEL_UPDATE, alpha, args))
         self.last.append(command(CommandType.BACKPROP, component_index, 0, *stacked, 0, 0))
 
     def _stack(self, operands: list[int], uses: list[int]) -> int:
@@ -64,10 +66,10 @@ class _Consolidation:
         self._add_debug_info(operands)
         self.first += [command(CommandType.ALLOC_MATRIX, whole), command(CommandType.SET_CONST, whole, alpha=0.0)]
         self.freeing.append(command(CommandType.DEALLOC_MATRIX, whole))
-        row = 0
+        matrix, row = out.submatrices[whole].matrix, 0
         for s, sub, c in zip(operands, subs, uses, strict=True):
-            window = out.new_submatrix(whole, row, sub.num_rows, 0, -1)
-            self.before.setdefault(c, []).append(command(CommandType.MATRIX_COPY, window, s))
+            self.new.setdefault(c, []).append(command(CommandType.MATRIX_COPY, len(out.submatrices), s))
+            out.submatrices.append(SubMatrix(matrix, row, sub.num_rows, 0, sub.num_cols))
             row += sub.num_rows
         return whole
 
@@ -83,7 +85,7 @@ class _Consolidation:
     def finish(self) -> Computation:
         if not self.last:
             return self.old
-        middle = [one for c, original in enumerate(self.computation.commands)
-                  for one in (*self.before.get(c, ()), original)]
-        self.computation.commands = self.first + middle + self.last + self.freeing
-        return self.computation
+        commands = self.old.commands
+        self.new[0] = [*self.first, *self.new.get(0, commands[:1])]
+        self.new[len(commands)] = [*self.last, *self.freeing]
+        return substitute_commands(self.computation, self.new)

@@ -17,17 +17,15 @@ from nnet3py.compiler.analyze import (
     CommandTable,
     command_table,
     greatest_at,
-    keep_submatrix_table,
     least_at,
     matrix_sizes,
     submatrix_accesses,
     submatrix_table,
     whole_submatrices,
 )
-from nnet3py.compiler.computation import CommandType, Computation, SubMatrix
-from nnet3py.compiler.optimize.command_lists import drop_commands
+from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.compiler.optimize.options import OptimizeOptions
-from nnet3py.compiler.optimize.renumber import renumber
+from nnet3py.compiler.optimize.renumber import renumbered
 from nnet3py.components.base import Properties
 from nnet3py.network.nnet import Nnet
 
@@ -215,7 +213,16 @@ class _Merger:
         if not (source_is_whole and target_is_whole) and (
                 self.is_input[giver] or self.is_input[taker] or self.is_output[taker]):
             return
-        if self._is_possible(c, source, target, is_plain_copy, values):
+        first, _, last_write = self._use(target, target_is_whole)
+        if first != c:
+            return
+        _, last, last_source_write = self._use(source, source_is_whole)
+        if is_plain_copy:
+            is_possible = last_source_write < c and last < self._invalidated(c, target, last_write)
+        else:
+            is_possible = last == c and not any(self._overlap(s, source) or self._overlap(s, target)
+                                                for s in values if s)
+        if is_possible:
             self._merge(place, discarded)
             if is_plain_copy:
                 self.removed.append(c)
@@ -226,13 +233,11 @@ class _Merger:
         out = self.computation.copy()
         subs = self.usage.table.copy()
         subs[:, 0], subs[:, 1], subs[:, 3] = self.root, self.row, self.column
-        for s in np.flatnonzero(subs[:, 0] != self.usage.table[:, 0]).tolist():
-            out.submatrices[s] = SubMatrix(self.root[s], self.row[s], out.submatrices[s][2], self.column[s],
-                                           out.submatrices[s][4])
-        keep_submatrix_table(out, subs)
         out.matrices = [info._replace(contiguous=True) if contiguous > info.contiguous else info
                         for info, contiguous in zip(out.matrices, self.contiguous, strict=True)]
-        return renumber(drop_commands(out, self.removed))
+        stays = np.ones(self.usage.num_commands, bool)
+        stays[self.removed] = False
+        return renumbered(out, command_table(out).take(np.flatnonzero(stays)), subs)
 
     # -- places ----------------------------------------------------------------------------------------------------
 
@@ -255,21 +260,11 @@ class _Merger:
         return (self.root[s] == self.root[t] and self.row[s] < self.end_row[t] and self.row[t] < self.end_row[s]
                 and self.column[s] < self.end_column[t] and self.column[t] < self.end_column[s])
 
-    # -- conditions ------------------------------------------------------------------------------------------------
+    # -- when they are used ----------------------------------------------------------------------------------------
 
-    def _is_possible(self, c: int, source: int, target: int, is_plain_copy: bool, values: tuple[int, ...]) -> bool:
-        """Whether the use of the two places allows them to be one."""
-        first, _, last_write = self._use(target)
-        if first != c:
-            return False
-        _, last, last_source_write = self._use(source)
-        if is_plain_copy:
-            return last_source_write < c and last < self._invalidated(c, target, last_write)
-        return last == c and not any(self._overlap(s, source) or self._overlap(s, target) for s in values if s)
-
-    def _use(self, s: int) -> tuple[int, int, int]:
+    def _use(self, s: int, is_whole: bool) -> tuple[int, int, int]:
         """When any of a sub-matrix is used first, used last and written last."""
-        if self._is_whole(s):
+        if is_whole:
             root = self.root[s]
             return self.first_in_group[root], self.last_in_group[root], self.last_write_in_group[root]
         first, last, last_write = self.first, self.last, self.last_write

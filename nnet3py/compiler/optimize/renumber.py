@@ -11,9 +11,10 @@ from nnet3py.compiler.analyze import (
     command_table,
     keep_command_table,
     keep_submatrix_table,
+    make_commands,
     submatrix_table,
 )
-from nnet3py.compiler.commands import SUBMATRIX_ROLES, CommandType, Role, make_commands
+from nnet3py.compiler.commands import SUBMATRIX_ROLES, CommandType, Role
 from nnet3py.compiler.computation import Computation, SubMatrix
 
 _PAIR_ROLES = frozenset((Role.READ_PAIRS, Role.CHANGED_PAIRS))
@@ -25,7 +26,12 @@ def renumber(computation: Computation) -> Computation:
     Equal rectangles become one sub-matrix, so that a command works in place exactly if it names one sub-matrix twice.
     Memos are numbered 1, 2, … in the order of the commands that make them. Kaldi: RenumberComputation.
     """
-    work = _Renumbering(computation)
+    return renumbered(computation, command_table(computation), submatrix_table(computation))
+
+
+def renumbered(computation: Computation, table: CommandTable, submatrices: np.ndarray) -> Computation:
+    """The same for other commands and sub-matrices than are in the computation's lists, given as arrays."""
+    work = _Renumbering(computation, table, submatrices)
     work.submatrices_and_matrices()
     work.row_lists()
     work.memos()
@@ -33,15 +39,15 @@ def renumber(computation: Computation) -> Computation:
 
 
 class _Renumbering:
-    def __init__(self, computation: Computation) -> None:
+    def __init__(self, computation: Computation, table: CommandTable, submatrices: np.ndarray) -> None:
         self.old, self.new = computation, computation.copy()
-        self.table = command_table(computation)
-        self.rows = self.table.rows.copy()
-        self.changed = False
+        self.table, self.submatrices = table, submatrices
+        self.rows = table.rows.copy()
+        self.changed = table is not command_table(computation) or submatrices is not submatrix_table(computation)
 
     def submatrices_and_matrices(self) -> None:
         old, new = self.old, self.new
-        subs = submatrix_table(old)
+        subs = self.submatrices
         pairs = np.flatnonzero(self._used(_PAIR_ROLES, len(old.indexes_multi))).tolist()
         used = self._used(SUBMATRIX_ROLES, len(subs))
         for i in pairs:
@@ -49,14 +55,14 @@ class _Renumbering:
             used[named[named >= 0]] = True
         used[0] = True
         kept = np.flatnonzero(used)
-        numbers, first = _unify([old.submatrices[s] for s in kept.tolist()])
+        numbers, first = _unify(_keys(subs[kept]))
         mapping = np.full(len(used) + 1, -1)       # the last one is for -1, no sub-matrix
         mapping[kept] = numbers
         kept = kept[first]
         matrices = np.zeros(len(old.matrices), bool)
         matrices[0] = True
         matrices[subs[kept, 0]] = True
-        if len(kept) == len(used) and matrices.all():
+        if not self.changed and len(kept) == len(used) and matrices.all():
             return
         self.changed = True
         subs = subs[kept]
@@ -82,7 +88,9 @@ class _Renumbering:
                 continue
             used = np.flatnonzero(self._used(roles, len(entries)))
             chosen = [entries[i] for i in used.tolist()]
-            numbers, first = _unify([(entry.dtype, entry.size, entry.tobytes()) for entry in chosen])
+            number_of: dict[Hashable, int] = {}
+            numbers, first = _unify(np.array([number_of.setdefault((entry.dtype, entry.tobytes()), len(number_of))
+                                              for entry in chosen], np.int64))
             if len(first) == len(entries):
                 continue
             self.changed = True
@@ -105,10 +113,9 @@ class _Renumbering:
     def finish(self) -> Computation:
         if not self.changed:
             return self.old
-        commands, table = self.old.commands, self.table
-        self.new.commands = make_commands([one[0] for one in commands], [one[1] for one in commands],
-                                          self.rows.tolist())
-        keep_command_table(self.new, CommandTable(table.types, table.alphas, self.rows))
+        table = CommandTable(self.table.types, self.table.alphas, self.rows)
+        self.new.commands = make_commands(table)
+        keep_command_table(self.new, table)
         return self.new
 
     def _used(self, roles: Collection[Role], count: int) -> np.ndarray:
@@ -123,10 +130,21 @@ class _Renumbering:
         flat[positions] = mapping[flat[positions]]
 
 
-def _unify(entries: list[Hashable]) -> tuple[np.ndarray, np.ndarray]:
-    """For each entry the number of its value, by first appearance, and where each value appears first."""
-    number_of = {entry: number for number, entry in enumerate(dict.fromkeys(entries))}
-    numbers = np.fromiter(map(number_of.__getitem__, entries), np.int64, len(entries))
-    first = np.zeros(len(number_of), np.int64)
-    first[numbers[::-1]] = np.arange(len(entries))[::-1]      # of several for one place the last one stays
-    return numbers, first
+def _unify(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each key the number of its value, by first appearance, and where each value appears first."""
+    _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    return place[numbers], first[order]
+
+
+def _keys(rows: np.ndarray) -> np.ndarray:
+    """A number for each row of non-negative integers, int64 (rows,), equal where the rows are."""
+    keys, bound = np.zeros(len(rows), np.int64), 1       # keys are smaller than the bound
+    for column in rows.T:
+        radix = int(column.max(initial=0)) + 1
+        if bound * radix > np.iinfo(np.int64).max:
+            keys, bound = np.unique(keys, return_inverse=True)[1], len(rows)
+        keys, bound = keys * radix + column, bound * radix
+    return keys

@@ -7,7 +7,7 @@ import numpy as np
 
 from nnet3py.compiler.analyze import command_table
 from nnet3py.compiler.computation import Command, CommandType, Computation, command
-from nnet3py.compiler.optimize.command_lists import insert_commands
+from nnet3py.compiler.optimize.command_lists import substitute_commands
 from nnet3py.network.nnet import Nnet
 
 _FROM = (CommandType.ADD_ROWS_MULTI, CommandType.COPY_ROWS_MULTI)
@@ -37,17 +37,15 @@ def split_row_ops(computation: Computation, nnet: Nnet) -> Computation:
     """
     table = command_table(computation)
     out = computation.copy()
-    before: dict[int, list[Command]] = {}
+    new: dict[int, list[Command]] = {}
     for c in np.sort(np.concatenate([table.numbers[kind] for kind in _FROM + _TO])).tolist():
         one = computation.commands[c]
         pieces = _pieces(computation.indexes_multi[one.args[1]])
         if one.type == CommandType.COPY_TO_ROWS_MULTI and not all(piece.is_run() for piece in pieces):
             pieces = []                 # no command leaves the rows between them alone
         if pieces:
-            before[c] = [_piece_command(out, one, piece) for piece in pieces]
-    if not before:
-        return computation
-    return insert_commands(out, before, instead=True)
+            new[c] = [_piece_command(out, one, piece) for piece in pieces]
+    return substitute_commands(out, new) if new else computation
 
 
 def _pieces(pairs: np.ndarray) -> list[_Piece]:
