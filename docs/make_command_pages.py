@@ -17,6 +17,7 @@ from nnet3py.cli.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES, person_name
 
 PAGE = Path(__file__).resolve().parent / "commands.md"
+PLANNED = PAGE.parent.parent / "tests" / "data" / "commands.txt"      # every name that there is or will be
 
 # The first heading with a pattern that fits a command's name has it.
 HEADINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -122,7 +123,20 @@ def make_page() -> str:
     for group in SHARED:
         parts.append(f"\n### {group.heading}\n\n{group.about}\n\n{_option_table(group.options)}")
     parts.append(f"\n### Standard options\n\nEvery command has these.\n\n{_option_table(STANDARD_OPTIONS)}")
+    parts.append(_missing_section())
     return "".join(parts)
+
+
+def _missing_section() -> str:
+    """The planned commands that the registry lacks, by their headings in the list of names."""
+    sections: dict[str, list[str]] = {}
+    heading = ""
+    for line in PLANNED.read_text(encoding="utf-8").splitlines():
+        heading = line.lstrip("# ") if line.startswith("#") else heading
+        if line and not line.startswith("#") and line not in COMMANDS:
+            sections.setdefault(heading, []).append(f"`{line}`")
+    lines = [f"- {heading}: {', '.join(names)}\n" for heading, names in sections.items()]
+    return f"\n## Not there yet\n\nThese are planned.\n\n{''.join(lines)}" if lines else ""
 
 
 _INTRODUCTION = """# The commands

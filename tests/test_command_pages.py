@@ -60,6 +60,12 @@ def test_links_lead_somewhere_and_tables_are_whole(maker: ModuleType, made: str)
     assert set(maker.ORDER) == {heading for heading, _ in maker.HEADINGS}
 
 
+def test_what_is_missing_stands_there(maker: ModuleType, made: str) -> None:
+    names = {line for line in maker.PLANNED.read_text("utf-8").splitlines() if line and not line.startswith("#")}
+    shown = made.partition("\n## Not there yet\n")[2]
+    assert set(re.findall(r"`([^`]+)`", shown)) == names - set(COMMANDS)
+
+
 def test_usage_texts_are_taken_apart(maker: ModuleType) -> None:
     text = "\nAdd.\n\nUsage: add [options] (<a-rspecifier>|<a-rxfilename>) [--x=<v>] <in1> [<in2> ...] " \
            "<out-wspecifier>\n   or: add <in> <egs-0-out>\n" \
