@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_networks import config, few_waves, rows
 
-from nnet3py.compiler.analyze import WRITE, command_table, submatrix_accesses
+from nnet3py.compiler.analyze import WRITE, submatrix_accesses
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.commands import CommandType as C
 from nnet3py.compiler.commands import command
@@ -18,6 +18,7 @@ from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.optimize.consolidate_io import consolidate_io
 from nnet3py.compiler.optimize.limit_derivative_times import limit_derivative_times
 from nnet3py.compiler.optimize.passes import optimization_steps
+from nnet3py.compiler.tables import command_table
 from nnet3py.errors import CompileError, NotComputableError
 from nnet3py.network.nnet import Nnet
 

@@ -5,16 +5,25 @@ grid. Everything is arrays: accesses sorted by variable, then command. Kaldi: nn
 """
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import cached_property, partial
-from itertools import chain
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, Command, CommandType, Role
+from nnet3py.compiler.commands import NUM_ARGS, CommandType, Role
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.graph import ragged
+from nnet3py.compiler.tables import (
+    ROLES,
+    CommandTable,
+    command_table,
+    greatest_at,
+    least,
+    least_at,
+    matrix_sizes,
+    submatrix_table,
+    whole_submatrices,
+)
 from nnet3py.components.base import Properties
 
 if TYPE_CHECKING:
@@ -22,120 +31,11 @@ if TYPE_CHECKING:
 
 READ, WRITE, READ_WRITE = 1, 2, 3     # bits, so that the union of two accesses is their "or"
 
-_TYPES = tuple(CommandType)            # by number
-_ACCESS_OF_ROLE = {Role.READ: READ, Role.WRITE: WRITE, Role.READ_WRITE: READ_WRITE}
-
-
-class CommandTable:
-    """The commands as arrays, never changed.
-
-    Attributes
-    ----------
-    types, alphas : uint8, float64 (commands,)
-    rows : int64 (commands, 7), the arguments
-    numbers, args : by type, the numbers of the commands of the type, and their arguments, int64
-    """
-
-    def __init__(self, types: np.ndarray, alphas: np.ndarray, rows: np.ndarray) -> None:
-        self.types, self.alphas, self.rows = types, alphas, rows
-
-    @classmethod
-    def of(cls, commands: Collection[Command]) -> CommandTable:
-        """The table of a list."""
-        rows = np.fromiter(chain.from_iterable([one[2] for one in commands]), np.int64, NUM_ARGS * len(commands))
-        return cls(np.frombuffer(bytes([one[0] for one in commands]), np.uint8),
-                   np.fromiter([one[1] for one in commands], np.float64, len(commands)), rows.reshape(-1, NUM_ARGS))
-
-    @cached_property
-    def numbers(self) -> dict[CommandType, np.ndarray]:
-        order = np.argsort(self.types, kind="stable")
-        ends = np.cumsum(np.bincount(self.types, minlength=len(CommandType))).tolist()
-        return {kind: order[begin:end] for kind, begin, end in zip(CommandType, (0, *ends), ends, strict=False)}
-
-    @cached_property
-    def args(self) -> dict[CommandType, np.ndarray]:
-        return {kind: self.rows[numbers] for kind, numbers in self.numbers.items()}
-
-    def positions(self, roles: Collection[Role]) -> np.ndarray:
-        """Where in ``rows.ravel()`` the arguments are that have one of these roles, by type."""
-        found = [NUM_ARGS * self.numbers[kind] + place for kind, info in COMMANDS.items() if len(self.numbers[kind])
-                 for place, role in enumerate(info.roles) if role in roles]
-        return np.concatenate([np.zeros(0, np.int64), *found])
-
-    def take(self, chosen: np.ndarray) -> CommandTable:
-        """That of the commands of these numbers, in this order."""
-        return CommandTable(self.types[chosen], self.alphas[chosen], self.rows[chosen])
-
-    def followed_by(self, other: CommandTable) -> CommandTable:
-        """That of these commands and then the others."""
-        return CommandTable(*(np.concatenate(pair) for pair in zip(
-            (self.types, self.alphas, self.rows), (other.types, other.alphas, other.rows), strict=True)))
-
-
-def command_table(computation: Computation) -> CommandTable:
-    """The commands as arrays."""
-    return computation.made(_command_table, "commands")
-
-
-def keep_command_table(computation: Computation, table: CommandTable) -> None:
-    """Remember the commands as arrays, which somebody knows already."""
-    computation.keep(_command_table, table, "commands")
-
-
-def make_commands(table: CommandTable) -> list[Command]:
-    """The list of which this is the table."""
-    types = map(_TYPES.__getitem__, table.types.tolist())
-    return list(map(partial(tuple.__new__, Command),
-                    zip(types, table.alphas.tolist(), map(tuple, table.rows.tolist()), strict=True)))
-
-
-def _command_table(computation: Computation) -> CommandTable:
-    return CommandTable.of(computation.commands)
-
-
-def submatrix_table(computation: Computation) -> np.ndarray:
-    """The sub-matrices as int64 (sub-matrices, 5): matrix, first row, rows, first column, columns."""
-    return computation.made(_submatrix_table, "submatrices")
-
-
-def keep_submatrix_table(computation: Computation, table: np.ndarray) -> None:
-    """Remember the sub-matrices as an array, which somebody knows already."""
-    computation.keep(_submatrix_table, table, "submatrices")
-
-
-def _submatrix_table(computation: Computation) -> np.ndarray:
-    return np.fromiter(chain.from_iterable(computation.submatrices), np.int64).reshape(-1, 5)
-
-
-def matrix_sizes(computation: Computation) -> np.ndarray:
-    """Rows and columns of the matrices, int64 (matrices, 2)."""
-    return computation.made(_matrix_sizes, "matrices")
-
-
-def _matrix_sizes(computation: Computation) -> np.ndarray:
-    return np.fromiter(chain.from_iterable(computation.matrices), np.int64).reshape(-1, 3)[:, :2]
-
-
-def whole_submatrices(computation: Computation) -> np.ndarray:
-    """Of each sub-matrix whether it is all of its matrix, bool; the empty one is not."""
-    subs, sizes = submatrix_table(computation), matrix_sizes(computation)
-    whole = (subs[:, 2] == sizes[subs[:, 0], 0]) & (subs[:, 4] == sizes[subs[:, 0], 1])
-    whole[0] = False
-    return whole
-
-
-def least_at(count: int, places: np.ndarray, values: np.ndarray, none: int) -> np.ndarray:
-    """For each of ``count`` places the least value, int64; ``none`` where there is none."""
-    out = np.full(count, none)
-    np.minimum.at(out, places, values)
-    return out
-
-
-def greatest_at(count: int, places: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """For each of ``count`` places the greatest value, int64; -1 where there is none."""
-    out = np.full(count, -1)
-    np.maximum.at(out, places, values)
-    return out
+# How each command type uses those of its arguments that are sub-matrices, uint8 (types, 7); 0: not at all.
+_ACCESS = np.zeros(ROLES.shape, np.uint8)
+for _role, _access in ((Role.READ, READ), (Role.WRITE, WRITE), (Role.READ_WRITE, READ_WRITE),
+                       (Role.PROPAGATED, WRITE), (Role.BACKPROPAGATED, WRITE)):
+    _ACCESS[ROLES == _role] = _access
 
 
 class Variables:
@@ -200,53 +100,25 @@ def _band_text(cuts: Cuts, m: int, band: int) -> str:
 
 def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable) -> tuple[np.ndarray, ...]:
     """Every access as three arrays: command, sub-matrix (never 0), READ, WRITE or READ_WRITE. Sizing is none."""
-    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    access = _ACCESS[table.types]          # of every argument, 0 for none
     flags = np.array([int(component.properties) for component in nnet.components], np.int64)
-    adds = {Role.PROPAGATED: flags & int(Properties.PROPAGATE_ADDS) > 0,
-            Role.BACKPROPAGATED: flags & int(Properties.BACKPROP_ADDS) > 0}
-    for kind, info in COMMANDS.items():
-        numbers, args = table.numbers[kind], table.args[kind]
-        if not len(numbers):
-            continue
-        for place, role in enumerate(info.roles):
-            column = args[:, place]
-            if role in _ACCESS_OF_ROLE:
-                access = np.full(len(numbers), _ACCESS_OF_ROLE[role])
-                if kind == CommandType.COPY_ROWS and role == Role.WRITE:
-                    rows = [computation.indexes[entry] for entry in args[:, 2].tolist()]
-                    access[least(rows) < 0] = READ_WRITE      # as Kaldi has it, although the gaps are set to zero
-            elif role in adds:
-                access = np.where(adds[role][args[:, 0]], READ_WRITE, WRITE)
-            elif role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
-                found.append(_pair_accesses(computation, numbers, column,
-                                            READ if role == Role.READ_PAIRS else READ_WRITE))
-                continue
-            else:
-                continue
-            real = column > 0
-            found.append((numbers[real], column[real], access[real]))
-    empty = np.zeros(0, np.int64)
-    return tuple(np.concatenate(parts) for parts in zip((empty, empty, empty), *found, strict=True))
-
-
-def least(entries: list[np.ndarray]) -> np.ndarray:
-    """The least number in each of the arrays, int64 (entries,); 0 for those without any."""
-    return _reduced(np.minimum, entries, 0)
-
-
-def greatest(entries: list[np.ndarray]) -> np.ndarray:
-    """The greatest number in each of the arrays, int64 (entries,); -1 for those without any."""
-    return _reduced(np.maximum, entries, -1)
-
-
-def _reduced(function: np.ufunc, entries: list[np.ndarray], none: int) -> np.ndarray:
-    sizes = np.fromiter([entry.size for entry in entries], np.int64, len(entries))
-    out = np.full(len(entries), none, np.int64)
-    filled = sizes > 0
-    if filled.any():
-        flat = np.concatenate([entry.ravel() for entry in entries])
-        out[filled] = function.reduceat(flat, (np.cumsum(sizes) - sizes)[filled])
-    return out
+    for kind, place, adds in ((CommandType.PROPAGATE, 3, Properties.PROPAGATE_ADDS),
+                              (CommandType.BACKPROP, 5, Properties.BACKPROP_ADDS),
+                              (CommandType.BACKPROP_NO_MODEL_UPDATE, 5, Properties.BACKPROP_ADDS)):
+        numbers = table.numbers[kind]
+        access[numbers[flags[table.rows[numbers, 0]] & int(adds) > 0], place] = READ_WRITE
+    numbers = table.numbers[CommandType.COPY_ROWS]
+    if len(numbers):      # those with gaps read too, as Kaldi has it, although the gaps are set to zero
+        rows = [computation.indexes[entry] for entry in table.rows[numbers, 2].tolist()]
+        access[numbers[least(rows) < 0], 0] = READ_WRITE
+    access *= table.rows > 0
+    places = np.flatnonzero(access)
+    found = [(places // NUM_ARGS, table.rows.ravel()[places], access.ravel()[places].astype(np.int64))]
+    for role, kind_of_access in ((Role.READ_PAIRS, READ), (Role.CHANGED_PAIRS, READ_WRITE)):
+        places = table.positions((role,))
+        if len(places):
+            found.append(_pair_accesses(computation, places // NUM_ARGS, table.rows.ravel()[places], kind_of_access))
+    return tuple(map(np.concatenate, zip(*found, strict=True)))
 
 
 def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.ndarray,

@@ -132,6 +132,7 @@ class CachingCompiler:
             self._check(computation, "compilation", check_rewrite=True, thorough=True)
         computation = self._optimize(computation, max(int(io.indexes[:, 1].max()) for io in request.outputs))
         self._check(computation, "optimization")
+        computation.forget()
         return computation
 
     def _optimize(self, computation: Computation, last_t: int) -> Computation:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nnet3py.compiler.analyze import greatest, least
 from nnet3py.compiler.check_components import COMPONENT_RULES
 from nnet3py.compiler.check_subject import BACKPROPS, Subject
 from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, CommandType, Role
+from nnet3py.compiler.tables import greatest, least
 
 LARGEST_RANGE = 1000.0      # of a compressed matrix
 UINT8 = 2                   # the form of compression that may keep signs only

@@ -7,17 +7,11 @@ from typing import NoReturn
 
 import numpy as np
 
-from nnet3py.compiler.analyze import (
-    Analysis,
-    CommandTable,
-    command_table,
-    matrix_sizes,
-    submatrix_table,
-    whole_submatrices,
-)
+from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.commands import CommandType, command
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.describe import CommandPrinter
+from nnet3py.compiler.tables import CommandTable, command_table, matrix_sizes, submatrix_table, whole_submatrices
 from nnet3py.components.base import Properties
 from nnet3py.errors import CheckError
 from nnet3py.network.nnet import Nnet

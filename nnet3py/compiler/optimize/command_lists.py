@@ -5,8 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from nnet3py.compiler.analyze import CommandTable, command_table, keep_command_table
 from nnet3py.compiler.computation import Command, Computation
+from nnet3py.compiler.tables import CommandTable, command_table, keep_command_table
 
 
 def take_commands(computation: Computation, chosen: np.ndarray, added: Collection[Command] = ()) -> Computation:

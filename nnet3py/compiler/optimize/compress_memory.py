@@ -5,9 +5,10 @@ import logging
 
 import numpy as np
 
-from nnet3py.compiler.analyze import READ, Analysis, command_table, greatest_at, least_at
+from nnet3py.compiler.analyze import READ, Analysis
 from nnet3py.compiler.computation import Command, CommandType, Computation, command
 from nnet3py.compiler.optimize.command_lists import substitute_commands
+from nnet3py.compiler.tables import command_table, greatest_at, least_at
 from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)

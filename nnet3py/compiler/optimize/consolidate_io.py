@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import command_table
 from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.compiler.optimize.command_lists import sort_commands
+from nnet3py.compiler.tables import command_table
 
 # Places in a part; its marker, if it begins with one, is before all of them.
 _MARKER, _ACCEPT, _OTHER, _PROVIDE = range(4)

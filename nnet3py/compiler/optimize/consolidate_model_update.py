@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import command_table
 from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, SubMatrix, command
 from nnet3py.compiler.optimize.command_lists import substitute_commands
+from nnet3py.compiler.tables import command_table
 from nnet3py.components.base import Component, Properties
 from nnet3py.network.nnet import Nnet
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import command_table, matrix_sizes, submatrix_table, whole_submatrices
 from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, command
 from nnet3py.compiler.optimize.command_lists import replace_commands
+from nnet3py.compiler.tables import command_table, matrix_sizes, submatrix_table, whole_submatrices
 from nnet3py.index import NO_TIME
 from nnet3py.network.nnet import Nnet
 

@@ -12,20 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.analyze import (
-    READ,
+from nnet3py.compiler.analyze import READ, submatrix_accesses
+from nnet3py.compiler.computation import CommandType, Computation
+from nnet3py.compiler.optimize.options import OptimizeOptions
+from nnet3py.compiler.optimize.renumber import renumbered
+from nnet3py.compiler.tables import (
     CommandTable,
     command_table,
     greatest_at,
     least_at,
     matrix_sizes,
-    submatrix_accesses,
     submatrix_table,
     whole_submatrices,
 )
-from nnet3py.compiler.computation import CommandType, Computation
-from nnet3py.compiler.optimize.options import OptimizeOptions
-from nnet3py.compiler.optimize.renumber import renumbered
 from nnet3py.components.base import Properties
 from nnet3py.network.nnet import Nnet
 
@@ -172,10 +171,11 @@ class _Merger:
         sizes = matrix_sizes(self.computation)
         self.num_rows, self.num_columns = sizes[:, 0].tolist(), sizes[:, 1].tolist()
         self.contiguous = [info.contiguous for info in self.computation.matrices]
-        self.members: list[list[int]] = [[] for _ in range(count)]
         used = np.flatnonzero(usage.last >= 0)
-        for s, m in zip(used.tolist(), matrix_of[used].tolist(), strict=True):
-            self.members[m].append(s)
+        used = used[np.argsort(matrix_of[used], kind="stable")]
+        ends = np.cumsum(np.bincount(matrix_of[used], minlength=count)).tolist()
+        by_matrix = used.tolist()
+        self.members = [by_matrix[begin:end] for begin, end in zip((0, *ends), ends, strict=False)]
         first = least_at(count, matrix_of[used], usage.first[used], usage.num_commands)
         self.first_in_group = first.tolist()
         self.last_in_group = greatest_at(count, matrix_of[used], usage.last[used]).tolist()

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import Analysis, least_at
+from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.compiler.optimize.command_lists import sort_commands
+from nnet3py.compiler.tables import least_at
 from nnet3py.network.nnet import Nnet
 
 

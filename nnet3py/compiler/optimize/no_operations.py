@@ -1,9 +1,9 @@
 """Taking out the commands that do nothing."""
 from __future__ import annotations
 
-from nnet3py.compiler.analyze import command_table
 from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.compiler.optimize.command_lists import drop_commands
+from nnet3py.compiler.tables import command_table
 
 
 def remove_no_operations(computation: Computation) -> Computation:

@@ -6,7 +6,9 @@ from functools import partial
 
 import numpy as np
 
-from nnet3py.compiler.analyze import (
+from nnet3py.compiler.commands import SUBMATRIX_ROLES, CommandType, Role
+from nnet3py.compiler.computation import Computation, SubMatrix
+from nnet3py.compiler.tables import (
     CommandTable,
     command_table,
     keep_command_table,
@@ -14,8 +16,6 @@ from nnet3py.compiler.analyze import (
     make_commands,
     submatrix_table,
 )
-from nnet3py.compiler.commands import SUBMATRIX_ROLES, CommandType, Role
-from nnet3py.compiler.computation import Computation, SubMatrix
 
 _PAIR_ROLES = frozenset((Role.READ_PAIRS, Role.CHANGED_PAIRS))
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import command_table
 from nnet3py.compiler.computation import Command, CommandType, Computation, command
 from nnet3py.compiler.optimize.command_lists import replace_commands
+from nnet3py.compiler.tables import command_table
 from nnet3py.network.nnet import Nnet
 
 _WHOLE = {CommandType.COPY_ROWS: CommandType.MATRIX_COPY, CommandType.ADD_ROWS: CommandType.MATRIX_ADD}

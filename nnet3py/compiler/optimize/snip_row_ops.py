@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.analyze import command_table
 from nnet3py.compiler.computation import Command, CommandType, Computation
 from nnet3py.compiler.optimize.command_lists import replace_commands
+from nnet3py.compiler.tables import command_table
 from nnet3py.network.nnet import Nnet
 
 # Where each command keeps its rows, and which argument refers to them. A copy is not among them that sets its other

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.analyze import command_table
 from nnet3py.compiler.computation import Command, CommandType, Computation, command
 from nnet3py.compiler.optimize.command_lists import substitute_commands
+from nnet3py.compiler.tables import command_table
 from nnet3py.network.nnet import Nnet
 
 _FROM = (CommandType.ADD_ROWS_MULTI, CommandType.COPY_ROWS_MULTI)
