@@ -1,6 +1,7 @@
 """Acoustic models: a transition model, a network and priors in one file. Kaldi: ``AmNnetSimple``."""
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -68,7 +69,7 @@ class AcousticModel:
         writer.token("<Priors>")
         write_vector(writer, self.priors)
 
-    def write(self, path: str, binary: bool = True) -> None:
+    def write(self, path: str | os.PathLike[str], binary: bool = True) -> None:
         """Write to a file of its own (``path`` may be any wxfilename)."""
         write_object(path, self.write_to, binary)
 
@@ -82,7 +83,7 @@ def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
     raise Nnet3Error(_NOT_SIMPLE, "write it as a raw network instead")
 
 
-def read_model(path: str) -> AcousticModel:
+def read_model(path: str | os.PathLike[str]) -> AcousticModel:
     """Read an acoustic model (``.mdl``), text or binary.
 
     Raises

@@ -148,3 +148,9 @@ def test_a_changed_byte_is_read_or_refused(position: int, value: int) -> None:
     except Nnet3Error:
         return
     assert len(nnet.components) == 3
+
+
+def test_a_path_object_names_a_file(tmp_path) -> None:
+    nnet = read_nnet(DATA / "cases" / "affine" / "nnet.raw")
+    nnet.write(tmp_path / "out.raw")
+    assert (tmp_path / "out.raw").read_bytes() == (DATA / "cases" / "affine" / "nnet.raw").read_bytes()

@@ -49,7 +49,7 @@ def test_the_opening_tag_may_still_be_there():
 
 @pytest.mark.parametrize("text", [b"<MaxChange> 1 <LearningRateFactor> 2 <LearningRate> 1 ", b"<LinearParams> [ ]"])
 def test_the_learning_rate_must_follow_in_kaldis_order(text):
-    with pytest.raises(FormatError, match="expected <LearningRate> in AffineComponent, found <L"):
+    with pytest.raises(FormatError, match="expected <LearningRate>, found '<L"):
         AffineComponent.read(TokenReader(io.BytesIO(text)))
 
 

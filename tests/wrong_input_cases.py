@@ -157,8 +157,8 @@ FILES = {"config": ["config"], "raw": ["raw", "raw.txt"], "mdl": ["mdl"], "trans
          "eg": ["egs"], "ceg": ["cegs", "cegs.txt"], "deg": ["degs"],      # eg: those that are not merged
          **{name: [name] for name in ("vecs", "stats", "gstats", "mat", "lda", "tids", "tpost", "phones", "ranges")}}
 # A model's file holds a network and a transition model, too; and numbers do not say what they are.
-ALSO_GOOD = {"raw": ["mdl"], "trans": ["mdl"], "feats": ["stats"], "mat": ["vec", "gstats"], "ali": ["tids", "phones"],
-             "tids": ["ali", "phones"], "post": ["tpost"], "tpost": ["post"],
+ALSO_GOOD = {"raw": ["mdl"], "trans": ["mdl"], "feats": ["stats"], "mat": ["vec", "gstats"],
+             "ali": ["tids", "phones", "ranges"], "tids": ["ali", "phones"], "post": ["tpost"], "tpost": ["post"],
              "eg": ["egs", "egs.txt"], "egs": ["egs"]}
 PLACE = re.compile(r"<(\w+):[\w.]+>")
 SIZES = (2**31 - 1, 2**30, 2**28, 100000, -1, -2**31)

@@ -80,8 +80,9 @@ def why_no_gpu() -> str | None:
         return "this machine has no NVIDIA GPU that the process can see"
     try:
         from nnet3py.ops import get_ops
+        from nnet3py.ops.cuda import why_not_usable
 
         get_ops("cuda")
+        return why_not_usable()
     except (DeviceError, ImportError) as error:
         return str(error)
-    return None

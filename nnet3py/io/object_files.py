@@ -4,6 +4,7 @@ Kaldi: ReadKaldiObject, WriteKaldiObject.
 """
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ def token_reader(stream: InputStream) -> TokenReader:
     return TokenReader(stream, path=stream.path, size=stream.size)
 
 
-def read_object(rxfilename: str, read: Callable[[TokenReader], Value]) -> Value:
+def read_object(rxfilename: str | os.PathLike[str], read: Callable[[TokenReader], Value]) -> Value:
     """Open ``rxfilename``, read the header, and return what ``read(reader)`` makes of the rest.
 
     Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened,
@@ -39,7 +40,8 @@ def read_object(rxfilename: str, read: Callable[[TokenReader], Value]) -> Value:
     return value
 
 
-def write_object(wxfilename: str, write: Callable[[TokenWriter], None], binary: bool = True) -> None:
+def write_object(wxfilename: str | os.PathLike[str], write: Callable[[TokenWriter], None],
+                 binary: bool = True) -> None:
     """Write one object: the header, then what ``write(writer)`` writes. The file appears when it is complete."""
     with open_output(wxfilename) as stream:
         if binary:

@@ -150,11 +150,12 @@ def _open_file(path: str) -> io.FileIO:
         raise Nnet3Error(f"cannot open '{path}' for reading: {reason}") from error
 
 
-def open_input(rxfilename: str) -> InputStream:
+def open_input(rxfilename: str | os.PathLike[str]) -> InputStream:
     """Open what an rxfilename names, for reading; a context manager.
 
     Raises SpecifierError for an invalid name and Nnet3Error if it cannot be opened. Kaldi: Input::Open.
     """
+    rxfilename = os.fspath(rxfilename)
     name = parse_rxfilename(rxfilename)
     if name.medium is Medium.STANDARD:
         return _open_standard_input()
@@ -372,13 +373,14 @@ def _open_output_file(path: str) -> OutputStream:
     return OutputStream(target, path, temporary=temporary, final=final)
 
 
-def open_output(wxfilename: str) -> OutputStream:
+def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:
     """Open what a wxfilename names, for writing; a context manager.
 
     A file is written under a temporary name in its own folder and renamed when complete; devices, fifos and the like
     are written directly, and a symbolic link keeps pointing to its target. Raises SpecifierError for an invalid name,
     Nnet3Error if it cannot be opened, written or closed. Kaldi: Output::Open.
     """
+    wxfilename = os.fspath(wxfilename)
     name = parse_wxfilename(wxfilename)
     if name.medium is Medium.STANDARD:
         return _open_standard_output()

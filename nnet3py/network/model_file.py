@@ -4,6 +4,8 @@ Kaldi: ``Nnet::Read``, ``Nnet::Write``, ``ReadKaldiObject`` for ``Nnet``.
 """
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from nnet3py.components.base import Component
@@ -17,7 +19,7 @@ _OTHER_MODELS = {"<DIMENSION>": "this is a GMM model", "<Nnet>": "this is a mode
 LARGEST_CONFIG = 1 << 26     # bytes of config lines in a model file; the largest known are below 1 MB
 
 
-def read_nnet(path: str) -> Nnet:
+def read_nnet(path: str | os.PathLike[str]) -> Nnet:
     """Read a network from a raw model or an acoustic model, text or binary.
 
     Parameters

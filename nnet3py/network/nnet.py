@@ -4,6 +4,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import os
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import Nnet3Error, ShapeError
@@ -268,7 +269,7 @@ class Nnet:
 
         write_nnet_body(self, writer)
 
-    def write(self, path: str, binary: bool = True) -> None:
+    def write(self, path: str | os.PathLike[str], binary: bool = True) -> None:
         """Write the network to a file of its own (``path`` may be any wxfilename)."""
         write_object(path, self.write_to, binary)
 

@@ -9,6 +9,23 @@ from nnet3py.errors import DeviceError
 from nnet3py.ops.random import Random
 from nnet3py.ops.table import FAMILY_OF
 
+# what an ops object offers besides operations; without them nothing can be bound to a device
+_MEMORY = ("new_vector", "scratch", "scratch_vector", "reset_scratch", "mark_scratch", "release_scratch", "copy_in",
+           "copy_out", "upload")
+
+
+def why_not_usable() -> str | None:
+    """Why networks cannot be computed with these operations, or None if they can."""
+    missing = [name for name, family in FAMILY_OF.items() if not _has_kernel(name, family)]
+    if missing:
+        return f"{len(missing)} of {len(FAMILY_OF)} operations have no CUDA kernel in this version"
+    return None
+
+
+def _has_kernel(name: str, family: str) -> bool:
+    module = f"{__name__}.{family}"
+    return find_spec(module) is not None and hasattr(import_module(module), name)
+
 
 def load(name: str) -> Any:
     """The kernel ``name``.
@@ -21,6 +38,9 @@ def load(name: str) -> Any:
         It has no CUDA kernel.
     """
     family = FAMILY_OF.get(name)
+    if name in _MEMORY:
+        raise DeviceError("networks cannot be computed on a GPU: " + (why_not_usable() or "it has no memory"),
+                          "use device='cpu'")
     if family is None:
         raise AttributeError(f"no operation is called {name!r}; nnet3py/ops/table.py lists them")
     module = f"{__name__}.{family}"
