@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, command
+from nnet3py.compiler.computation import Command, CommandType, Computation, MatrixDebugInfo, SubMatrix, command
 from nnet3py.compiler.optimize.command_lists import replace_commands
 from nnet3py.compiler.tables import command_table, matrix_sizes, submatrix_table, whole_submatrices
 from nnet3py.index import NO_TIME
@@ -29,8 +29,9 @@ def extend_matrices(computation: Computation, nnet: Nnet) -> Computation:
         one = computation.commands[c]
         if _is_extensible(out, one):
             new[c] = _extend(out, one)
-    _use_whole(computation, out, new)
-    _pad_debug_info(out)
+    larger = [m for m, (size, was) in enumerate(zip(out.matrices, computation.matrices, strict=True)) if size != was]
+    _use_whole(computation, out, larger, new)
+    _pad_debug_info(out, larger)
     return replace_commands(out, new)
 
 
@@ -66,12 +67,13 @@ def _extend(out: Computation, one: Command) -> Command:
     return command(one.type, len(out.submatrices) - 2, len(out.submatrices) - 1, alpha=one.alpha)
 
 
-def _use_whole(before: Computation, out: Computation, new: dict[int, Command]) -> None:
+def _use_whole(before: Computation, out: Computation, larger: list[int], new: dict[int, Command]) -> None:
     """Let sizing and the zeroing of whole matrices refer to the larger matrices."""
-    table, matrix_of = command_table(before), submatrix_table(before)[:, 0]
-    is_larger = np.array([new_size != size for new_size, size in zip(out.matrices, before.matrices, strict=True)])
-    is_whole = whole_submatrices(before)
-    whole = out.whole_submatrices()
+    table, matrix_of, is_whole = command_table(before), submatrix_table(before)[:, 0], whole_submatrices(before)
+    is_larger = np.zeros(len(out.matrices), bool)
+    is_larger[larger] = True
+    whole = dict(zip(larger, range(len(out.submatrices), len(out.submatrices) + len(larger)), strict=True))
+    out.submatrices += [SubMatrix(m, 0, out.matrices[m].num_rows, 0, out.matrices[m].num_cols) for m in larger]
     for kind in (*_SIZING, CommandType.SET_CONST):
         args = table.args[kind][:, :2]
         given = args > 0
@@ -80,18 +82,17 @@ def _use_whole(before: Computation, out: Computation, new: dict[int, Command]) -
             concerned &= is_whole[args[:, 0]]
         for c in table.numbers[kind][concerned].tolist():
             one = before.commands[c]
-            new[c] = one._replace(args=tuple(whole[matrix_of[s]] if s > 0 else s for s in one.args))
+            new[c] = one._replace(args=tuple(whole.get(int(matrix_of[s]), s) if s > 0 else s for s in one.args))
 
 
-def _pad_debug_info(out: Computation) -> None:
+def _pad_debug_info(out: Computation, larger: list[int]) -> None:
     """Describe the new rows as copies of those just before, so with their sequences, at no time."""
     if len(out.debug_info) != len(out.matrices):
         return
-    for m, (size, info) in enumerate(zip(out.matrices, out.debug_info, strict=True)):
-        missing = size.num_rows - len(info.nodes)
-        if missing:
-            rows = np.arange(-missing, 0) % len(info.nodes)
-            added = info.indexes[rows]
-            added[:, 1] = NO_TIME
-            out.debug_info[m] = MatrixDebugInfo(np.append(info.nodes, info.nodes[rows]),
-                                                np.concatenate((info.indexes, added)), info.is_deriv)
+    for m in larger:
+        info = out.debug_info[m]
+        rows = np.arange(len(info.nodes) - out.matrices[m].num_rows, 0) % len(info.nodes)
+        added = info.indexes[rows]
+        added[:, 1] = NO_TIME
+        out.debug_info[m] = MatrixDebugInfo(np.append(info.nodes, info.nodes[rows]),
+                                            np.concatenate((info.indexes, added)), info.is_deriv)

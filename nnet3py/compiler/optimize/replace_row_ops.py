@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.compiler.computation import Command, CommandType, Computation, command
+from nnet3py.compiler.graph import ragged
 from nnet3py.compiler.optimize.command_lists import replace_commands
 from nnet3py.compiler.tables import command_table
 from nnet3py.network.nnet import Nnet
@@ -20,7 +21,6 @@ def replace_row_ops(computation: Computation, nnet: Nnet) -> Computation:
     table = command_table(computation)
     out = computation.copy()
     windows: dict[tuple[int, int, int], int] = {}
-    runs: dict[int, tuple[int, int, int] | None] = {}
     new: dict[int, Command] = {}
 
     def window(s: int, begin: int, length: int) -> int:
@@ -30,27 +30,36 @@ def replace_row_ops(computation: Computation, nnet: Nnet) -> Computation:
             windows[s, begin, length] = out.new_submatrix(s, begin, length, 0, -1)
         return windows[s, begin, length]
 
-    for c in np.sort(np.concatenate([table.numbers[kind] for kind in _WHOLE])).tolist():
-        kind, alpha, (target, source, entry, *_) = computation.commands[c]
-        if entry not in runs:
-            runs[entry] = _only_run(computation.indexes[entry])
-        run = runs[entry]
-        if run is not None:
-            at, first, length = run
+    numbers = np.sort(np.concatenate([table.numbers[kind] for kind in _WHOLE]))
+    runs = _only_runs([computation.indexes[entry] for entry in table.rows[numbers, 2].tolist()])
+    for c, (at, first, length) in zip(numbers.tolist(), runs.tolist(), strict=True):
+        if length:
+            kind, alpha, (target, source, *_) = computation.commands[c]
             new[c] = command(_WHOLE[kind], window(target, at, length), window(source, first, length), alpha=alpha)
     return replace_commands(out, new)
 
 
-def _only_run(rows: np.ndarray) -> tuple[int, int, int] | None:
-    """Place, first value and length if ``rows`` is one ascending run with -1 before and after it, else None."""
-    count = len(rows)
-    if count and rows[0] >= 0 and rows[-1] - rows[0] == count - 1 and (np.diff(rows) == 1).all():
-        return 0, int(rows[0]), count
-    present = np.flatnonzero(rows >= 0)
-    if not len(present):
-        return None
-    at, length = int(present[0]), len(present)
-    first = int(rows[at])
-    if present[-1] - at + 1 != length or not (rows[present] == np.arange(first, first + length)).all():
-        return None
-    return at, first, length
+def _only_runs(lists: list[np.ndarray]) -> np.ndarray:
+    """Of each list of rows place, first value and length of its only ascending run with -1 before and after it.
+
+    int64 (lists, 3), of length 0 where there are other rows than those of one run.
+    """
+    runs = np.zeros((len(lists), 3), np.int64)
+    filled = np.flatnonzero([len(rows) for rows in lists])
+    if not len(filled):
+        return runs
+    rows = np.concatenate([lists[i] for i in filled.tolist()])
+    lengths = np.array([len(lists[i]) for i in filled.tolist()])
+    starts = np.cumsum(lengths) - lengths
+    place = ragged(np.zeros_like(starts), lengths)
+    present = rows >= 0
+    count = np.add.reduceat(present, starts, dtype=np.int64)
+    at = np.minimum.reduceat(np.where(present, place, len(rows)), starts)
+    last = np.maximum.reduceat(np.where(present, place, -1), starts)
+    # In a run the values go up with the places, so their difference is always the same.
+    shift = rows - place
+    least = np.minimum.reduceat(np.where(present, shift, np.iinfo(np.int64).max), starts)
+    greatest = np.maximum.reduceat(np.where(present, shift, np.iinfo(np.int64).min), starts)
+    is_run = (count > 0) & (last - at + 1 == count) & (least == greatest)
+    runs[filled[is_run]] = np.stack((at, least + at, count), axis=1)[is_run]
+    return runs
