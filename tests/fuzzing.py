@@ -35,7 +35,8 @@ from nnet3py.io.specifiers import parse_range, parse_rspecifier, parse_wspecifie
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenWriter
 
-SECONDS = 10                # reading a few kilobytes takes milliseconds; the rest is for a busy machine
+SECONDS = 10                # of computing; reading a few kilobytes takes milliseconds
+SECONDS_BY_THE_CLOCK = 120  # for what waits, and for a busy machine
 TIMES_THE_FILE = 20         # text of two bytes may stand for a Python number of 32 and an array element of 8
 SLACK = 4 << 20             # bytes that reading anything may take: buffers, a component's fixed state
 CONFIG_MEMORY = 512 << 20   # bytes beyond what the process has when it reads a config, whose dimensions are requests
@@ -403,7 +404,7 @@ class Hang(BaseException):
 
 @contextlib.contextmanager
 def time_limit() -> Iterator[None]:
-    """Raises Hang in the block after SECONDS; where there are no alarms (Windows), no limit."""
+    """Raises Hang in the block after too many seconds; where there are no alarms (Windows), no limit."""
     if not hasattr(signal, "setitimer"):
         yield
         return
@@ -411,13 +412,16 @@ def time_limit() -> Iterator[None]:
     def stop(*_: Any) -> None:
         raise Hang
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    alarms = ((signal.SIGPROF, signal.ITIMER_PROF, SECONDS), (signal.SIGALRM, signal.ITIMER_REAL, SECONDS_BY_THE_CLOCK))
+    before = [signal.signal(number, stop) for number, _, _ in alarms]
+    for _, timer, seconds in alarms:
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for (number, timer, _), handler in zip(alarms, before, strict=True):
+            signal.setitimer(timer, 0)
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
