@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 TEST_BUDGET ?= 600
 
-.PHONY: all install demo test test-slow lint bench launchers dist clean help
+.PHONY: all install demo test test-slow lint bench fuzz launchers dist clean help
 
 all: install
 
@@ -16,6 +16,7 @@ help:
 	@echo "make test-slow  the tests with full counts"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks"
+	@echo "make fuzz       200,000 damaged files are read (half an hour)"
 	@echo "make launchers  write bin/ anew from the registry of commands"
 	@echo "make dist       wheel and sdist in dist/"
 	@echo "make clean      remove everything that was made"
@@ -51,11 +52,14 @@ lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: install
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+bench: $(STAMPS)/test
+	@for script in $(filter-out benchmarks/fuzz.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 launchers: install
 	$(BIN)/python -m nnet3py.cli.bin_files
+
+fuzz: $(STAMPS)/test
+	$(BIN)/python benchmarks/fuzz.py
 
 dist: $(STAMPS)/dist
 	$(BIN)/python -m build --outdir dist .
