@@ -20,12 +20,14 @@ PACKAGE = ROOT / "nnet3py"
 STAGES = [
     {"errors", "log"},
     {"config_line", "index", "io", "ops"},
-    {"components", "features"},
+    {"components", "features", "graphs"},
     {"network"},
     {"xconfig", "compiler"},
     {"acoustic_model"},
     {"runtime", "egs", "model_info", "inspection"},
+    {"chain", "decoding"},
     {"training", "report"},
+    {"drivers"},
     {"cli"},
 ]
 STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
