@@ -163,13 +163,6 @@ def numbers_by_appearance(values: np.ndarray) -> tuple[np.ndarray, int]:
     return number[places], len(firsts)
 
 
-def distinct_counts(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct values of a 1-D array, ascending, and how often each occurs."""
-    ordered = np.sort(values)
-    starts = np.flatnonzero(_is_new(ordered))
-    return ordered[starts], np.diff(starts, append=len(ordered))
-
-
 def _is_new(ordered: np.ndarray) -> np.ndarray:
     is_new = np.ones(len(ordered), dtype=bool)
     np.not_equal(ordered[1:], ordered[:-1], out=is_new[1:])

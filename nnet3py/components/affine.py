@@ -61,7 +61,18 @@ class AffineMap(Component):
             ops.add_mat_mat(dx, dy, self.linear_params, 1.0, 1.0)
 
 
-class AffineComponent(AffineMap, UpdatableComponent):
+class TrainedAffineMap(AffineMap, UpdatableComponent):
+    """What the trained affine components share: their parameters, and the plain step along the gradient."""
+
+    PARAMETERS = ("linear_params", "bias_params")
+
+    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+        """Change W and b; a row of ``x`` and ``dy`` is what W is applied to, and the derivative of what comes out."""
+        ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
+        ops.add_mat_mat(self.linear_params, dy, x, self.learning_rate, 1.0, trans_a=True)
+
+
+class AffineComponent(TrainedAffineMap):
     """y = W x + b, trained by plain gradient steps.
 
     Attributes
@@ -70,8 +81,6 @@ class AffineComponent(AffineMap, UpdatableComponent):
     bias_params : float32 (output_dim,)
     orthonormal_constraint : what the trainer pulls W's singular values to; 0 for nothing, negative for a common value
     """
-
-    PARAMETERS = ("linear_params", "bias_params")
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, orthonormal_constraint: float = 0.0,
                  settings: UpdateSettings | None = None) -> None:
@@ -93,10 +102,6 @@ class AffineComponent(AffineMap, UpdatableComponent):
         if update is not None:
             assert isinstance(update, AffineComponent)
             update._update(ops, x, dy)
-
-    def _update(self, ops: Any, x: Any, dy: Any) -> None:
-        ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
-        ops.add_mat_mat(self.linear_params, dy, x, self.learning_rate, 1.0, trans_a=True)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.affine import AffineMap
+from nnet3py.components.affine import TrainedAffineMap
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.elementwise import blocks
 from nnet3py.components.fields import LARGEST_DIM, read_dim
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 LARGEST_RANK = 40
 
 
-class RepeatedAffineComponent(AffineMap, UpdatableComponent):
+class RepeatedAffineComponent(TrainedAffineMap):
     """y_k = W x_k + b for each of several blocks x_k of the input, trained by plain gradient steps.
 
     Attributes
@@ -30,8 +30,6 @@ class RepeatedAffineComponent(AffineMap, UpdatableComponent):
     bias_params : float32 (output_dim / num_repeats,)
     num_repeats : how many blocks input and output have
     """
-
-    PARAMETERS = ("linear_params", "bias_params")
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_repeats: int,
                  settings: UpdateSettings | None = None) -> None:
@@ -79,11 +77,6 @@ class RepeatedAffineComponent(AffineMap, UpdatableComponent):
 
     def _output_blocks(self, matrix: Any) -> Any:
         return blocks(matrix, self.linear_params.shape[0])
-
-    def _update(self, ops: Any, x: Any, dy: Any) -> None:
-        """Step along the gradient; a row of ``x`` and ``dy`` is one block of one frame."""
-        ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
-        ops.add_mat_mat(self.linear_params, dy, x, self.learning_rate, 1.0, trans_a=True)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 
