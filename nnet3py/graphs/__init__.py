@@ -1,0 +1,1 @@
+"""Graphs: finite-state transducers of phones, context windows, transition-ids and words."""
