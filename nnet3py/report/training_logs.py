@@ -1,0 +1,212 @@
+"""What the logs of a training say: objectives, accuracies, changes of parameters, statistics of components.
+
+Logs are laid out as by Kaldi's training scripts, so folders that Kaldi made are read as well:
+``log/train.I.J.log`` (iteration I, job J), ``log/compute_prob_{train,valid}.I.log`` and ``log/progress.I.log``.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from nnet3py.errors import UsageError
+
+_NUMBER = r"[-+0-9.e]+|-?inf|-?nan"
+_VALUE = rf"(?:{_NUMBER})(?: \+ (?:{_NUMBER}))*(?: = (?:{_NUMBER}))?"       # 'a', or 'a + b = sum' with auxiliary terms
+_TRAIN = re.compile(rf"LOG .* Overall average objective function for '([^']+)' is ({_VALUE}) over ({_NUMBER}) frames")
+_PROB = re.compile(rf"LOG .* Overall (log-likelihood|objective|log-probability|accuracy) for '([^']+)' is ({_VALUE}) "
+                   r"per frame")
+_MAX_CHANGE = re.compile(rf"For (\S+), per-component max-change was enforced ({_NUMBER}) *% of the time")
+_GLOBAL_MAX_CHANGE = re.compile(rf"The global max-change was enforced ({_NUMBER}) *% of the time")
+_ACCOUNTING = re.compile(rf"^# Accounting: .*?\btime=({_NUMBER})(?:.*\bthreads=(\d+))?")
+_LEARNING_RATE = re.compile(rf"--learning-rate=({_NUMBER})")
+_PER_LAYER = re.compile(r"LOG .* (Parameter differences per layer are|Relative parameter differences per layer are|"
+                        r"Norms of parameter matrices from <new-nnet-in> are) +\[ (.*) \]")
+_COMPONENT = re.compile(r"^component name=(\S+) type=(\w+), (.*)$")
+_INFO_LINE = re.compile(r"^(num-parameters|left-context|right-context|modulus): (\d+)$")
+_SUMMARY = re.compile(r"\[percentiles\([^)]*\)=\(([^)]*)\), mean=(\S+), stddev=([^\]]+)\]")
+_FIELD = re.compile(r"([\w{},.-]+)=(\{ .*? \}(?=,|$)|\[[^\]]*\]|(?:[^,{\[]|,(?! ))+)(?:, |$)")
+_LOG_FILE = re.compile(r"(train|compute_prob_train|compute_prob_valid|progress)\.(\d+)(?:\.(\d+))?\.log")
+
+
+class Summary(NamedTuple):
+    """A vector as component lines shorten it: its 13 percentiles (0 to 100), mean and standard deviation."""
+
+    percentiles: tuple[float, ...]
+    mean: float
+    stddev: float
+
+
+@dataclass(frozen=True)
+class ComponentLine:
+    """One ``component name=…`` line of nnet3-info; a field is a number, a summary, a text, or fields of a part."""
+
+    name: str
+    type: str
+    fields: dict[str, float | str | Summary | dict]
+
+    def number(self, key: str) -> float:
+        """The field as a number; NaN where there is none."""
+        value = self.fields.get(key)
+        return value if isinstance(value, float) else math.nan
+
+    def summary(self, key: str) -> Summary | None:
+        """The field as a summary; None where there is none (vectors of fewer than 10 values have none)."""
+        value = self.fields.get(key)
+        return value if isinstance(value, Summary) else None
+
+
+@dataclass
+class TrainLog:
+    """What one training job logged.
+
+    Attributes
+    ----------
+    objectives : output -> objective per frame, auxiliary terms included
+    frames : output -> frames (their weights' sum)
+    max_change : component -> per cent of minibatches whose change was cut; "" for that of the whole network
+    seconds, threads : of the job, by its launcher; NaN and 0 where the log does not say
+    learning_rate : the effective rate times the number of jobs, from the command; NaN where it does not say
+    """
+
+    objectives: dict[str, float] = field(default_factory=dict)
+    frames: dict[str, float] = field(default_factory=dict)
+    max_change: dict[str, float] = field(default_factory=dict)
+    seconds: float = math.nan
+    threads: int = 0
+    learning_rate: float = math.nan
+
+
+@dataclass
+class ProgressLog:
+    """What ``progress.I.log`` says of model I: components, and how parameters changed since model I-1."""
+
+    components: dict[str, ComponentLine] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)          # num-parameters, left-context, right-context, …
+    changes: dict[str, float] = field(default_factory=dict)
+    relative_changes: dict[str, float] = field(default_factory=dict)
+    norms: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Iteration:
+    """All that is known of one iteration: I of ``train.I.J.log``, whose diagnostics are of the model before it.
+
+    Attributes
+    ----------
+    jobs : job number -> its log
+    train, valid : (output, "objective" or "accuracy") -> per frame, of model I before the iteration's training
+    progress : of model I; None where there is none
+    """
+
+    number: int
+    jobs: dict[int, TrainLog] = field(default_factory=dict)
+    train: dict[tuple[str, str], float] = field(default_factory=dict)
+    valid: dict[tuple[str, str], float] = field(default_factory=dict)
+    progress: ProgressLog | None = None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        for line in stream:
+            yield line.rstrip("\n")
+
+
+def read_train_log(path: Path) -> TrainLog:
+    """Read ``train.I.J.log``; a log that is still being written, or of a job that failed, has what it has."""
+    log = TrainLog()
+    for line in _lines(path):
+        if found := _TRAIN.search(line):
+            name, value, frames = found.groups()
+            log.objectives[name], log.frames[name] = _number(value.split()[-1]), _number(frames)
+        elif found := _MAX_CHANGE.search(line):
+            log.max_change[found[1]] = _number(found[2])
+        elif found := _GLOBAL_MAX_CHANGE.search(line):
+            log.max_change[""] = _number(found[1])
+        elif found := _ACCOUNTING.search(line):
+            log.seconds, log.threads = _number(found[1]), int(found[2] or 0)
+        elif math.isnan(log.learning_rate) and (found := _LEARNING_RATE.search(line)):
+            log.learning_rate = _number(found[1])
+    return log
+
+
+def read_compute_prob_log(path: Path) -> dict[tuple[str, str], float]:
+    """Read ``compute_prob_SET.I.log``: (output, "objective" or "accuracy") -> the mean per frame."""
+    values = {}
+    for line in _lines(path):
+        if found := _PROB.search(line):
+            kind = "accuracy" if found[1] == "accuracy" else "objective"
+            values[found[2], kind] = _number(found[3].split()[-1])
+    return values
+
+
+def read_progress_log(path: Path) -> ProgressLog:
+    """Read ``progress.I.log``: what nnet3-info and nnet3-show-progress printed."""
+    log = ProgressLog()
+    kinds = {"Parameter": log.changes, "Relative": log.relative_changes, "Norms": log.norms}
+    for line in _lines(path):
+        if component := parse_component_line(line):
+            log.components[component.name] = component
+        elif found := _INFO_LINE.match(line):
+            log.numbers[found[1]] = int(found[2])
+        elif found := _PER_LAYER.search(line):
+            values = (entry.rpartition(":") for entry in found[2].split())
+            kinds[found[1].split()[0]].update({name: _number(value) for name, _, value in values})
+    return log
+
+
+def parse_component_line(line: str) -> ComponentLine | None:
+    """A component's line of nnet3-info; None for any other line."""
+    found = _COMPONENT.match(line)
+    return ComponentLine(found[1], found[2], _fields(found[3])) if found else None
+
+
+def _fields(text: str) -> dict[str, float | str | Summary | dict]:
+    fields: dict[str, float | str | Summary | dict] = {}
+    for key, value in _FIELD.findall(text):
+        if key.endswith("-{mean,stddev}"):
+            mean, _, stddev = value.partition(",")
+            key = key.removesuffix("{mean,stddev}")
+            fields[key + "mean"], fields[key + "stddev"] = _number(mean), _number(stddev)
+        elif value.startswith("{"):
+            fields[key] = _fields(value[2:-2])
+        elif found := _SUMMARY.fullmatch(value):
+            percentiles = tuple(_number(part) for part in re.split("[, ]", found[1]))
+            fields[key] = Summary(percentiles, _number(found[2]), _number(found[3]))
+        else:
+            number = _number(value)
+            fields[key] = value if math.isnan(number) and "nan" not in value else number
+    return fields
+
+
+def read_iterations(folder: Path) -> list[Iteration]:
+    """Everything that the logs of a training in ``folder`` say, by iteration. Raises UsageError if there are none."""
+    iterations: dict[int, Iteration] = {}
+    for path in sorted((folder / "log").glob("*.log")) if (folder / "log").is_dir() else []:
+        found = _LOG_FILE.fullmatch(path.name)
+        if not found or (found[1] == "train") != (found[3] is not None):
+            continue
+        number = int(found[2])
+        iteration = iterations.setdefault(number, Iteration(number))
+        if found[1] == "train":
+            iteration.jobs[int(found[3])] = read_train_log(path)
+        elif found[1] == "progress":
+            iteration.progress = read_progress_log(path)
+        elif found[1] == "compute_prob_train":
+            iteration.train = read_compute_prob_log(path)
+        else:
+            iteration.valid = read_compute_prob_log(path)
+    if not iterations:
+        raise UsageError(f"{folder} has no logs of a training (log/train.I.J.log, log/compute_prob_valid.I.log)",
+                         "give the folder that a training driver wrote, such as exp/tdnn")
+    return [iterations[number] for number in sorted(iterations)]

@@ -1,0 +1,130 @@
+"""Logs of training, as Kaldi and its scripts write them, read back."""
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from nnet3py.errors import UsageError
+from nnet3py.report.training_logs import (
+    Summary,
+    parse_component_line,
+    read_compute_prob_log,
+    read_iterations,
+    read_progress_log,
+    read_train_log,
+)
+
+TRAIN = """\
+# Running on host
+# Started at Sat Nov 21 17:00:00 UTC 2026
+# nnet3-train --print-interval=10 "nnet3-copy --learning-rate=0.0006 --scale=1.0 exp/3.mdl - |" "ark,bg:… |" exp/4.1.raw
+LOG (nnet3-train[5.5]:PrintStatsForThisPhase():nnet-training.cc:278) Average objective function for 'output' for \
+minibatches 0-3 is -3.1 over 2034 frames.
+LOG (nnet3-train[5.5]:PrintTotalStats():nnet-training.cc:317) Overall average objective function for 'output' is \
+-1.5 + -0.25 = -1.75 over 1.2e+06 frames.
+LOG (nnet3-train[5.5]:PrintTotalStats():nnet-training.cc:317) Overall average objective function for 'output-xent' is \
+-2 over 640 frames.
+LOG (nnet3-train[5.5]:PrintMaxChangeStats():nnet-utils.cc:2265) For tdnn1.affine, per-component max-change was \
+enforced 12.5 % of the time.
+LOG (nnet3-train[5.5]:PrintMaxChangeStats():nnet-utils.cc:2275) The global max-change was enforced 3 % of the time.
+# Accounting: time=17 threads=2
+# Ended (code 0) at Sat Nov 21 17:00:17 UTC 2026, elapsed time 17 seconds
+"""
+
+PROB = """\
+LOG (nnet3-compute-prob[5.5]:PrintTotalStats():nnet-diagnostics.cc:165) Overall log-likelihood for 'output' is \
+-0.75 per frame, over 1000 frames.
+LOG (nnet3-compute-prob[5.5]:PrintTotalStats():nnet-diagnostics.cc:165) Overall accuracy for 'output' is 0.8 per \
+frame, over 1000 frames.
+LOG (nnet3-chain-compute-prob[5.5]:PrintTotalStats():nnet-chain-diagnostics.cc:165) Overall log-probability for 'b' \
+is -0.1 + -0.02 = -0.12 per frame, over 1000 frames.
+"""
+
+RELU = ("component name=tdnn1.relu type=RectifiedLinearComponent, dim=40, self-repair-scale=1e-05, count=8.83e+03, "
+        "self-repaired-proportion=0.1, value-avg=[percentiles(0,1,2,5 10,20,50,80,90 95,98,99,100)=(0.04,0.04,0.04,"
+        "0.06 0.09,0.14,0.27,0.86,1.4 1.6,2.2,2.2,2.4), mean=0.534, stddev=0.585], deriv-avg=[ 0.1 0.2 ]")
+LSTM = ("component name=l type=LstmNonlinearityComponent, input-dim=200, use-dropout=false, count=24, i_t_sigmoid={ "
+        "self-repair-scale=1e-05, value-avg=[percentiles(0,1 100)=(0.04,0.09 0.79), mean=0.4, stddev=0.2], "
+        "deriv-avg=[ 1 2 ] }, c_t_tanh={ self-repair-scale=2e-05 }")
+AFFINE = "component name=a type=AffineComponent, linear-params-rms=nan, bias-{mean,stddev}=0.5,1.5, rank-in=20"
+
+PROGRESS = f"""\
+left-context: 12
+num-parameters: 4711
+{AFFINE}
+{RELU}
+LOG (nnet3-show-progress[5.5]:main():nnet3-show-progress.cc:143) Parameter differences per layer are  [ a:0.5 l:2 ]
+LOG (nnet3-show-progress[5.5]:main():nnet3-show-progress.cc:157) Relative parameter differences per layer are  [ \
+a:0.05 ]
+"""
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_training_jobs_log(tmp_path: Path) -> None:
+    log = read_train_log(write(tmp_path, "train.3.1.log", TRAIN))
+    assert log.objectives == {"output": -1.75, "output-xent": -2.0}
+    assert log.frames == {"output": 1.2e6, "output-xent": 640.0}
+    assert log.max_change == {"tdnn1.affine": 12.5, "": 3.0}
+    assert (log.seconds, log.threads, log.learning_rate) == (17.0, 2, 0.0006)
+
+
+def test_a_log_that_is_not_finished_has_what_it_has(tmp_path: Path) -> None:
+    log = read_train_log(write(tmp_path, "train.3.1.log", TRAIN[:300]))
+    assert not log.objectives and math.isnan(log.seconds) and log.learning_rate == 0.0006
+
+
+def test_the_log_of_a_diverged_job_says_nan(tmp_path: Path) -> None:
+    log = read_train_log(write(tmp_path, "train.0.1.log", TRAIN.replace("-1.5 + -0.25 = -1.75", "-nan")))
+    assert math.isnan(log.objectives["output"])
+
+
+def test_objectives_and_accuracies_of_diagnostics(tmp_path: Path) -> None:
+    values = read_compute_prob_log(write(tmp_path, "compute_prob_valid.3.log", PROB))
+    assert values == {("output", "objective"): -0.75, ("output", "accuracy"): 0.8, ("b", "objective"): -0.12}
+
+
+def test_component_lines_fields() -> None:
+    relu, lstm, affine = (parse_component_line(line) for line in (RELU, LSTM, AFFINE))
+    assert relu is not None and lstm is not None and affine is not None
+    assert relu.number("count") == 8830 and relu.fields["deriv-avg"] == "[ 0.1 0.2 ]"
+    summary = relu.summary("value-avg")
+    assert summary is not None and summary.mean == 0.534 and len(summary.percentiles) == 13
+    assert summary.percentiles[-1] == 2.4 and relu.summary("deriv-avg") is None
+    assert lstm.fields["use-dropout"] == "false" and lstm.number("count") == 24
+    assert lstm.fields["i_t_sigmoid"] == {"self-repair-scale": 1e-05, "deriv-avg": "[ 1 2 ]",
+                                          "value-avg": Summary((0.04, 0.09, 0.79), 0.4, 0.2)}
+    assert lstm.fields["c_t_tanh"] == {"self-repair-scale": 2e-05}
+    assert math.isnan(affine.number("linear-params-rms")) and affine.number("rank-in") == 20
+    assert affine.number("bias-mean") == 0.5 and affine.number("bias-stddev") == 1.5
+    assert parse_component_line("component-node name=a component=a input=b") is None
+
+
+def test_progress_logs_have_components_and_changes(tmp_path: Path) -> None:
+    log = read_progress_log(write(tmp_path, "progress.4.log", PROGRESS))
+    assert list(log.components) == ["a", "tdnn1.relu"]
+    assert log.numbers == {"left-context": 12, "num-parameters": 4711}
+    assert log.changes == {"a": 0.5, "l": 2.0} and log.relative_changes == {"a": 0.05} and not log.norms
+
+
+def test_iterations_of_a_folder_in_order(tmp_path: Path) -> None:
+    for name, text in {"train.10.1.log": TRAIN, "train.2.1.log": TRAIN, "train.2.2.log": TRAIN,
+                       "compute_prob_train.2.log": PROB, "compute_prob_valid.final.log": PROB,
+                       "progress.10.log": PROGRESS, "other.log": "text"}.items():
+        write(tmp_path, f"log/{name}", text)
+    iterations = read_iterations(tmp_path)
+    assert [(one.number, sorted(one.jobs)) for one in iterations] == [(2, [1, 2]), (10, [1])]
+    assert iterations[0].train["output", "accuracy"] == 0.8 and not iterations[0].valid
+    assert iterations[0].progress is None and iterations[1].progress is not None
+
+
+def test_a_folder_without_logs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no logs of a training"):
+        read_iterations(tmp_path)
