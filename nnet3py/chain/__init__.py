@@ -1,0 +1,1 @@
+"""LF-MMI (chain) training: graphs, supervision and what makes them."""
