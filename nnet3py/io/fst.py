@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -81,6 +82,19 @@ class Fst:
     next_states: np.ndarray
     arc_type: str = "standard"
     stored: Stored | None = None
+
+    @classmethod
+    def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, input_labels: ArrayLike,
+                  output_labels: ArrayLike, weights: ArrayLike, next_states: ArrayLike,
+                  arc_type: str = "standard") -> Fst:
+        """An FST of arcs in any order, each with the state that it leaves; those of a state keep their order."""
+        dtype = np.float64 if arc_type == "lattice8" else np.float32
+        finals, leaving = np.asarray(final_weights, dtype=dtype), np.asarray(sources, dtype=np.int64)
+        order = np.argsort(leaving, kind="stable")
+        counts = np.bincount(leaving, minlength=len(finals))
+        ints = [np.asarray(values, dtype=np.int32)[order] for values in (input_labels, output_labels, next_states)]
+        return cls(start, finals, np.concatenate(([0], np.cumsum(counts))).astype(np.int64), ints[0], ints[1],
+                   np.asarray(weights, dtype=dtype)[order], ints[2], arc_type)
 
     @property
     def num_states(self) -> int:

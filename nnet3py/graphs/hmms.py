@@ -1,0 +1,195 @@
+"""Windows of phones as HMMs: graphs of transition-ids. Kaldi: ``GetHmmAsFsa``, ``GetHTransducer``.
+
+Self-loops are added later, by ``self_loops.py``.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.graphs.context import EPSILON, Window
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.fst_operations import breadth_first, connected
+from nnet3py.io.topology import NO_PDF, HmmState
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.io.tree import ContextDependency
+
+
+class HmmArc(NamedTuple):
+    """A transition of a window's HMM: HMM states, a transition-id (0: the state emits nothing) and its cost."""
+
+    source: int
+    target: int
+    transition_id: int
+    cost: float
+
+
+class Hmm(NamedTuple):
+    """The transitions of a window's HMM without self-loops, by state; the last state is the final one."""
+
+    num_states: int
+    arcs: list[HmmArc]
+
+
+def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, transition_scale: float) -> Hmm:
+    """The HMM of a window of phones.
+
+    Costs are those of the transition probabilities if it is known that no self-loop is taken, times
+    ``transition_scale``.
+
+    Raises
+    ------
+    FormatError : a phone that the topology does not have
+    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have: they are not of one system
+    """
+    if len(window) != tree.context_width:
+        raise Nnet3Error(f"expected windows of {tree.context_width} phones, found {window}")
+    phone = window[tree.central_position]
+    entry = model.topology.entry_of_phone.get(phone)
+    if entry is None:
+        raise FormatError(f"phone {phone} of the graph is not in the model's topology",
+                          hint="are graph and model of one system?")
+    states = model.topology.entries[entry]
+    arcs = [arc for number, state in enumerate(states)
+            for arc in _state_arcs(number, state, window, tree, model, transition_scale)]
+    return Hmm(len(states), arcs)
+
+
+def _state_arcs(number: int, state: HmmState, window: Window, tree: ContextDependency, model: TransitionModel,
+                transition_scale: float) -> Iterator[HmmArc]:
+    if state.forward_pdf_class == NO_PDF:
+        for target, probability in state.transitions:
+            yield HmmArc(number, target, EPSILON, -transition_scale * float(np.log(probability)))
+        return
+    forward, self_loop = (tree.pdf(window, pdf_class)
+                          for pdf_class in (state.forward_pdf_class, state.self_loop_pdf_class))
+    transition_state = model.transition_state(window[tree.central_position], number, forward, self_loop)
+    first = int(model.first_transition_id[transition_state])
+    not_looping = float(model.non_self_loop_log_probs[transition_state])
+    for index, (target, _) in enumerate(state.transitions):
+        if target != number:
+            cost = -transition_scale * (float(model.log_probs[first + index]) - not_looping)
+            yield HmmArc(number, target, first + index, cost + 0.0)
+
+
+class _Expansion:
+    """Arcs of the graph of transition-ids while it is made; its first states are those of the graph of windows."""
+
+    def __init__(self, num_states: int) -> None:
+        self.num_states = num_states
+        self.arcs: list[tuple[int, int, int, int]] = []           # source, input and output label, target
+        self.costs: list[float] = []
+
+    def new_state(self) -> int:
+        self.num_states += 1
+        return self.num_states - 1
+
+    def add(self, source: int, label: int, output: int, cost: float, target: int) -> None:
+        self.arcs.append((source, label, output, target))
+        self.costs.append(cost)
+
+    def fst(self, start: int, finals: np.ndarray) -> Fst:
+        arcs = np.array(self.arcs, dtype=np.int64).reshape(-1, 4)
+        all_finals = np.full(self.num_states, NO_WEIGHT, dtype=np.float32)
+        all_finals[:len(finals)] = finals
+        return Fst.from_arcs(start, all_finals, arcs[:, 0], arcs[:, 1], arcs[:, 2], self.costs, arcs[:, 3])
+
+
+def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
+                transition_scale: float = 1.0, separate_ends: bool = False, keep_outputs: bool = False) -> Fst:
+    """Replace the windows on the arcs of a graph by their HMMs without self-loops.
+
+    What Kaldi gets by composing the HMMs with the graph. Arcs of one window to one state share the HMM's states.
+    States are numbered breadth first.
+
+    Parameters
+    ----------
+    fst : input labels are window ids, 0 for epsilon; of ``expand_context``
+    windows : of which ids
+    transition_scale : factor of the costs of transitions
+    separate_ends : every HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so
+        no state is entered by arcs of two transition-states. Otherwise the last transition leads there itself
+    keep_outputs : output labels stay, on the first arc of each HMM; otherwise the result is an acceptor
+
+    Returns
+    -------
+    a graph of transition-ids; epsilons where the graph has them, and where HMM states emit nothing
+
+    Raises as :func:`window_hmm` does; Nnet3Error for windows that are disambiguation symbols.
+    """
+    hmms = {number: window_hmm(_phones(windows[number - 1]), tree, model, transition_scale)
+            for number in np.unique(fst.input_labels).tolist() if number != EPSILON}
+    made = _Expansion(fst.num_states)
+    inner: dict[tuple[int, int], list[int]] = {}
+    for source, label, output, cost, target in zip(
+            fst.sources.tolist(), fst.input_labels.tolist(), fst.output_labels.tolist(), fst.weights.tolist(),
+            fst.next_states.tolist(), strict=True):
+        output = output if keep_outputs else EPSILON
+        if label == EPSILON:
+            made.add(source, EPSILON, output, cost, target)
+            continue
+        hmm = hmms[label]
+        if (label, target) not in inner:
+            inner[label, target] = _add_inner(made, hmm, target, separate_ends)
+        states = inner[label, target]
+        for arc in hmm.arcs:
+            if arc.source == 0:
+                made.add(source, arc.transition_id, output, cost + arc.cost, states[arc.target])
+    expanded = breadth_first(connected(made.fst(fst.start, fst.final_weights)))
+    return expanded if keep_outputs else _as_acceptor(expanded)
+
+
+def _phones(window: Window) -> Window:
+    if len(window) == 1 and window[0] < 0:
+        raise Nnet3Error(f"the disambiguation symbol {-window[0]} has no HMM here",
+                         "graphs with such symbols are composed with hmm_transducer")
+    return window
+
+
+def _add_inner(made: _Expansion, hmm: Hmm, target: int, separate_end: bool) -> list[int]:
+    """Add what lies behind the first transition of an HMM that leads to state ``target``; return its states."""
+    entered = {arc.target for arc in hmm.arcs}
+    last = hmm.num_states - 1
+    states = [made.new_state() if number in entered and (number < last or separate_end) else target
+              for number in range(hmm.num_states)]
+    for arc in hmm.arcs:
+        if arc.source in entered:
+            made.add(states[arc.source], arc.transition_id, EPSILON, arc.cost, states[arc.target])
+    if separate_end and last in entered:
+        made.add(states[last], EPSILON, EPSILON, 0.0, target)
+    return states
+
+
+def _as_acceptor(fst: Fst) -> Fst:
+    return Fst(fst.start, fst.final_weights, fst.arc_starts, fst.input_labels, fst.input_labels, fst.weights,
+               fst.next_states)
+
+
+def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
+                   transition_scale: float = 1.0) -> tuple[Fst, list[int]]:
+    """The transducer from transition-ids to window ids, for decoding graphs: all HMMs from and to state 0.
+
+    Windows that are disambiguation symbols, such as ``(-5,)``, get labels behind the transition-ids, in their order.
+
+    Returns
+    -------
+    the transducer, without self-loops; the input labels of the disambiguation symbols
+
+    Raises as :func:`window_hmm` does. Kaldi: GetHTransducer.
+    """
+    made = _Expansion(1)
+    disambig: list[int] = []
+    for number, window in enumerate(windows, 1):
+        if len(window) == 1 and window[0] < 0:
+            disambig.append(model.num_transition_ids + 1 + len(disambig))
+            made.add(0, disambig[-1], number, 0.0, 0)
+            continue
+        hmm = window_hmm(window, tree, model, transition_scale)
+        states = _add_inner(made, hmm, 0, separate_end=False)
+        for arc in hmm.arcs:
+            if arc.source == 0:
+                made.add(0, arc.transition_id, number, arc.cost, states[arc.target])
+    return connected(made.fst(0, np.zeros(1, dtype=np.float32))), disambig
