@@ -10,11 +10,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnet3py.cli.registry import COMMANDS
-from nnet3py.errors import Nnet3Error
+from nnet3py.drivers.launchers import CHECKOUT_FOLDER
 
-PACKAGE = Path(__file__).resolve().parent.parent
-CHECKOUT_FOLDER = PACKAGE.parent / "bin"
-INSTALLED_FOLDER = PACKAGE / "launchers"
 LAUNCHERS = (*COMMANDS, "nnet3py")
 
 # Up from the launcher: where the package lies, and where its own Python may be.
@@ -73,15 +70,6 @@ def write_launchers(folder: Path, installed: bool = False) -> list[Path]:
         path.chmod(0o755)
         written.append(path)
     return written
-
-
-def launcher_folder() -> Path:
-    """The folder to put on PATH: of the installed package, or ``bin/`` of the checkout."""
-    for folder in (INSTALLED_FOLDER, CHECKOUT_FOLDER):
-        if (folder / "nnet3-info").is_file():
-            return folder
-    raise Nnet3Error(f"No launchers lie in {INSTALLED_FOLDER} or {CHECKOUT_FOLDER}",
-                     "install the package again")
 
 
 def main() -> None:

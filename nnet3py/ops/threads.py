@@ -2,6 +2,9 @@
 
 All products go through scipy's BLAS (``ops/cpu/blas.py``), so that one gets the threads and every other BLAS of the
 process (numpy's brings its own) gets one: two pools whose threads spin while they wait would slow each other down.
+
+The number is that of ``--num-threads``, else of the environment's ``NNET3PY_NUM_THREADS`` (set for jobs that share a
+machine), else of the cores.
 """
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import os
 from importlib import import_module
 
 from nnet3py.errors import UsageError
+
+VARIABLE = "NNET3PY_NUM_THREADS"
+_OTHERS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")   # of BLAS libraries
 
 _chosen: int | None = None
 
@@ -22,12 +28,33 @@ def available_cores() -> int:
 
 
 def num_threads() -> int:
-    """The number of threads that computing uses."""
-    return _chosen or available_cores()
+    """The number of threads that computing uses.
+
+    Raises
+    ------
+    UsageError
+        ``NNET3PY_NUM_THREADS`` is not a number.
+    """
+    return _chosen or _threads_in_environment() or available_cores()
+
+
+def _threads_in_environment() -> int | None:
+    """The value of ``NNET3PY_NUM_THREADS``; None if it is missing, empty or 0."""
+    text = os.environ.get(VARIABLE, "").strip()
+    if text and not (text.isascii() and text.isdigit()):
+        raise UsageError(f"{VARIABLE}={text}: expected a positive number, or 0 for all cores of this process")
+    return int(text or 0) or None
+
+
+def environment_of_threads(count: int) -> dict[str, str]:
+    """The environment variables that make a process, and those it starts, compute with ``count`` threads."""
+    return dict.fromkeys((VARIABLE, *_OTHERS), str(count))
 
 
 def set_num_threads(count: int | None) -> None:
-    """Choose the number of threads (``--num-threads``); None or 0 stands for the cores this process may use.
+    """Choose the number of threads (``--num-threads``).
+
+    None or 0 stands for ``NNET3PY_NUM_THREADS``, or else for the cores this process may use.
 
     Raises
     ------

@@ -1,0 +1,144 @@
+"""Processes of jobs on this machine: each in a group of its own that ends with the driver, with a log as run.pl's."""
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+from nnet3py.drivers import watcher
+from nnet3py.drivers.launchers import launcher_folder
+from nnet3py.errors import Nnet3Error
+from nnet3py.ops.threads import environment_of_threads
+
+# Nothing runs before the watcher knows of the group: bash first waits for a line.
+_WAIT_FOR_A_LINE = 'read -r line && exec "$@" </dev/null'
+
+
+def job_environment(threads: int) -> dict[str, str]:
+    """The environment of a job: ours, the package's launchers in front on PATH, and its number of threads."""
+    path = os.pathsep.join(filter(None, [str(launcher_folder()), os.environ.get("PATH")]))
+    return {"NNET3PY_PYTHON": sys.executable, **os.environ, "PATH": path, **environment_of_threads(threads)}
+
+
+def bash_words(command: str) -> list[str]:
+    """The words that run a command line in bash; a pipe fails if any of its programs does."""
+    return ["bash", "-o", "pipefail", "-c", command]
+
+
+class JobProcesses:
+    """The processes that run for a driver; :meth:`close` ends them, and so does a watcher if the driver just dies."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._groups: set[int] = set()
+        self._closed = False
+        self._watcher: subprocess.Popen[str] | None = None
+
+    def run(self, words: Sequence[str], environment: Mapping[str, str], output: IO[bytes],
+            folder: str | os.PathLike[str] | None = None) -> int:
+        """Run a program to its end, in ``folder``; its standard output and error go to ``output``.
+
+        Returns its exit status, or minus the number of the signal that ended it.
+        """
+        process = self._start(words, environment, output, folder)
+        status = process.wait()
+        with self._lock:
+            self._groups.discard(process.pid)
+            self._tell(f"-{process.pid}")
+        return status
+
+    def run_logged(self, command: str, log: Path, threads: int, folder: str | os.PathLike[str] | None = None) -> int:
+        """Run a bash command line with its log written to ``log``; returns the exit status as :meth:`run` does.
+
+        The log begins and ends with the ``#`` lines of Kaldi's run.pl and queue.pl.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "wb") as output:
+            output.write(log_header(command).encode("utf-8", "surrogateescape"))
+            output.flush()
+        with open(log, "ab") as output:      # programs of a pipe write to it side by side
+            start = time.time()
+            status = self.run(bash_words(command), job_environment(threads), output, folder)
+            output.write(log_footer(status, time.time() - start, threads).encode())
+        return status
+
+    def end(self) -> None:
+        """End the processes that run now; returns when they are gone."""
+        with self._lock:
+            groups = set(self._groups)
+        watcher.end_groups(groups)
+
+    def close(self) -> None:
+        """End the processes and the watcher; nothing can be started afterwards."""
+        with self._lock:
+            self._closed = True
+        self.end()
+        if self._watcher is not None:
+            assert self._watcher.stdin is not None
+            self._watcher.stdin.close()
+            self._watcher.wait()
+            self._watcher = None
+
+    def _start(self, words: Sequence[str], environment: Mapping[str, str], output: IO[bytes],
+               folder: str | os.PathLike[str] | None) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._closed:
+                raise Nnet3Error("the executor of these jobs is closed")
+            process = subprocess.Popen(["bash", "-c", _WAIT_FOR_A_LINE, "job", *words], stdin=subprocess.PIPE,
+                                       stdout=output, stderr=subprocess.STDOUT, env=dict(environment), cwd=folder,
+                                       start_new_session=True)
+            self._groups.add(process.pid)
+            self._tell(f"+{process.pid}")
+        assert process.stdin is not None
+        try:
+            process.stdin.write(b"\n")
+            process.stdin.close()
+        except BrokenPipeError:
+            pass                        # ended already
+        return process
+
+    def _tell(self, line: str) -> None:
+        """Send a line to the watcher, which is started for the first one."""
+        if self._watcher is None:
+            if self._closed:
+                return
+            self._watcher = subprocess.Popen([sys.executable, "-I", "-S", watcher.__file__], stdin=subprocess.PIPE,
+                                             stdout=subprocess.DEVNULL, start_new_session=True, text=True)
+        assert self._watcher.stdin is not None
+        try:
+            self._watcher.stdin.write(line + "\n")
+            self._watcher.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass                        # somebody ended it: the jobs go on unwatched
+
+
+def log_header(command: str) -> str:
+    """The lines that begin a log."""
+    quoted = "\n".join(f"# {line}" for line in command.splitlines())
+    return f"# Running on {os.uname().nodename}\n# Started at {_date()}\n{quoted}\n"
+
+
+def log_footer(status: int, seconds: float, threads: int) -> str:
+    """The lines that end a log; Kaldi's scripts read the time from them."""
+    ended = f"code {status}" if status >= 0 else f"code 0; signal {-status}"
+    return (f"# Accounting: time={seconds:.0f} threads={threads}\n"
+            f"# Ended ({ended}) at {_date()}, elapsed time {seconds:.0f} seconds\n")
+
+
+def describe_status(status: int) -> str:
+    """``exit status 1`` or ``killed by SIGKILL``."""
+    number = -status if status < 0 else status - 128
+    if number <= 0 or number not in {one.value for one in signal.Signals}:
+        return f"exit status {status}"
+    return f"killed by {signal.Signals(number).name}"
+
+
+def _date() -> str:
+    """Now, as the program ``date`` prints it."""
+    return time.strftime("%a %b %e %H:%M:%S %Z %Y")

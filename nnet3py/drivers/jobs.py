@@ -1,0 +1,187 @@
+"""How a driver runs its steps: bash command lines with a log each, by an executor.
+
+    with make_executor("run.pl") as executor:
+        diagnostics = executor.start([Job("nnet3-compute-prob 3.mdl ark:valid.egs", log / "compute_prob_valid.3.log")])
+        executor.run([Job(f"nnet3-train … 4.{n}.raw", log / f"train.3.{n}.log") for n in (1, 2)])
+        diagnostics.wait()
+
+Jobs run in the driver's working directory. Their log begins and ends with the ``#`` lines that Kaldi's run.pl writes.
+Jobs that run side by side share the cores; each is told its number of threads by ``NNET3PY_NUM_THREADS``. Jobs end
+when the driver does. Kaldi: utils/parallel/run.pl, queue.pl and their like, and ``common.background_command``.
+"""
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, TypeVar
+
+from nnet3py.errors import Nnet3Error
+
+SHOWN_LINES = 10           # of the log of a job that failed
+_TAIL_BYTES = 16384
+
+E = TypeVar("E", bound="Executor")
+
+
+class Job(NamedTuple):
+    """A bash command line, and the file for what it prints."""
+
+    command: str
+    log: Path
+
+
+class Failure(NamedTuple):
+    """A job that failed, and how: ``exit status 1``."""
+
+    job: Job
+    reason: str
+
+
+class JobsFailed(Nnet3Error):
+    """Some jobs failed.
+
+    Parameters
+    ----------
+    failures : those that did, in the order in which they were given
+    total : how many jobs there were
+    """
+
+    def __init__(self, failures: Sequence[Failure], total: int) -> None:
+        self.failures, self.total = tuple(failures), total
+        first = failures[0]
+        self.tail = log_tail(first.job.log)
+        which = f"{len(failures)} of {total} jobs" if total > 1 else "A job"
+        ends = "ends with:\n" + "\n".join(self.tail) if self.tail else "holds nothing else"
+        super().__init__(f"{which} failed ({first.reason}); the log {first.job.log} {ends}")
+
+
+def log_tail(log: Path) -> list[str]:
+    """The last lines that a job itself wrote into its log; none if the log cannot be read."""
+    try:
+        with open(log, "rb") as stream:
+            size = stream.seek(0, 2)
+            stream.seek(max(0, size - _TAIL_BYTES))
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return []
+    return [line for line in lines if line and not line.startswith("# ")][-SHOWN_LINES:]
+
+
+class Started:
+    """Jobs that run in the background."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.jobs = tuple(jobs)
+        self._reasons: list[str | None] = [None] * len(jobs)      # why a job failed
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def finished(self) -> bool:
+        """Whether all jobs have ended, well or not."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def wait(self) -> None:
+        """Wait for all jobs. Raises JobsFailed if any failed."""
+        for thread in self._threads:
+            thread.join()
+        failures = [Failure(job, reason) for job, reason in zip(self.jobs, self._reasons, strict=True) if reason]
+        if failures:
+            raise JobsFailed(failures, len(self.jobs))
+
+
+class Executor(ABC):
+    """Runs jobs; a context manager. What is still running at :meth:`close` is ended.
+
+    Parameters
+    ----------
+    slots : the most jobs of a :meth:`run` at once, and of those in the background; None for no limit
+    """
+
+    def __init__(self, slots: int | None) -> None:
+        if slots is not None and slots < 1:
+            raise Nnet3Error(f"{slots} jobs at once: expected at least one")
+        self.slots = slots
+        self._background = threading.Semaphore(slots) if slots else None
+
+    def run(self, jobs: Iterable[Job]) -> None:
+        """Run jobs, as many at once as there are slots, and wait for all. Raises JobsFailed if any failed."""
+        jobs = list(jobs)
+        started = self._launch(jobs, self.share_threads(len(jobs)), threading.Semaphore(self.slots or len(jobs) or 1))
+        try:
+            started.wait()
+        except JobsFailed:
+            raise
+        except BaseException:          # Ctrl-C
+            self.close()
+            raise
+
+    def start(self, jobs: Iterable[Job]) -> Started:
+        """Start jobs in the background, such as diagnostics, with the threads that :meth:`run` leaves, or one each."""
+        jobs = list(jobs)
+        slots = self._background or threading.Semaphore(len(jobs) or 1)
+        return self._launch(jobs, self.background_threads(len(jobs)), slots)
+
+    def share_threads(self, num_jobs: int) -> int:
+        """The number of threads of each of ``num_jobs`` jobs that :meth:`run` gets."""
+        return 1
+
+    def background_threads(self, num_jobs: int) -> int:
+        """The number of threads of each of ``num_jobs`` jobs in the background."""
+        return 1
+
+    @abstractmethod
+    def execute(self, job: Job, threads: int) -> str | None:
+        """Run one job to its end; called in a thread of its own. Returns why it failed, or None."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what is still running; nothing can be run afterwards."""
+
+    def __enter__(self: E) -> E:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def _launch(self, jobs: Sequence[Job], threads: int, slots: threading.Semaphore) -> Started:
+        started = Started(jobs)
+
+        def body(number: int) -> None:
+            with slots:
+                try:
+                    started._reasons[number] = self.execute(jobs[number], threads)
+                except Exception as error:
+                    started._reasons[number] = f"{type(error).__name__}: {error}"
+
+        for number in range(len(jobs)):
+            # daemon: a driver that dies of an error does not wait for its jobs
+            started._threads.append(threading.Thread(target=body, args=(number,), daemon=True))
+            started._threads[-1].start()
+        return started
+
+
+def make_executor(cmd: str = "run.pl", scheduler: str | None = None, slots: int | None = None) -> Executor:
+    """The executor that a driver's options ask for.
+
+    Parameters
+    ----------
+    cmd : ``run.pl``, perhaps with ``--max-jobs-run N`` and ``--num-threads N``, runs the jobs on this machine;
+        ``queue.pl -l …``, ``slurm.pl …``, ``ssh.pl …`` or another such command is called for each job
+    scheduler : the address of a dask scheduler whose workers run the jobs, or ``local`` for workers started here
+    slots : the most jobs at once; None for the number of cores (run.pl), or no limit
+    """
+    if scheduler:
+        from nnet3py.drivers.jobs_dask import DaskExecutor
+
+        return DaskExecutor(scheduler, slots)
+    from nnet3py.drivers.jobs_command import CommandExecutor, parse_command
+    from nnet3py.drivers.jobs_local import LocalExecutor
+
+    command = parse_command(cmd)
+    if command.is_local:
+        return LocalExecutor(slots or command.max_jobs, command.threads)
+    return CommandExecutor(command, slots)
