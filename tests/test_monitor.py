@@ -92,7 +92,8 @@ def test_one_job_that_is_not_limited_is_enough() -> None:
     ("TanhComponent", {"deriv-avg": summary(0.09)}, "saturated", "c"),
     ("OutputGruNonlinearityComponent", {"deriv-avg": summary(0.09)}, "saturated", "c"),
     ("LstmNonlinearityComponent",
-     {"f_t_sigmoid": {"deriv-avg": summary(0.01)}, "m_t_tanh": {"deriv-avg": summary(0.5)}}, "saturated", "c (f_t_sigmoid)"),
+     {"f_t_sigmoid": {"deriv-avg": summary(0.01)}, "m_t_tanh": {"deriv-avg": summary(0.5)}},
+     "saturated", "c (f_t_sigmoid)"),
     ("BackpropTruncationComponent", {"clipped-proportion": 0.75}, "clipped", "c"),
 ])
 def test_units_that_do_not_learn(type: str, fields: dict, kind: str, place: str) -> None:
