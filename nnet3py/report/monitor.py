@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, TrainLog
+from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, TrainLog, series
 
 FALL = 0.2                   # of the best objective's size: so far below it an iteration counts as divergence …
 SMALLEST_FALL = 0.3          # … if it is also this much per frame, since objectives near zero move by little
@@ -92,8 +92,9 @@ def _stalled(iterations: Sequence[Iteration]) -> Iterator[Problem]:
 
 
 def _overfitted(iterations: Sequence[Iteration]) -> Iterator[Problem]:
-    pairs = [(one.train["output", "objective"], one.valid["output", "objective"]) for one in iterations
-             if ("output", "objective") in one.train and ("output", "objective") in one.valid]
+    valid = dict(series(iterations, "valid", "output", "objective"))
+    pairs = [(value, valid[number]) for number, value in series(iterations, "train", "output", "objective")
+             if number in valid]
     recent = pairs[-OVERFIT_ITERATIONS - 1:]
     if len(recent) > OVERFIT_ITERATIONS and all(after[0] > before[0] and after[1] < before[1]
                                                 for before, after in zip(recent, recent[1:], strict=False)):
@@ -121,7 +122,7 @@ def _saturated(component: ComponentLine) -> Iterator[Problem]:
                           f"fewer than {100 * DEAD:g} % of frames and hardly learn; a lower learning rate, batch "
                           "normalisation before it or a higher self-repair-scale may help")
         return
-    for part, derivative in _derivatives(component):
+    for part, derivative in mean_derivatives(component):
         largest = _LARGEST_DERIVATIVE[part]
         if derivative.mean < SATURATED * largest:
             name = component.name + ("" if part == component.type else f" ({part})")
@@ -130,7 +131,7 @@ def _saturated(component: ComponentLine) -> Iterator[Problem]:
                           "or a higher self-repair-scale may help")
 
 
-def _derivatives(component: ComponentLine) -> Iterator[tuple[str, Summary]]:
+def mean_derivatives(component: ComponentLine) -> Iterator[tuple[str, Summary]]:
     """The mean derivatives of a sigmoid or tanh, or of those inside a recurrent cell."""
     own = component.summary("deriv-avg")
     if own is not None and component.type in _LARGEST_DERIVATIVE:

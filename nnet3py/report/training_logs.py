@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -107,6 +107,17 @@ class Iteration:
     train: dict[tuple[str, str], float] = field(default_factory=dict)
     valid: dict[tuple[str, str], float] = field(default_factory=dict)
     progress: ProgressLog | None = None
+
+
+def series(iterations: Sequence[Iteration], data: str, output: str, kind: str) -> list[tuple[int, float]]:
+    """(iteration, value) where diagnostics have one; ``data`` is "train" or "valid", ``kind`` as in their keys."""
+    pairs = ((one.number, (one.train if data == "train" else one.valid).get((output, kind))) for one in iterations)
+    return [(number, value) for number, value in pairs if value is not None]
+
+
+def diagnosed_outputs(iterations: Sequence[Iteration], kind: str) -> list[str]:
+    """The outputs that diagnostics have an "objective" or "accuracy" of, in order of appearance."""
+    return list(dict.fromkeys(key[0] for one in iterations for key in [*one.train, *one.valid] if key[1] == kind))
 
 
 def _number(text: str) -> float:

@@ -1,0 +1,169 @@
+"""The report of a training: one page of HTML with everything in it, and its plots as files beside it."""
+from __future__ import annotations
+
+import html
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.io.streams import write_text
+from nnet3py.network.model_file import read_nnet
+from nnet3py.report.draw_network import draw_network
+from nnet3py.report.monitor import Monitor
+from nnet3py.report.training_logs import Iteration, diagnosed_outputs, read_iterations, series
+from nnet3py.report.training_plots import Trainings, save, training_plots
+
+_STYLE = """
+body { font: 15px/1.5 Helvetica, Arial, 'DejaVu Sans', sans-serif; color: #22303c; background: #fff;
+       max-width: 62rem; margin: 2rem auto; padding: 0 1.2rem; }
+h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem }
+p.where { color: #66727e; margin-top: 0 }
+table { border-collapse: collapse } th, td { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top }
+th { color: #66727e; font-weight: normal } td.number { text-align: right; font-variant-numeric: tabular-nums }
+ul.warnings li { margin: .3rem 0 } figure { margin: 1rem 0; overflow-x: auto } svg { max-width: 100%; height: auto }
+thead th { border-bottom: 1px solid #cfd6dc }
+"""
+_ABOUT = {
+    "relative-change": "Healthy trainings change parameters by some per cent in an iteration, and less at the end.",
+    "max-change": "Near 100 % throughout: the learning rate is too high there, or the max-change too small.",
+    "self-repair": "Units whose mean derivative is beyond its limits are pushed back. Many for long: trouble.",
+    "derivatives": "Near 0: saturated or dead units, which learn nothing.",
+}
+
+
+def write_report(folders: Sequence[Path], output: Path) -> Path:
+    """Write ``report.html`` and its plots into ``output``, which is made; returns the page's path.
+
+    Parameters
+    ----------
+    folders : trainings; objectives are compared, the rest is about the first
+
+    Raises
+    ------
+    UsageError : a folder without logs; no matplotlib; ``output`` cannot be made
+    """
+    trainings: Trainings = dict(zip(_labels(folders), map(read_iterations, folders), strict=True))
+    plots = training_plots(trainings)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"the folder {output} for the report cannot be made: {error.strerror}",
+                         "name another with --output-dir") from None
+    drawings = {name: save(figure, output, name) for name, figure in plots.items()}
+    iterations = next(iter(trainings.values()))
+    page = _page(folders[0], trainings, _warnings(iterations), drawings, _network(folders[0], iterations, output))
+    path = output / "report.html"
+    write_text(str(path), page)
+    return path
+
+
+def _labels(folders: Sequence[Path]) -> list[str]:
+    """The folders' last names, or where two share one the whole paths."""
+    names = [folder.resolve().name for folder in folders]
+    return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+
+
+def _warnings(iterations: Sequence[Iteration]) -> list[str]:
+    watch = Monitor()
+    return [line for count in range(1, len(iterations) + 1) for line in watch.check(iterations[:count])]
+
+
+def _network(folder: Path, iterations: Sequence[Iteration], output: Path) -> str:
+    """The drawing of the last model in the folder, layers collapsed; a sentence where there is none."""
+    names = ["final.mdl", "final.raw", *(f"{number}.{ending}" for number in _numbers(iterations)
+                                         for ending in ("mdl", "raw"))]
+    for name in names:
+        path = folder / name
+        if path.exists():
+            try:
+                drawing = draw_network(read_nnet(str(path)), title=name)
+            except Nnet3Error as error:
+                return f"<p>{html.escape(name)} cannot be drawn: {html.escape(str(error))}</p>"
+            svg = drawing.svg()
+            write_text(str(output / "network.svg"), svg)
+            return f"<figure>{_inline(svg)}</figure>"
+    return f"<p>There is no model in {html.escape(str(folder))}.</p>"
+
+
+def _numbers(iterations: Sequence[Iteration]) -> list[int]:
+    last = iterations[-1].number + 1
+    return list(range(last, -1, -1))
+
+
+def _page(folder: Path, trainings: Trainings, warnings: Sequence[str], drawings: dict[str, str], network: str) -> str:
+    title = html.escape(folder.resolve().name)
+    parts = ["<!DOCTYPE html>", f'<html lang="en"><head><meta charset="utf-8"><title>Training of {title}</title>',
+             f"<style>{_STYLE}</style></head><body>", f"<h1>Training of {title}</h1>",
+             f'<p class="where">{html.escape(str(folder.resolve()))}</p>', _summary(trainings),
+             "<h2>Warnings</h2>", _list(warnings)]
+    for name, svg in drawings.items():
+        about = f"<p>{html.escape(_ABOUT[name])}</p>" if name in _ABOUT else ""
+        parts.append(f'<section id="{html.escape(name)}"><figure>{_inline(svg, name)}</figure>{about}</section>')
+    parts += ['<h2 id="network">Network</h2>', network, "</body></html>\n"]
+    return "\n".join(parts)
+
+
+def _list(lines: Sequence[str]) -> str:
+    if not lines:
+        return "<p>None: the objective grows, no layer is saturated or dead, max-change leaves most steps alone.</p>"
+    return '<ul class="warnings">' + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
+
+
+def _inline(svg: str, prefix: str = "network") -> str:
+    """An SVG document as an element of a page; its ids are made different from those of the other drawings."""
+    svg = svg[svg.index("<svg"):]
+    names = set(re.findall(r'\bid="([^"]+)"', svg))
+    svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
+    return re.sub(r'(url\(#|href="#)([^")]+)', lambda found: f"{found[1]}{prefix}-{found[2]}"
+                  if found[2] in names else found[0], svg)
+
+
+def _summary(trainings: Trainings) -> str:
+    """A table with a column for each training."""
+    rows = [_facts(iterations) for iterations in trainings.values()]
+    names = list(dict.fromkeys(name for facts in rows for name in facts))
+    head = "".join(f"<th>{html.escape(label)}</th>" for label in ["", *trainings])
+    body = "".join(f"<tr><th>{html.escape(name)}</th>"
+                   + "".join(f'<td class="number">{html.escape(facts.get(name, "–"))}</td>' for facts in rows) + "</tr>"
+                   for name in names)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _facts(iterations: Sequence[Iteration]) -> dict[str, str]:
+    jobs = [job for one in iterations for job in one.jobs.values()]
+    facts = {"iterations": str(sum(1 for one in iterations if one.jobs)),
+             "jobs at once": _range([len(one.jobs) for one in iterations if one.jobs])}
+    seconds = [max((job.seconds for job in one.jobs.values()), default=math.nan) for one in iterations if one.jobs]
+    if seconds and all(map(math.isfinite, seconds)):
+        facts["time in training jobs"] = _duration(sum(seconds))
+    threads = [job.threads for job in jobs if job.threads]
+    if threads:
+        facts["threads a job"] = _range(threads)
+    frames = sum(job.frames.get("output", 0.0) for job in jobs)
+    if frames:
+        facts["frames trained on"] = f"{frames:,.0f}"
+    sizes = [one.progress.numbers["num-parameters"] for one in iterations
+             if one.progress is not None and "num-parameters" in one.progress.numbers]
+    if sizes:
+        facts["parameters"] = f"{sizes[-1]:,}"
+    for kind in ("objective", "accuracy"):
+        for output in diagnosed_outputs(iterations, kind):
+            for data, words in (("train", "training data"), ("valid", "held-out data")):
+                values = [value for _, value in series(iterations, data, output, kind)]
+                if values:
+                    facts[f"{kind} of '{output}', {words}"] = f"{values[-1]:.4f} (best {max(values):.4f})"
+    return facts
+
+
+def _range(values: Sequence[int]) -> str:
+    if not values:
+        return "–"
+    return str(min(values)) if min(values) == max(values) else f"{min(values)} to {max(values)}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -1,0 +1,232 @@
+"""Plots of what a training's logs say, made with matplotlib (the extra ``plot``)."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nnet3py.errors import UsageError
+from nnet3py.report.monitor import mean_derivatives
+from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE
+from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, diagnosed_outputs, series
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Trainings = Mapping[str, Sequence[Iteration]]      # label -> its iterations
+Values = dict[str, dict[int, float]]               # row -> iteration -> value
+
+_COLORS = (BLUE, ORANGE, GREEN, "#8b5fbf", "#b3435f", "#5b7f8c")
+_WIDTH, _HEIGHT = 8.0, 3.6                         # inches
+_ROW, _FRAME = 0.26, 1.3                           # inches: a row of a map, and what is around the rows
+_GRID_COLUMNS, _GRID_HEIGHT = 3, 1.9
+_PERCENTILE_5, _MEDIAN, _PERCENTILE_95 = 3, 6, 9   # places in a summary
+_STYLE = {"font.size": 9.0, "axes.titlesize": 11.0, "axes.edgecolor": GREY, "axes.labelcolor": INK, "text.color": INK,
+          "xtick.color": INK, "ytick.color": INK, "axes.grid": True, "grid.color": "#e3e7eb", "axes.axisbelow": True,
+          "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "nnet3py", "svg.fonttype": "none",
+          "font.family": "sans-serif", "legend.frameon": False}
+
+
+def training_plots(trainings: Trainings) -> dict[str, Figure]:
+    """By name, in the order in which they are to be looked at; what the logs do not have is left out.
+
+    Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one.
+    Raises UsageError where matplotlib is not installed.
+    """
+    first = next(iter(trainings.values()))
+    figures = {f"{kind}-{output}": _curves(trainings, output, kind)
+               for kind in ("objective", "accuracy")
+               for output in diagnosed_outputs([one for part in trainings.values() for one in part], kind)}
+    figures["learning-rate"] = _learning_rates(trainings)
+    for name, (title, values, log) in _maps(first).items():
+        if values:
+            figures[name] = _map(title, values, log)
+    for name, (title, pick) in {"values": ("Values of units: mean over frames", "value-avg"),
+                                "derivatives": ("Derivatives of units: mean over frames", "deriv-avg")}.items():
+        bands = _bands(first, pick)
+        if bands:
+            figures[name] = _small_plots(title, bands)
+    return {name: figure for name, figure in figures.items() if figure is not None}
+
+
+def save(figure: Figure, folder: Path, name: str) -> str:
+    """Write ``NAME.svg`` and ``NAME.png`` into ``folder``; returns the SVG's text."""
+    with _style():
+        figure.savefig(folder / f"{name}.png", dpi=110)
+        figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+    return (folder / f"{name}.svg").read_text(encoding="utf-8")
+
+
+def _style() -> Any:
+    return _matplotlib().rc_context(_STYLE)
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+    except ImportError:
+        raise UsageError("plots are made with matplotlib, which is not installed",
+                         "pip install 'nnet3py[plot]'") from None
+    return matplotlib
+
+
+def _figure(width: float, height: float) -> Any:
+    _matplotlib()
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _curves(trainings: Trainings, output: str, kind: str) -> Figure:
+    """Training data as thin, held-out data as thick lines."""
+    with _style():
+        figure = _figure(_WIDTH, _HEIGHT)
+        axes = figure.subplots()
+        for color, (label, iterations) in zip(_COLORS * len(trainings), trainings.items(), strict=False):
+            for data, what, width, style in (("train", "training", 1.2, "--"), ("valid", "held out", 2.2, "-")):
+                points = [(x, y) for x, y in series(iterations, data, output, kind) if math.isfinite(y)]
+                if points:
+                    axes.plot(*zip(*points, strict=True), color=color, linewidth=width, linestyle=style,
+                              marker="o" if len(points) < 3 else None,
+                              label=what if len(trainings) == 1 else f"{label}, {what}")
+        axes.set(xlabel="iteration", ylabel=f"{kind} per frame", title=f"{kind.capitalize()} of '{output}'")
+        axes.legend()
+    return figure
+
+
+def _learning_rates(trainings: Trainings) -> Figure | None:
+    with _style():
+        figure = _figure(_WIDTH, _HEIGHT * 0.8)
+        axes = figure.subplots()
+        drawn = False
+        for color, (label, iterations) in zip(_COLORS * len(trainings), trainings.items(), strict=False):
+            points = [(one.number, job.learning_rate / len(one.jobs)) for one in iterations
+                      for job in list(one.jobs.values())[:1] if job.learning_rate > 0]
+            if points:
+                axes.plot(*zip(*points, strict=True), color=color, label=label, marker="o" if len(points) < 3 else None)
+                drawn = True
+        if not drawn:
+            return None
+        axes.set(xlabel="iteration", ylabel="per job", title="Effective learning rate", yscale="log")
+        axes.legend()
+    return figure
+
+
+def _maps(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]]:
+    """Name -> (title, values by component, whether colours are for logarithms)."""
+    max_change: Values = {}
+    for one in iterations:
+        limits = [job.max_change for job in one.jobs.values() if job.objectives]
+        for name in {name for limit in limits for name in limit}:
+            mean = sum(limit.get(name, 0.0) for limit in limits) / len(limits)
+            max_change.setdefault(name or "(whole network)", {})[one.number] = mean
+    return {
+        "relative-change": ("Change of parameters in an iteration, relative to their size",
+                            _of_progress(iterations, lambda log: log.relative_changes), True),
+        "norm": ("Size of parameters (2-norm)", _of_progress(iterations, lambda log: log.norms), True),
+        "max-change": ("Changes cut by max-change, % of minibatches", max_change, False),
+        "self-repair": ("Units under self-repair, %", _of_components(
+            iterations, lambda fields: 100 * _number(fields, "self-repaired-proportion")), False),
+        "output-derivative": ("Size of derivatives at the output (rms)", _of_components(
+            iterations, lambda fields: _mean(fields, "oderiv-rms")), True),
+        "clipping": ("Derivatives clipped, %", _of_components(
+            iterations, lambda fields: 100 * _number(fields, "clipped-proportion")), False),
+    }
+
+
+def _of_progress(iterations: Sequence[Iteration], pick: Callable[[Any], dict[str, float]]) -> Values:
+    values: Values = {}
+    for one in iterations:
+        for name, value in pick(one.progress).items() if one.progress is not None else ():
+            if math.isfinite(value):
+                values.setdefault(name, {})[one.number] = value
+    return values
+
+
+def _of_components(iterations: Sequence[Iteration], pick: Callable[[Mapping[str, Any]], float]) -> Values:
+    """One value of each component that has it, and of each part inside a recurrent cell."""
+    values: Values = {}
+    for one in iterations:
+        for component in one.progress.components.values() if one.progress is not None else ():
+            for name, fields in _parts(component):
+                value = pick(fields)
+                if math.isfinite(value):
+                    values.setdefault(name, {})[one.number] = value
+    return values
+
+
+def _parts(component: ComponentLine) -> list[tuple[str, Mapping[str, Any]]]:
+    inner = {f"{component.name} {key}": fields for key, fields in component.fields.items() if isinstance(fields, dict)}
+    return [(component.name, component.fields), *inner.items()]
+
+
+def _number(fields: Mapping[str, Any], key: str) -> float:
+    value = fields.get(key)
+    return value if isinstance(value, float) else math.nan
+
+
+def _mean(fields: Mapping[str, Any], key: str) -> float:
+    value = fields.get(key)
+    return value.mean if isinstance(value, Summary) else math.nan
+
+
+def _map(title: str, values: Values, log: bool) -> Figure:
+    """A row for each component, a column for each iteration, the value as a colour."""
+    import numpy as np
+    from matplotlib.colors import LogNorm, Normalize
+
+    numbers = sorted({number for row in values.values() for number in row})
+    matrix = np.array([[row.get(number, math.nan) for number in numbers] for row in values.values()])
+    positive = matrix[np.isfinite(matrix) & (matrix > 0)]
+    if log and positive.size:
+        norm: Any = LogNorm(positive.min(), max(positive.max(), positive.min() * 1.01))
+    else:
+        norm = Normalize(0.0, max(float(np.nanmax(matrix)), 1e-6) if log else 100.0)
+    with _style():
+        figure = _figure(_WIDTH, _FRAME + _ROW * len(values))
+        axes = figure.subplots()
+        axes.grid(False)
+        edges = np.arange(len(numbers) + 1) - 0.5
+        mesh = axes.pcolormesh(edges, np.arange(len(values) + 1) - 0.5, matrix, norm=norm, cmap="viridis",
+                               linewidth=0)
+        step = max(1, len(numbers) // 12)
+        axes.set_xticks(range(0, len(numbers), step), [str(number) for number in numbers[::step]])
+        axes.set_yticks(range(len(values)), list(values))
+        axes.invert_yaxis()
+        axes.set(xlabel="iteration", title=title)
+        figure.colorbar(mesh, ax=axes, fraction=0.04, pad=0.01)
+    return figure
+
+
+def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Summary]]:
+    """The summaries of each nonlinearity's values or derivatives, by iteration."""
+    found: dict[str, dict[int, Summary]] = {}
+    for one in iterations:
+        for component in one.progress.components.values() if one.progress is not None else ():
+            if not any(True for _ in mean_derivatives(component)) and component.summary("deriv-avg") is None:
+                continue
+            for name, fields in _parts(component):
+                summary = fields.get(key)
+                if isinstance(summary, Summary):
+                    found.setdefault(name, {})[one.number] = summary
+    return found
+
+
+def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
+    """A small plot for each nonlinearity: the median unit, and the band that holds nine units of ten."""
+    rows = -(-len(bands) // _GRID_COLUMNS)
+    with _style():
+        figure = _figure(_WIDTH * 1.15, 0.5 + _GRID_HEIGHT * rows)
+        grid = figure.subplots(rows, _GRID_COLUMNS, squeeze=False, sharex=True).ravel()
+        for axes, (name, summaries) in zip(grid, bands.items(), strict=False):
+            numbers = list(summaries)
+            low, middle, high = ([summary.percentiles[place] for summary in summaries.values()]
+                                 for place in (_PERCENTILE_5, _MEDIAN, _PERCENTILE_95))
+            axes.fill_between(numbers, low, high, color=BLUE, alpha=0.18, linewidth=0)
+            axes.plot(numbers, middle, color=BLUE, marker="o" if len(numbers) < 3 else None)
+            axes.set_title(name, fontsize=9)
+        for axes in grid[len(bands):]:
+            axes.set_visible(False)
+        figure.suptitle(f"{title} (median unit, and the band of the middle 90 %)", fontsize=11)
+    return figure
