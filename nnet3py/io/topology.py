@@ -54,6 +54,11 @@ class HmmTopology:
         """True if no state has another pdf class for its self-loop than for leaving it; files are shorter then."""
         return all(s.forward_pdf_class == s.self_loop_pdf_class for entry in self.entries for s in entry)
 
+    def num_pdf_classes(self, phone: int) -> int:
+        """Pdf classes of a phone of the topology, which count from 0. Kaldi: NumPdfClasses."""
+        states = self.entries[self.entry_of_phone[phone]]
+        return 1 + max(max(state.forward_pdf_class, state.self_loop_pdf_class) for state in states)
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @classmethod

@@ -4,12 +4,13 @@ Kaldi: ``ContextDependency``, ``EventMap``, and the constructor of ``TransitionM
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count, pairwise
 
 import numpy as np
 
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.io.topology import NO_PDF, HmmTopology
 from nnet3py.io.transition_model import TransitionModel
@@ -114,6 +115,25 @@ class ContextDependency:
         """Pdfs, which count from 0. Kaldi: NumPdfs."""
         return max((pdf for pdf, _ in _leaves(self.to_pdf, {})), default=-1) + 1
 
+    def pdf(self, window: Sequence[int], pdf_class: int) -> int:
+        """The pdf-id of a pdf class of the phone in the middle of a window, 0 standing for no phone. Kaldi: Compute.
+
+        Nnet3Error if the tree has none.
+        """
+        tree = self.to_pdf if len(window) == self.context_width else None
+        while tree is not None and not isinstance(tree, Constant):
+            if not PDF_CLASS <= tree.key < len(window):
+                raise FormatError(f"a question of the tree is about position {tree.key} of {len(window)} phones")
+            value = pdf_class if tree.key == PDF_CLASS else window[tree.key]
+            if isinstance(tree, Split):
+                tree = tree.yes if value in tree.values else tree.no
+            else:
+                tree = tree.children[value] if 0 <= value < len(tree.children) else None
+        if tree is None:
+            raise Nnet3Error(f"the tree has no pdf for pdf class {pdf_class} of the phones {tuple(window)}, of which "
+                             f"the one at {self.central_position} is meant", "was the tree made for other phones?")
+        return tree.answer
+
     def pdfs(self, phone: int, *pdf_classes: int) -> list[tuple[int, ...]]:
         """The pdf-ids that the classes of a phone can have together in one context, for all contexts; ascending."""
         known = {self.central_position: _Values(frozenset([phone]))}
@@ -196,6 +216,33 @@ def _write_children(writer: TokenWriter, opening: str, children: tuple[Map | Non
         _write_map(writer, child)
     writer.token(closing)
     writer.newline_if_text()
+
+
+def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]] | None = None) -> ContextDependency:
+    """The tree in which a phone's pdfs depend on nothing but the phone: a pdf for each of its pdf classes.
+
+    ``shared_phones``: sets of phones with the same pdfs, which numbers the pdfs; None: every phone of the topology has
+    its own. FormatError for sets that share or lack phones. Kaldi: MonophoneContextDependency[Shared].
+    """
+    sets = [[phone] for phone in topology.phones] if shared_phones is None else shared_phones
+    groups = [sorted(phones) for phones in sets]
+    given = sorted(phone for group in groups for phone in group)
+    if given != topology.phones or [] in groups:
+        wrong = sorted(set(given) ^ set(topology.phones)) or [a for a, b in pairwise(given) if a == b]
+        raise FormatError(f"expected every phone of the topology in just one set of shared phones; look at {wrong[:5]}")
+    return ContextDependency(1, 0, _stub(groups, topology, count()))
+
+
+def _stub(groups: list[list[int]], topology: HmmTopology, leaves: Iterator[int]) -> Map:
+    if len(groups) == 1:
+        num_classes = max(topology.num_pdf_classes(phone) for phone in groups[0])
+        return Table(PDF_CLASS, tuple(Constant(next(leaves)) for _ in range(num_classes)))
+    if all(len(group) == 1 for group in groups):
+        of_phone: dict[int, Map] = {phone: _stub([[phone]], topology, leaves) for phone, in groups}
+        return Table(0, tuple(of_phone.get(phone) for phone in range(max(of_phone) + 1)))
+    left, right = groups[:len(groups) // 2], groups[len(groups) // 2:]
+    yes = _stub(left, topology, leaves)
+    return Split(0, frozenset(phone for group in left for phone in group), yes, _stub(right, topology, leaves))
 
 
 def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
