@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 from reference_attention import *  # noqa: F403
+from reference_chain import *  # noqa: F403
 from reference_convolution import *  # noqa: F403
 from reference_nonlinear import *  # noqa: F403
 from reference_pooling import *  # noqa: F403

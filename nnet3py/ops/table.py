@@ -342,6 +342,35 @@ OBJECTIVE = (
               "the sum of src times that sparse matrix, elementwise, in float64", returns="float"),
 )
 
+# -- chain: the sums over paths of LF-MMI training; the matrices of frames lie below each other ------------------------
+
+CHAIN = (
+    Operation("chain_exp", "out mat dst, mat src, f32 limit, int first, int num_sequences",
+              "dst[t cols + p, s] = exp(src[t num_sequences + first + s, p] within +-limit); NaN counts as -limit"),
+    Operation("chain_forward",
+              "out mat sums, out mat alpha, out mat arriving, mat y, vec initial, vec probs, lvec arc_starts, "
+              "ivec sources, lvec state_entries, ivec entry_pdfs, f32 leaky",
+              "sums over paths of the denominator graph: to each entry and frame, and of each frame"),
+    Operation("chain_backward",
+              "out mat y, out mat arriving, out mat beta, mat sums, vec initial, vec probs, lvec arc_starts, "
+              "ivec entries, lvec pdf_starts, ivec pdf_entries, ivec entry_states, f32 leaky",
+              "y = the posterior of each pdf in each frame; arriving is used up; beta (states + 2 rows): of frame 0"),
+    Operation("chain_add_posteriors", "out mat dst, mat src, int first, int num_sequences, f32 alpha",
+              "dst[t num_sequences + first + s, p] += alpha src[t cols + p, s]"),
+    Operation("chain_out_of_range", "out mat dst, mat src, f32 limit, f32 scale",
+              "dst -= scale (how far src lies above limit, or, negative, below -limit)"),
+    Operation("chain_gather", "out vec dst, mat src, ivec rows, ivec columns", "dst[k] = src[rows[k], columns[k]]"),
+    Operation("chain_numerator",
+              "out vec posteriors, out dvec alpha, out dvec beta, vec scores, vec costs, vec finals, lvec arc_starts, "
+              "ivec nexts",
+              "log of the sum over the paths of an FST sorted by time, and each arc's posterior", returns="float"),
+    Operation("chain_cyclic_numerator",
+              "out mat posteriors, out mat alpha, out vec scales, mat scores, vec finals, vec in_weights, "
+              "vec out_weights, lvec in_starts, ivec in_sources, ivec in_columns, lvec out_starts, ivec out_nexts, "
+              "ivec out_columns",
+              "log of the sum over the paths with an arc a frame, and the columns' posteriors", returns="float"),
+)
+
 FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module in cpu/ and cuda/
     "rows": ROWS,
     "products": PRODUCTS,
@@ -359,6 +388,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "attention": ATTENTION,
     "statistics_pooling": STATISTICS_POOLING,
     "objective": OBJECTIVE,
+    "chain": CHAIN,
 }
 
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}

@@ -1,0 +1,98 @@
+"""nnet3py/ops/cpu/chain.py against the slow references."""
+from __future__ import annotations
+
+import numpy as np
+import ops_cases
+import pytest
+import reference
+from chain_graphs import random_graph
+
+from nnet3py.chain.den_graph import DenominatorGraph
+from nnet3py.ops import get_ops
+
+ops = get_ops("cpu")
+RECURSION = 2e-5      # float32 over a few frames, against float64
+SHAPES = [(1, 1, 1), (3, 1, 5), (2, 3, 4), (4, 5, 7)]      # frames, sequences, pdfs
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(5)
+
+
+@pytest.mark.parametrize("num_frames, num_sequences, num_pdfs", SHAPES)
+def test_exp(rng, num_frames, num_sequences, num_pdfs):
+    src = 20 * ops_cases.matrix(rng, num_frames * num_sequences, num_pdfs)
+    src.flat[:3] = [np.nan, np.inf, -np.inf][:src.size]
+    for first, width in ((0, num_sequences), (num_sequences - 1, 1)):
+        ops_cases.check(ops, "chain_exp", ops_cases.matrix(rng, num_frames * num_pdfs, width), src, 30.0, first,
+                        num_sequences)
+
+
+@pytest.mark.parametrize("num_frames, num_sequences, num_pdfs", SHAPES)
+def test_add_posteriors(rng, num_frames, num_sequences, num_pdfs):
+    for first, width in ((0, num_sequences), (num_sequences - 1, 1)):
+        ops_cases.check(ops, "chain_add_posteriors", ops_cases.matrix(rng, num_frames * num_sequences, num_pdfs),
+                        ops_cases.matrix(rng, num_frames * num_pdfs, width), first, num_sequences, -0.5)
+
+
+@pytest.mark.parametrize("rows, cols", ops_cases.SIZES)
+def test_out_of_range(rng, rows, cols):
+    ops_cases.check(ops, "chain_out_of_range", ops_cases.matrix(rng, rows, cols),
+                    2 * ops_cases.matrix(rng, rows, cols), 1.5, 0.25)
+
+
+@pytest.mark.parametrize("num_frames, width, num_pdfs", SHAPES)
+def test_denominator(rng, num_frames, width, num_pdfs):
+    graph = DenominatorGraph(random_graph(rng, 6, num_pdfs), num_pdfs)
+    y = np.exp(ops_cases.matrix(rng, num_frames * num_pdfs, width))
+    sums, alpha = (ops_cases.matrix(rng, rows, width) for rows in (num_frames + 1, graph.num_states))
+    arriving = ops_cases.matrix(rng, num_frames * graph.num_entries, width, strided=False)
+    ops_cases.check(ops, "chain_forward", sums, alpha, arriving, y, graph.initial, graph.into.probs, graph.into.starts,
+                    graph.into.others, graph.state_entries, graph.entry_pdfs, 0.1, tolerance=RECURSION)
+    beta = ops_cases.matrix(rng, graph.num_states + 2, width)
+    ops_cases.check(ops, "chain_backward", y, arriving, beta, sums, graph.initial, graph.out_of.probs,
+                    graph.out_of.starts, graph.out_of.others, graph.pdf_starts, graph.pdf_entries, graph.entry_states,
+                    0.1, tolerance=RECURSION)
+    np.testing.assert_allclose(y.reshape(num_frames, num_pdfs, width).sum(axis=1), 1.0, rtol=RECURSION)
+
+
+def test_gather(rng):
+    rows, columns = rng.integers(0, 5, 9).astype(np.int32), rng.integers(0, 4, 9).astype(np.int32)
+    ops_cases.check(ops, "chain_gather", ops_cases.vector(rng, 9), ops_cases.matrix(rng, 5, 4), rows, columns)
+    ops_cases.check(ops, "chain_gather", ops_cases.vector(rng, 0), ops_cases.matrix(rng, 5, 4), rows[:0], columns[:0])
+
+
+def test_numerator(rng):
+    starts = np.array([0, 3, 4, 6, 6, 7, 7])
+    nexts = np.array([1, 2, 2, 3, 3, 4, 5], dtype=np.int32)
+    finals = np.array([np.inf, np.inf, np.inf, 0.5, 1.5, 0.0], dtype=np.float32)
+    scores, costs = 3 * ops_cases.vector(rng, 7), ops_cases.vector(rng, 7)
+    ops_cases.check(ops, "chain_numerator", ops_cases.vector(rng, 7), np.zeros(6), np.zeros(6), scores, costs, finals,
+                    starts, nexts)
+
+
+@pytest.mark.parametrize("num_frames, num_states, num_columns", [(1, 1, 1), (2, 5, 3), (7, 4, 6)])
+def test_cyclic_numerator(rng, num_frames, num_states, num_columns):
+    fst = random_graph(rng, num_states, num_columns)
+    into, columns = np.argsort(fst.next_states, kind="stable"), fst.input_labels - 1
+    in_starts = np.concatenate(([0], np.cumsum(np.bincount(fst.next_states, minlength=num_states))))
+    finals = np.where(np.arange(num_states) % 2, np.inf, 0.25).astype(np.float32)
+    tables = (finals, -fst.weights[into], -fst.weights, in_starts, fst.sources[into], columns[into], fst.arc_starts,
+              fst.next_states, columns)
+    scores = 2 * ops_cases.matrix(rng, num_frames, num_columns)
+    posteriors, expected = np.zeros_like(scores), np.zeros(scores.shape)
+    scratch = np.empty((num_frames + 3, num_states), np.float32), np.empty(num_frames, np.float32)
+    total = ops.chain_cyclic_numerator(posteriors, *scratch, scores, *tables)
+    assert total == pytest.approx(reference.chain_cyclic_numerator(expected, *scratch, scores, *tables), abs=RECURSION)
+    np.testing.assert_allclose(posteriors, expected, atol=RECURSION)
+
+
+def test_cyclic_numerator_without_a_path():
+    """Two states and no cycle: no path is two frames long."""
+    one = np.ones(1, np.int32) * 0
+    result = ops.chain_cyclic_numerator(
+        np.zeros((2, 1), np.float32), np.zeros((5, 2), np.float32), np.zeros(2, np.float32),
+        np.zeros((2, 1), np.float32), np.zeros(2, np.float32), np.zeros(1, np.float32), np.zeros(1, np.float32),
+        np.array([0, 0, 1]), one, one, np.array([0, 1, 1]), one + 1, one)
+    assert result == -np.inf
