@@ -1,0 +1,183 @@
+"""Making a denominator graph small: reversing, pushing, merging states. Kaldi: ``DenGraphMinimizeWrapper``.
+
+Weights are probabilities to be summed, unlike those of other graphs. States are merged as OpenFst 1.7 does it in
+Kaldi: two states stay apart if their arcs stand in different orders, and as costs are rounded before, more merging
+would change the graph's numbers. So all functions here say in which order arcs come out.
+"""
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.fst_operations import connected
+
+logger = logging.getLogger(__name__)
+
+OPENFST_DELTA = 1.0 / 1024.0
+PUSH_DELTA = 0.01 * OPENFST_DELTA          # how equal the sums of all states have to be
+COST_STEP = np.float32(10.0 * OPENFST_DELTA)
+_MAX_ITERATIONS = 200
+_CHECK_EVERY = 5
+_DAMPING = 0.1                             # of the power iteration: parity must not keep it from converging
+_EPSILON = 0
+
+
+def reverse(fst: Fst) -> Fst:
+    """The graph that accepts everything backwards.
+
+    State 0 is new, with an epsilon arc to each former final state; the others follow in their order. A state's arcs
+    are in the order of the states that they came from, and their former order. OpenFst: Reverse.
+    """
+    final = np.flatnonzero(fst.is_final)
+    labels = np.concatenate((np.zeros(len(final), dtype=np.int32), fst.input_labels))
+    finals = np.full(fst.num_states + 1, NO_WEIGHT, dtype=np.float32)
+    finals[fst.start + 1] = 0.0
+    return Fst.from_arcs(
+        0, finals, np.concatenate((np.zeros(len(final), dtype=np.int64), fst.next_states + 1)), labels, labels,
+        np.concatenate((fst.final_weights[final], fst.weights)), np.concatenate((final, fst.sources)) + 1)
+
+
+def push(fst: Fst, delta: float = PUSH_DELTA) -> Fst:
+    """The graph with its costs shifted such that the probabilities that leave each state have the same sum.
+
+    That of stopping at a final state counts as going on at the start. The sum need not be 1. All states must be
+    reachable, and reach a final state. A warning if it is not found to within ``delta``. Kaldi: PushSpecial.
+    """
+    from scipy.sparse import csr_matrix
+
+    final = np.flatnonzero(fst.is_final)
+    sources = np.concatenate((fst.sources, final))
+    targets = np.concatenate((fst.next_states, np.full(len(final), fst.start)))
+    probs = np.exp(-np.concatenate((fst.weights, fst.final_weights[final]))).astype(np.float64)
+    matrix = csr_matrix((probs, (sources, targets)), shape=(fst.num_states, fst.num_states))
+    potentials = np.log(_leading_vector(matrix, delta))
+    finals = fst.final_weights.copy()
+    finals[final] = finals[final] + (potentials[final] - potentials[fst.start])
+    weights = fst.weights + (potentials[fst.sources] - potentials[fst.next_states])
+    return _with_costs(fst, finals, weights)
+
+
+def _leading_vector(matrix: object, delta: float) -> np.ndarray:
+    """float64 (states,): the eigenvector of a matrix's greatest eigenvalue, of length 1."""
+    num_states = matrix.shape[0]                                        # type: ignore[attr-defined]
+    vector = np.full(num_states, 1.0 / np.sqrt(num_states))
+    for iteration in range(_MAX_ITERATIONS):
+        vector = matrix @ vector + _DAMPING * vector                    # type: ignore[operator]
+        vector /= np.linalg.norm(vector)
+        if iteration % _CHECK_EVERY == 0 and iteration > 0:
+            sums = (matrix @ vector) / vector                           # type: ignore[operator]
+            if np.log(sums.max() / sums.min()) <= delta:
+                return vector
+    logger.warning("push-special: finished %d iterations without converging.  Output will be inaccurate.",
+                   _MAX_ITERATIONS)
+    return vector
+
+
+def _with_costs(fst: Fst, finals: np.ndarray, weights: np.ndarray) -> Fst:
+    return Fst(fst.start, finals.astype(np.float32), fst.arc_starts, fst.input_labels, fst.input_labels,
+               weights.astype(np.float32), fst.next_states)
+
+
+def merge_states(fst: Fst) -> Fst:
+    """The graph with its costs rounded to multiples of 10/1024 and states merged whose arcs are then the same.
+
+    Arcs are the same if label, cost and the states that they lead to are, the last after merging. States that differ
+    at first sight, in the order of their arcs, stay apart. A merged state stands at the place of its first one; its
+    arcs have no duplicates and are sorted by label and cost, numbered as they appear, and destination.
+    Kaldi: MinimizeAcceptorNoPush; epsilons are labels like others.
+    """
+    fst = connected(_with_costs(fst, _rounded(fst.final_weights), _rounded(fst.weights)))
+    if fst.num_states == 0:
+        return fst
+    letters, final_letters = _letters(fst)
+    classes = _refined(fst, letters, _first_classes(fst, letters, final_letters))
+    _, first, classes = np.unique(classes, return_index=True, return_inverse=True)
+    place = np.empty(len(first), dtype=np.int64)
+    place[np.argsort(first)] = np.arange(len(first))                    # classes by their first states
+    classes = place[classes]
+    arcs = np.stack((classes[fst.sources], letters, classes[fst.next_states]))
+    arcs, chosen = np.unique(arcs, axis=1, return_index=True)
+    finals = np.full(len(first), NO_WEIGHT, dtype=np.float32)
+    finals[classes] = fst.final_weights
+    labels = fst.input_labels[chosen]
+    return Fst.from_arcs(int(classes[fst.start]), finals, arcs[0], labels, labels, fst.weights[chosen], arcs[2])
+
+
+def _rounded(costs: np.ndarray) -> np.ndarray:
+    steps: np.ndarray = np.floor(costs / COST_STEP + np.float32(0.5)) * COST_STEP
+    return steps
+
+
+def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
+    """int64 (arcs,) and (states,): numbers of (label, cost) and of final costs, as they appear; -1 for not final."""
+    final = np.flatnonzero(fst.is_final)
+    labels = np.concatenate((fst.input_labels, np.full(len(final), _EPSILON))).astype(np.int64)
+    costs = np.round(np.concatenate((fst.weights, fst.final_weights[final])).astype(np.float64) / COST_STEP)
+    place = np.concatenate((fst.sources, final))
+    order = np.argsort(place, kind="stable")                            # a state's final cost behind its arcs
+    pairs = np.stack((labels, costs.astype(np.int64)))[:, order]
+    _, first, numbers = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    letters = np.empty(len(place), dtype=np.int64)
+    letters[order] = rank[numbers.reshape(-1)]
+    final_letters = np.full(fst.num_states, -1, dtype=np.int64)
+    final_letters[final] = letters[fst.num_arcs:]
+    return letters[:fst.num_arcs], final_letters
+
+
+def _scattered(values: np.ndarray) -> np.ndarray:
+    """uint64: each value made into 64 bits without pattern (the finaliser of splitmix64)."""
+    bits = values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _sums(sources: np.ndarray, bits: np.ndarray, num_states: int) -> np.ndarray:
+    """uint64 (states,): sums of what belongs to each state. Equal sums stand for equal sets."""
+    total = np.zeros(num_states, dtype=np.uint64)
+    np.add.at(total, sources, bits)
+    return total
+
+
+def _first_classes(fst: Fst, letters: np.ndarray, final_letters: np.ndarray) -> np.ndarray:
+    """int64 (states,): equal for states with the same letters in the same order, immediate repetitions counting once.
+
+    A final letter comes last.
+    """
+    sources = fst.sources
+    begins = np.ones(fst.num_arcs, dtype=bool)
+    begins[1:] = (letters[1:] != letters[:-1]) | (sources[1:] != sources[:-1])
+    kept_sources, kept = sources[begins], letters[begins]
+    counts = np.bincount(kept_sources, minlength=fst.num_states)
+    position = np.arange(len(kept)) - np.repeat(np.cumsum(counts) - counts, counts)
+    largest = int(max(letters.max(initial=0), final_letters.max())) + 1
+    bits = _sums(kept_sources, _scattered(position * largest + kept), fst.num_states)
+    last = np.full(fst.num_states, -1, dtype=np.int64)
+    last[kept_sources] = kept                                           # the last one of each state stays
+    ends = np.where(last == final_letters, -1, final_letters)           # a repetition, too
+    bits += np.where(ends >= 0, _scattered(counts * largest + ends), np.uint64(0))
+    both = np.stack((bits, fst.is_final.astype(np.uint64)))
+    return np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+
+
+def _refined(fst: Fst, letters: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Classes divided until the states of each have the same letters to the same classes."""
+    num_classes = int(classes.max()) + 1
+    sources = fst.sources.astype(np.int64)
+    while True:
+        targets = letters * num_classes + classes[fst.next_states]
+        order = np.lexsort((targets, sources))
+        ordered_sources, ordered = sources[order], targets[order]
+        new = np.ones(len(order), dtype=bool)
+        new[1:] = (ordered[1:] != ordered[:-1]) | (ordered_sources[1:] != ordered_sources[:-1])
+        bits = _sums(ordered_sources[new], _scattered(ordered[new]), fst.num_states)
+        both = np.stack((classes.astype(np.uint64), bits))
+        finer = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+        now = int(finer.max()) + 1
+        if now == num_classes:
+            return classes
+        classes, num_classes = finer, now

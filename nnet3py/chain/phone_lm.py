@@ -1,0 +1,263 @@
+"""The phone language model of the denominator graph: n-grams without smoothing. Kaldi: ``LanguageModelEstimator``.
+
+A state is a history of phones. States that matter least are merged into those of a shorter history until as many are
+left as wanted. What never followed a history gets no probability: the fewer arcs, the faster the training.
+"""
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.fst_operations import connected
+
+logger = logging.getLogger(__name__)
+
+SENTENCE_BEGIN = 0     # in a history
+SENTENCE_END = 0       # as what follows a history
+NO_STATE = -1
+_NUM_STAGES = 4        # the number of states is brought down in so many steps
+_TOLERANCE = 0.001     # relative; of two changes of the log-likelihood that count as the same
+_EMPTY_BACKOFF = -1e-15  # change of the log-likelihood per count if nothing has been moved to the shorter history
+
+
+@dataclass
+class PhoneLmOptions:
+    """Kaldi: LanguageModelOptions.
+
+    Attributes
+    ----------
+    ngram_order : phones of the longest n-gram, with the one that is predicted
+    num_extra_lm_states : states wanted besides those of histories of ``no_prune_ngram_order`` - 1 phones
+    no_prune_ngram_order : histories of fewer phones are never merged into shorter ones
+    """
+
+    ngram_order: int = 4
+    num_extra_lm_states: int = 1000
+    no_prune_ngram_order: int = 3
+
+    def check(self) -> None:
+        """UsageError for orders that make no model."""
+        if self.no_prune_ngram_order < 1 or self.ngram_order < max(2, self.no_prune_ngram_order):
+            raise UsageError(f"expected --ngram-order of at least 2 and of at least --no-prune-ngram-order, which is "
+                             f"1 or more; found {self.ngram_order} and {self.no_prune_ngram_order}")
+        if self.num_extra_lm_states < 0:
+            raise UsageError(f"expected --num-extra-lm-states of 0 or more, found {self.num_extra_lm_states}")
+
+
+@dataclass(slots=True)
+class _State:
+    """A history: how often which phone came next, the state that it backs off to, and those of the next histories."""
+
+    history: tuple[int, ...]
+    backoff: int
+    counts: dict[int, int] = field(default_factory=dict)
+    next_states: dict[int, int] = field(default_factory=dict)
+    total: int = 0
+    total_with_children: int = 0          # the first total of this and of all that back off to it
+    likelihood: np.float32 | None = None  # log-likelihood of the counts; None if they have changed
+
+    def log_likelihood(self) -> np.float32:
+        if self.likelihood is None:
+            self.likelihood = _log_likelihood(self.counts)
+        return self.likelihood
+
+
+class Perplexity(NamedTuple):
+    """How well a model fits what it was made of."""
+
+    num_phones: int                       # sentence ends are counted
+    perplexity: float
+
+
+class PhoneLmEstimator:
+    """Counts phones in sequences, then makes the model of them, once."""
+
+    def __init__(self, options: PhoneLmOptions | None = None) -> None:
+        """UsageError for orders that make no model."""
+        self.options = options or PhoneLmOptions()
+        self.options.check()
+        self._states: list[_State] = []
+        self._index: dict[tuple[int, ...], int] = {}
+        self._num_active = 0
+
+    # -- counting --------------------------------------------------------------------------------------------------
+
+    def add(self, phones: Iterable[int]) -> None:
+        """Count the phones of one utterance; Nnet3Error if one is 0 or less, and then nothing is counted."""
+        sequence = [int(phone) for phone in phones]
+        if sequence and min(sequence) <= 0:
+            raise Nnet3Error(f"expected phones, which are above 0, found {min(sequence)} in a sequence of "
+                             f"{len(sequence)}", "phone 0 is epsilon; was this an alignment of something else?")
+        states = self._states
+        state = self._find_or_create((SENTENCE_BEGIN,))
+        for phone in sequence:
+            here = states[state]
+            here.counts[phone] = here.counts.get(phone, 0) + 1
+            following = here.next_states.get(phone)
+            if following is None:
+                following = self._find_or_create(self._following(here.history, phone))
+                here.next_states[phone] = following
+            state = following
+        counts = states[state].counts
+        counts[SENTENCE_END] = counts.get(SENTENCE_END, 0) + 1
+
+    def _following(self, history: tuple[int, ...], phone: int) -> tuple[int, ...]:
+        longer = (*history, phone)
+        return longer if len(longer) < self.options.ngram_order else longer[1:]
+
+    def _find_or_create(self, history: tuple[int, ...]) -> int:
+        """The state of a history. A new one that may be merged gets the state of the shorter history, right after."""
+        index = self._index.get(history)
+        if index is None:
+            index = self._index[history] = len(self._states)
+            self._states.append(_State(history, NO_STATE))
+            if len(history) >= self.options.no_prune_ngram_order:
+                self._states[index].backoff = self._find_or_create(history[1:])
+        return index
+
+    # -- merging states --------------------------------------------------------------------------------------------
+
+    def estimate(self) -> Fst:
+        """The model: an acceptor of phones with costs, deterministic, arcs sorted by phone.
+
+        Nnet3Error if nothing was counted.
+        """
+        if not self._states:
+            raise Nnet3Error("there are no phone sequences to make a language model of")
+        self._set_totals()
+        options, states = self.options, self._states
+        num_basic = sum(len(state.history) == options.no_prune_ngram_order - 1 for state in states)
+        num_before = self._num_active = sum(state.total > 0 for state in states)
+        target = num_basic + options.num_extra_lm_states
+        for stage in range(1, _NUM_STAGES + 1):
+            self._prune(num_before + int((target - num_before) * stage / _NUM_STAGES))
+        logger.info("In LM [hard] backoff, target num states was %d + --num-extra-lm-states=%d = %d, pruned from %d "
+                    "to %d", num_basic, options.num_extra_lm_states, target, num_before, self._num_active)
+        fit = self._perplexity()
+        logger.info("Total number of phone instances seen was %d", fit.num_phones)
+        logger.info("Perplexity on training data is: %.6g", fit.perplexity)
+        fst = self._fst()
+        logger.info("Created phone language model with %d states and %d arcs.", fst.num_states, fst.num_arcs)
+        return fst
+
+    def _set_totals(self) -> None:
+        for state in self._states:
+            state.total = sum(state.counts.values())
+            state.total_with_children = 0
+        for state in self._states:
+            receiver: _State | None = state
+            while receiver is not None:
+                receiver.total_with_children += state.total
+                receiver = self._states[receiver.backoff] if receiver.backoff != NO_STATE else None
+
+    def _prune(self, target: int) -> None:
+        """Merge states into those of shorter histories, those that cost least first, until ``target`` are active."""
+        queue = [self._entry(index) for index in range(len(self._states)) if self._may_back_off(index)]
+        heapify(queue)
+        while self._num_active > target and queue:
+            negated, negated_index = heappop(queue)
+            index = -negated_index
+            change = self._change(index)
+            if abs(change + negated) > _TOLERANCE * (abs(change) + abs(negated)):
+                heappush(queue, (-change, -index))
+                continue
+            backoff = self._states[index].backoff
+            before = self._may_back_off(backoff)
+            self._back_off(index)
+            if not before and self._may_back_off(backoff):
+                heappush(queue, self._entry(backoff))
+
+    def _entry(self, index: int) -> tuple[float, int]:
+        """A state in the queue: the smallest entry is that of the greatest change, then of the last state."""
+        return -self._change(index), -index
+
+    def _may_back_off(self, index: int) -> bool:
+        """True if all that backs off to a state has done so, and its longer histories are not in use."""
+        state, options = self._states[index], self.options
+        if state.backoff == NO_STATE or state.total != state.total_with_children or state.total == 0:
+            return False
+        if len(state.history) == options.ngram_order - 1:
+            return True
+        longer = (self._index.get((*state.history, phone)) for phone in state.counts if phone != SENTENCE_END)
+        return not any(self._states[one].total_with_children for one in longer if one is not None)
+
+    def _change(self, index: int) -> float:
+        """The change of the log-likelihood of the data, 0 or less, if the state is merged into its shorter history."""
+        state = self._states[index]
+        backoff = self._states[state.backoff]
+        if backoff.total == 0:
+            return float(np.float32(_EMPTY_BACKOFF * state.total))
+        both = dict(backoff.counts)
+        for phone, count in state.counts.items():
+            both[phone] = both.get(phone, 0) + count
+        return min(0.0, float(_log_likelihood(both) - state.log_likelihood() - backoff.log_likelihood()))
+
+    def _back_off(self, index: int) -> None:
+        state = self._states[index]
+        backoff = self._states[state.backoff]
+        self._num_active -= backoff.total != 0
+        for phone, count in state.counts.items():
+            backoff.counts[phone] = backoff.counts.get(phone, 0) + count
+        backoff.total += state.total
+        state.likelihood = backoff.likelihood = None
+        state.counts, state.total, state.total_with_children = {}, 0, 0
+
+    # -- the result ------------------------------------------------------------------------------------------------
+
+    def _perplexity(self) -> Perplexity:
+        count = sum(state.total for state in self._states)
+        log_likelihood = sum(float(state.log_likelihood()) for state in self._states)
+        return Perplexity(count, math.exp(-log_likelihood / count))
+
+    def _active(self, history: tuple[int, ...]) -> int:
+        """The active state of the longest end of a history."""
+        for first in range(len(history) + 1):
+            index = self._index.get(history[first:])
+            if index is not None and self._states[index].total:
+                return index
+        raise AssertionError(f"no state is left for the history {history}")
+
+    def _fst(self) -> Fst:
+        active = [index for index, state in enumerate(self._states) if state.total]
+        number = {index: place for place, index in enumerate(active)}
+        finals = np.full(len(active), NO_WEIGHT, dtype=np.float32)
+        sources, labels, costs, targets = [], [], [], []
+        for place, index in enumerate(active):
+            state = self._states[index]
+            for phone, count in sorted(state.counts.items()):
+                cost = -math.log(count / state.total)
+                if phone == SENTENCE_END:
+                    finals[place] = cost
+                    continue
+                sources.append(place)
+                labels.append(phone)
+                costs.append(cost)
+                targets.append(number[self._active((*state.history, phone))])
+        start = number[self._active((SENTENCE_BEGIN,))]
+        return connected(Fst.from_arcs(start, finals, sources, labels, labels, costs, targets))
+
+
+def _log_likelihood(counts: dict[int, int]) -> np.float32:
+    """The log-likelihood of what was counted under its own relative frequencies, float32."""
+    total = sum(counts.values())
+    return np.float32(sum(counts[phone] * math.log(counts[phone] / total) for phone in sorted(counts)))
+
+
+def estimate_phone_lm(sequences: Iterable[Iterable[int]], options: PhoneLmOptions | None = None) -> Fst:
+    """The phone language model of sequences of phones; see :class:`PhoneLmEstimator`.
+
+    UsageError for impossible options, Nnet3Error for phones of 0 or less, and if there are no sequences.
+    Kaldi: chain-est-phone-lm.
+    """
+    estimator = PhoneLmEstimator(options)
+    for phones in sequences:
+        estimator.add(phones)
+    return estimator.estimate()
