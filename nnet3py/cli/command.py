@@ -136,7 +136,15 @@ def run_process(body: Callable[[], int]) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and so it stays
             signal.signal(number, _clean_up_and_die)
-    sys.exit(guarded(body))
+    sys.exit(guarded(lambda: _bound(body)))
+
+
+def _bound(body: Callable[[], int]) -> int:
+    if "NNET3PY_NUM_THREADS" in os.environ:
+        from nnet3py.ops.threads import bind_libraries
+
+        bind_libraries()
+    return body()
 
 
 def _occupy_closed_streams() -> None:

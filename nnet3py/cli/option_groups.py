@@ -113,7 +113,8 @@ MERGE: Group = (
 )
 
 NUM_THREADS = option("num-threads", int, 0,
-                     "Threads of the compiled code and of BLAS (0: the cores this process may use)")
+                     "Threads of the compiled code and of BLAS (0: $NNET3PY_NUM_THREADS, or the cores this process may "
+                     "use)")
 
 # What a command that computes takes besides Kaldi's own options.
 DEVICE: Group = (

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -19,11 +19,17 @@ from nnet3py.ops.threads import environment_of_threads
 # Nothing runs before the watcher knows of the group: bash first waits for a line.
 _WAIT_FOR_A_LINE = 'read -r line && exec "$@" </dev/null'
 
+_ASK_SECONDS = 0.2         # between two questions whether a job is still wanted
 
-def job_environment(threads: int) -> dict[str, str]:
-    """The environment of a job: ours, the package's launchers in front on PATH, and its number of threads."""
+
+def job_environment(threads: int, variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a job: ours, the package's launchers in front on PATH, and its number of threads.
+
+    ``variables`` are set besides.
+    """
     path = os.pathsep.join(filter(None, [str(launcher_folder()), os.environ.get("PATH")]))
-    return {"NNET3PY_PYTHON": sys.executable, **os.environ, "PATH": path, **environment_of_threads(threads)}
+    return {"NNET3PY_PYTHON": sys.executable, **os.environ, **(variables or {}), "PATH": path,
+            **environment_of_threads(threads)}
 
 
 def bash_words(command: str) -> list[str]:
@@ -41,30 +47,41 @@ class JobProcesses:
         self._watcher: subprocess.Popen[str] | None = None
 
     def run(self, words: Sequence[str], environment: Mapping[str, str], output: IO[bytes],
-            folder: str | os.PathLike[str] | None = None) -> int:
-        """Run a program to its end, in ``folder``; its standard output and error go to ``output``.
+            folder: str | None = None, wanted: Callable[[], bool] | None = None) -> int:
+        """Run a program to its end.
+
+        Parameters
+        ----------
+        words : the program and its arguments
+        environment : all of it
+        output : gets what it writes to standard output and standard error
+        folder : where it runs; None for the driver's
+        wanted : asked now and then; the program is ended as soon as it says no
 
         Returns its exit status, or minus the number of the signal that ended it.
         """
         process = self._start(words, environment, output, folder)
+        if wanted is not None:
+            self._wait_while(process, wanted)
         status = process.wait()
         with self._lock:
             self._groups.discard(process.pid)
             self._tell(f"-{process.pid}")
         return status
 
-    def run_logged(self, command: str, log: Path, threads: int, folder: str | os.PathLike[str] | None = None) -> int:
+    def run_logged(self, command: str, log: Path, threads: int, folder: str | None = None,
+                   variables: Mapping[str, str] | None = None, wanted: Callable[[], bool] | None = None) -> int:
         """Run a bash command line with its log written to ``log``; returns the exit status as :meth:`run` does.
 
-        The log begins and ends with the ``#`` lines of Kaldi's run.pl and queue.pl.
+        The log begins and ends with the ``#`` lines of Kaldi's run.pl and queue.pl. ``variables`` are added to the
+        environment that :func:`job_environment` gives; ``folder`` and ``wanted`` as for :meth:`run`.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "wb") as output:
             output.write(log_header(command).encode("utf-8", "surrogateescape"))
-            output.flush()
         with open(log, "ab") as output:      # programs of a pipe write to it side by side
             start = time.time()
-            status = self.run(bash_words(command), job_environment(threads), output, folder)
+            status = self.run(bash_words(command), job_environment(threads, variables), output, folder, wanted)
             output.write(log_footer(status, time.time() - start, threads).encode())
         return status
 
@@ -85,8 +102,18 @@ class JobProcesses:
             self._watcher.wait()
             self._watcher = None
 
+    def _wait_while(self, process: subprocess.Popen[bytes], wanted: Callable[[], bool]) -> None:
+        while True:
+            try:
+                process.wait(_ASK_SECONDS)
+                return
+            except subprocess.TimeoutExpired:
+                if not wanted():
+                    watcher.end_groups({process.pid})
+                    return
+
     def _start(self, words: Sequence[str], environment: Mapping[str, str], output: IO[bytes],
-               folder: str | os.PathLike[str] | None) -> subprocess.Popen[bytes]:
+               folder: str | None) -> subprocess.Popen[bytes]:
         with self._lock:
             if self._closed:
                 raise Nnet3Error("the executor of these jobs is closed")

@@ -109,7 +109,8 @@ class Executor(ABC):
     def run(self, jobs: Iterable[Job]) -> None:
         """Run jobs, as many at once as there are slots, and wait for all. Raises JobsFailed if any failed."""
         jobs = list(jobs)
-        started = self._launch(jobs, self.share_threads(len(jobs)), threading.Semaphore(self.slots or len(jobs) or 1))
+        slots = threading.Semaphore(self.slots or len(jobs) or 1)
+        started = self._launch(jobs, self.share_threads(len(jobs)), slots, background=False)
         try:
             started.wait()
         except JobsFailed:
@@ -122,7 +123,7 @@ class Executor(ABC):
         """Start jobs in the background, such as diagnostics, with the threads that :meth:`run` leaves, or one each."""
         jobs = list(jobs)
         slots = self._background or threading.Semaphore(len(jobs) or 1)
-        return self._launch(jobs, self.background_threads(len(jobs)), slots)
+        return self._launch(jobs, self.background_threads(len(jobs)), slots, background=True)
 
     def share_threads(self, num_jobs: int) -> int:
         """The number of threads of each of ``num_jobs`` jobs that :meth:`run` gets."""
@@ -133,8 +134,11 @@ class Executor(ABC):
         return 1
 
     @abstractmethod
-    def execute(self, job: Job, threads: int) -> str | None:
-        """Run one job to its end; called in a thread of its own. Returns why it failed, or None."""
+    def execute(self, job: Job, threads: int, background: bool) -> str | None:
+        """Run one job to its end; called in a thread of its own. Returns why it failed, or None.
+
+        ``background`` tells jobs of :meth:`start` from those of :meth:`run`.
+        """
 
     @abstractmethod
     def close(self) -> None:
@@ -147,13 +151,14 @@ class Executor(ABC):
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _launch(self, jobs: Sequence[Job], threads: int, slots: threading.Semaphore) -> Started:
+    def _launch(self, jobs: Sequence[Job], threads: int, slots: threading.Semaphore,
+                background: bool) -> Started:
         started = Started(jobs)
 
         def body(number: int) -> None:
             with slots:
                 try:
-                    started._reasons[number] = self.execute(jobs[number], threads)
+                    started._reasons[number] = self.execute(jobs[number], threads, background)
                 except Exception as error:
                     started._reasons[number] = f"{type(error).__name__}: {error}"
 

@@ -89,7 +89,7 @@ class CommandExecutor(Executor):
     def background_threads(self, num_jobs: int) -> int:
         return self.threads
 
-    def execute(self, job: Job, threads: int) -> str | None:
+    def execute(self, job: Job, threads: int, background: bool) -> str | None:
         folder = job.log.parent / "q"
         folder.mkdir(parents=True, exist_ok=True)
         script = folder / f"{job.log.stem}.sh"

@@ -36,7 +36,7 @@ class LocalExecutor(Executor):
     def background_threads(self, num_jobs: int) -> int:
         return max(1, (self.cores - self._busy) // max(1, num_jobs))
 
-    def execute(self, job: Job, threads: int) -> str | None:
+    def execute(self, job: Job, threads: int, background: bool) -> str | None:
         status = self._processes.run_logged(job.command, job.log, threads)
         return describe_status(status) if status else None
 

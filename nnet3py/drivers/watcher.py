@@ -15,7 +15,20 @@ PATIENCE = 2.0   # seconds between SIGTERM, at which commands remove their tempo
 _POLL = 0.02     # seconds
 
 
-def signal_group(group: int, number: int) -> bool:
+def end_groups(groups: set[int]) -> None:
+    """End process groups: SIGTERM, and SIGKILL for those that are still there after ``PATIENCE`` seconds."""
+    for group in groups:
+        _send(group, signal.SIGTERM)
+    left = _living(groups)
+    deadline = time.monotonic() + PATIENCE
+    while left and time.monotonic() < deadline:
+        time.sleep(_POLL)
+        left = _living(left)
+    for group in left:
+        _send(group, signal.SIGKILL)
+
+
+def _send(group: int, number: int) -> bool:
     """Send a signal (0 only asks) to a process group; returns whether the group exists."""
     try:
         os.killpg(group, number)
@@ -26,15 +39,23 @@ def signal_group(group: int, number: int) -> bool:
     return True
 
 
-def end_groups(groups: set[int]) -> None:
-    """End process groups: SIGTERM, and SIGKILL for those that are still there after ``PATIENCE`` seconds."""
-    left = {group for group in groups if signal_group(group, signal.SIGTERM)}
-    deadline = time.monotonic() + PATIENCE
-    while left and time.monotonic() < deadline:
-        time.sleep(_POLL)
-        left = {group for group in left if signal_group(group, 0)}
-    for group in left:
-        signal_group(group, signal.SIGKILL)
+def _living(groups: set[int]) -> set[int]:
+    """Those process groups that have a member which has not ended."""
+    found = {group for group in groups if _send(group, 0)}
+    if not found or not os.path.exists("/proc/self/stat"):
+        return found
+    # In a container, nobody may be there to collect those that have ended: they would seem to exist for ever.
+    living = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as stream:
+                    state, _, group = stream.read().rpartition(b")")[2].split()[:3]
+            except OSError:
+                continue                 # it went away meanwhile
+            if state not in b"ZX":
+                living.add(int(group))
+    return found & living
 
 
 def main() -> None:

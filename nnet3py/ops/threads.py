@@ -51,6 +51,14 @@ def environment_of_threads(count: int) -> dict[str, str]:
     return dict.fromkeys((VARIABLE, *_OTHERS), str(count))
 
 
+def bind_libraries() -> None:
+    """Let numpy's BLAS, too, keep to ``NNET3PY_NUM_THREADS`` if that is set; to be called before numpy is imported."""
+    count = _threads_in_environment()
+    if count:
+        for name, value in environment_of_threads(count).items():
+            os.environ.setdefault(name, value)
+
+
 def set_num_threads(count: int | None) -> None:
     """Choose the number of threads (``--num-threads``).
 
