@@ -5,12 +5,14 @@ The arcs of the start state come first. A cost of 0 is left out. Kaldi: ``ReadFs
 """
 from __future__ import annotations
 
+import os
 import re
 
 import numpy as np
 
 from nnet3py.io.fst import ARC_TYPES, NO_STATE, NO_WEIGHT, Fst, finished_fst, read_binary_fst, write_binary_fst
 from nnet3py.io.holders import Holder
+from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _BLANKS = re.compile(rb"[ \t\r]*")
@@ -37,8 +39,14 @@ def write_fst(writer: TokenWriter, fst: Fst) -> None:
         write_text_fst(writer, fst)
 
 
-class _Lines:
-    """The states and arcs of the lines that were read."""
+def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:
+    """Write an FST to a file of its own, binary and without a header, as Kaldi's graphs are. Kaldi: WriteFstKaldi."""
+    with open_output(wxfilename) as stream:
+        write_binary_fst(TokenWriter(stream, binary=True), fst)
+
+
+class Lines:
+    """The states and arcs of lines as they are read; ``width`` is that of the weights."""
 
     def __init__(self, reader: TokenReader, width: int) -> None:
         self.reader, self.width = reader, width
@@ -49,6 +57,7 @@ class _Lines:
         self.finals: dict[int, tuple[float, ...]] = {}
 
     def add(self, fields: list[bytes]) -> None:
+        """The fields of a line; FormatError for what is none."""
         if len(fields) not in (1, 2, 4, 5):
             raise self.reader.error(f"expected a line of 1, 2, 4 or 5 fields in an FST, found {len(fields)}")
         state = self._number(fields[0], "a state", 0)
@@ -91,13 +100,13 @@ def read_text_fst(reader: TokenReader, arc_type: str = "standard") -> Fst:
         raise reader.error(f"expected a newline before an FST in text, found {reader.peek(1)!r}")
     reader.raw(1)
     width = ARC_TYPES[arc_type].width
-    lines = _Lines(reader, width)
+    lines = Lines(reader, width)
     while fields := reader.read_line().split():
         lines.add(fields)
     return finished_fst(reader, _from_lines(reader, lines, arc_type, width))
 
 
-def _from_lines(reader: TokenReader, lines: _Lines, arc_type: str, width: int) -> Fst:
+def _from_lines(reader: TokenReader, lines: Lines, arc_type: str, width: int) -> Fst:
     arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
     states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
     if states > 2 * lines.count:
