@@ -1,0 +1,158 @@
+"""The denominator of the LF-MMI objective: sums over all paths of a graph. Kaldi: ``DenominatorComputation``."""
+from __future__ import annotations
+
+import logging
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.chain.den_graph import DenominatorGraph
+from nnet3py.errors import ShapeError, UsageError
+from nnet3py.log import kaldi_place
+from nnet3py.ops import threads
+
+logger = logging.getLogger(__name__)
+
+LIMIT = 30.0                 # outputs are clipped to +-this before exp
+WIDEST_BLOCK = 32            # sequences that one thread computes at a time: their frames fit its cache
+EXCESSIVE = 2.0              # of the checks' errors, in sequences
+SUM_TOLERANCE, POSTERIOR_TOLERANCE = 0.001, 0.01
+
+_PLACE = kaldi_place("BetaGeneralFrameDebug", "chain-denominator.cc", 363)
+
+
+class Denominator(NamedTuple):
+    """The log-probability of the denominator, summed over sequences, and whether the computation was sound."""
+
+    log_prob: float
+    ok: bool
+
+
+class DenominatorComputation:
+    """Forward-backward over a denominator graph; its memory serves one minibatch after another.
+
+    Parameters
+    ----------
+    ops : the device's operations
+    graph : see :class:`DenominatorGraph`
+    leaky : the leaky-HMM coefficient, between 0 and 1
+
+    Raises
+    ------
+    UsageError : the coefficient is outside
+    """
+
+    def __init__(self, ops: Any, graph: DenominatorGraph, leaky: float) -> None:
+        if not 0.0 < leaky < 1.0:
+            raise UsageError(f"--leaky-hmm-coefficient={leaky:g} must be above 0 and below 1",
+                             "1e-05 is the default, and 0.1 what most recipes use")
+        self.ops, self.graph, self.leaky = ops, graph, leaky
+        self._memory: list[Any] = []       # of each thread
+        self._pool: ThreadPoolExecutor | None = None
+        upload = ops.upload
+        self._initial = upload(graph.initial)
+        self._forward = tuple(map(upload, (graph.into.probs, graph.into.starts, graph.into.others,
+                                           graph.state_entries, graph.entry_pdfs)))
+        self._backward = tuple(map(upload, (graph.out_of.probs, graph.out_of.starts, graph.out_of.others,
+                                            graph.pdf_starts, graph.pdf_entries, graph.entry_states)))
+
+    def compute(self, output: Any, num_sequences: int, deriv: Any = None, scale: float = -1.0) -> Denominator:
+        """The denominator of a minibatch.
+
+        Parameters
+        ----------
+        output : device matrix (rows, pdfs) of pseudo-log-likelihoods; row t S + s is frame t of sequence s of S
+        num_sequences : S
+        deriv : device matrix (rows, pdfs) to which ``scale`` times the posteriors are added, or None
+        scale : minus the supervision's weight, usually
+
+        Raises
+        ------
+        ShapeError : columns other than the graph's pdfs, or rows that are no multiple of ``num_sequences``
+        """
+        rows, cols = output.shape
+        if cols != self.graph.num_pdfs:
+            raise ShapeError(f"the network's output has the dimension {cols}, but the denominator graph was made for "
+                             f"{self.graph.num_pdfs} pdfs")
+        if num_sequences < 1 or rows % num_sequences:
+            raise ShapeError(f"the network's output has {rows} rows for {num_sequences} sequences")
+        num_workers = threads.num_threads() if self.ops.device == "cpu" else 1
+        blocks = _blocks(num_sequences, num_workers, WIDEST_BLOCK if self.ops.device == "cpu" else num_sequences)
+        num_workers = min(num_workers, len(blocks))
+        self._prepare(num_workers, rows // num_sequences, max(width for _, width in blocks))
+
+        def work(worker: int) -> list[np.ndarray]:
+            return [self._block(self._memory[worker], output, num_sequences, first, width, deriv, scale)
+                    for first, width in blocks[worker::num_workers]]
+
+        if num_workers == 1:
+            found = [work(0)]
+        else:
+            assert self._pool is not None
+            found = list(self._pool.map(work, range(num_workers)))
+        # Blocks again in order, so that the sum over sequences is the same with any number of threads.
+        results = np.concatenate([found[b % num_workers][b // num_workers] for b in range(len(blocks))], axis=1)
+        log_prob = float(results[0].sum())
+        return Denominator(log_prob, deriv is None or _is_sound(results, num_sequences))
+
+    def _block(self, memory: Any, output: Any, num_sequences: int, first: int, width: int, deriv: Any,
+               scale: float) -> np.ndarray:
+        """float64 (3, width): log-probabilities of some sequences, and, at frame 0, the sums that should be 1."""
+        ops, graph, leaky = self.ops, self.graph, np.float32(self.leaky)
+        num_frames = output.shape[0] // num_sequences
+        heights = _heights(graph, num_frames)
+        starts = np.concatenate(([0], np.cumsum(heights))) * width
+        y, arriving, sums, states = (memory[begin:begin + height * width].reshape(height, width)
+                                     for begin, height in zip(starts[:-1].tolist(), heights, strict=True))
+        ops.chain_exp(y, output, LIMIT, first, num_sequences)
+        ops.chain_forward(sums, states[:graph.num_states], arriving, y, self._initial, *self._forward, leaky)
+        totals = ops.copy_out(sums).astype(np.float64)
+        result = np.ones((3, width))
+        with np.errstate(all="ignore"):
+            end = totals[-1] * (1.0 + self.leaky * graph.initial.sum(dtype=np.float64))
+            result[0] = np.log(end) + np.log(totals[:-1]).sum(axis=0)
+        if deriv is not None:
+            ops.chain_backward(y, arriving, states, sums, self._initial, *self._backward, leaky)
+            ops.chain_add_posteriors(deriv, y, first, num_sequences, scale)
+            alpha = graph.initial[:, None] * (1.0 + self.leaky * totals[0])
+            result[1] = (alpha * ops.copy_out(states[:graph.num_states])).sum(axis=0)
+            result[2] = ops.copy_out(y[:graph.num_pdfs]).sum(axis=0, dtype=np.float64)
+        return result
+
+    def _prepare(self, num_workers: int, num_frames: int, width: int) -> None:
+        """Have memory for each of the threads, and the threads."""
+        size = sum(_heights(self.graph, num_frames)) * width
+        if len(self._memory) < num_workers or self._memory[0].size < size:
+            self._memory = []
+            self._memory = [self.ops.new_vector(size) for _ in range(num_workers)]
+        if num_workers > 1 and (self._pool is None or self._pool._max_workers < num_workers):
+            self._pool = ThreadPoolExecutor(num_workers, thread_name_prefix="denominator")
+
+
+def _heights(graph: DenominatorGraph, num_frames: int) -> tuple[int, int, int, int]:
+    """Rows of the exponentials, of the sums by entry, of the sums by frame, and of those by state."""
+    return (num_frames * graph.num_pdfs, num_frames * graph.num_entries, num_frames + 1, graph.num_states + 2)
+
+
+def _blocks(num_sequences: int, num_workers: int, widest: int) -> list[tuple[int, int]]:
+    """First sequence and number of sequences of each block, nearly equal: at least one block for each worker."""
+    count = max(-(-num_sequences // widest), min(num_workers, num_sequences))
+    count = min(-(-count // num_workers) * num_workers, num_sequences)
+    bounds = [num_sequences * b // count for b in range(count + 1)]
+    return [(begin, end - begin) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+
+
+def _is_sound(results: np.ndarray, num_sequences: int) -> bool:
+    """Check the sums of frame 0, which should be 1 for each sequence; warn where they are not. NaN counts as sound."""
+    ok = True
+    for total, tolerance, what in ((float(results[1].sum()), SUM_TOLERANCE, "alpha-beta product"),
+                                   (float(results[2].sum()), POSTERIOR_TOLERANCE, "log-prob-deriv sum")):
+        if math.isclose(total, num_sequences, rel_tol=2 * tolerance):
+            continue
+        logger.warning(f"On time 0, {what} {total:.6g} != {num_sequences}", extra=_PLACE)
+        if abs(total - num_sequences) > EXCESSIVE:
+            logger.warning("Excessive error detected, will abandon this minibatch", extra=_PLACE)
+            ok = False
+    return ok
