@@ -119,3 +119,12 @@ def test_each_problem_is_told_once() -> None:
     [line] = monitor.check(iterations[:3])
     assert line.startswith("iteration 2: the objective fell") and "\n" not in line
     assert monitor.check(iterations) == []
+
+
+def test_a_job_that_failed() -> None:
+    iterations = training([-3.0, -2.0])
+    iterations[-1].jobs[2] = TrainLog(seconds=4.0)
+    [problem] = find_problems(iterations)
+    assert problem.kind == "failed" and "log/train.1.2.log" in problem.text
+    iterations[-1].jobs[2] = TrainLog()       # still at work
+    assert not find_problems(iterations)

@@ -52,13 +52,20 @@ def find_problems(iterations: Sequence[Iteration]) -> list[Problem]:
     if not iterations:
         return []
     last = iterations[-1]
-    found = [*_diverged(iterations), *_stalled(iterations), *_overfitted(iterations)]
+    found = [*_failed(last), *_diverged(iterations), *_stalled(iterations), *_overfitted(iterations)]
     if last.number >= FIRST_ITERATIONS:
         found += _limited(last)
     if last.progress is not None:
         for component in last.progress.components.values():
             found += [*_saturated(component), *_clipped(component)]
     return found
+
+
+def _failed(iteration: Iteration) -> Iterator[Problem]:
+    for number, job in iteration.jobs.items():
+        if not job.objectives and math.isfinite(job.seconds):
+            yield Problem("failed", f"{iteration.number}.{number}", f"job {number} ended without an objective; "
+                          f"log/train.{iteration.number}.{number}.log says why")
 
 
 def _job_objective(iteration: Iteration) -> float:

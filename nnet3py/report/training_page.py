@@ -107,7 +107,7 @@ def _page(folder: Path, trainings: Trainings, warnings: Sequence[str], drawings:
 
 def _list(lines: Sequence[str]) -> str:
     if not lines:
-        return "<p>None: the objective grows, no layer is saturated or dead, max-change leaves most steps alone.</p>"
+        return "<p>None.</p>"
     return '<ul class="warnings">' + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
 
 

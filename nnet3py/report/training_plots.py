@@ -115,17 +115,11 @@ def _learning_rates(trainings: Trainings) -> Figure | None:
 
 def _maps(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]]:
     """Name -> (title, values by component, whether colours are for logarithms)."""
-    max_change: Values = {}
-    for one in iterations:
-        limits = [job.max_change for job in one.jobs.values() if job.objectives]
-        for name in {name for limit in limits for name in limit}:
-            mean = sum(limit.get(name, 0.0) for limit in limits) / len(limits)
-            max_change.setdefault(name or "(whole network)", {})[one.number] = mean
     return {
         "relative-change": ("Change of parameters in an iteration, relative to their size",
                             _of_progress(iterations, lambda log: log.relative_changes), True),
         "norm": ("Size of parameters (2-norm)", _of_progress(iterations, lambda log: log.norms), True),
-        "max-change": ("Changes cut by max-change, % of minibatches", max_change, False),
+        "max-change": ("Changes cut by max-change, % of minibatches", _max_change(iterations), False),
         "self-repair": ("Units under self-repair, %", _of_components(
             iterations, lambda fields: 100 * _number(fields, "self-repaired-proportion")), False),
         "output-derivative": ("Size of derivatives at the output (rms)", _of_components(
@@ -133,6 +127,14 @@ def _maps(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]
         "clipping": ("Derivatives clipped, %", _of_components(
             iterations, lambda fields: 100 * _number(fields, "clipped-proportion")), False),
     }
+
+
+def _max_change(iterations: Sequence[Iteration]) -> Values:
+    """Means over an iteration's jobs; a limit that its log does not name was never active."""
+    limits = {one.number: [job.max_change for job in one.jobs.values() if job.objectives] for one in iterations}
+    names = sorted({name for jobs in limits.values() for job in jobs for name in job})
+    return {name or "(whole network)": {number: sum(job.get(name, 0.0) for job in jobs) / len(jobs)
+                                        for number, jobs in limits.items() if jobs} for name in names}
 
 
 def _of_progress(iterations: Sequence[Iteration], pick: Callable[[Any], dict[str, float]]) -> Values:

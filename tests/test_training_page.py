@@ -1,0 +1,149 @@
+"""The report of a training: what the page and its plots hold, and which folders are refused."""
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="plots are made with matplotlib")
+
+from nnet3py.cli.main import load
+from nnet3py.errors import UsageError
+from nnet3py.network.nnet import Nnet
+from nnet3py.report.training_logs import read_iterations
+from nnet3py.report.training_page import write_report
+from nnet3py.report.training_plots import training_plots
+
+OVERALL = "LOG (nnet3-x) Overall"
+PERCENTILES = "percentiles(0,1,2,5 10,20,50,80,90 95,98,99,100)"
+CONFIG = """\
+input-node name=input dim=4
+component name=a type=AffineComponent input-dim=4 output-dim=12
+component-node name=a component=a input=input
+component name=r type=SigmoidComponent dim=12
+component-node name=r component=r input=a
+output-node name=output input=r
+"""
+
+
+def summary(mean: float) -> str:
+    return f"[{PERCENTILES}=({mean},{mean},{mean},{mean} {mean},{mean},{mean},{mean},{mean} {mean},{mean},{mean},1)," \
+           f" mean={mean}, stddev=0.1]"
+
+
+def write_training(folder: Path, iterations: int, derivative: float = 0.2) -> Path:
+    """The logs of a training with two jobs an iteration."""
+    log = folder / "log"
+    log.mkdir(parents=True)
+    for i in range(iterations):
+        for job in (1, 2):
+            (log / f"train.{i}.{job}.log").write_text(
+                f"# nnet3-train 'nnet3-copy --learning-rate={0.002 / (i + 1)} exp/{i}.raw - |' x\n"
+                f"{OVERALL} average objective function for 'output' is {-3 / (i + 1)} over 500 frames.\n"
+                f"LOG (nnet3-train) For a, per-component max-change was enforced {10 * job} % of the time.\n"
+                "# Accounting: time=30 threads=2\n", encoding="utf-8")
+        for data, gap in (("train", 0.0), ("valid", 0.2)):
+            (log / f"compute_prob_{data}.{i}.log").write_text(
+                f"{OVERALL} log-likelihood for 'output' is {-3 / (i + 1) - gap} per frame, over 9\n"
+                f"{OVERALL} accuracy for 'output' is {0.5 + 0.01 * i} per frame, over 9 frames.\n",
+                encoding="utf-8")
+        if i:
+            (log / f"progress.{i}.log").write_text(
+                "num-parameters: 60\n"
+                "component name=a type=AffineComponent, input-dim=4, linear-params-rms=0.5\n"
+                "component name=r type=SigmoidComponent, dim=12, self-repaired-proportion=0.25, "
+                f"value-avg={summary(0.5)}, deriv-avg={summary(derivative)}, oderiv-rms={summary(0.01)}\n"
+                "LOG (nnet3-show-progress) Relative parameter differences per layer are [ a:0.1 ]\n"
+                "LOG (nnet3-show-progress) Norms of parameter matrices from <new-nnet-in> are [ a:3 ]\n",
+                encoding="utf-8")
+    return folder
+
+
+class Page(HTMLParser):
+    """The ids, texts and unclosed elements of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.open: list[str] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in ("meta", "!doctype"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data.strip())
+
+
+def test_the_page_has_figures_facts_and_the_network(tmp_path: Path) -> None:
+    folder = write_training(tmp_path / "tdnn", 4)
+    Nnet.from_config(CONFIG).write(str(folder / "final.raw"))
+    path = write_report([folder], tmp_path / "report")
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    assert not page.open and len(set(page.ids)) == len(page.ids)
+    for name in ("objective-output", "accuracy-output", "learning-rate", "relative-change", "norm", "max-change",
+                 "self-repair", "output-derivative", "values", "derivatives"):
+        assert name in page.ids, name
+        assert (path.parent / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        ElementTree.parse(path.parent / f"{name}.svg")
+    assert "clipping" not in page.ids                                   # nothing in this network clips
+    ElementTree.parse(path.parent / "network.svg")
+    for words in ("Training of tdnn", "4,000", "0:02:00", "-0.9500 (best -0.9500)", "0.5300 (best 0.5300)", "None."):
+        assert words in page.texts, words
+    assert all(f'id="{name}"' in text for name in re.findall(r'(?:url\(#|href="#)([^")]+)', text))
+
+
+def test_warnings_of_the_monitor_stand_on_the_page(tmp_path: Path) -> None:
+    path = write_report([write_training(tmp_path / "a<b", 3, derivative=0.001)], tmp_path / "report")
+    page = Page(path.read_text(encoding="utf-8"))
+    assert any("r is saturated" in text for text in page.texts) and "Training of a<b" in page.texts
+    assert any("There is no model" in text for text in page.texts)
+
+
+def test_trainings_are_compared(tmp_path: Path) -> None:
+    folders = [write_training(tmp_path / name, 3) for name in ("tdnn", "lstm")]
+    figures = training_plots(dict(zip(("tdnn", "lstm"), map(read_iterations, folders), strict=True)))
+    [axes] = figures["objective-output"].axes
+    assert [line.get_label() for line in axes.lines] == ["tdnn, training", "tdnn, held out", "lstm, training",
+                                                         "lstm, held out"]
+    assert list(axes.lines[0].get_ydata()) == [-3.0, -1.5, -1.0]
+    assert list(figures["learning-rate"].axes[0].lines[0].get_ydata()) == [0.001, 0.0005, pytest.approx(0.001 / 3)]
+
+
+def test_a_training_of_one_iteration_is_reported(tmp_path: Path) -> None:
+    text = write_report([write_training(tmp_path / "new", 1)], tmp_path / "report").read_text(encoding="utf-8")
+    assert "max-change" in Page(text).ids and "norm" not in Page(text).ids
+
+
+def test_a_damaged_model_is_told_on_the_page(tmp_path: Path) -> None:
+    folder = write_training(tmp_path / "tdnn", 2)
+    (folder / "final.raw").write_bytes(b"\0B<Nnet3> nonsense")
+    text = write_report([folder], tmp_path / "report").read_text(encoding="utf-8")
+    assert any("final.raw cannot be drawn" in part for part in Page(text).texts)
+
+
+def test_folders_that_are_no_trainings(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no logs of a training"):
+        write_report([tmp_path], tmp_path / "report")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot be made"):
+        write_report([write_training(tmp_path / "tdnn", 1)], tmp_path / "file" / "report")
+
+
+def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_training(tmp_path / "tdnn", 3)
+    assert load("nnet3-report").execute([str(folder)]) == 0
+    assert capsys.readouterr().out.strip() == str(folder / "report" / "report.html")
+    assert load("nnet3-monitor").execute([str(folder)]) == 0
+    assert capsys.readouterr().out == "nothing wrong in 3 iterations\n"
+    assert load("nnet3-monitor").execute([str(tmp_path)]) != 0
