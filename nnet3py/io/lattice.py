@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from array import array
+from typing import Protocol
 
 import numpy as np
 
@@ -26,7 +27,7 @@ def read_lattice(reader: TokenReader) -> Fst:
     """
     if not reader.binary:
         return read_text_fst(reader, LATTICE)
-    if _COMPACT.search(reader.peek(50).decode("latin-1")):
+    if is_compact(reader):
         return _read_compact_lattice(reader, read_header(reader))
     fst = read_binary_fst(reader)
     if not fst.arc_type.startswith("lattice"):
@@ -93,14 +94,35 @@ class _Expanded:
 
 
 def _read_compact_lattice(reader: TokenReader, header: Header) -> Fst:
+    expanded = _Expanded(header.num_states)
+    read_compact_arcs(reader, header, expanded)
+    return finished_fst(reader, expanded.fst(header.start))
+
+
+class CompactArcs(Protocol):
+    """What the arcs and final weights of a compact lattice are handed to, in the file's order."""
+
+    def add_final(self, state: int, weight: tuple[float, float], ids: list[int]) -> None:
+        """The final weight of a state (two infinities: it is not final), and its transition-ids."""
+
+    def add(self, source: int, word: int, weight: tuple[float, float], ids: list[int], target: int) -> object:
+        """An arc, with its word, weight and transition-ids."""
+
+
+def is_compact(reader: TokenReader) -> bool:
+    """Whether a binary compact lattice comes next."""
+    return _COMPACT.search(reader.peek(50).decode("latin-1")) is not None
+
+
+def read_compact_arcs(reader: TokenReader, header: Header, into: CompactArcs) -> None:
+    """Read the states of a binary compact lattice; FormatError for what is none."""
     match = _COMPACT.fullmatch(header.arc_type)
     if header.kind != "vector" or match is None:
         raise reader.error(f"expected a compact lattice, found '{header.arc_type}' in an FST of type '{header.kind}'")
     stored = np.dtype("<f" + match[1])
     reader.check_count(header.num_states, 2 * stored.itemsize + 12, "states of a lattice")
-    expanded = _Expanded(header.num_states)
     for state in range(header.num_states):
-        expanded.add_final(state, *_compact_weight(reader, stored))
+        into.add_final(state, *_compact_weight(reader, stored))
         count = int(reader.array("<i8", 1)[0])
         reader.check_count(count, 2 * stored.itemsize + 16, "arcs of a lattice")
         for _ in range(count):
@@ -109,8 +131,7 @@ def _read_compact_lattice(reader: TokenReader, header: Header) -> Fst:
             target = int(reader.array("<i4", 1)[0])
             if not 0 <= target < header.num_states:
                 raise reader.error(f"an arc leads to state {target}; there are {header.num_states}")
-            expanded.add(state, word, weight, ids, target)
-    return finished_fst(reader, expanded.fst(header.start))
+            into.add(state, word, weight, ids, target)
 
 
 def _compact_weight(reader: TokenReader, stored: np.dtype) -> tuple[tuple[float, float], list[int]]:

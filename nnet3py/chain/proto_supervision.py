@@ -1,0 +1,150 @@
+"""Which phones an utterance may have in which output frames: the first step towards its supervision.
+
+Kaldi: ``ProtoSupervision``, ``AlignmentToProtoSupervision``, ``PhoneLatticeToProtoSupervision``.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.chain.acceptor import Acceptor, SupervisionError, behind_first, pushed_to_start
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.fst_operations import connected
+
+_UNKNOWN = -1      # the time of a state that is not reached
+
+
+@dataclass(frozen=True)
+class SupervisionOptions:
+    """How supervisions are made (Kaldi: SupervisionOptions).
+
+    Attributes
+    ----------
+    left_tolerance, right_tolerance : frames of the alignment by which a phone may begin earlier and end later
+    frame_subsampling_factor : frames of the alignment per frame of the output
+    lm_scale : factor of the graph costs of phone lattices that are kept in the supervision
+    convert_to_pdfs : labels are pdf-ids plus 1; otherwise transition-ids
+    """
+
+    left_tolerance: int = 5
+    right_tolerance: int = 5
+    frame_subsampling_factor: int = 1
+    lm_scale: float = 0.0
+    convert_to_pdfs: bool = True
+
+    def __post_init__(self) -> None:
+        """Nnet3Error for options that do not go together."""
+        left, right, factor = self.left_tolerance, self.right_tolerance, self.frame_subsampling_factor
+        if left < 0 or right < 0:
+            raise Nnet3Error(f"--left-tolerance={left} and --right-tolerance={right} must not be negative")
+        if not 0 < factor <= left + right + 1:
+            raise Nnet3Error(f"Invalid value --frame-subsampling-factor={factor}",
+                             "it must be at least 1 and at most --left-tolerance + --right-tolerance + 1")
+        if not 0.0 <= self.lm_scale < 1.0:
+            raise Nnet3Error(f"Invalid value --lm-scale={self.lm_scale}", "it must be at least 0 and less than 1")
+
+
+@dataclass(frozen=True)
+class ProtoSupervision:
+    """What an utterance may consist of.
+
+    Attributes
+    ----------
+    allowed : bool (output frames, largest phone + 1), whether a phone may occur in a frame
+    fst : an acceptor of phones
+    """
+
+    allowed: np.ndarray
+    fst: Fst
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of the output."""
+        return len(self.allowed)
+
+    def allowed_phones(self) -> list[list[int]]:
+        """The phones of each output frame, ascending."""
+        return [np.flatnonzero(frame).tolist() for frame in self.allowed]
+
+
+def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: SupervisionOptions) -> ProtoSupervision:
+    """Of an alignment: int (phones,) phones and how many frames each has.
+
+    SupervisionError for what is no alignment.
+    """
+    if not len(phones):
+        raise SupervisionError("it has no phones")
+    if int(phones.min()) < 1 or int(durations.min()) < 1:
+        raise SupervisionError("phones and their durations must be at least 1")
+    ends = np.cumsum(durations)
+    allowed = _allowed(phones, ends - durations, ends, int(ends[-1]), options)
+    places = np.arange(len(phones) + 1)
+    finals = np.where(places == len(phones), np.float32(0.0), NO_WEIGHT)
+    fst = Fst.from_arcs(0, finals, places[:-1], phones, phones, np.zeros(len(phones)), places[1:])
+    return ProtoSupervision(allowed, fst)
+
+
+def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> ProtoSupervision:
+    """Of a lattice whose labels are phones.
+
+    SupervisionError for a lattice that is empty, has a cycle or arcs without a phone, or whose paths do not all have
+    as many frames: it is not phone-aligned.
+    """
+    scale = np.float32(options.lm_scale)
+    is_final = np.isfinite(lattice.final_weights[:, 0])
+    finals = np.full(len(is_final), NO_WEIGHT)
+    finals[is_final] = scale * lattice.final_weights[is_final, 0]
+    fst = Fst.from_arcs(lattice.start, finals, lattice.sources, lattice.labels, lattice.labels,
+                        scale * lattice.weights[:, 0], lattice.next_states)
+    times = _state_times(fst, lattice.lengths)
+    begin, end = times[lattice.sources], times[lattice.next_states]
+    used = begin > _UNKNOWN
+    if (lattice.labels[used] <= 0).any():
+        raise SupervisionError("the lattice has an arc without a phone",
+                               "make it with lattice-align-phones --replace-output-symbols=true")
+    ends = times[is_final & (times > _UNKNOWN)]
+    num_frames = int(times.max())
+    if not len(ends) or (ends != num_frames).any() or lattice.final_lengths[is_final].any():
+        raise SupervisionError("the lattice is not phone-aligned: a final state is not at its last frame",
+                               "use lattice-align-phones")
+    allowed = _allowed(lattice.labels[used], begin[used], end[used], num_frames, options)
+    missing = np.flatnonzero(~allowed.any(axis=1))
+    if len(missing):
+        raise SupervisionError(f"no phone is allowed in output frame {missing[0]}")
+    fst = connected(fst)
+    if options.lm_scale != 0.0:
+        fst = pushed_to_start(Acceptor.from_fst(fst)).fst()
+    return ProtoSupervision(allowed, fst)
+
+
+def _state_times(fst: Fst, lengths: np.ndarray) -> np.ndarray:
+    """int64 (states,): the frame at which each state lies if arcs have ``lengths``; -1 for one that is not reached."""
+    if fst.start < 0 or not fst.num_arcs:
+        raise SupervisionError("the lattice is empty")
+    starts, targets, frames = fst.arc_starts.tolist(), fst.next_states.tolist(), lengths.tolist()
+    times = [_UNKNOWN] * fst.num_states
+    times[fst.start] = 0
+    for state in reversed(behind_first(Acceptor.from_fst(fst))):
+        for arc in range(starts[state], starts[state + 1]):
+            time = times[state] + frames[arc]
+            if times[targets[arc]] not in (_UNKNOWN, time):
+                raise SupervisionError(f"paths of {times[targets[arc]]} and of {time} frames lead to one state of the "
+                                       "lattice")
+            times[targets[arc]] = time
+    return np.array(times)
+
+
+def _allowed(phones: np.ndarray, begin: np.ndarray, end: np.ndarray, num_frames: int,
+             options: SupervisionOptions) -> np.ndarray:
+    """bool (output frames, largest phone + 1), of spans of the alignment's frames widened by the tolerances."""
+    factor = options.frame_subsampling_factor
+    first = -(-np.maximum(begin - options.left_tolerance, 0) // factor)
+    last = -(-np.minimum(end + options.right_tolerance, num_frames) // factor)
+    changes = np.zeros((-(-num_frames // factor) + 1, int(phones.max()) + 1), dtype=np.int32)
+    some = first < last
+    np.add.at(changes, (first[some], phones[some]), 1)
+    np.add.at(changes, (last[some], phones[some]), -1)
+    return np.cumsum(changes, axis=0)[:-1] > 0
