@@ -1,0 +1,177 @@
+"""compile-train-graphs and nnet3-align-compiled: alignments of utterances whose words are known."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default, without
+from nnet3py.cli.options import Options, option
+from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options
+from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.decoding.decoder import Decoded
+    from nnet3py.io.fst import Fst
+    from nnet3py.io.transition_model import TransitionModel
+
+
+@kaldi_command("compile-train-graphs", usage="""
+Make the graphs of utterances whose words are known, for alignment: from transition-ids to words, with self-loops,
+without costs of transitions. Transcriptions are vectors of numbers of words.
+
+Usage: compile-train-graphs [options] <tree-in> <model-in> <lexicon-fst-in> <transcriptions-rspecifier> \
+<graphs-wspecifier>
+e.g.:
+ compile-train-graphs tree final.mdl lang/L.fst ark,t:train.int ark:graphs.fsts
+See also: make-graph --write-lang, nnet3-align-compiled
+""", arguments=(5, 5), options=[
+    option("read-disambig-syms", str, "", "File of the numbers of disambiguation symbols among the lexicon's phones"),
+])
+def compile_train_graphs(args: list[str], options: Options) -> int:
+    """Make graphs; 1 if none was made."""
+    from nnet3py.cli.copying import convert_table
+    from nnet3py.decoding.graph import make_training_graph, read_fst_file
+    from nnet3py.decoding.symbols import read_text
+    from nnet3py.io.fst_text import FST
+    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.io.tree import ContextDependency
+
+    tree = read_object(args[0], ContextDependency.read)
+    model = read_object(args[1], TransitionModel.read)
+    lexicon = read_fst_file(args[2])
+    disambig = read_text(options.read_disambig_syms).split() if options.read_disambig_syms else []
+    if not all(number.isdecimal() for number in disambig):
+        raise UsageError(f"expected numbers in {options.read_disambig_syms}, found '{' '.join(disambig)[:40]}'")
+
+    def graph(key: str, words: np.ndarray) -> Fst | None:
+        try:
+            return make_training_graph(lexicon, words, tree, model, [int(number) for number in disambig])
+        except Nnet3Error as error:
+            log.warning(f"Problem creating decoding graph for utterance {key}: {error}")
+            return None
+
+    done, failed = convert_table(args[3], args[4], INT_VECTOR, FST, graph)
+    log.log(f"compile-train-graphs: succeeded for {done} graphs, failed for {failed}")
+    return 0 if done else 1
+
+
+@kaldi_command("nnet3-align-compiled", usage="""
+Align features with graphs of what was said, as compile-train-graphs makes them: the transition-id of every frame.
+
+Usage: nnet3-align-compiled [options] <nnet-in> <graphs-rspecifier> <features-rspecifier> <alignments-wspecifier> \
+[<scores-wspecifier>]
+e.g.:
+ nnet3-align-compiled --acoustic-scale=0.1 final.mdl ark:graphs.fsts scp:feats.scp ark:ali.ark
+or, with a chain model:
+ nnet3-align-compiled --acoustic-scale=1.0 --frame-subsampling-factor=3 final.mdl ark:graphs.fsts scp:feats.scp \
+ark:ali.ark
+See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
+""", arguments=(4, 5), options=[
+    option("beam", float, 200.0, "Paths whose cost is larger than the best one's by more are given up"),
+    option("retry-beam", float, 0.0, "Beam of a second attempt where the first fails; 0: there is none"),
+    option("careful", bool, False, "Not supported; must be false"),
+    option("transition-scale", float, 1.0, "Factor of the costs of transitions that are no self-loops"),
+    option("self-loop-scale", float, 1.0, "Factor of the costs of self-loops"),
+    *SIMPLE, *without(IVEC, "utt2spk"), *with_default(DEVICE, "use-gpu", "yes"),
+])
+def align_compiled(args: list[str], options: Options) -> int:
+    """Align; 1 if no utterance succeeded."""
+    from contextlib import ExitStack
+
+    from nnet3py.acoustic_model import read_model
+    from nnet3py.cli.compute_setup import set_up
+    from nnet3py.io.fst_text import FST
+    from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR
+    from nnet3py.io.random_access import RandomAccessReader
+    from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.runtime.compute import UtteranceComputer
+
+    check_ivector_options(options)
+    if options.careful or options.acoustic_scale == 0.0:
+        raise UsageError("--careful=true is not supported" if options.careful else "--acoustic-scale must not be 0")
+    device = set_up(options)
+    model = read_model(args[0])
+    computer = UtteranceComputer(prepare_for_test(model.nnet), compute_options(options), model.priors, device)
+    aligner = _Aligner(model.transition_model, options)
+    with ExitStack() as stack:
+        alignments = stack.enter_context(TableWriter(args[3], INT_VECTOR))
+        scores = stack.enter_context(TableWriter(args[4], FLOAT)) if len(args) == 5 else None
+        ivectors = stack.enter_context(IvectorSource(options))
+        features = stack.enter_context(RandomAccessReader(args[2], FLOAT_MATRIX))
+        for key, graph in stack.enter_context(SequentialReader(args[1], FST)):
+            found = aligner.align(key, graph, features.get(key), computer, ivectors)
+            if found is not None:
+                alignments.write(key, found.alignment)
+                if scores is not None:
+                    scores.write(key, found.log_likelihood)
+    aligner.report()
+    return 0 if aligner.done else 1
+
+
+class _Aligner:
+    """Aligns one utterance after the other, and counts."""
+
+    def __init__(self, model: TransitionModel, options: Options) -> None:
+        self._model, self._options = model, options
+        self.done = self.errors = self.retried = self.frames = 0
+        self.log_likelihood = 0.0
+
+    def align(self, key: str, graph: Fst, feats: np.ndarray | None, computer: Any,
+              ivectors: IvectorSource) -> Decoded | None:
+        """The alignment, or None, with a warning."""
+        found = self._attempt(key, graph, feats, computer, ivectors)
+        if found is None:
+            self.errors += 1
+            return None
+        self.done += 1
+        self.frames += len(found.alignment)
+        self.log_likelihood += found.log_likelihood / self._options.acoustic_scale
+        return found
+
+    def _attempt(self, key: str, graph: Fst, feats: np.ndarray | None, computer: Any,
+                 ivectors: IvectorSource) -> Decoded | None:
+        if feats is None or not len(feats):
+            log.warning(f"No features for utterance {key}" if feats is None else f"Zero-length utterance: {key}")
+            return None
+        try:
+            with within(f"utterance {key}"):
+                ivector, online_ivectors = ivectors.find(key)
+                likes = computer.compute(feats, ivector, online_ivectors, self._options.online_ivector_period)
+                return self._search(key, graph, likes)
+        except KeyError as error:
+            log.warning(f"No {error.args[0]} available for utterance {key}")
+        except NumericError as error:
+            log.warning(f"Skipping {error}")
+        return None
+
+    def _search(self, key: str, graph: Fst, likes: np.ndarray) -> Decoded | None:
+        from nnet3py.decoding.decoder import Decoder, DecoderOptions
+        from nnet3py.decoding.graph import with_transition_costs
+
+        options = self._options
+        if graph.start < 0:
+            log.warning(f"Empty decoding graph for {key}")
+            return None
+        weighted = with_transition_costs(graph, self._model, options.transition_scale, options.self_loop_scale)
+        decoder = Decoder(weighted, self._model, DecoderOptions(beam=options.beam, lattices=False))
+        found = decoder.decode(likes)
+        if (found is None or not found.reached_final) and options.retry_beam > 0.0:
+            self.retried += 1
+            log.warning(f"Retrying utterance {key} with beam {options.retry_beam:g}")
+            found = decoder.decode(likes, DecoderOptions(beam=options.retry_beam, lattices=False))
+        if found is None or not found.reached_final:
+            log.warning(f"Did not successfully decode file {key}, len = {len(likes)}")
+            return None
+        return found
+
+    def report(self) -> None:
+        log.log(f"Overall log-likelihood per frame is {self.log_likelihood / max(self.frames, 1):.6g} over "
+                f"{self.frames} frames.")
+        log.log(f"Retried {self.retried} out of {self.done + self.errors} utterances.")
+        log.log(f"Done {self.done}, errors on {self.errors}")

@@ -1,0 +1,1 @@
+"""Word decoding: lexicons, grammars, graphs made of them, the decoder, lattices and word error rates."""

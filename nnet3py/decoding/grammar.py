@@ -1,0 +1,48 @@
+"""Grammars: which words may follow each other, and at what cost."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nnet3py.decoding.arcs import GraphBuilder, cost
+from nnet3py.decoding.lexicon import BACKOFF, SENTENCE_END, SENTENCE_START
+from nnet3py.decoding.symbols import EPSILON, SymbolTable, read_text
+from nnet3py.errors import FormatError
+from nnet3py.io.fst import Fst
+
+
+def grammar_words(words: SymbolTable) -> list[str]:
+    """The words proper of a table, without epsilon, ``#0`` and marks of sentences; in the order of their numbers."""
+    special = {EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END} | {words.names[n] for n in words.disambiguation}
+    return [name for number, name in sorted(words.names.items()) if number and name not in special]
+
+
+def word_loop(words: SymbolTable, names: Iterable[str] | None = None, penalty: float = 0.0) -> Fst:
+    """Any sequence of words, all equally probable. ``penalty`` is a cost added for each word.
+
+    ``names``: the words that may occur; None for all of the table. FormatError for one that the table lacks, or if
+    there are none.
+    """
+    numbers = [words[name] for name in (grammar_words(words) if names is None else names)]
+    if not numbers:
+        raise FormatError("a grammar needs words, but the table has none", path=words.path)
+    graph = GraphBuilder()
+    for number in numbers:
+        graph.arc(0, number, number, cost(1.0 / len(numbers)) + penalty, 0)
+    graph.final(0)
+    return graph.fst()
+
+
+def read_transcripts(rxfilename: str) -> dict[str, list[str]]:
+    """Words by utterance, of lines ``UTTERANCE WORD ...``, Kaldi's file ``text``.
+
+    FormatError for an utterance that stands twice.
+    """
+    transcripts: dict[str, list[str]] = {}
+    for number, line in enumerate(read_text(rxfilename).split("\n"), 1):
+        fields = line.split()
+        if not fields:
+            continue
+        if fields[0] in transcripts:
+            raise FormatError(f"line {number}: the utterance {fields[0]} stands there twice", path=str(rxfilename))
+        transcripts[fields[0]] = fields[1:]
+    return transcripts

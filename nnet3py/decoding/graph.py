@@ -1,0 +1,196 @@
+"""Decoding graphs: HCLG, from transition-ids to words. Kaldi: ``utils/mkgraph.sh``."""
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nnet3py.decoding.lexicon import BACKOFF, Lang, Silence
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.graphs.context import expand_context
+from nnet3py.graphs.hmms import hmm_transducer
+from nnet3py.graphs.openfst import from_openfst, load_kaldifst, to_openfst
+from nnet3py.graphs.self_loops import add_self_loops
+from nnet3py.io.fst import NO_WEIGHT, Fst, write_binary_fst
+from nnet3py.io.fst_text import read_fst
+from nnet3py.io.object_files import token_reader
+from nnet3py.io.streams import failed_command, open_input, open_output, write_text
+from nnet3py.io.tokens import TokenWriter
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.io.tree import ContextDependency
+
+SELF_LOOP_SCALE, CHAIN_SELF_LOOP_SCALE = 0.1, 1.0      # what Kaldi's recipes take
+_MOST_STATES = 50_000_000                              # of a determinised graph: what grows further never ends
+
+
+def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: TransitionModel,
+               transition_scale: float = 1.0, self_loop_scale: float = SELF_LOOP_SCALE) -> Fst:
+    """The decoding graph of a lexicon, a grammar and a model: transition-ids to words, with self-loops.
+
+    Parameters
+    ----------
+    lang : the lexicon
+    grammar : G; input labels are words and ``#0``, output labels words
+    tree, model : of the acoustic model
+    transition_scale : factor of the costs of transitions that are no self-loops
+    self_loop_scale : factor of the costs of self-loops, and of not taking them; 1.0 for chain models
+
+    Raises
+    ------
+    Nnet3Error : kaldifst is missing; nothing of the grammar can be said with the lexicon; a grammar that cannot be
+        determinised; tree and model of other phones than the lexicon
+    """
+    kaldifst = load_kaldifst()
+    lexicon_and_grammar = _lexicon_and_grammar(kaldifst, lang, grammar)
+    windows_graph, windows = expand_context(from_openfst(lexicon_and_grammar), tree.context_width,
+                                            tree.central_position, lang.phones.disambiguation, keep_outputs=True)
+    hmms, disambig = hmm_transducer(windows, tree, model, transition_scale)
+    graph = _composed(kaldifst, to_openfst(hmms), to_openfst(windows_graph))
+    _determinize(kaldifst, graph)
+    graph = to_openfst(_without_labels(from_openfst(graph), disambig))
+    kaldifst.minimize_encoded(graph)
+    made = from_openfst(graph)
+    if made.start < 0:
+        raise Nnet3Error("the decoding graph is empty", "do lexicon, grammar and model belong together?")
+    return add_self_loops(made, model, self_loop_scale)
+
+
+def _lexicon_and_grammar(kaldifst: Any, lang: Lang, grammar: Fst) -> Any:
+    lexicon = to_openfst(lang.lexicon)
+    if BACKOFF in lang.words and BACKOFF in lang.phones:
+        kaldifst.add_self_loops(lexicon, [lang.phones[BACKOFF]], [lang.words[BACKOFF]])
+    graph = _composed(kaldifst, lexicon, to_openfst(grammar))
+    if graph.num_states == 0:
+        raise Nnet3Error("the lexicon has no phones for any sentence of the grammar",
+                         "make both with one words.txt; a grammar needs a final state")
+    _determinize(kaldifst, graph)
+    kaldifst.minimize_encoded(graph)
+    return graph
+
+
+def _composed(kaldifst: Any, left: Any, right: Any) -> Any:
+    kaldifst.arcsort(left, "olabel")
+    kaldifst.arcsort(right, "ilabel")
+    return kaldifst.compose(left, right)
+
+
+def _determinize(kaldifst: Any, graph: Any) -> None:
+    """Remove epsilons and determinise, in place."""
+    if kaldifst.determinize_star(graph, max_states=_MOST_STATES, use_log=True):
+        raise Nnet3Error(f"a graph cannot be determinised: it has more than {_MOST_STATES} states",
+                         "does the lexicon have disambiguation symbols, and the grammar #0 on its back-off arcs?")
+
+
+def _without_labels(fst: Fst, labels: list[int]) -> Fst:
+    """The graph with epsilons for some of its input labels."""
+    return dataclasses.replace(fst, input_labels=np.where(np.isin(fst.input_labels, labels), 0, fst.input_labels)
+                               .astype(np.int32), stored=None)
+
+
+def make_training_graph(lexicon: Fst, words: np.ndarray, tree: ContextDependency, model: TransitionModel,
+                        disambig: Collection[int] = ()) -> Fst:
+    """The graph of one utterance whose words are known, with self-loops and without costs of transitions.
+
+    Parameters
+    ----------
+    lexicon : L, or L_disambig with its ``disambig`` phones
+    words : int32, numbers of words
+
+    Raises Nnet3Error if the lexicon has no phones for the words, or other phones than the model. Kaldi:
+    ``compile-train-graphs``.
+    """
+    kaldifst = load_kaldifst()
+    states = np.arange(len(words) + 1)
+    final = np.where(states == len(words), np.float32(0.0), NO_WEIGHT)
+    line = Fst.from_arcs(0, final, states[:-1], words, words, np.zeros(len(words)), states[1:])
+    graph = _composed(kaldifst, to_openfst(lexicon), to_openfst(line))
+    if graph.num_states == 0:
+        raise Nnet3Error("the lexicon has no phones for these words")
+    windows_graph, windows = expand_context(from_openfst(graph), tree.context_width, tree.central_position, disambig,
+                                            keep_outputs=True)
+    hmms, labels = hmm_transducer(windows, tree, model, 0.0)
+    graph = _composed(kaldifst, to_openfst(hmms), to_openfst(windows_graph))
+    _determinize(kaldifst, graph)
+    return add_self_loops(_without_labels(from_openfst(graph), labels), model, 0.0)
+
+
+def with_transition_costs(graph: Fst, model: TransitionModel, transition_scale: float = 1.0,
+                          self_loop_scale: float = 1.0) -> Fst:
+    """The graph with the costs of the transitions on its arcs. Labels are transition-ids. Kaldi: AddTransitionProbs."""
+    ids = graph.input_labels
+    if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) <= model.num_transition_ids:
+        raise FormatError(f"the graph has labels {ids.min()} to {ids.max()}, but the model's transition-ids are 1 to "
+                          f"{model.num_transition_ids}", hint="graph and model must belong together")
+    leaving = model.non_self_loop_log_probs[model.transition_id_to_state]
+    costs = -np.where(model.is_self_loop, self_loop_scale * model.log_probs,
+                      transition_scale * (model.log_probs - leaving) + self_loop_scale * leaving)
+    costs[0] = 0.0
+    return dataclasses.replace(graph, weights=(graph.weights + costs[ids]).astype(np.float32), stored=None)
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
+
+
+def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
+    """Read a graph from a file or pipe, binary or text; FormatError for what is none. Kaldi: ReadFstKaldiGeneric."""
+    with open_input(rxfilename) as stream:
+        reader = token_reader(stream)
+        if reader.at_end():
+            raise reader.error("expected a graph, found nothing")
+        fst = read_fst(reader)
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    return fst
+
+
+def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:
+    """Write a graph in OpenFst's binary form."""
+    with open_output(wxfilename) as stream:
+        write_binary_fst(TokenWriter(stream, binary=True), dataclasses.replace(fst, stored=None), "vector")
+
+
+def read_lang(folder: str | os.PathLike[str]) -> Lang:
+    """Read a lang folder, such as Kaldi's ``utils/prepare_lang.sh`` makes. Raises Nnet3Error for missing files."""
+    place = Path(folder)
+    files = [place / name for name in ("words.txt", "phones.txt", "L_disambig.fst", "L.fst")]
+    missing = [file.name for file in files if not file.is_file()]
+    if missing:
+        raise FormatError(f"expected a lang folder, but there is no {', '.join(missing)}", path=str(folder),
+                          hint="give a folder made by Kaldi's utils/prepare_lang.sh, or a lexicon")
+    words, phones = SymbolTable.read(str(files[0]), "word"), SymbolTable.read(str(files[1]), "phone")
+    return Lang(words, phones, read_fst_file(files[2]), read_fst_file(files[3]), Silence())
+
+
+def write_lang(folder: str | os.PathLike[str], lang: Lang) -> None:
+    """Write a lang folder that :func:`read_lang` reads."""
+    place = Path(folder)
+    _write_tables(place, lang)
+    write_fst_file(place / "L_disambig.fst", lang.lexicon)
+    write_fst_file(place / "L.fst", lang.plain_lexicon)
+
+
+def write_graph(folder: str | os.PathLike[str], graph: Fst, lang: Lang, model: TransitionModel) -> None:
+    """Write a graph folder: ``HCLG.fst``, ``words.txt``, ``phones.txt``, ``num_pdfs`` and ``phones/``."""
+    place = Path(folder)
+    _write_tables(place, lang)
+    write_text(str(place / "num_pdfs"), f"{model.num_pdfs}\n")
+    write_fst_file(place / "HCLG.fst", graph)
+
+
+def _write_tables(place: Path, lang: Lang) -> None:
+    try:
+        (place / "phones").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Nnet3Error(f"the folder {place} cannot be made: {error.strerror}") from None
+    lang.words.write(str(place / "words.txt"))
+    lang.phones.write(str(place / "phones.txt"))
+    disambig = lang.phones.disambiguation
+    write_text(str(place / "phones" / "disambig.int"), "".join(f"{number}\n" for number in disambig))
+    write_text(str(place / "phones" / "disambig.txt"), "".join(f"{lang.phones.names[n]}\n" for n in disambig))
+    if lang.silence.phone:
+        write_text(str(place / "phones" / "silence.csl"), f"{lang.phones[lang.silence.phone]}\n")

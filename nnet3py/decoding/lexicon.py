@@ -1,0 +1,194 @@
+"""Lexicons: the phones of words, and the transducers L and L_disambig made of them.
+
+Kaldi: ``utils/prepare_lang.sh``, ``make_lexicon_fst.py``, ``add_lex_disambig.pl``.
+"""
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nnet3py.decoding.arcs import GraphBuilder, cost
+from nnet3py.decoding.symbols import EPSILON, SymbolTable, read_text
+from nnet3py.errors import FormatError, UsageError
+from nnet3py.io.fst import Fst
+
+logger = logging.getLogger(__name__)
+
+BACKOFF = "#0"                                    # stands for the back-off arcs of a grammar
+SENTENCE_START, SENTENCE_END = "<s>", "</s>"
+_RESERVED = (EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END)
+
+
+@dataclass(frozen=True)
+class Pronunciation:
+    """One line of a lexicon."""
+
+    word: str
+    phones: tuple[str, ...]
+    probability: float = 1.0
+
+
+@dataclass(frozen=True)
+class Silence:
+    """The optional silence before and between words; probability 0: there is none."""
+
+    phone: str = ""
+    probability: float = 0.0
+
+
+def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list[Pronunciation]:
+    """Read lines ``WORD PHONE ...`` or ``WORD PROBABILITY PHONE ...``.
+
+    ``has_probabilities`` None: they are there if every line has a number above 0, up to 1, as its second field, before
+    phones. A pronunciation that stands twice is taken once, with a warning.
+
+    Raises FormatError for a line without phones, a reserved word, or what is no probability.
+    """
+    rows = [(number, line.split()) for number, line in enumerate(read_text(rxfilename).split("\n"), 1) if line.strip()]
+    if not rows:
+        raise FormatError("expected lines WORD PHONE ..., found none", path=str(rxfilename))
+    if has_probabilities is None:
+        has_probabilities = all(len(fields) > 2 and _probability(fields[1]) is not None for _, fields in rows)
+    first_phone = 2 if has_probabilities else 1
+    found: dict[tuple[str, tuple[str, ...]], Pronunciation] = {}
+    for number, fields in rows:
+        probability = _probability(fields[1]) if has_probabilities and len(fields) > 1 else 1.0
+        problem = (f"the word {fields[0]} is reserved" if fields[0] in _RESERVED else
+                   f"the word {fields[0]} has no phones" if len(fields) <= first_phone else
+                   f"'{fields[1]}' is no probability" if probability is None else None)
+        if problem:
+            raise FormatError(f"line {number} of a lexicon: {problem}", path=str(rxfilename),
+                              hint="a line is WORD PHONE PHONE ..., or WORD PROBABILITY PHONE PHONE ...")
+        assert probability is not None
+        one = Pronunciation(fields[0], tuple(fields[first_phone:]), probability)
+        if (one.word, one.phones) in found:
+            logger.warning("line %d of %s: this pronunciation of %s stands there twice", number, rxfilename, one.word)
+        found.setdefault((one.word, one.phones), one)
+    return list(found.values())
+
+
+def _probability(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0.0 < value <= 1.0 else None
+
+
+def lexicon_words(lexicon: Iterable[Pronunciation]) -> SymbolTable:
+    """``words.txt``: epsilon, the words in alphabetical order, ``#0``, ``<s>``, ``</s>``."""
+    words = sorted({one.word for one in lexicon})
+    return SymbolTable.of([*words, BACKOFF, SENTENCE_START, SENTENCE_END], "word")
+
+
+def lexicon_phones(lexicon: Iterable[Pronunciation], silence: Silence = Silence()) -> SymbolTable:
+    """``phones.txt`` for a lexicon without one: the silence, then the phones in alphabetical order."""
+    phones = sorted({phone for one in lexicon for phone in one.phones} - {silence.phone})
+    return SymbolTable.of([silence.phone, *phones] if silence.phone else phones, "phone")
+
+
+def disambiguation_numbers(pronunciations: Sequence[tuple[str, ...]]) -> list[int]:
+    """For each pronunciation the n of the ``#n`` at its end, from 1; 0 for none.
+
+    What no other pronunciation equals or begins with needs none; others get numbers that tell words of the same phones
+    apart.
+    """
+    counts = Counter(pronunciations)
+    beginnings = {phones[:length] for phones in counts for length in range(1, len(phones))}
+    used: Counter[tuple[str, ...]] = Counter()
+    numbers = []
+    for phones in pronunciations:
+        needed = counts[phones] > 1 or phones in beginnings
+        used[phones] += needed
+        numbers.append(used[phones] if needed else 0)
+    return numbers
+
+
+@dataclass(frozen=True)
+class Lang:
+    """A lexicon ready for graphs. Kaldi: the folder ``data/lang``.
+
+    Attributes
+    ----------
+    words, phones : symbol tables; both have ``#0``, and phones the other disambiguation symbols
+    lexicon : L_disambig, phones to words, with ``#n`` at the ends of pronunciations
+    plain_lexicon : L, without disambiguation symbols
+    silence : the optional silence
+    """
+
+    words: SymbolTable
+    phones: SymbolTable
+    lexicon: Fst
+    plain_lexicon: Fst
+    silence: Silence
+
+
+def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = None,
+              silence: Silence = Silence()) -> Lang:
+    """Symbol tables and transducers of a lexicon.
+
+    Parameters
+    ----------
+    lexicon : pronunciations; see :func:`read_lexicon`
+    phones : the phones of the model, with or without ``#n``; None to number those of the lexicon
+    silence : a phone that may stand before and after every word, and how probable it is
+
+    Raises
+    ------
+    FormatError : a phone that the table lacks
+    UsageError : a probability of silence that is none
+    """
+    if not 0.0 <= silence.probability < 1.0 or silence.probability and not silence.phone:
+        raise UsageError(f"a probability of silence must be at least 0 and less than 1, and the silence phone known; "
+                         f"found {silence.probability} and '{silence.phone}'")
+    words = lexicon_words(lexicon)
+    phones = phones or lexicon_phones(lexicon, silence)
+    _check_phones(lexicon, phones, silence)
+    numbers = disambiguation_numbers([one.phones for one in lexicon])
+    of_silence = max(numbers) + 1
+    phones = phones.extended([BACKOFF, *(f"#{n}" for n in range(1, of_silence + 1))])
+    return Lang(words, phones, _lexicon_fst(lexicon, words, phones, silence, numbers, of_silence),
+                _lexicon_fst(lexicon, words, phones, silence, None, 0), silence)
+
+
+def _check_phones(lexicon: Sequence[Pronunciation], phones: SymbolTable, silence: Silence) -> None:
+    missing = {phone: one.word for one in lexicon for phone in one.phones if phone not in phones}
+    if missing:
+        phone, word = next(iter(missing.items()))
+        raise FormatError(f"the lexicon's word {word} has the phone '{phone}', which {phones.path or 'the table'} "
+                          f"lacks; {len(missing)} phones are missing",
+                          hint="lexicon and model must have the same phones")
+    if silence.phone:
+        phones[silence.phone]
+
+
+def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: SymbolTable, silence: Silence,
+                 numbers: Sequence[int] | None, of_silence: int) -> Fst:
+    """Phones to words; ``numbers`` of the disambiguation symbols, or None."""
+    graph = GraphBuilder()
+    if silence.probability == 0.0:
+        loop, ends = 0, [(0, 0.0)]
+    else:
+        loop, before_silence = graph.state(), graph.state()
+        ends = [(loop, cost(1.0 - silence.probability)), (before_silence, cost(silence.probability))]
+        for state, weight in ends:
+            graph.arc(0, 0, 0, weight, state)
+        after_silence = loop if numbers is None else graph.state()
+        graph.arc(before_silence, phones[silence.phone], 0, 0.0, after_silence)
+        if numbers is not None:
+            graph.arc(after_silence, phones[f"#{of_silence}"], 0, 0.0, loop)
+    graph.final(loop)
+    for place, one in enumerate(lexicon):
+        labels = [phones[phone] for phone in one.phones]
+        if numbers is not None and numbers[place]:
+            labels.append(phones[f"#{numbers[place]}"])
+        state, word, weight = loop, words[one.word], cost(one.probability)
+        for label in labels[:-1]:
+            following = graph.state()
+            graph.arc(state, label, word, weight, following)
+            state, word, weight = following, 0, 0.0
+        for end, end_cost in ends:
+            graph.arc(state, labels[-1], word, weight + end_cost, end)
+    return graph.fst()
