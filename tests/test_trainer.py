@@ -83,7 +83,7 @@ class Reference:
 
     def train(self, eg: NnetExample) -> None:
         options, alpha = self.options, self.options.backstitch_training_scale
-        decay = 2.0 * num_sequences(eg) * options.l2_regularize_factor * RATE * self.l2
+        decay = 2.0 * num_sequences(eg.io) * options.l2_regularize_factor * RATE * self.l2
         interval = options.backstitch_training_interval
         if alpha > 0.0 and self.minibatch % interval == self.interval_offset % interval:
             self.delta = RATE * self.gradient(eg)
@@ -358,11 +358,11 @@ def test_bad_numbers_do_not_reach_the_model(io, value):
 
 
 def test_number_of_sequences():
-    assert num_sequences(dense_example(5)) == 5
+    assert num_sequences(dense_example(5).io) == 5
     eg = dense_example(5)
     eg.io[1] = dense_example(4).io[1]
     with pytest.raises(Nnet3Error, match="different numbers of sequences.*'input': 5, 'output': 4"):
-        num_sequences(eg)
+        num_sequences(eg.io)
 
 
 def test_totals_without_weight(caplog):

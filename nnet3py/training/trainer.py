@@ -1,17 +1,22 @@
 """Training a network on examples, one minibatch each. Kaldi: ``NnetTrainer``.
 
+:class:`MinibatchTrainer` holds what training on any kind of example has in common.
+
 The model propagates and gathers statistics; a second network of the same form, ``delta``, collects the change of a
 minibatch (natural gradient and learning rates included) and, with momentum, what remains of earlier ones.
 """
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.request import ComputationRequest
 from nnet3py.components.base import Properties
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
@@ -83,8 +88,8 @@ class _Step:
     scales_batchnorm: bool
 
 
-class NnetTrainer:
-    """Trains ``nnet`` in place.
+class MinibatchTrainer(ABC):
+    """Trains ``nnet`` in place; a kind of example and its objective make a class of it.
 
     Parameters
     ----------
@@ -108,7 +113,23 @@ class NnetTrainer:
         self.objectives: dict[str, ObjectiveStats] = {}
         self.max_change_stats = MaxChangeStats()
 
-    def train(self, eg: NnetExample) -> None:
+    @abstractmethod
+    def _request(self, eg: Any) -> ComputationRequest:
+        """What is to be computed for an example."""
+
+    @abstractmethod
+    def _inputs(self, eg: Any) -> Iterable[NnetIo]:
+        """What the network gets of an example."""
+
+    @abstractmethod
+    def _parts(self, eg: Any) -> Iterable[Any]:
+        """All that an example holds with a ``name`` and ``indexes``."""
+
+    @abstractmethod
+    def _process_outputs(self, computer: Computer, eg: Any, suffix: str) -> None:
+        """Set the derivatives of all outputs, and count their objectives under their names plus ``suffix``."""
+
+    def train(self, eg: Any) -> None:
         """Train on one minibatch.
 
         Raises
@@ -117,9 +138,7 @@ class NnetTrainer:
         NumericError : it holds NaN or infinity
         """
         options = self.options
-        request = example_request(self.nnet, eg, need_model_derivative=True,
-                                  store_component_stats=options.store_component_stats)
-        computer = self._computers.computer(request)
+        computer = self._computers.computer(self._request(eg))
         if self._is_backstitch_minibatch():
             alpha = options.backstitch_training_scale
             freeze_natural_gradient(self.delta, True)
@@ -147,14 +166,13 @@ class NnetTrainer:
         return (self.options.backstitch_training_scale > 0.0
                 and self.num_minibatches % interval == self._seed % interval)
 
-    def _run_step(self, computer: Computer, eg: NnetExample, step: _Step) -> None:
+    def _run_step(self, computer: Computer, eg: Any, step: _Step) -> None:
         # Both steps of backstitch draw from the same key, so that dropout masks are the same in both.
         computer.ops.random.begin_minibatch(self._seed, self.num_minibatches)
         for io in self._inputs(eg):
             computer.accept_input(io.name, to_dense(io.features))
         computer.run()
-        for io in self._outputs(eg):
-            self._process_output(computer, io, step.suffix)
+        self._process_outputs(computer, eg, step.suffix)
         computer.run()
         self._apply_l2(eg, step.l2_scale)
         applied = update_with_max_change(self.nnet, self.delta, self.options.max_param_change, step.max_change_scale,
@@ -167,27 +185,17 @@ class NnetTrainer:
         for component in self._updatable(self.delta):
             component.scale(momentum)
 
-    def _inputs(self, eg: NnetExample) -> Iterator[NnetIo]:
-        return (io for io in eg.io if self.nnet.is_input(self.nnet.node_index(io.name)))
-
-    def _outputs(self, eg: NnetExample) -> Iterator[NnetIo]:
-        return (io for io in eg.io if self.nnet.is_output(self.nnet.node_index(io.name)))
-
-    def _process_output(self, computer: Computer, io: NnetIo, suffix: str) -> None:
-        output = computer.output_view(io.name)
-        check_supervision(io.name, io.features, output.shape)
-        kind = self.nnet.nodes[self.nnet.node_index(io.name)].objective   # type: ignore[union-attr]
-        objective = compute_objective(computer.ops, kind, io.features, output, computer.input_view(io.name))
-        name = io.name + suffix
+    def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
+        """Add a minibatch to the averages of an output."""
         if name not in self.objectives:
             self.objectives[name] = ObjectiveStats(name, self.options.print_interval)
-        self.objectives[name].add(self.num_minibatches, objective.weight, objective.value)
+        self.objectives[name].add(self.num_minibatches, weight, objective, aux_objective)
 
-    def _apply_l2(self, eg: NnetExample, l2_scale: float) -> None:
+    def _apply_l2(self, eg: Any, l2_scale: float) -> None:
         factor = l2_scale * self.options.l2_regularize_factor
         if factor == 0.0:
             return
-        factor *= num_sequences(eg)
+        factor *= num_sequences(self._parts(eg))
         for component, change in zip(self._updatable(self.nnet), self._updatable(self.delta), strict=True):
             scale = -2.0 * factor * change.learning_rate * change.l2_regularize
             if scale != 0.0:
@@ -198,14 +206,38 @@ class NnetTrainer:
         return [c for c in nnet.components if c.has(Properties.UPDATABLE)]
 
 
-def num_sequences(eg: NnetExample) -> int:
-    """How many sequences a merged example holds: 1 + the n of each io's last index, on which all must agree.
+class NnetTrainer(MinibatchTrainer):
+    """Trains ``nnet`` in place on examples with a supervision for each output row. Kaldi: ``NnetTrainer``."""
+
+    def _request(self, eg: NnetExample) -> ComputationRequest:
+        return example_request(self.nnet, eg, need_model_derivative=True,
+                               store_component_stats=self.options.store_component_stats)
+
+    def _inputs(self, eg: NnetExample) -> Iterable[NnetIo]:
+        return (io for io in eg.io if self.nnet.is_input(self.nnet.node_index(io.name)))
+
+    def _parts(self, eg: NnetExample) -> Iterable[NnetIo]:
+        return eg.io
+
+    def _process_outputs(self, computer: Computer, eg: NnetExample, suffix: str) -> None:
+        for io in eg.io:
+            node = self.nnet.node_index(io.name)
+            if self.nnet.is_output(node):
+                output = computer.output_view(io.name)
+                check_supervision(io.name, io.features, output.shape)
+                kind = self.nnet.nodes[node].objective   # type: ignore[union-attr]
+                objective = compute_objective(computer.ops, kind, io.features, output, computer.input_view(io.name))
+                self._count(io.name + suffix, objective.weight, objective.value)
+
+
+def num_sequences(parts: Iterable[Any]) -> int:
+    """How many sequences a merged example holds: 1 + the n of each part's last index, on which all must agree.
 
     Raises
     ------
     Nnet3Error : the inputs and outputs of the example hold different numbers of sequences
     """
-    counts = {io.name: int(io.indexes[-1, 0]) + 1 for io in eg.io if len(io.indexes)}
+    counts = {part.name: int(part.indexes[-1, 0]) + 1 for part in parts if len(part.indexes)}
     if len(set(counts.values())) > 1:
         raise Nnet3Error(f"the parts of an example hold different numbers of sequences: {counts}")
     return next(iter(counts.values()), 1)

@@ -1,0 +1,151 @@
+"""The LF-MMI objective of a network's output: numerator minus denominator. Kaldi: ``ComputeChainObjfAndDeriv``."""
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.chain.den_graph import DenominatorGraph
+from nnet3py.chain.denominator import LIMIT, DenominatorComputation
+from nnet3py.chain.numerator import Numerator, check_supervision, compute_numerator
+from nnet3py.egs.supervision import Supervision
+from nnet3py.errors import UsageError
+from nnet3py.log import kaldi_place
+from nnet3py.ops import threads
+
+logger = logging.getLogger(__name__)
+
+FAILED_OBJECTIVE = -10.0     # per frame, of a minibatch whose computation failed
+RANGE_CHECK_INTERVAL = 100   # on average, minibatches between two looks at the output's range
+
+_PLACE = kaldi_place("ComputeChainObjfAndDeriv", "chain-training.cc", 278)
+_RANGE = kaldi_place("DenominatorComputation", "chain-denominator.cc", 67)
+
+
+@dataclass
+class ChainOptions:
+    """Names and defaults of Kaldi's ``ChainTrainingOptions``."""
+
+    l2_regularize: float = 0.0                 # of the output
+    out_of_range_regularize: float = 0.01      # of output beyond +-30
+    leaky_hmm_coefficient: float = 1.0e-05
+    xent_regularize: float = 0.0               # of the output NAME-xent; 0: there is none
+    lwf_scale: float = 0.0                     # of posteriors that examples bring along
+    lwf_den_scale: float = 0.0
+    numerator_graph_threads: int = -1          # for supervision without times; -1: 4 or the cores, 0: all cores
+
+    def check(self) -> None:
+        """Raise UsageError for values that make no sense."""
+        for name in ("l2_regularize", "out_of_range_regularize", "xent_regularize", "lwf_scale", "lwf_den_scale"):
+            value = getattr(self, name)
+            if not 0.0 <= value < math.inf:
+                raise UsageError(f"--{name.replace('_', '-')}={value:g} must be 0 or more")
+        if not 0.0 < self.leaky_hmm_coefficient < 1.0:
+            raise UsageError(f"--leaky-hmm-coefficient={self.leaky_hmm_coefficient:g} must be above 0 and below 1",
+                             "1e-05 is the default, and 0.1 what most recipes use")
+        if self.numerator_graph_threads < -1:
+            raise UsageError(f"--numerator-graph-threads={self.numerator_graph_threads} must be 0 (all cores) or more")
+
+    def num_numerator_threads(self) -> int:
+        """Threads for the numerators of supervision without times."""
+        count = self.numerator_graph_threads
+        return count or threads.available_cores() if count >= 0 else min(4, threads.available_cores())
+
+
+class ChainObjective(NamedTuple):
+    """Sums over a minibatch: the objective, the l2 term of the output, and the weight (frames, usually)."""
+
+    value: float
+    l2_term: float
+    weight: float
+
+
+class ChainObjectiveComputation:
+    """Computes objectives for one denominator graph.
+
+    Parameters
+    ----------
+    ops : the device's operations
+    graph : the denominator graph, of as many pdfs as the output has
+    options : see :class:`ChainOptions`
+    seed : of the penalty on values out of range, which is applied in half of the minibatches
+    """
+
+    def __init__(self, ops: Any, graph: DenominatorGraph, options: ChainOptions, seed: int = 0) -> None:
+        options.check()
+        self.ops, self.options = ops, options
+        self._denominator = DenominatorComputation(ops, graph, options.leaky_hmm_coefficient)
+        self._draws = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
+
+    def compute(self, supervision: Supervision, output: Any, deriv: Any = None,
+                numerator_deriv: Any = None) -> ChainObjective:
+        """The objective of one output, and its derivative into ``deriv``.
+
+        Parameters
+        ----------
+        supervision : of all sequences of the minibatch
+        output : device matrix (rows, pdfs); row t S + s is frame t of sequence s of S
+        deriv : device matrix (rows, pdfs) to set, or None where no derivative is wanted
+        numerator_deriv : device matrix (rows, pdfs) to set to the numerator's part of the derivative, or None
+
+        A computation that fails gets Kaldi's -10 for each frame, a warning, and derivatives of 0.
+
+        Raises
+        ------
+        ShapeError : the supervision is for another output
+        Nnet3Error : its FST is none of a normalised supervision
+        """
+        ops, options = self.ops, self.options
+        check_supervision(supervision, tuple(output.shape))
+        weight = supervision.weight * supervision.num_sequences * supervision.frames_per_sequence
+        cyclic = supervision.is_end_to_end
+        numerator = compute_numerator(ops, supervision, output, options.num_numerator_threads())
+        self._set_numerator(numerator, [matrix for matrix in (deriv, numerator_deriv) if matrix is not None])
+        scale = -supervision.weight * (1.0 + options.lwf_den_scale if cyclic else 1.0)
+        denominator = self._denominator.compute(output, supervision.num_sequences, deriv, scale)
+        value = numerator.log_prob - supervision.weight * denominator.log_prob
+        if cyclic:
+            logger.info(f"Numerator objf: {numerator.log_prob / weight if weight else math.nan:.6g}", extra=_PLACE)
+        if self._draws.integers(0, RANGE_CHECK_INTERVAL) == 0:
+            self._check_range(output)
+        if deriv is not None and options.out_of_range_regularize and self._draws.integers(0, 2) == 0:
+            ops.chain_out_of_range(deriv, output, LIMIT, 2.0 * options.out_of_range_regularize)
+        if not (math.isfinite(value) and denominator.ok and numerator.ok):
+            self._warn(value, denominator.ok, numerator.ok if cyclic else None)
+            value = FAILED_OBJECTIVE * weight
+            for matrix in (deriv, numerator_deriv):
+                if matrix is not None:
+                    ops.set_const(matrix, 0.0)
+        l2_term = 0.0
+        if options.l2_regularize and (numerator.ok or not cyclic):
+            factor = supervision.weight * options.l2_regularize
+            l2_term = -0.5 * factor * ops.sum_product(output, output)
+            if deriv is not None:
+                ops.add_mat(deriv, output, -factor)
+        return ChainObjective(value, l2_term, weight)
+
+    def _set_numerator(self, numerator: Numerator, matrices: list[Any]) -> None:
+        """Set matrices to the posteriors of the numerator."""
+        if not matrices:
+            return
+        table = [self.ops.upload(part) for part in (numerator.row_starts, numerator.columns, numerator.values)]
+        for matrix in matrices:
+            self.ops.copy_from_sparse(matrix, *table)
+
+    def _check_range(self, output: Any) -> None:
+        values = self.ops.copy_out(output)
+        lowest, highest = float(values.min()), float(values.max())
+        if lowest < -LIMIT or highest > LIMIT:
+            logger.warning(f"Nnet outputs {lowest:.6g}, {highest:.6g} outside the range [-30,30], derivs may be "
+                           "inaccurate.", extra=_RANGE)
+
+    @staticmethod
+    def _warn(value: float, denominator_ok: bool, numerator_ok: bool | None) -> None:
+        returned = f"denominator computation (if done) returned {str(denominator_ok).lower()}"
+        if numerator_ok is not None:
+            returned += f" and numerator computation returned {str(numerator_ok).lower()}"
+        logger.warning(f"Objective function is {value:.6g} and {returned}, setting objective function to "
+                       f"{FAILED_OBJECTIVE:g} per frame.", extra=_PLACE)
