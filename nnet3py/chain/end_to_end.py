@@ -1,0 +1,59 @@
+"""Supervision of whole utterances by their training graphs, without times. Kaldi: ``TrainingGraphToSupervisionE2e``."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from nnet3py.chain.acceptor import SupervisionError
+from nnet3py.egs.supervision import Supervision
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.fst import Fst
+from nnet3py.io.fst_operations import without_epsilons
+from nnet3py.io.transition_model import TransitionModel
+
+
+def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:
+    """A training graph, whose input labels are transition-ids, as an acceptor of pdf-ids plus 1 without epsilons.
+
+    SupervisionError for a graph without a path; Nnet3Error for labels that are no transition-ids of the model.
+    """
+    labels = graph.input_labels
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
+        raise Nnet3Error(f"a training graph has labels from {labels.min()} to {labels.max()}, but the model has "
+                         f"transition-ids 1 to {model.num_transition_ids}", "were they made with the same tree?")
+    acceptor = dataclasses.replace(graph, output_labels=labels, stored=None)
+    result = without_epsilons(acceptor) if (labels == 0).any() else acceptor
+    if result.start < 0 or not result.num_arcs:
+        raise SupervisionError("its training graph is empty")
+    pdfs = (model.transition_id_to_pdf[result.input_labels] + 1).astype(np.int32)
+    return dataclasses.replace(result, input_labels=pdfs, output_labels=pdfs)
+
+
+def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) -> Supervision:
+    """The supervision of an utterance of ``num_frames`` output frames by its training graph.
+
+    SupervisionError if the graph has no path, or none so short. Raises as :func:`pdf_graph` does.
+    """
+    fst = pdf_graph(graph, model)
+    shortest = shortest_path(fst)
+    if shortest is None:
+        raise SupervisionError("its training graph is empty")
+    if shortest > num_frames:
+        raise SupervisionError(f"there are too many phones for too few frames; the shortest path of its training graph "
+                               f"has {shortest} frames, but there are {num_frames}")
+    return Supervision(frames_per_sequence=num_frames, label_dim=model.num_pdfs, e2e_fsts=[fst])
+
+
+def shortest_path(fst: Fst) -> int | None:
+    """How many arcs the shortest path from the start to a final state has; None if there is none."""
+    starts, targets, is_final = fst.arc_starts.tolist(), fst.next_states.tolist(), fst.is_final.tolist()
+    reached = {fst.start}
+    states, length = ([fst.start] if fst.start >= 0 else []), 0
+    while states:
+        if any(is_final[state] for state in states):
+            return length
+        following = {target for state in states for target in targets[starts[state]:starts[state + 1]]} - reached
+        reached |= following
+        states, length = list(following), length + 1
+    return None

@@ -1,0 +1,95 @@
+"""Adding the costs of the normalization FST to supervisions. Kaldi: ``AddWeightToSupervisionFst``."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from nnet3py.chain.acceptor import (
+    Acceptor,
+    SupervisionError,
+    breadth_first,
+    composed,
+    connected,
+    determinized,
+    minimized,
+)
+from nnet3py.egs.supervision import Supervision
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.fst import Fst
+from nnet3py.io.fst_operations import without_epsilons
+
+
+class Normalizer:
+    """Normalises supervisions: makes their FSTs say what a path costs in the denominator FST.
+
+    Parameters
+    ----------
+    normalization_fst : of chain-make-den-fst
+    scale : of its costs
+
+    Nnet3Error for an FST that is none: without states, with epsilons, no acceptor, or costs that are none.
+    """
+
+    def __init__(self, normalization_fst: Fst, scale: float = 1.0) -> None:
+        fst = normalization_fst
+        if not scale >= 0.0:
+            raise Nnet3Error(f"Invalid scale on normalization FST; must be >= 0.0: {scale}")
+        if fst.start < 0 or not fst.num_arcs:
+            raise Nnet3Error("the normalization FST is empty")
+        if not fst.is_acceptor or int(fst.input_labels.min()) < 1:
+            raise Nnet3Error("the normalization FST has epsilons, or is no acceptor",
+                             "use the normalization.fst that chain-make-den-fst wrote")
+        self._num_pdfs = int(fst.input_labels.max())
+        finals = np.where(fst.is_final, fst.final_weights, np.float32(0.0)) * np.float32(scale)
+        acceptor = Acceptor.from_fst(dataclasses.replace(
+            fst, weights=fst.weights * np.float32(scale),
+            final_weights=np.where(fst.is_final, finals, fst.final_weights)))
+        self._start, self._finals = acceptor.start, acceptor.finals
+        self._arcs: list[dict[int, list[tuple[np.float32, int]]]] = []
+        for arcs in acceptor.arcs:
+            by_label: dict[int, list[tuple[np.float32, int]]] = {}
+            for label, cost, target in arcs:
+                by_label.setdefault(label, []).append((cost, target))
+            self._arcs.append(by_label)
+
+    def __call__(self, supervision: Supervision) -> Supervision:
+        """The supervision with the costs; the argument is left as it is.
+
+        SupervisionError if no path is possible, or there are too many states; Nnet3Error if the denominator has pdfs
+        that the supervision cannot have. To normalise again what is normalised would count costs twice.
+        """
+        if supervision.label_dim < self._num_pdfs:
+            raise Nnet3Error(f"the normalization FST has pdfs up to {self._num_pdfs - 1}, but the supervision is of "
+                             f"{supervision.label_dim}", "were they made with the same tree?")
+        if supervision.fst is None:
+            return dataclasses.replace(supervision, e2e_fsts=[self._composed(_prepared(fst)).fst()
+                                                              for fst in supervision.e2e_fsts])
+        acceptor = minimized(determinized(_prepared(supervision.fst)))
+        result = minimized(determinized(self._composed(acceptor)))
+        return dataclasses.replace(supervision, fst=result.fst())
+
+    def _composed(self, acceptor: Acceptor) -> Acceptor:
+        result = composed(acceptor, self._arcs, self._finals, self._start)
+        if result.start < 0:
+            raise SupervisionError("FST was empty after composing with normalization FST")
+        return result
+
+
+def _prepared(fst: Fst) -> Acceptor:
+    """An acceptor without epsilons, from whose every state a final one can be reached."""
+    if not fst.is_acceptor:
+        raise SupervisionError("a supervision's FST must be an acceptor")
+    is_epsilon = fst.input_labels == 0
+    if not is_epsilon.any():
+        return connected(Acceptor.from_fst(fst))
+    end = int(fst.arc_starts[fst.start + 1])
+    begin = int(fst.arc_starts[fst.start])
+    only_first = (is_epsilon.sum() == is_epsilon[begin:end].sum() == end - begin and not fst.weights[begin:end].any()
+                  and not (fst.next_states == fst.start).any())
+    if not only_first or not np.isinf(fst.final_weights[fst.start]):
+        return Acceptor.from_fst(without_epsilons(fst))
+    acceptor = Acceptor.from_fst(fst)       # as it was cut: epsilons from the start to where a path may begin
+    targets = fst.next_states[begin:end].tolist()
+    acceptor.arcs[fst.start] = [arc for target in targets for arc in acceptor.arcs[target]]
+    return connected(breadth_first(acceptor))

@@ -1,0 +1,74 @@
+"""Supervision that fixes the order of phones in a piece of an utterance, but not their times.
+
+Kaldi: ``ConvertSupervisionToUnconstrained``, and ``TrainingGraphToSupervisionE2e`` of whole utterances.
+"""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from nnet3py.chain.acceptor import (
+    Acceptor,
+    SupervisionError,
+    determinized,
+    minimized,
+)
+from nnet3py.egs.supervision import Supervision
+from nnet3py.errors import Nnet3Error
+from nnet3py.graphs.openfst import from_openfst, load_kaldifst, to_openfst
+from nnet3py.graphs.self_loops import add_self_loops
+from nnet3py.io import fst_operations
+from nnet3py.io.fst import Fst
+from nnet3py.io.fst_operations import without_epsilons
+from nnet3py.io.transition_model import TransitionModel
+
+
+def unconstrained(supervision: Supervision, model: TransitionModel, random: np.random.Generator) -> Supervision:
+    """A supervision of transition-ids, as it was cut, without its times: one FST with cycles, of pdf-ids plus 1.
+
+    ``random`` draws the path that becomes ``alignment_pdfs``. SupervisionError if nothing is left, or there are too
+    many states. Nnet3Error for a supervision whose labels are not the model's transition-ids.
+    """
+    fst = supervision.fst
+    if fst is None or supervision.label_dim != model.num_transition_ids:
+        raise Nnet3Error(f"expected a supervision of {model.num_transition_ids} transition-ids, found one of "
+                         f"{supervision.label_dim} labels", "make it with chain-get-supervision "
+                         "--convert-to-pdfs=false and the same model")
+    fst = without_epsilons(fst)
+    if fst.start < 0:
+        raise SupervisionError("the supervision has no path")
+    pdfs = model.transition_id_to_pdf[_random_path(fst, random)]
+    is_later_loop = model.is_self_loop[fst.input_labels] & (fst.sources != fst.start)
+    order = minimized(determinized(Acceptor.from_fst(without_epsilons(_relabelled(
+        fst, np.where(is_later_loop, 0, fst.input_labels))))))
+    cyclic = add_self_loops(order.fst(), model, 0.0, check=False)
+    by_pdf = determinized(Acceptor.from_fst(without_epsilons(_relabelled(
+        cyclic, np.where(cyclic.input_labels == 0, 0, model.transition_id_to_pdf[cyclic.input_labels] + 1)))))
+    return dataclasses.replace(supervision, fst=None, e2e_fsts=[_minimized_cyclic(by_pdf.fst())],
+                               label_dim=model.num_pdfs, alignment_pdfs=pdfs.astype(np.int32))
+
+
+def _relabelled(fst: Fst, labels: np.ndarray) -> Fst:
+    labels = labels.astype(np.int32)
+    return dataclasses.replace(fst, input_labels=labels, output_labels=labels, stored=None)
+
+
+def _random_path(fst: Fst, random: np.random.Generator) -> np.ndarray:
+    """int32, the labels of a path on which every arc of a state is as likely as the others."""
+    labels, state = [], fst.start
+    while fst.arc_starts[state] < fst.arc_starts[state + 1]:
+        arc = int(random.integers(fst.arc_starts[state], fst.arc_starts[state + 1]))
+        labels.append(int(fst.input_labels[arc]))
+        state = int(fst.next_states[arc])
+    return np.array(labels, dtype=np.int32)
+
+
+def _minimized_cyclic(fst: Fst) -> Fst:
+    kaldifst = load_kaldifst()
+    graph = to_openfst(fst)
+    kaldifst.minimize(graph)
+    result = fst_operations.breadth_first(fst_operations.connected(from_openfst(graph)))
+    if result.start < 0:
+        raise SupervisionError("nothing is left of the supervision without times")
+    return result
