@@ -1,0 +1,91 @@
+"""nnet3py/graphs/context.py: graphs of phones as graphs of windows, against windows made phone by phone."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from chain_graphs import acceptor
+from graph_sums import paths
+
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.graphs.context import expand_context
+from nnet3py.io.fst import Fst
+
+LONGEST = 5           # arcs
+SHAPES = [(1, 0), (2, 1), (3, 2), (3, 1), (2, 0), (5, 2)]
+
+
+def language_model() -> Fst:
+    """Three states, cycles, final costs at two of them."""
+    return acceptor(3, 0, [(0, 1, 1, 0.5), (0, 2, 2, 0.25), (1, 3, 1, 0.125), (1, 2, 2, 1.0), (2, 1, 0, 0.75)],
+                    {1: 0.5, 2: 2.0})
+
+
+def windows_of(phones: tuple[int, ...], width: int, central: int) -> tuple[tuple[int, ...], ...]:
+    padded = (0,) * central + phones + (0,) * (width - 1 - central)
+    return tuple(padded[first:first + width] for first in range(len(phones)))
+
+
+@pytest.mark.parametrize("width, central", SHAPES)
+def test_paths_are_those_of_the_phones(width, central):
+    fst = language_model()
+    expanded, windows = expand_context(fst, width, central)
+    right = width - 1 - central
+    expected = sorted((windows_of(phones, width, central), cost) for phones, cost in paths(fst, LONGEST))
+    found = sorted((tuple(windows[label - 1] for label in labels), cost)
+                   for labels, cost in paths(expanded, LONGEST + right))
+    assert [one for one in found if len(one[0]) <= LONGEST] == expected
+    assert len(expected) > 10
+    assert expanded.is_acceptor
+    assert len(set(windows)) == len(windows)
+
+
+@pytest.mark.parametrize("width, central", [(1, 0), (2, 1), (3, 2)])
+def test_without_right_context_nothing_but_labels_changes_if_states_know_their_phones(width, central):
+    """Here every state is entered by one history of two phones."""
+    fst = acceptor(4, 0, [(0, 1, 1, 0.5), (1, 2, 2, 0.25), (2, 3, 3, 0.5)], {3: 0.125})
+    expanded, windows = expand_context(fst, width, central)
+    assert expanded.equals(dataclasses.replace(fst, input_labels=np.array([1, 2, 3], dtype=np.int32),
+                                               output_labels=np.array([1, 2, 3], dtype=np.int32)))
+    assert [window[central] for window in windows] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("width, central", [(1, 0), (2, 1), (3, 1)])
+def test_as_many_states_and_arcs_as_kaldi_has(width, central):
+    kaldifst = pytest.importorskip("kaldifst", reason="kaldifst (nnet3py[chain]) is the reference here")
+    from nnet3py.graphs.openfst import from_openfst, to_openfst
+
+    fst = language_model()
+    expanded, windows = expand_context(fst, width, central)
+    reference, labels = kaldifst.compose_context([], width, central, to_openfst(fst))
+    reference = from_openfst(reference)
+    assert (expanded.num_states, expanded.num_arcs) == (reference.num_states, reference.num_arcs)
+    assert sorted(windows) == sorted(tuple(one) for one in labels if len(one) == width)
+    assert sorted(expanded.weights.tolist()) == sorted(reference.weights.tolist())
+
+
+def test_transducers_keep_their_words_and_disambiguation_symbols():
+    fst = acceptor(4, 0, [(0, 1, 1, 0.0), (1, 9, 2, 0.0), (2, 2, 3, 0.5)], {3: 0.0})
+    fst = dataclasses.replace(fst, output_labels=np.array([77, 0, 78], dtype=np.int32))
+    expanded, windows = expand_context(fst, 2, 1, disambig=[9], keep_outputs=True)
+    assert windows == [(0, 1), (-9,), (1, 2)]
+    assert expanded.input_labels.tolist() == [1, 2, 3]
+    assert expanded.output_labels.tolist() == [77, 0, 78]
+
+
+def test_epsilons_stay_where_they_are():
+    fst = acceptor(3, 0, [(0, 1, 1, 0.0), (1, 0, 2, 0.5), (2, 2, 1, 0.0)], {2: 0.0})
+    expanded, windows = expand_context(fst, 2, 1)
+    assert windows == [(0, 1), (1, 2), (2, 2)]
+    assert (expanded.input_labels == 0).sum() == 2, "the states behind phone 1 and behind phone 2 differ now"
+
+
+@pytest.mark.parametrize("fst, width, central, error, complaint", [
+    (language_model(), 2, 2, Nnet3Error, "inside of a window of 2 phones, found 2"),
+    (acceptor(0, -1, [], {}), 1, 0, Nnet3Error, "without states"),
+    (acceptor(1, 0, [(0, -3, 0, 0.0)], {0: 0.0}), 1, 0, FormatError, "found the label -3"),
+])
+def test_what_cannot_be_expanded(fst, width, central, error, complaint):
+    with pytest.raises(error, match=complaint):
+        expand_context(fst, width, central)
