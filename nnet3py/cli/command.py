@@ -124,10 +124,11 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
 
 
 def _click_option(one: Option) -> click.Option:
-    types: dict[str, Any] = {"bool": bool, "int": int, "uint": int, "float": float, "double": float, "string": str}
+    types: dict[str, Any] = {"bool": bool, "int": int, "uint": int, "float": float, "double": float, "string": str,
+                             "strings": str}
     kind = click.Choice(one.choices) if one.choices else types[one.type]
     return click.Option([f"--{one.name}", one.name.replace("-", "_").replace(".", "_")], type=kind,
-                        default=one.default, help=one.help)
+                        default=one.default, help=one.help, multiple=one.type == "strings")
 
 
 def run_process(body: Callable[[], int]) -> NoReturn:

@@ -53,7 +53,8 @@ def option(name: str, type: type | str, default: Any, help: str, choices: Sequen
     Parameters
     ----------
     name : as typed, without ``--``; may carry a group's prefix (``optimization.min-deriv-time``)
-    type : bool, int, float or str, or one of Kaldi's words ``"uint"`` and ``"double"``
+    type : bool, int, float or str, or one of Kaldi's words ``"uint"`` and ``"double"``; ``"strings"`` collects what
+        every occurrence of the option gives, in a tuple
     default : value when the option is not given
     help : one line
     choices : the values a string option may take, or None for any
@@ -182,7 +183,7 @@ def _read_options(args: Sequence[str], table: dict[str, Option], values: dict[st
         key, value = _split(word)
         if key not in table:
             raise OptionError(f"Invalid option {word}", _suggestion(key, table), show_usage=True)
-        values[key] = convert(table[key], value)
+        _set(values, table[key], value)
         given.add(key)
         position += 1
     rest = list(args[position:])
@@ -216,15 +217,21 @@ def _read_config_file(path: str, table: dict[str, Option], values: dict[str, Any
         if key not in table:
             raise OptionError(f"Invalid option {line} in config file {path}, line {number}", _suggestion(key, table),
                               show_usage=True)
-        values[key] = convert(table[key], value)
+        _set(values, table[key], value)
         given.add(key)
+
+
+def _set(values: dict[str, Any], declared: Option, text: str | None) -> None:
+    """Take over an option's value; of an option that may be repeated, another one."""
+    value = convert(declared, text)
+    values[declared.name] = (*values[declared.name], value) if declared.type == "strings" else value
 
 
 def convert(declared: Option, value: str | None) -> Any:
     """The value of an option from its text; None stands for a missing equal sign. Raises :class:`OptionError`."""
     if declared.type == "bool":
         return _boolean(declared.name, value)
-    if declared.type == "string":
+    if declared.type in ("string", "strings"):
         if value is None:
             raise OptionError(f"Invalid option --{declared.name}", f"the form is --{declared.name}=VALUE, "
                               "with the value attached")
@@ -272,6 +279,8 @@ def _shown_default(one: Option) -> str:
         return "true" if one.default else "false"
     if one.type == "string":
         return f'"{one.default}"'
+    if one.type == "strings":
+        return f'"{" ".join(one.default)}"'
     return f"{one.default:g}" if one.type in ("float", "double") else str(one.default)
 
 
