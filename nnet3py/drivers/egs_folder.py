@@ -126,7 +126,7 @@ class EgsFolder:
                                  (left_context_initial, right_context_final))
         if chunk_width is not None and chunk_width != self.frames_per_eg:
             raise self._mismatch("frames per example", self.frames_per_eg, chunk_width)
-        self._verify_archives()
+        self.check_archives()
 
     def remove(self) -> None:
         """Delete the training archives, and what they are links to, unless there is a file ``.nodelete``.
@@ -154,7 +154,8 @@ class EgsFolder:
             logger.warning("The id of the ivector extractor is known of the %s only; it was not checked",
                            "examples" if ivector_id is None else "ivectors")
 
-    def _verify_archives(self) -> None:
+    def check_archives(self) -> None:
+        """FormatError if an archive is missing or empty."""
         if self.is_multitask:
             names = [self.path / f"{self.kind}.{number}.scp" for number in range(1, self.num_archives + 1)]
         else:

@@ -1,0 +1,210 @@
+"""What making frame-level and chain examples has in common: held-out utterances, lists for jobs, archives, features."""
+from __future__ import annotations
+
+import logging
+import resource
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from nnet3py.drivers.data_folder import DataFolder, select, spk2utt, table_dim, write_list
+from nnet3py.drivers.steps import check_plain
+from nnet3py.errors import FormatError, UsageError
+
+logger = logging.getLogger(__name__)
+
+MOST_OPEN_FILES = 512
+_OTHER_FILES = 4                  # that a program has open besides its archives
+_LEAST_PART = 10                  # of small data one part in so many is held out
+
+
+# -- which utterances --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """Utterances by use, each sorted as the data is.
+
+    Attributes
+    ----------
+    valid : held out from training
+    train_diagnostic : some of ``training``, for diagnostics and for combining models
+    training : all others than ``valid``
+    """
+
+    valid: list[str]
+    train_diagnostic: list[str]
+    training: list[str]
+
+
+def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size: int, seed: int) -> Subsets:
+    """Choose ``size`` utterances to hold out, and as many others for diagnostics; fewer if there are few.
+
+    Perturbed copies (those with the same ``utt2uniq``) are held out together, and counted as one. UsageError for fewer
+    than 3 utterances. Kaldi: valid_uttlist and train_subset_uttlist; it demands more than 4 times ``size``.
+    """
+    groups: dict[str, list[str]] = {}
+    for utterance in utterances:
+        groups.setdefault(utt2uniq.get(utterance, utterance), []).append(utterance)
+    if size < 1 or len(groups) < 3:
+        raise UsageError(f"{len(groups)} different utterances, of which {size} are to be held out: expected 3 or more, "
+                         "of which 1 or more is held out")
+    if len(groups) <= 4 * size:
+        fewer = max(1, min(size, len(groups) // _LEAST_PART))
+        logger.info("There are only %d different utterances: %d of them are held out, and %d used for diagnostics, "
+                    "instead of %d each", len(groups), fewer, fewer, size)
+        size = fewer
+    random = Random(seed)
+    held_out = set(random.sample(sorted(groups), size))
+    valid = [utterance for name in held_out for utterance in groups[name]]
+    training = sorted(set(utterances) - set(valid))
+    diagnostic = random.sample(training, min(size, len(training)))
+
+    def in_order(chosen: Sequence[str]) -> list[str]:
+        wanted = set(chosen)
+        return [utterance for utterance in utterances if utterance in wanted]
+
+    return Subsets(in_order(valid), in_order(diagnostic), in_order(training))
+
+
+def split(utterances: Sequence[str], utt2spk: Mapping[str, str], num_parts: int, by_speaker: bool) -> list[list[str]]:
+    """Cut a list into at most ``num_parts`` parts of about the same length, at speakers' borders if there are enough.
+
+    ``by_speaker``: only there, so that there may be fewer parts. Kaldi: split_data.sh.
+    """
+    groups = [list(group) for group in spk2utt(select(utt2spk, utterances)).values()]
+    if not by_speaker and len(groups) < num_parts:
+        groups = [[utterance] for utterance in utterances]
+    parts: list[list[str]] = [[] for _ in range(min(num_parts, len(groups)))]
+    done = 0
+    for number, group in enumerate(groups):
+        # Each part gets at least one group, and what follows must suffice for the parts that follow.
+        part = min(max(done * len(parts) // len(utterances), len(parts) - len(groups) + number), number)
+        parts[part] += group
+        done += len(group)
+    return [part for part in parts if part]
+
+
+# -- archives ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArchivePlan:
+    """Into how many archives examples go.
+
+    Attributes
+    ----------
+    num_archives : in the end; ``num_intermediate`` × ``multiple``
+    num_intermediate : that a job writes at once; each is later spread over ``multiple`` archives
+    multiple : 1 if there are few enough archives that all can be open at once
+    """
+
+    num_archives: int
+    num_intermediate: int
+    multiple: int
+
+    @property
+    def intermediates(self) -> range:
+        """The numbers of the intermediate archives."""
+        return range(1, self.num_intermediate + 1)
+
+    def finals(self, intermediate: int) -> list[int]:
+        """The archives, from 1, over which intermediate archive ``intermediate``, from 1, is spread."""
+        return list(range((intermediate - 1) * self.multiple + 1, intermediate * self.multiple + 1))
+
+
+def plan_archives(wanted: int, most_open_files: int | None = None) -> ArchivePlan:
+    """A plan for at least ``wanted`` archives, of which ``most_open_files`` can be open at once; None: as many as can.
+
+    UsageError if the limit is too low to write any.
+    """
+    limit = most_open_files or min(MOST_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    if limit < _OTHER_FILES + 2:
+        raise UsageError(f"only {limit} files can be open at once: expected {_OTHER_FILES + 2} or more",
+                         "raise the limit with ulimit -n")
+    multiple, intermediate = 1, wanted
+    while intermediate + _OTHER_FILES > limit:
+        multiple += 1
+        intermediate = wanted // multiple + 1
+    return ArchivePlan(multiple * intermediate, intermediate, multiple)
+
+
+# -- features ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ivectors:
+    """Online iVectors: the folder that has ivector_online.scp, ivector_period and final.ie.id."""
+
+    folder: Path
+    dim: int
+    period: int
+    extractor_id: str | None
+
+    @classmethod
+    def read(cls, folder: str | Path) -> Ivectors:
+        """FormatError if something is missing or cannot be read."""
+        check_plain("the folder", folder)
+        path = Path(folder)
+        for name in ("ivector_online.scp", "ivector_period"):
+            if not (path / name).is_file():
+                raise FormatError(f"expected a folder of online iVectors, but it has no {name}", path=str(folder))
+        text = (path / "ivector_period").read_text(encoding="utf-8", errors="replace").strip()
+        if not (text.isascii() and text.isdigit() and 0 < int(text) < 1_000_000):
+            raise FormatError(f"expected a number of frames, found {text[:40]!r}", path=str(path / "ivector_period"))
+        identity = path / "final.ie.id"
+        return cls(path, table_dim(f"scp:{path}/ivector_online.scp"), int(text),
+                   identity.read_text(encoding="utf-8").strip() if identity.is_file() else None)
+
+    @property
+    def options(self) -> list[str]:
+        """Of the programs that make examples."""
+        return [f"--online-ivectors=scp:{self.folder}/ivector_online.scp", f"--online-ivector-period={self.period}"]
+
+
+@dataclass(frozen=True)
+class Features:
+    """How the features of examples are read: normalised by speaker, or online.
+
+    Attributes
+    ----------
+    data : the data directory
+    cmvn_opts : options of apply-cmvn, or apply-cmvn-online
+    online_cmvn : whether frames are normalised with what came before them
+    folder : of the examples, which gets lists for each part, and the global statistics
+    """
+
+    data: DataFolder
+    cmvn_opts: str
+    online_cmvn: bool
+    folder: Path
+
+    @property
+    def need(self) -> list[str]:
+        """Lists that the data directory must have."""
+        needs_means = self.online_cmvn or "--norm-means=false" not in self.cmvn_opts.split()
+        return ["cmvn.scp"] if needs_means else []
+
+    @property
+    def global_stats_command(self) -> str:
+        """What sums the statistics of all speakers, for normalising online."""
+        return (f"matrix-sum --binary=false scp:{self.data.path}/cmvn.scp {self.folder}/global_cmvn.stats")
+
+    def write_part(self, name: str, utterances: Sequence[str]) -> None:
+        """Write the lists of some utterances that :meth:`rspecifier` reads."""
+        path = self.folder / "split" / name
+        path.mkdir(parents=True, exist_ok=True)
+        write_list(path / "feats.scp", select(self.data.feats, utterances))
+        speakers = spk2utt(select(self.data.utt2spk, utterances))
+        write_list(path / "spk2utt", {speaker: " ".join(keys) for speaker, keys in speakers.items()})
+
+    def rspecifier(self, name: str) -> str:
+        """What reads the features of a part that was written."""
+        part, data = self.folder / "split" / name, self.data.path
+        if self.online_cmvn:
+            words = ["apply-cmvn-online", self.cmvn_opts, f"--spk2utt=ark:{part}/spk2utt",
+                     f"{self.folder}/global_cmvn.stats"]
+        else:
+            words = ["apply-cmvn", self.cmvn_opts, f"--utt2spk=ark:{data}/utt2spk", f"scp:{data}/cmvn.scp"]
+        return f"ark,s,cs:{' '.join(filter(None, words))} scp:{part}/feats.scp ark:- |"
