@@ -93,6 +93,18 @@ PROB: Group = (
     *OPTIM, *COMPILER, *COMPUTE,
 )
 
+CHAIN: Group = (
+    option("l2-regularize", float, 0.0, "l2 penalty on the network's chain output"),
+    option("out-of-range-regularize", float, 0.01, "Penalty on chain output beyond +-30"),
+    option("leaky-hmm-coefficient", float, 1.0e-05,
+           "Probability, for each frame, of going to any state of the denominator graph; most recipes use 0.1"),
+    option("xent-regularize", float, 0.0, "Weight of the cross-entropy at the output NAME-xent (0: there is none)"),
+    option("lwf-scale", float, 0.0, "Factor of posteriors that examples bring along, added to the derivatives"),
+    option("lwf-den-scale", float, 0.0, "The same, for denominator posteriors"),
+    option("numerator-graph-threads", int, -1,
+           "Threads for the numerators of end-to-end examples (-1: 4, or the cores if they are fewer; 0: all cores)"),
+)
+
 EGGEN: Group = (
     option("left-context", int, 0, "Frames of left context in each example"),
     option("right-context", int, 0, "Frames of right context in each example"),

@@ -11,7 +11,7 @@ from nnet3py.errors import ArgumentsError, FormatError, Nnet3Error, UsageError, 
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
-    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+    from nnet3py.training.trainer import MinibatchTrainer, NnetTrainer, TrainerOptions
 
 TRAINER = (
     option("srand", int, 0, "Seed of all random choices"),
@@ -65,9 +65,9 @@ def train(args: list[str], options: Options) -> int:
     from nnet3py.training.trainer import NnetTrainer
 
     nnet = read_nnet(args[0])
-    trainer = NnetTrainer(nnet, _trainer_options(options))
+    trainer = NnetTrainer(nnet, trainer_options(options))
     if options.read_cache:
-        _read_cache(trainer, options.read_cache)
+        read_cache(trainer, options.read_cache)
     if direct:
         _train_directly(trainer, nnet, options)
     else:
@@ -76,17 +76,22 @@ def train(args: list[str], options: Options) -> int:
         for key, eg in log.progress(read_egs(args[1]), "training"):
             with within(f"example {key}"):
                 trainer.train(eg)
+    return finish(trainer, args[-1], options, "Wrote model to")
+
+
+def finish(trainer: MinibatchTrainer, target: str, options: Options, message: str) -> int:
+    """Log the totals, write the model and, if asked to, what was compiled; the exit status, 1 without any weight."""
     has_weight = trainer.log_totals()
-    nnet.write(args[-1], binary=options.binary)
-    log.log(f"Wrote model to {args[-1]}", file="nnet3-train.cc", line=91)
+    trainer.nnet.write(target, binary=options.binary)
+    log.log(f"{message} {target}", file=f"{log.program()}.cc", line=91)
     if options.write_cache:
         trainer.compiler.write_cache(options.write_cache, binary=options.binary_write_cache)
-        log.log(f"Wrote computation cache to {options.write_cache}", file="nnet3-train.cc", line=91)
+        log.log(f"Wrote computation cache to {options.write_cache}", file=f"{log.program()}.cc", line=91)
     trainer.compiler.log_time()
     return 0 if has_weight else 1
 
 
-def _read_cache(trainer: NnetTrainer, rxfilename: str) -> None:
+def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
     """Take over compiled computations. Without them training is only slower to start, so that nothing is fatal."""
     try:
         trainer.compiler.read_cache(rxfilename)
@@ -96,7 +101,8 @@ def _read_cache(trainer: NnetTrainer, rxfilename: str) -> None:
         log.warning(f"Could not open cached computation. Probably this is the first training iteration. ({error})")
 
 
-def _trainer_options(options: Options) -> TrainerOptions:
+def trainer_options(options: Options) -> TrainerOptions:
+    """What the ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE`` groups ask of a trainer."""
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.training.trainer import TrainerOptions
 

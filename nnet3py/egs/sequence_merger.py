@@ -37,19 +37,31 @@ def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
                                      _outputs(examples, discriminative_example.merge_supervisions))
 
 
+def language_of(key: str) -> str | None:
+    """The language that an example's key says by ``?lang=LANG`` at its end, or None. Kaldi: ParseFromQueryString."""
+    for part in key.rpartition("?")[2].split("&") if "?" in key else ():
+        name, equals, language = part.partition("=")
+        if name == "lang" and equals and language:
+            return language
+    return None
+
+
 def name_language(key: str, example: NnetChainExample) -> None:
     """Rename the outputs ``output`` to ``output-LANG``, in place, where ``?lang=LANG`` is in the example's key.
 
     Nnet3Error for a key that does not say a language.
     """
-    for part in key.partition("?")[2].split("&"):
-        name, equals, language = part.partition("=")
-        if name == "lang" and equals and language:
-            for output in example.outputs:
-                output.name = f"output-{language}" if output.name == "output" else output.name
-            return
-    raise Nnet3Error(f"the key of example '{key}' does not say a language",
-                     "it should end in '?lang=LANGUAGE'; or leave out --multilingual-eg")
+    language = language_of(key)
+    if language is None:
+        raise Nnet3Error(f"the key of example '{key}' does not say a language",
+                         "it should end in '?lang=LANGUAGE'; or leave out --multilingual-eg")
+    rename_outputs(example, language)
+
+
+def rename_outputs(example: NnetChainExample, language: str) -> None:
+    """Rename the outputs ``output`` to ``output-LANGUAGE``, in place."""
+    for output in example.outputs:
+        output.name = f"output-{language}" if output.name == "output" else output.name
 
 
 def language_ending(example: NnetChainExample) -> str:

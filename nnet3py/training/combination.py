@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
-from nnet3py.egs.example import NnetExample
+from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.errors import UsageError, within
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
@@ -47,6 +46,11 @@ class CombineOptions:
             raise UsageError(f"--max-objective-evaluations={self.max_objective_evaluations} must be 1 or more")
 
 
+# Makes what accumulates objectives of a network, with the methods of NnetDiagnostics. The compiler is None for its own;
+# True asks to store the components' statistics.
+MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Any]
+
+
 class Combination(NamedTuple):
     """The best average, of how many models it is, and the objectives per frame of the first model and of it."""
 
@@ -56,8 +60,9 @@ class Combination(NamedTuple):
     best_objective: float
 
 
-def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[NnetExample],
-                  options: CombineOptions | None = None) -> Combination:
+def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[Any],
+                  options: CombineOptions | None = None,
+                  make_diagnostics: MakeDiagnostics | None = None) -> Combination:
     """Find the number of models whose plain average has the best objective; recompute batch-norm statistics for it.
 
     Parameters
@@ -66,6 +71,7 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[N
     count : how many they are
     egs : merged examples, all in memory
     options : see :class:`CombineOptions`
+    make_diagnostics : for other than frame-level examples: makes what computes their objectives
 
     Raises
     ------
@@ -78,9 +84,10 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[N
         raise UsageError("no models to combine")
     if not egs:
         raise UsageError("no examples to combine models on", "is the archive of validation examples empty?")
+    make_diagnostics = make_diagnostics or _frame_level(options)
     models = iter(nnets)
     _, average = next(models)
-    evaluator = _Evaluator(average, egs, options)
+    evaluator = _Evaluator(average, egs, options, make_diagnostics)
     objective = first_objective = best_objective = evaluator.objective(average)
     logger.info(f"objective function using the last model is {objective:.6g}", extra=_MAIN)
     best, best_count = average.copy(), 1
@@ -98,20 +105,26 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[N
     logger.info(f"Combining {best_count} nnets, objective function changed from {first_objective:.6g} to "
                 f"{best_objective:.6g}", extra=_MAIN)
     if has_batchnorm(best):
-        recompute_stats(best, egs, options)
+        recompute_stats(best, egs, make_diagnostics)
     evaluator.compiler.log_time()
     return Combination(best, best_count, first_objective, best_objective)
 
 
-def recompute_stats(nnet: Nnet, egs: Sequence[NnetExample], options: CombineOptions) -> None:
+def _frame_level(options: CombineOptions) -> MakeDiagnostics:
+    """Makes diagnostics of frame-level examples; accuracies are shown only when statistics are computed anew."""
+    return lambda nnet, compiler, store_stats: NnetDiagnostics(nnet, DiagnosticOptions(
+        compute_accuracy=store_stats, store_component_stats=store_stats, optimize=options.optimize,
+        compiler=options.compiler, device=options.device), compiler=compiler)
+
+
+def recompute_stats(nnet: Nnet, egs: Sequence[Any], make_diagnostics: MakeDiagnostics) -> None:
     """Gather the statistics of ``nnet`` anew from examples, in place, and log its objectives. Kaldi: RecomputeStats.
 
     Components are not put in test mode, so batch normalisation sees each example for itself.
     """
     logger.info("Recomputing stats on nnet (affects batch-norm)", extra=_RECOMPUTE)
     zero_component_stats(nnet)
-    diagnostics = NnetDiagnostics(nnet, DiagnosticOptions(store_component_stats=True, optimize=options.optimize,
-                                                          compiler=options.compiler, device=options.device))
+    diagnostics = make_diagnostics(nnet, None, True)
     for eg in egs:
         diagnostics.compute(eg)
     diagnostics.log_totals()
@@ -121,15 +134,14 @@ def recompute_stats(nnet: Nnet, egs: Sequence[NnetExample], options: CombineOpti
 class _Evaluator:
     """Objectives of networks of one structure on the same examples, which are compiled for once."""
 
-    def __init__(self, nnet: Nnet, egs: Sequence[NnetExample], options: CombineOptions) -> None:
-        self._egs = egs
+    def __init__(self, nnet: Nnet, egs: Sequence[Any], options: CombineOptions,
+                 make_diagnostics: MakeDiagnostics) -> None:
+        self._egs, self._make_diagnostics = egs, make_diagnostics
         self._form = nnet.copy()     # what is compiled for; its parameters are not used
         if options.batchnorm_test_mode:
             set_batchnorm_test_mode(self._form, True)
         if options.dropout_test_mode:
             set_dropout_test_mode(self._form, True)
-        self._options = DiagnosticOptions(compute_accuracy=False, optimize=options.optimize,
-                                          compiler=options.compiler, device=options.device)
         self.compiler = options.compiler.compiler(self._form, options.optimize)
 
     def objective(self, nnet: Nnet) -> float:
@@ -137,7 +149,7 @@ class _Evaluator:
         tested = self._form.copy()
         tested.scale(0.0)
         tested.add(1.0, nnet)
-        diagnostics = NnetDiagnostics(tested, self._options, compiler=self.compiler)
+        diagnostics = self._make_diagnostics(tested, self.compiler, False)
         for eg in self._egs:
             diagnostics.compute(eg)
         total, weight = diagnostics.totals()

@@ -2,9 +2,13 @@
 from __future__ import annotations
 
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.example import NnetExample
 from nnet3py.errors import Nnet3Error
 from nnet3py.network.nnet import Nnet
+
+HIDDEN = "__"        # begins the names of inputs that are not for the network
+XENT = "-xent"       # ends the name of an output that is trained with cross-entropy beside a chain output
 
 
 def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
@@ -28,6 +32,33 @@ def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
     if not inputs or not outputs:
         missing = "input" if not inputs else "output"
         raise Nnet3Error(f"an example has no {missing} (it holds {', '.join(io.name for io in eg.io) or 'nothing'})")
+    return ComputationRequest(inputs, outputs, need_model_derivative, store_component_stats)
+
+
+def chain_request(nnet: Nnet, eg: NnetChainExample, need_model_derivative: bool, store_component_stats: bool,
+                  use_xent: bool) -> ComputationRequest:
+    """The request for a chain example. Kaldi: ``GetChainComputationRequest``.
+
+    With ``use_xent`` each supervised output NAME is computed together with its companion NAME-xent. Inputs whose names
+    begin with ``__`` are not for the network.
+
+    Raises
+    ------
+    Nnet3Error : the example names a node that the network has not, or lacks inputs
+    """
+    inputs = [IoSpecification(io.name, io.indexes) for io in eg.inputs if not io.name.startswith(HIDDEN)]
+    outputs = []
+    for output in eg.outputs:
+        outputs += [IoSpecification(name, output.indexes, has_deriv=need_model_derivative)
+                    for name in (output.name, output.name + XENT)[:1 + use_xent]]
+    for specifications, has_node, what in ((inputs, nnet.is_input, "input"), (outputs, nnet.is_output, "output")):
+        for one in specifications:
+            if one.name not in nnet.node_names or not has_node(nnet.node_index(one.name)):
+                hint = "it is for --xent-regularize; " if one.name.endswith(XENT) and use_xent else ""
+                raise Nnet3Error(f"Nnet example has {what} named '{one.name}', but no such {what} node is in the "
+                                 f"network.", f"{hint}the network has {', '.join(_io_names(nnet))}")
+    if not inputs:
+        raise Nnet3Error("a chain example has no input for the network")
     return ComputationRequest(inputs, outputs, need_model_derivative, store_component_stats)
 
 

@@ -1,0 +1,44 @@
+"""nnet3-chain-compute-prob: the LF-MMI objective of a network on examples."""
+from __future__ import annotations
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import CHAIN, DEVICE, PROB
+from nnet3py.cli.options import Options, option
+from nnet3py.errors import within
+
+
+@kaldi_command("nnet3-chain-compute-prob", usage="""
+Log a network's LF-MMI objective per frame on (merged) chain examples.
+
+Usage:  nnet3-chain-compute-prob [options] <nnet-in> <denominator-fst-in> <training-examples-in>
+
+e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
+""", arguments=(3, 3), options=[
+    option("batchnorm-test-mode", bool, True, "Normalise with the stored statistics, not with the minibatch's"),
+    option("dropout-test-mode", bool, True, "Compute without dropout"),
+    *CHAIN, *PROB, *DEVICE,
+])
+def compute_prob(args: list[str], options: Options) -> int:
+    """Print the objective; 1 if no output had any weight."""
+    from nnet3py.cli.chain_setup import chain_options, examples
+    from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
+    from nnet3py.training.chain_outputs import one_graph
+
+    device, objective = set_up(options), chain_options(options)
+    nnet = read_nnet(args[0])
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
+    diagnostics = ChainDiagnostics(nnet, one_graph(nnet, args[1]), ChainDiagnosticOptions(
+        chain=objective, optimize=optimize_options(options), compiler=compiler_options(options),
+        debug=options["computation.debug"], device=device))
+    for key, eg in examples(args[2], by_language=False):
+        with within(f"example {key}"):
+            diagnostics.compute(eg)
+    has_weight = diagnostics.log_totals()
+    diagnostics.compiler.log_time()
+    return 0 if has_weight else 1
