@@ -8,6 +8,7 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
 
 if TYPE_CHECKING:
+    from nnet3py.io.fst import Fst
     from nnet3py.io.transition_model import TransitionModel
 
 
@@ -76,3 +77,50 @@ def make_den_fst(args: list[str], options: Options) -> int:
     write_fst_file(args[4], normalization)
     log.log(f"Write denominator FST to {args[3]} and normalization FST to {args[4]}")
     return 0
+
+
+@kaldi_command("chain-make-num-fst-e2e", usage="""
+Turn training graphs into the numerator graphs of end-to-end chain training, for trainers that take such graphs: labels
+become pdf-ids plus 1, epsilons are removed, and the costs of the normalization graph are added. A graph that the
+normalization graph does not let through comes out empty.
+
+Usage: chain-make-num-fst-e2e [options] <trans-model> <normalization-fst> <fst-rspecifier> <fst-wspecifier>
+e.g.: chain-make-num-fst-e2e 0.trans_mdl normalization.fst ark:fst.ark ark:num.ark
+See also: nnet3-chain-e2e-get-egs, chain-make-den-fst
+""", arguments=(4, 4))
+def make_num_fst_e2e(args: list[str], options: Options) -> int:
+    """Convert a table of graphs; 1 if none could be converted."""
+    from nnet3py.chain.acceptor import SupervisionError
+    from nnet3py.chain.end_to_end import pdf_graph
+    from nnet3py.chain.normalize import Normalizer
+    from nnet3py.egs.supervision import Supervision
+    from nnet3py.errors import within
+    from nnet3py.io.fst_text import FST, read_fst
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    model = _read_model(args[0])
+    with within(args[1]):
+        normalize = Normalizer(read_object(args[1], read_fst))
+    num_done = num_empty = 0
+    with SequentialReader(args[2], FST) as reader, TableWriter(args[3], FST) as writer:
+        for key, graph in reader:
+            try:
+                with within(f"utterance {key}"):
+                    supervision = Supervision(label_dim=model.num_pdfs, e2e_fsts=[pdf_graph(graph, model)])
+                    writer.write(key, normalize(supervision).e2e_fsts[0])
+                num_done += 1
+            except SupervisionError as error:
+                log.warning(f"{error}; its numerator graph is empty")
+                writer.write(key, _empty_graph())
+                num_empty += 1
+    log.log(f"Made {num_done} numerator graphs; {num_empty} more are empty")
+    return 0 if num_done else 1
+
+
+def _empty_graph() -> Fst:
+    import numpy as np
+
+    from nnet3py.io.fst import NO_STATE, Fst
+
+    return Fst.from_arcs(NO_STATE, np.zeros(0, dtype=np.float32), [], [], [], [], [])

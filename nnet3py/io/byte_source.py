@@ -82,6 +82,13 @@ class ByteSource:
             done += count
         return done
 
+    def seek_forward(self, count: int) -> bool:
+        """Pass over ``count`` bytes without reading them; returns whether that can be done."""
+        if self.read == self._read or not hasattr(self._stream, "seek"):
+            return False
+        self._stream.seek(count, os.SEEK_CUR)
+        return True
+
     def peek(self, count: int = 1) -> bytes:
         """The next bytes, none of them consumed: at least ``count``, fewer only at the end, often many more."""
         while True:

@@ -10,11 +10,12 @@ import numpy as np
 
 from nnet3py.io.holders import Holder
 from nnet3py.io.matrices import write_matrix
-from nnet3py.io.tokens import TokenReader
+from nnet3py.io.tokens import TokenReader, TokenWriter
 
 SPHINX_DIM = 13                 # the file does not tell
 _HTK_HEADER = struct.Struct(">iihH")   # samples, period in units of 100 ns, bytes per sample, kind
 _COMPRESSED, _CHECKSUM, _BASE_KIND = 0o2000, 0o10000, 0o77
+_TEN_MILLISECONDS = 100000
 _WAVEFORMS = (0, 5)             # WAVEFORM and IREFC hold samples, not vectors
 
 
@@ -54,6 +55,15 @@ def read_sphinx_matrix(reader: TokenReader) -> np.ndarray:
     if count < 0 or count % SPHINX_DIM:
         raise reader.error(f"expected a Sphinx file of {SPHINX_DIM} numbers a frame, found {count} numbers")
     return _big_endian(reader, ">f4", count).reshape(-1, SPHINX_DIM).astype(np.float32)
+
+
+def htk_holder(kind: int) -> Holder[np.ndarray]:
+    """HTK files of frames every 10 ms that are said to be of ``kind``, such as 6 for MFCC. Kaldi: WriteHtk."""
+    def write(writer: TokenWriter, matrix: np.ndarray) -> None:
+        writer.raw(_HTK_HEADER.pack(matrix.shape[0], _TEN_MILLISECONDS, 4 * matrix.shape[1], kind))
+        writer.raw(matrix.astype(">f4").tobytes())
+
+    return Holder("HTK matrix", read_htk_matrix, write, has_header=False)
 
 
 HTK_MATRIX: Holder[np.ndarray] = Holder("HTK matrix", read_htk_matrix, write_matrix, has_header=False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+import sys
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -20,6 +21,7 @@ _REAL_BYTES = _INTEGER_BYTES | frozenset((b".", b"e", b"E"))
 _LONGEST_TOKEN = 10000          # bytes; what is longer is no token, and no file of ours
 _LONGEST_TAG = 100              # bytes; the tags of fields are shorter
 _LARGE = 1 << 16                # bytes; from here on a length is checked against the size before memory is asked for
+_SKIPPED = 1 << 20              # bytes; how much is read at a time of what nobody wants
 _BLANK_RUN = re.compile(rb"[ \t\n\r\v\f]*")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -125,6 +127,10 @@ class TokenReader:
 
     read_exact = raw
 
+    def up_to(self, count: int | None) -> bytes | bytearray:
+        """At most ``count`` bytes, fewer only at the end; None for all that are left."""
+        return self._source.read_pieces(sys.maxsize if count is None else count)
+
     def array(self, dtype: Any, count: int, what: str = "elements") -> np.ndarray:
         """``count`` raw little-endian elements: a new writable array (count,) of ``dtype``."""
         kind = np.dtype(dtype).newbyteorder("<")
@@ -142,9 +148,18 @@ class TokenReader:
         """Pass over ``count`` bytes."""
         self.check_count(count, 1, "bytes")
         while count > 0:
-            step = min(count, 1 << 20)
+            step = min(count, _SKIPPED)
             self.raw(step)
             count -= step
+
+    def skip_up_to(self, count: int) -> None:
+        """Pass over ``count`` bytes, or what is left if that is less."""
+        left = self.remaining
+        if left is None:
+            while count > 0 and (found := len(self.up_to(min(count, _SKIPPED)))):
+                count -= found
+        elif not self._source.seek_forward(min(count, left)):
+            self.skip(min(count, left))
 
     def peek(self, count: int) -> bytes:
         """The next ``count`` bytes, fewer at the end; nothing is consumed."""
