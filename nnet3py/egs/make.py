@@ -42,8 +42,8 @@ class ExampleMaker:
         self._check_pdfs(utterance, posterior)
         if not np.isfinite(posterior.weights).all():
             raise NumericError("its posteriors have weights that are NaN or infinite", "check how they were made")
-        self._check_finite(features, ivectors)
-        for chunk in self._chunks(utterance, features):
+        self.check_finite(features, ivectors)
+        for chunk in self.chunks(utterance, features.shape[0]):
             yield self._example(utterance, features, chunk, self._labels(chunk, posterior), ivectors)
 
     def from_targets(self, utterance: str, features: GeneralMatrix, targets: np.ndarray,
@@ -53,9 +53,9 @@ class ExampleMaker:
         NumericError for NaN or infinity, before the first example.
         """
         check_finite(targets, "the target matrix")
-        self._check_finite(features, ivectors)
-        for chunk in self._chunks(utterance, features):
-            rows = row_range(targets, *self._output_span(chunk))
+        self.check_finite(features, ivectors)
+        for chunk in self.chunks(utterance, features.shape[0]):
+            rows = row_range(targets, *self.output_span(chunk))
             yield self._example(utterance, features, chunk, rows, ivectors)
 
     def ivectors_fit(self, utterance: str, num_frames: int, num_ivectors: int, tolerance: int) -> bool:
@@ -67,7 +67,8 @@ class ExampleMaker:
         return False
 
     @staticmethod
-    def _check_finite(features: GeneralMatrix, ivectors: np.ndarray | None) -> None:
+    def check_finite(features: GeneralMatrix, ivectors: np.ndarray | None) -> None:
+        """NumericError if features or iVectors hold NaN or infinity."""
         check_finite(features, "the feature matrix")
         if ivectors is not None:
             check_finite(ivectors, "the iVector matrix")
@@ -78,15 +79,15 @@ class ExampleMaker:
             raise ShapeError(f"utterance {utterance} has pdf-ids from {ids.min()} to {ids.max()}, but there are "
                              f"{self._num_pdfs} pdfs", "are --num-pdfs and the alignments of the same model?")
 
-    def _chunks(self, utterance: str, features: GeneralMatrix) -> list[Chunk]:
-        num_frames = features.shape[0]
+    def chunks(self, utterance: str, num_frames: int) -> list[Chunk]:
+        """The pieces of an utterance, with a warning if it is too short to have any."""
         chunks = self.splitter.chunks(num_frames)
         if not chunks:
             logger.warning("Not producing egs for utterance %s because it is too short: %d frames.", utterance,
                            num_frames)
         return chunks
 
-    def _output_span(self, chunk: Chunk) -> tuple[int, int]:
+    def output_span(self, chunk: Chunk) -> tuple[int, int]:
         """First output frame and their number; both count subsampled frames, as do posteriors and targets.
 
         Kaldi's nnet3-get-egs looks posteriors up at the full rate although it checks their length at the subsampled
@@ -96,7 +97,7 @@ class ExampleMaker:
         return chunk.first_frame // factor, chunk.num_frames // factor
 
     def _labels(self, chunk: Chunk, posterior: Posterior) -> SparseMatrix:
-        first, count = self._output_span(chunk)
+        first, count = self.output_span(chunk)
         starts = posterior.row_starts[np.minimum(np.arange(first, first + count + 1), len(posterior))]
         entries = slice(int(starts[0]), int(starts[-1]))
         weights = posterior.weights[entries] * np.repeat(chunk.output_weights, np.diff(starts))
@@ -104,17 +105,22 @@ class ExampleMaker:
 
     def _example(self, utterance: str, features: GeneralMatrix, chunk: Chunk, output: GeneralMatrix,
                  ivectors: np.ndarray | None) -> tuple[str, NnetExample]:
-        first = chunk.first_frame - chunk.left_context
-        count = chunk.left_context + chunk.num_frames + chunk.right_context
-        io = [NnetIo("input", time_indexes(-chunk.left_context, count), row_range(features, first, count))]
-        if ivectors is not None:
-            io.append(NnetIo("ivector", time_indexes(0, 1), self._ivector(ivectors, first, features.shape[0])))
+        io = self.inputs(features, chunk, ivectors)
         factor = self.splitter.options.frame_subsampling_factor
         io.append(NnetIo("output", time_indexes(0, output.shape[0], factor), output))
         example = NnetExample(io)
         if self._compress:
             example.compress()
         return f"{utterance}-{chunk.first_frame}", example
+
+    def inputs(self, features: GeneralMatrix, chunk: Chunk, ivectors: np.ndarray | None) -> list[NnetIo]:
+        """``input``, frames beyond the utterance being its first or last one, and with ``ivectors`` ``ivector``."""
+        first = chunk.first_frame - chunk.left_context
+        count = chunk.left_context + chunk.num_frames + chunk.right_context
+        io = [NnetIo("input", time_indexes(-chunk.left_context, count), row_range(features, first, count))]
+        if ivectors is not None:
+            io.append(NnetIo("ivector", time_indexes(0, 1), self._ivector(ivectors, first, features.shape[0])))
+        return io
 
     def _ivector(self, ivectors: np.ndarray, first: int, num_frames: int) -> np.ndarray:
         """A random row, as Kaldi draws it: over a span as long as the utterance that starts with the chunk's input."""
