@@ -128,6 +128,7 @@ COMMANDS: dict[str, Entry] = {
     "transform-feats": Entry("feats_with", "transform_feats", "Multiply features by a matrix, such as LDA's."),
     "ali-to-pdf": Entry("alignments", "ali_to_pdf", "Turn alignments into pdf-ids."),
     "ali-to-phones": Entry("alignments", "ali_to_phones", "Turn alignments into phones."),
+    "make-egs": Entry("make_egs", "make_egs", "Make a folder of training examples from data and alignments."),
     "phones-to-ali": Entry("align_phones", "phones_to_ali", "Turn phones with times into alignments."),
     "convert-ali": Entry("align_phones", "convert_ali", "Turn alignments of one model into another's."),
     "make-topology": Entry("make_topology", "make_topology", "Make the HMM topology of lists of phones."),

@@ -9,63 +9,22 @@ import logging
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from nnet3py.drivers.data_folder import DataFolder, read_lengths, write_list
-from nnet3py.drivers.egs_folder import EgsFolder, is_chunk_width
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.egs_options import EgsOptions
 from nnet3py.drivers.egs_parts import ArchivePlan, Features, Ivectors, choose_subsets, plan_archives, split
 from nnet3py.drivers.folder import FolderLock
 from nnet3py.drivers.jobs import Executor, Job
-from nnet3py.drivers.options import opt
 from nnet3py.drivers.steps import Steps, check_plain
-from nnet3py.errors import FormatError, UsageError
+from nnet3py.errors import FormatError
 from nnet3py.io.streams import write_text
 
 logger = logging.getLogger(__name__)
 
 _COPY, _SUBSETS, _TRAINING, _SHUFFLE = 1, 2, 3, 4      # the steps' numbers in Kaldi's scripts
 _ALWAYS = 1000                                         # of what --stage does not leave out
-
-
-@dataclass
-class EgsOptions:
-    """How examples are made. Names and defaults are Kaldi's."""
-
-    frames_per_eg: str = opt("frames-per-eg", "8", "Labelled frames per example; several with commas between")
-    left_context: int = opt("left-context", 4, "Input frames to the left")
-    right_context: int = opt("right-context", 4, "Input frames to the right")
-    left_context_initial: int = opt("left-context-initial", -1, "The same where an utterance begins; -1: no other")
-    right_context_final: int = opt("right-context-final", -1, "The same where an utterance ends; -1: no other")
-    frame_subsampling_factor: int = opt("frame-subsampling-factor", 1, "Input frames per label")
-    compress: bool = opt("compress", True, "Store features compressed")
-    num_utts_subset: int = opt("num-utts-subset", 300, "Utterances held out, and used for diagnostics; fewer if there "
-                                                       "are few")
-    num_valid_frames_combine: int = opt("num-valid-frames-combine", 0, "Held-out frames for combining models")
-    num_train_frames_combine: int = opt("num-train-frames-combine", 60000, "Training frames for combining models")
-    num_frames_diagnostic: int = opt("num-frames-diagnostic", 10000, "Frames for each of the diagnostics")
-    samples_per_iter: int = opt("samples-per-iter", 400000, "Examples per archive, at most")
-    nj: int = opt("nj", 6, "Jobs that make training examples")
-    srand: int = opt("srand", 0, "Seed of the random choices")
-    generate_egs_scp: bool = opt("generate-egs-scp", False, "Write a list (scp) beside every archive")
-    online_ivector_dir: str | None = opt("online-ivector-dir", None, "Folder with ivector_online.scp")
-    cmvn_opts: str | None = opt("cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
-    online_cmvn: bool = opt("online-cmvn", False, "Normalise frames with what came before, by apply-cmvn-online")
-    length_tolerance: int = opt("length-tolerance", 2, "Frames by which targets may be longer or shorter")
-    max_open_files: int = opt("max-open-files", 0, "Archives written at once, and some more; 0: as many as can be")
-    stage: int = opt("stage", 0, "Steps of lower numbers count as complete")
-
-    def check(self) -> None:
-        """UsageError for a value that cannot be used."""
-        if not is_chunk_width(self.frames_per_eg):
-            raise UsageError(f"--frames-per-eg={self.frames_per_eg}: expected -1, or numbers above 0 with commas")
-        least = {"left_context_initial": -1, "right_context_final": -1, "frame_subsampling_factor": 1,
-                 "num_utts_subset": 1, "num_valid_frames_combine": 0, "num_train_frames_combine": 1,
-                 "num_frames_diagnostic": 1, "samples_per_iter": 1, "nj": 1, "length_tolerance": 0, "max_open_files": 0}
-        for field in dataclasses.fields(self):
-            value, bound = getattr(self, field.name), least.get(field.name)
-            if bound is not None and value < bound:
-                raise UsageError(f"--{field.metadata['name']}={value}: expected {bound} or more")
 
 
 class EgsMaker(ABC):

@@ -13,7 +13,8 @@ from pathlib import Path
 from nnet3py.drivers.ali_folder import AliFolder
 from nnet3py.drivers.data_folder import read_list, select, table_dim, write_list
 from nnet3py.drivers.egs_folder import EgsFolder
-from nnet3py.drivers.egs_maker import EgsMaker, EgsOptions, fingerprint
+from nnet3py.drivers.egs_maker import EgsMaker, fingerprint
+from nnet3py.drivers.egs_options import EgsOptions
 from nnet3py.drivers.jobs import Executor, Job
 from nnet3py.drivers.steps import check_plain
 from nnet3py.errors import FormatError, UsageError

@@ -1,0 +1,50 @@
+"""make-egs: folders of training examples, as Kaldi's steps/nnet3/get_egs.sh and get_egs_targets.sh make them."""
+from __future__ import annotations
+
+from typing import Any
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.options import Options, option
+from nnet3py.cli.train_drivers import driver_options, fields_from
+from nnet3py.drivers.egs_options import EgsOptions
+
+_EGS: Any = EgsOptions
+
+
+@kaldi_command("make-egs", usage="""
+Make a folder of training examples from a data directory and either alignments (a folder with ali.*.gz, num_jobs,
+final.mdl and tree) or targets (a list, such as targets.scp): archives egs.N.ark, combine.egs, train_diagnostic.egs,
+valid_diagnostic.egs, and info/. Some utterances are held out. Begun again after an interruption, it goes on where it
+stood. Features are normalised by apply-cmvn with --cmvn-opts; say --cmvn-opts=--norm-means=false if they are not to be.
+
+Usage:  make-egs [options] <data-dir> <ali-dir or targets-scp> <egs-dir>
+e.g.:
+ make-egs --left-context=16 --right-context=12 data/train exp/tri_ali exp/tdnn/egs
+or:
+ make-egs --target-type=dense --cmvn-opts=--norm-means=false data/noisy data/clean/feats.scp exp/map/egs
+See also: nnet3-get-egs, nnet3-get-egs-dense-targets, train-dnn
+""", arguments=(3, 3), options=[
+    *driver_options(_EGS),
+    option("target-type", str, "dense", "Targets are matrices (dense), or one number per frame (sparse)",
+           choices=("dense", "sparse")),
+    option("num-targets", int, 0, "Of how many the numbers of sparse targets are one"),
+    option("cmd", str, "run.pl", "Runs the jobs: run.pl (here), or queue.pl, slurm.pl and the like"),
+    option("scheduler", str, "", "Address of a dask scheduler whose workers run the jobs"),
+], detached_values=True)
+def make_egs(args: list[str], options: Options) -> int:
+    """Make a folder of examples."""
+    import os
+
+    from nnet3py.drivers import make_egs as maker
+    from nnet3py.drivers.jobs import make_executor
+
+    data, labels, folder = args
+    values = fields_from(_EGS, options)
+    values.check()
+    with make_executor(options.cmd, options.scheduler or None) as executor:
+        if os.path.isdir(labels):
+            maker.make_egs(data, labels, folder, values, executor)
+        else:
+            maker.make_target_egs(data, labels, folder, values, executor, options.target_type,
+                                  options.num_targets or None)
+    return 0
