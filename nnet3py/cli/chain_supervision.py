@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from nnet3py.chain.normalize import Normalizer
     from nnet3py.io.fst import Fst
 
-NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of the costs of the normalization FST; less "
-                             "than 1 where --lm-scale of chain-get-supervision is not 0")
+NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of the costs of the normalization FST; "
+                             "below 1 where --lm-scale of chain-get-supervision is not 0")
 
 
 def read_normalizer(rxfilename: str, scale: float) -> Normalizer:

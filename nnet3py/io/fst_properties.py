@@ -15,6 +15,7 @@ EXPANDED, MUTABLE = 1 << 0, 1 << 1
 ACCEPTOR, INPUT_DETERMINISTIC, OUTPUT_DETERMINISTIC, EPSILONS, INPUT_EPSILONS, OUTPUT_EPSILONS = range(16, 28, 2)
 INPUT_SORTED, OUTPUT_SORTED, WEIGHTED, CYCLIC, INITIAL_CYCLIC, TOP_SORTED = range(28, 40, 2)
 ACCESSIBLE, COACCESSIBLE, STRING, WEIGHTED_CYCLES = range(40, 48, 2)
+_FEW_ARCS = 2000               # up to which plain lists are the quicker way to find what can be reached
 
 
 def fst_properties(fst: Fst) -> int:
@@ -89,10 +90,14 @@ def _strong_parts(fst: Fst) -> np.ndarray:
 
 def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
     """bool (states,): which states can be reached from one of ``roots`` (backward: reach one of them)."""
+    sources, targets = (fst.next_states, fst.sources) if backward else (fst.sources, fst.next_states)
+    if not fst.num_states:
+        return np.zeros(0, dtype=bool)
+    if fst.num_arcs <= _FEW_ARCS:
+        return _reached_in_lists(sources, targets, roots, fst.num_states)
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import breadth_first_order
 
-    sources, targets = (fst.next_states, fst.sources) if backward else (fst.sources, fst.next_states)
     top = fst.num_states                                     # one more state, which leads to all roots
     found = np.zeros(top + 1, dtype=bool)
     if len(roots):
@@ -100,6 +105,21 @@ def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
         graph = csr_matrix((np.ones(len(rows), dtype=bool), (rows, cols)), shape=(top + 1, top + 1))
         found[breadth_first_order(graph, top, return_predecessors=False)] = True
     return found[:-1]
+
+
+def _reached_in_lists(sources: np.ndarray, targets: np.ndarray, roots: np.ndarray, num_states: int) -> np.ndarray:
+    """bool (states,), as :func:`reached`: quicker where scipy's matrices cost more than the search."""
+    following: list[list[int]] = [[] for _ in range(num_states)]
+    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+        following[source].append(target)
+    found = [False] * num_states
+    stack = roots.tolist()
+    while stack:
+        state = stack.pop()
+        if not found[state]:
+            found[state] = True
+            stack += following[state]
+    return np.array(found, dtype=bool)
 
 
 def is_top_sorted(fst: Fst) -> bool:
