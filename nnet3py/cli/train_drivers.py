@@ -1,0 +1,126 @@
+"""train-dnn, train-rnn, train-raw-dnn, train-raw-rnn: what Kaldi's steps/nnet3/train_*.py do."""
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.options import Option, OptionError, Options, option
+from nnet3py.drivers.options import (
+    CommonOptions,
+    DnnOptions,
+    RawDnnOptions,
+    RawRnnOptions,
+    RnnOptions,
+)
+
+
+def driver_options(declared: type[Any]) -> list[Option]:
+    """The command line options of a dataclass whose fields are made by ``opt``, and their other names."""
+    found = []
+    for field in dataclasses.fields(declared):
+        for name in (field.metadata["name"], *field.metadata["aliases"]):
+            found.append(option(name, *_declaration(str(field.type), field.default), field.metadata["help"]))
+    return found
+
+
+def _declaration(type_name: str, default: Any) -> tuple[type | str, Any]:
+    """Type and default of an option; what may be unset is a text on the command line, empty by default."""
+    if type_name.startswith("tuple"):
+        return "strings", default
+    if type_name.endswith("| None"):
+        return str, "" if default is None else str(default)
+    return {"str": str, "int": int, "float": float, "bool": bool}[type_name], default
+
+
+def fields_from(declared: type[Any], options: Options) -> Any:
+    """Such a dataclass with the values of the command line."""
+    values = {}
+    for field in dataclasses.fields(declared):
+        names = (field.metadata["name"], *field.metadata["aliases"])
+        given = [name for name in names if options.given(name)] or [names[0]]
+        values[field.name] = _value(str(field.type), given[-1], options[given[-1]])
+    return declared(**values)
+
+
+def _value(type_name: str, name: str, value: Any) -> Any:
+    if not type_name.endswith("| None"):
+        return value
+    if value.strip() in ("", "None"):
+        return None
+    if type_name.startswith("str"):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise OptionError(f'Invalid integer option "{value}"', f"for --{name}") from None
+
+
+def run_driver(training: str, declared: type[CommonOptions], options: Options) -> int:
+    """Train with the class ``training`` of :mod:`nnet3py.drivers.frame_level`."""
+    values = fields_from(declared, options)
+    values.check()
+    from nnet3py.drivers import frame_level
+
+    terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
+    getattr(frame_level, training)(values, terminal=terminal)
+    return 0
+
+
+_COMMON = """
+The folder given by --dir must hold configs/, as xconfig-to-configs writes it. Models, logs and reports are written
+there, laid out as by Kaldi's steps/nnet3/{script}. A training that was interrupted in any way goes on where it stood
+when the command is given again; --stage=N begins at stage N instead, as in Kaldi. Jobs are processes on this machine,
+which share its cores, unless --cmd or --scheduler say otherwise.
+
+Usage:  {name} [options]
+
+e.g.:
+{example}
+"""
+
+
+def _usage(name: str, first: str, example: str) -> str:
+    return first + "\n" + _COMMON.format(script=name.replace("-", "_") + ".py", name=name, example=example)
+
+
+@kaldi_command("train-dnn", usage=_usage("train-dnn", "Train an acoustic model without recurrence.", (
+    "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/tdnn/configs\n"
+    "train-dnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/tdnn --trainer.num-epochs=4 "
+    "--trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(DnnOptions),
+    detached_values=True)
+def train_dnn(args: Sequence[str], options: Options) -> int:
+    """Train an acoustic model without recurrence."""
+    return run_driver("train_dnn", DnnOptions, options)
+
+
+@kaldi_command("train-rnn", usage=_usage("train-rnn", "Train a recurrent acoustic model.", (
+    "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/lstm/configs\n"
+    "train-rnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/lstm --trainer.num-epochs=4 "
+    "--egs.chunk-width=20 --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
+    options=driver_options(RnnOptions), detached_values=True)
+def train_rnn(args: Sequence[str], options: Options) -> int:
+    """Train a recurrent acoustic model."""
+    return run_driver("train_rnn", RnnOptions, options)
+
+
+@kaldi_command("train-raw-dnn", usage=_usage("train-raw-dnn", "Train a network without recurrence on targets.", (
+    "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
+    "train-raw-dnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map "
+    "--trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(RawDnnOptions),
+    detached_values=True)
+def train_raw_dnn(args: Sequence[str], options: Options) -> int:
+    """Train a network without recurrence on targets."""
+    return run_driver("train_raw_dnn", RawDnnOptions, options)
+
+
+@kaldi_command("train-raw-rnn", usage=_usage("train-raw-rnn", "Train a recurrent network on targets.", (
+    "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
+    "train-raw-rnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map "
+    "--trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(RawRnnOptions),
+    detached_values=True)
+def train_raw_rnn(args: Sequence[str], options: Options) -> int:
+    """Train a recurrent network on targets."""
+    return run_driver("train_raw_rnn", RawRnnOptions, options)

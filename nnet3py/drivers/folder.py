@@ -1,0 +1,176 @@
+"""The folder of a training: its models, its lock, and the record of the options that it was begun with."""
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.io.streams import write_text
+
+LOCK, RECORD = ".lock", "driver_options.json"
+_TEMPORARY = re.compile(r"\..*\.[0-9]+-[0-9]+\.tmp")       # what a killed program leaves of a file
+
+
+class FolderInUse(Nnet3Error):
+    """Another driver trains in the folder."""
+
+
+class FolderLock:
+    """Keeps others out of a folder as long as it is held; a context manager.
+
+    The system lets go of the lock when its holder dies, however it dies. Raises FolderInUse.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOCK
+        self._stream: IO[str] | None = None
+
+    def __enter__(self) -> FolderLock:
+        stream = open(self.path, "a+", encoding="utf-8")
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            stream.seek(0)
+            holder = stream.read().strip() or "an unknown process"
+            stream.close()
+            raise FolderInUse(f"{self.path.parent} is being trained in already, by {holder}",
+                              "wait for it, or end it; a training goes on where it was ended") from None
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {os.uname().nodename}\n")
+        stream.flush()
+        self._stream = stream
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        assert self._stream is not None
+        self._stream.truncate(0)
+        self._stream.close()
+
+
+class TrainingFolder:
+    """The files of a training.
+
+    Parameters
+    ----------
+    path : the folder, as the user named it; commands name it the same way
+    suffix : of its models, ``raw`` or ``mdl``
+    """
+
+    def __init__(self, path: str, suffix: str) -> None:
+        self.path, self.suffix = Path(path), suffix
+
+    def model(self, which: int | str) -> Path:
+        """The file of model ``which``: a number, ``combined`` or ``final``."""
+        return self.path / f"{which}.{self.suffix}"
+
+    def log(self, name: str) -> Path:
+        """The log ``name``, without ``.log``."""
+        return self.path / "log" / f"{name}.log"
+
+    @property
+    def configs(self) -> Path:
+        """The folder that xconfig-to-configs wrote."""
+        return self.path / "configs"
+
+    def has_model(self, which: int | str) -> bool:
+        """Whether the model is there, and not empty; it is complete then, since commands rename what is complete."""
+        try:
+            return self.model(which).stat().st_size > 0
+        except OSError:
+            return False
+
+    def last_model(self) -> int:
+        """The greatest number of a model; -1 if there is none."""
+        names = (re.fullmatch(rf"([0-9]+)\.{self.suffix}", file.name) for file in self.path.iterdir())
+        return max((int(found[1]) for found in names if found and self.has_model(int(found[1]))), default=-1)
+
+    def remove_job_models(self, iteration: int) -> None:
+        """Remove what the jobs of an iteration wrote, once their average is there."""
+        for file in self.path.glob(f"{iteration + 1}.*.raw"):
+            if re.fullmatch(rf"{iteration + 1}\.([0-9]+|best)\.raw", file.name):
+                file.unlink(missing_ok=True)
+        (self.path / f"cache.{iteration}").unlink(missing_ok=True)
+
+    def remove_temporary(self) -> None:
+        """Remove what programs were writing when they were killed."""
+        for file in self.path.iterdir():
+            if _TEMPORARY.fullmatch(file.name):
+                file.unlink(missing_ok=True)
+
+    # -- options -------------------------------------------------------------------------------------------------------
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        """Remember the options that the models depend on."""
+        write_text(str(self.path / RECORD), json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+    def recorded(self) -> dict[str, Any] | None:
+        """What was remembered, or None. FormatError if it cannot be read."""
+        try:
+            text = (self.path / RECORD).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"cannot be read: {error}", path=str(self.path / RECORD)) from error
+        try:
+            found = json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"not what a driver wrote: {error}", path=str(self.path / RECORD),
+                              hint="remove the file, and say with --stage where to go on") from error
+        if not isinstance(found, dict):
+            raise FormatError("expected the options of a training", path=str(self.path / RECORD))
+        return found
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """``name: value before, value now`` of everything in which two records differ; only what both know counts."""
+    after = json.loads(json.dumps(dict(now)))       # tuples become lists, as they did before
+    return [f"{name} was {_shown(before[name])} and is {_shown(after[name])}"
+            for name in sorted(before) if name in after and before[name] != after[name]]
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None or value == [] else " ".join(value) if isinstance(value, list) else str(value)
+
+
+def read_vars(folder: TrainingFolder) -> dict[str, str]:
+    """``configs/vars``: ``name=value`` lines, the names of contexts as xconfig-to-configs writes them now.
+
+    Raises UsageError if there are no configs, FormatError if the file is malformed.
+    """
+    path = folder.configs / "vars"
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist", f"make the network's configs first: xconfig-to-configs "
+                                                   f"--xconfig-file=… --config-dir={folder.configs}") from None
+    found = {}
+    for line in lines:
+        name, equals, value = line.strip().partition("=")
+        if line.strip():
+            if not equals:
+                raise FormatError(f"expected name=value, found {line!r}", path=str(path))
+            found[name if name.startswith("model_") or "context" not in name else f"model_{name}"] = value
+    if int(found.get("num_hidden_layers", "1") or 1) > 1:
+        raise FormatError("num_hidden_layers above 1: networks that grow layer by layer are not trained any more",
+                          path=str(path))
+    return found
+
+
+def context_from_vars(folder: TrainingFolder) -> tuple[int, int]:
+    """The network's left and right context, in frames."""
+    found = read_vars(folder)
+    try:
+        return int(found["model_left_context"]), int(found["model_right_context"])
+    except (KeyError, ValueError) as error:
+        raise FormatError(f"expected model_left_context and model_right_context, numbers ({error})",
+                          path=str(folder.configs / "vars")) from None
+
+
+__all__ = ["FolderInUse", "FolderLock", "TrainingFolder", "context_from_vars", "differences", "read_vars"]

@@ -1,0 +1,447 @@
+"""The four drivers that train on frames or chunks with a class, or a vector, for each frame.
+
+    train_raw_dnn(RawDnnOptions(dir="exp/tdnn", egs_dir="exp/egs", num_epochs=2.0))
+
+Acoustic models (``train_dnn``, ``train_rnn``) have a transition model and priors, from a folder of alignments; raw
+networks (``train_raw_dnn``, ``train_raw_rnn``) have targets for each utterance. Kaldi: steps/nnet3/train_dnn.py,
+train_rnn.py, train_raw_dnn.py and train_raw_rnn.py.
+"""
+from __future__ import annotations
+
+import logging
+import shlex
+import shutil
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import IO, ClassVar
+
+from nnet3py.drivers import schedules
+from nnet3py.drivers.ali_folder import AliFolder
+from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, FrameCommands, ModelFiles, Network
+from nnet3py.drivers.data_folder import table_dim
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.egs_options import EgsOptions
+from nnet3py.drivers.folder import context_from_vars, read_vars
+from nnet3py.drivers.jobs import Executor, make_executor
+from nnet3py.drivers.make_egs import make_egs, make_target_egs
+from nnet3py.drivers.options import (
+    AcousticOptions,
+    DnnOptions,
+    DnnPart,
+    RawDnnOptions,
+    RawOptions,
+    RawRnnOptions,
+    RnnOptions,
+    RnnPart,
+)
+from nnet3py.drivers.training import Stage, Training, link
+from nnet3py.errors import UsageError
+
+logger = logging.getLogger(__name__)
+
+_COPIED_FROM_EGS = ("cmvn_opts", "splice_opts", "info/final.ie.id", "final.mat", "global_cmvn.stats", "online_cmvn")
+
+
+class FrameLevelTraining(Training):
+    """What the four drivers share."""
+
+    # numbers of the stages before the iterations, as Kaldi counts them; they differ between raw and acoustic models
+    init_stage: ClassVar[int]
+    egs_stage: ClassVar[int]
+    lda_stage: ClassVar[int] = -3
+    model_stage: ClassVar[int] = -1
+
+    # -- the data ------------------------------------------------------------------------------------------------------
+
+    def network(self) -> Network:
+        if self.options.input_model:
+            from nnet3py.compiler.context import compute_simple_nnet_context
+            from nnet3py.network.model_file import read_nnet
+
+            return Network(*compute_simple_nnet_context(read_nnet(self.options.input_model)))
+        return Network(*context_from_vars(self.folder))
+
+    @cached_property
+    def feat_dim(self) -> int:
+        """The dimension of the features; 0 if no data directory was given."""
+        return table_dim(f"scp:{self.options.feat_dir}/feats.scp") if self.options.feat_dir else 0
+
+    @cached_property
+    def ivector_dim(self) -> int:
+        """The dimension of the ivectors; 0 for none."""
+        folder = self.options.online_ivector_dir
+        return table_dim(f"scp:{folder}/ivector_online.scp") if folder else 0
+
+    @cached_property
+    def ivector_id(self) -> str | None:
+        """Tells one ivector extractor from another; None for no ivectors, or if the folder does not say."""
+        return ivector_extractor_id(self.options.online_ivector_dir)
+
+    def egs_contexts(self) -> tuple[int, int, int, int]:
+        """The context of examples: left, right, and those at the start and end of utterances (-1: no other)."""
+        network, options = self.network(), self.options
+        if not isinstance(options, RnnPart):
+            return network.left_context, network.right_context, -1, -1
+        initial, final = options.chunk_left_context_initial, options.chunk_right_context_final
+        return (options.chunk_left_context + network.left_context, options.chunk_right_context + network.right_context,
+                -1 if initial < 0 else initial + network.left_context,
+                -1 if final < 0 else final + network.right_context)
+
+    @property
+    def chunk_width(self) -> str:
+        """Labelled frames per example, as the folder of examples says it."""
+        options = self.options
+        if isinstance(options, RnnPart):
+            return options.chunk_width
+        assert isinstance(options, DnnPart)
+        return str(options.frames_per_eg)
+
+    @property
+    def egs_path(self) -> Path:
+        """The folder of examples."""
+        return Path(self.options.egs_dir) if self.options.egs_dir else self.folder.path / "egs"
+
+    def open_egs(self) -> EgsFolder:
+        egs = EgsFolder(self.egs_path)
+        left, right, initial, final = self.egs_contexts()
+        egs.verify(self.feat_dim, self.ivector_dim, self.ivector_id, left, right, initial, final, self.chunk_width)
+        for name in _COPIED_FROM_EGS:
+            if (egs.path / name).is_file():
+                shutil.copyfile(egs.path / name, self.folder.path / Path(name).name)
+        return egs
+
+    # -- stages --------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_init_config(self) -> bool:
+        """Whether a first network is made, whose output is decorrelated by an LDA-like transform."""
+        return not self.options.input_model and (self.folder.configs / "init.config").exists()
+
+    def stages_to_egs(self) -> list[Stage]:
+        stages = []
+        if self.has_init_config:
+            stages.append(Stage(self.init_stage, "Initializing a basic network for estimating preconditioning matrix",
+                                self._make_init, (self.folder.path / "init.raw",)))
+        if not self.options.egs_dir:
+            stages.append(Stage(self.egs_stage, "Generating egs", self._make_egs, None))
+        return stages
+
+    def stages_to_model(self) -> list[Stage]:
+        stages = []
+        if self.has_init_config:
+            stages.append(Stage(self.lda_stage, "Computing the preconditioning matrix for input features",
+                                self._make_lda, (self.folder.path / "lda.mat", self.folder.configs / "lda.mat")))
+        return [*stages, Stage(self.model_stage, "Preparing the initial network", self._make_model,
+                               (self.folder.model(0),))]
+
+    def _make_init(self) -> None:
+        self.run_jobs({"nnet_init": f"nnet3-init --srand=-2 {self.folder.configs}/init.config "
+                                    f"{self.folder.path}/init.raw"})
+
+    def _make_egs(self) -> bool:
+        """Make the folder of examples; False if it is there already."""
+        complete = self.folder.path / "egs" / "info" / "num_archives"
+        before = complete.stat().st_mtime_ns if complete.exists() else None
+        if self.options.egs_cmd and not self.options.scheduler:
+            with make_executor(self.options.egs_cmd) as executor:
+                self.make_egs(executor)
+        else:
+            self.make_egs(self.executor)
+        return complete.stat().st_mtime_ns != before
+
+    @abstractmethod
+    def make_egs(self, executor: Executor) -> None:
+        """Make the folder of examples, by jobs of ``executor``."""
+
+    def egs_options(self) -> EgsOptions:
+        """How examples are made."""
+        options = self.options
+        left, right, initial, final = self.egs_contexts()
+        made = EgsOptions(frames_per_eg=self.chunk_width, left_context=left, right_context=right,
+                          left_context_initial=initial, right_context_final=final,
+                          samples_per_iter=options.samples_per_iter, srand=options.srand, stage=options.egs_stage,
+                          online_ivector_dir=options.online_ivector_dir, cmvn_opts=options.cmvn_opts)
+        return made.with_words(shlex.split(options.egs_opts or ""))
+
+    def _make_lda(self) -> None:
+        folder = self.folder.path
+        numbers = range(1, min(self.commands.egs.num_archives, self.options.max_lda_jobs) + 1)
+        self.run_jobs({f"get_lda_stats.{job}": self.commands.lda_stats(job) for job in numbers})
+        stats = [folder / f"{job}.lda_stats" for job in numbers]
+        self.run_jobs({"sum_transform_stats": " ".join(["sum-lda-accs", f"{folder}/lda_stats", *map(str, stats)])})
+        self.run_jobs({"get_transform": f"nnet-get-feature-transform {folder}/lda.mat {folder}/lda_stats"})
+        for path in stats:
+            path.unlink(missing_ok=True)
+        link("../lda.mat", self.folder.configs / "lda.mat")
+
+    def _make_network(self, seed: int) -> Path:
+        """Make the first raw network, without a transition model; returns its file."""
+        options, target = self.options, self.folder.path / "0.raw"
+        if options.input_model:
+            self.run_jobs({"init_model": f"nnet3-copy {options.input_model} {target}"})
+            return target
+        final = f"{self.folder.configs}/final.config"
+        if self.has_init_config:
+            self.run_jobs({"add_first_layer": f"nnet3-init --srand={seed} {self.folder.path}/init.raw {final} "
+                                              f"{target}"})
+        else:
+            self.run_jobs({"init_model": f"nnet3-init --srand={seed} {final} {target}"})
+        return target
+
+    @abstractmethod
+    def _make_model(self) -> None:
+        """Make model 0."""
+
+    def _combine(self, target: str) -> None:
+        newest_first = sorted(self.combined_models(), reverse=True)
+        self.run_jobs({"combine": self.commands.combine(newest_first, str(self.folder.model(target)))})
+        self.diagnostics.start(target)
+
+    def _sum_outputs(self, which: int | str, options: AcousticOptions | RawOptions) -> Path:
+        """Sum a model's outputs over some examples; returns the file of the sum."""
+        folder, count = self.folder.path, options.num_jobs_compute_prior
+        total = folder / f"post.{which}.vec"
+        for old in folder.glob(f"post.{which}.*.vec"):
+            old.unlink()
+        self.run_jobs({f"get_post.{which}.{job}": self.commands.average_posterior(which, job, count,
+                                                                                  options.prior_subset_size)
+                       for job in range(1, count + 1)})
+        parts = [f"{folder}/post.{which}.{job}.vec" for job in range(1, count + 1)]
+        self.run_jobs({f"vector_sum.{which}": " ".join(["vector-sum", *parts, str(total)])})
+        for part in parts:
+            Path(part).unlink(missing_ok=True)
+        return total
+
+    # -- shrinkage -----------------------------------------------------------------------------------------------------
+
+    unsaturated_shrink: ClassVar[float | None] = None      # of recurrent networks; None: the proportional shrinkage
+
+    def shrink(self, iteration: int, learning_rate: float) -> float:
+        proportional = super().shrink(iteration, learning_rate)
+        options = self.options
+        if not isinstance(options, RnnPart) or options.shrink_value >= proportional:
+            return proportional
+        if self._is_saturated(iteration, options.shrink_saturation_threshold):
+            return options.shrink_value
+        return proportional if self.unsaturated_shrink is None else self.unsaturated_shrink
+
+    def _is_saturated(self, iteration: int, threshold: float) -> bool:
+        if iteration == 0:
+            return True
+        from nnet3py.model_info import info
+        from nnet3py.network.model_file import read_nnet
+
+        found = schedules.saturation(info(read_nnet(str(self.folder.model(iteration)))))
+        logger.info("Saturation of model %d: %.3f", iteration, found)
+        return found > threshold
+
+
+class AcousticTraining(FrameLevelTraining):
+    """train-dnn and train-rnn: acoustic models."""
+
+    models: ClassVar[ModelFiles] = ACOUSTIC
+    report = ("accuracy.report", "accuracy")
+    init_stage, egs_stage = -5, -4
+    scale_stage: ClassVar[int] = -2
+    unsaturated_shrink = 1.0
+    options: AcousticOptions
+
+    @cached_property
+    def alignments(self) -> AliFolder:
+        """The folder of alignments."""
+        assert self.options.ali_dir
+        return AliFolder(self.options.ali_dir)
+
+    def begin(self) -> None:
+        super().begin()
+        for source in filter(None, (self.alignments.phones, self.alignments.tree)):
+            shutil.copyfile(source, self.folder.path / source.name)
+        (self.folder.path / "num_jobs").write_text(f"{self.alignments.num_jobs}\n")
+
+    def make_egs(self, executor: Executor) -> None:
+        if not self.options.feat_dir:
+            raise UsageError("no examples and no features were given", "say --feat-dir=data/NAME, or --egs.dir")
+        make_egs(self.options.feat_dir, self.alignments.path, self.egs_path, self.egs_options(), executor)
+
+    def stages_to_model(self) -> list[Stage]:
+        stages = super().stages_to_model()
+        if not self.options.input_model:
+            stages.insert(-1, Stage(self.scale_stage, "Computing scales of the outputs from the counts of classes",
+                                    self._make_prior_scale,
+                                    (self.folder.path / "presoftmax_prior_scale.vec",
+                                     self.folder.configs / "presoftmax_prior_scale.vec")))
+        return stages
+
+    def _make_prior_scale(self) -> None:
+        folder, model = self.folder.path, self.alignments.model
+        numbers = range(1, self.alignments.num_jobs + 1)
+        self.run_jobs({
+            f"acc_pdf.{job}": f'ali-to-post "ark:gunzip -c {self.alignments.archive(job)}|" ark:- | '
+                              f"post-to-tacc --per-pdf=true {model} ark:- {folder}/pdf_counts.{job}"
+            for job in numbers})
+        parts = [folder / f"pdf_counts.{job}" for job in numbers]
+        self.run_jobs({"sum_pdf_counts": " ".join(["vector-sum --binary=false", *map(str, parts),
+                                                   f"{folder}/pdf_counts"])})
+        write_prior_scale(folder / "pdf_counts", folder / "presoftmax_prior_scale.vec",
+                          self.options.presoftmax_prior_scale_power)
+        for part in parts:
+            part.unlink(missing_ok=True)
+        link("../presoftmax_prior_scale.vec", self.folder.configs / "presoftmax_prior_scale.vec")
+
+    def _make_model(self) -> None:
+        raw = self.options.input_model or self._make_network(-3)
+        self.run_jobs({"init_mdl": (
+            f"nnet3-am-init {self.alignments.model} {raw} - | nnet3-am-train-transitions - "
+            f'"ark:gunzip -c {self.alignments.path}/ali.*.gz|" {self.folder.model(0)}')})
+
+    def stages_to_final(self) -> list[Stage]:
+        number, stages = self.plan.num_iters, []
+        if self.options.do_final_combination:
+            stages.append(Stage(number, "Doing final combination to produce final.mdl",
+                                lambda: self._combine("combined"), (self.folder.model("combined"),)))
+        return [*stages, Stage(number + 1, "Getting average posterior for purposes of adjusting the priors",
+                               self._adjust_priors, (self.folder.model("final"),))]
+
+    def _adjust_priors(self) -> None:
+        which: int | str = "combined" if self.options.do_final_combination else self.plan.num_iters
+        total = self._sum_outputs(which, self.options)
+        self.run_jobs({f"adjust_priors.{which}": f"nnet3-am-adjust-priors {self.folder.model(which)} {total} "
+                                                 f"{self.folder.model('final')}"})
+
+
+class RawTraining(FrameLevelTraining):
+    """train-raw-dnn and train-raw-rnn: networks without a transition model."""
+
+    models: ClassVar[ModelFiles] = RAW
+    report = ("accuracy.output.report", "accuracy")
+    init_stage, egs_stage = -4, -3
+    lda_stage = -2
+    options: RawOptions
+
+    def make_egs(self, executor: Executor) -> None:
+        options = self.options
+        if not options.feat_dir or not options.targets_scp:
+            raise UsageError("no examples were given, and not all that they are made of",
+                             "say --feat-dir=data/NAME and --targets-scp=…, or --egs.dir")
+        kind, made = "dense" if options.use_dense_targets else "sparse", replace(self.egs_options(), nj=options.nj)
+        made = made.with_words(shlex.split(options.egs_opts or ""))
+        make_target_egs(options.feat_dir, options.targets_scp, self.egs_path, made, executor, kind, self.num_targets)
+
+    @cached_property
+    def num_targets(self) -> int:
+        """The dimension of the targets, as configs/vars says or the network made of the configs has it.
+
+        UsageError if it is not known, or dense targets have another one.
+        """
+        known = read_vars(self.folder).get("num_targets") if not self.options.input_model else None
+        reference = self.options.input_model or str(self.folder.configs / "ref.raw")
+        if known is not None:
+            expected = int(known)
+        elif Path(reference).exists():
+            from nnet3py.network.model_file import read_nnet
+
+            expected = read_nnet(reference).output_dim("output")
+        elif self.options.use_dense_targets:
+            return self._dense_dim()
+        else:
+            raise UsageError(f"the number of classes is not known: {self.folder.configs} has no ref.raw",
+                             "add a line num_targets=N to configs/vars")
+        if self.options.use_dense_targets and self._dense_dim() != expected:
+            raise UsageError(f"the targets in {self.options.targets_scp} have {self._dense_dim()} columns, the network "
+                             f"{expected} outputs", "make a network for these targets")
+        return expected
+
+    def _dense_dim(self) -> int:
+        return table_dim(f"scp:{self.options.targets_scp}")
+
+    def _make_model(self) -> None:
+        self._make_network(self.options.srand)
+
+    def stages_to_final(self) -> list[Stage]:
+        number, final = self.plan.num_iters, self.folder.model("final")
+        title = "Doing final combination to produce final.raw"
+        run = (lambda: self._combine("final")) if self.options.do_final_combination else (
+            lambda: link(f"{number}.raw", final))
+        stages = [Stage(number, title, run, (final,))]
+        if self.options.compute_average_posteriors:
+            stages.append(Stage(number + 1, "Getting average posterior for output-node 'output'.",
+                                lambda: self._average_outputs(), (self.folder.path / "post.final.vec",)))
+        return stages
+
+    def _average_outputs(self) -> None:
+        self._sum_outputs("final", self.options)
+
+    def has_report(self) -> bool:
+        from nnet3py.network.model_file import read_nnet
+
+        return read_nnet(str(self.folder.model("final"))).output_dim("output") > 0
+
+
+class DnnTraining(AcousticTraining):
+    """train-dnn."""
+
+    name, commands_class = "train-dnn", FrameCommands
+
+
+class RnnTraining(AcousticTraining):
+    """train-rnn."""
+
+    name, commands_class = "train-rnn", ChunkCommands
+
+
+class RawDnnTraining(RawTraining):
+    """train-raw-dnn."""
+
+    name, commands_class = "train-raw-dnn", FrameCommands
+
+
+class RawRnnTraining(RawTraining):
+    """train-raw-rnn."""
+
+    name, commands_class = "train-raw-rnn", ChunkCommands
+
+
+def train_dnn(options: DnnOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
+    """Train an acoustic model without recurrence; arguments as for :class:`nnet3py.drivers.training.Training`."""
+    DnnTraining(options, executor, terminal).run()
+
+
+def train_rnn(options: RnnOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
+    """Train a recurrent acoustic model; arguments as for :class:`nnet3py.drivers.training.Training`."""
+    RnnTraining(options, executor, terminal).run()
+
+
+def train_raw_dnn(options: RawDnnOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
+    """Train a network without recurrence; arguments as for :class:`nnet3py.drivers.training.Training`."""
+    RawDnnTraining(options, executor, terminal).run()
+
+
+def train_raw_rnn(options: RawRnnOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
+    """Train a recurrent network; arguments as for :class:`nnet3py.drivers.training.Training`."""
+    RawRnnTraining(options, executor, terminal).run()
+
+
+def ivector_extractor_id(folder: str | None) -> str | None:
+    """What tells the extractor of ivectors from others: ``final.ie.id``, or the MD5 sum of ``final.ie``."""
+    if not folder:
+        return None
+    path = Path(folder)
+    if (path / "final.ie.id").is_file():
+        return (path / "final.ie.id").read_text(encoding="utf-8").strip()
+    if (path / "final.ie").is_file():
+        import hashlib
+
+        return hashlib.md5((path / "final.ie").read_bytes(), usedforsecurity=False).hexdigest()
+    return None
+
+
+def write_prior_scale(counts: Path, target: Path, power: float) -> None:
+    """Write the scales of the outputs, a matrix of one row as text, from how often each class occurs."""
+    from nnet3py.io.streams import write_text
+
+    values: Sequence[float] = [float(word) for word in counts.read_text().strip(" []\n").split()]
+    scales = schedules.presoftmax_prior_scale(values, power)
+    write_text(str(target), " [ " + " ".join(str(scale) for scale in scales) + " ]\n")

@@ -1,0 +1,259 @@
+"""What changes from iteration to iteration: jobs, archives, learning rates, shrinkage, dropout, models to combine.
+
+Only arithmetic; nothing here reads or writes files. Kaldi: steps/libs/nnet3/train/common.py and dropout_schedule.py.
+"""
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nnet3py.errors import Nnet3Error, UsageError
+
+WORST_OBJECTIVE = -100000.0      # of a job whose log has none
+ACCEPTED_BELOW_BEST = 1.0        # jobs further below the best one are left out of the average
+_LEAST_SHRINK = 0.5
+_DEFAULT_FRACTION = 0.5          # of a value in the middle of a dropout schedule that does not say where it stands
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much there is to train, and with which rates.
+
+    Attributes
+    ----------
+    num_archives : archives of training examples
+    passes : how often an epoch goes through each archive: once for every frame of an example, or every frame shift
+    num_epochs : may be a fraction
+    jobs_initial, jobs_final, jobs_step : how many jobs train side by side, at the start and at the end
+    lrate_initial, lrate_final : effective learning rates
+    """
+
+    num_archives: int
+    passes: int
+    num_epochs: float
+    jobs_initial: int
+    jobs_final: int
+    jobs_step: int
+    lrate_initial: float
+    lrate_final: float
+
+    def __post_init__(self) -> None:
+        """UsageError if no training follows from the numbers."""
+        if min(self.jobs_initial, self.jobs_final, self.jobs_step) < 1:
+            raise UsageError(f"the numbers of jobs must be 1 or more: --trainer.optimization.num-jobs-initial="
+                             f"{self.jobs_initial}, num-jobs-final={self.jobs_final}, num-jobs-step={self.jobs_step}")
+        if max(self.jobs_initial, self.jobs_final) > self.num_archives:
+            raise UsageError(f"--trainer.optimization.num-jobs-final={self.jobs_final} (initial: {self.jobs_initial}) "
+                             f"is more than the {self.num_archives} archives of examples",
+                             "ask for fewer jobs, or make smaller archives with --trainer.samples-per-iter")
+        if not 0.0 < self.lrate_final < math.inf or not 0.0 < self.lrate_initial < math.inf:
+            raise UsageError("the learning rates must be above 0: --trainer.optimization.initial-effective-lrate="
+                             f"{self.lrate_initial:g}, final-effective-lrate={self.lrate_final:g}")
+        if self.num_iters < 1:
+            raise UsageError(f"--trainer.num-epochs={self.num_epochs:g} of {self.num_archives} archives with "
+                             f"{self.jobs_initial} to {self.jobs_final} jobs is less than one iteration")
+
+    @property
+    def expanded_archives(self) -> int:
+        """Archives of an epoch, each counted as often as it is gone through."""
+        return self.num_archives * self.passes
+
+    @property
+    def to_process(self) -> int:
+        """Archives of the whole training."""
+        return int(self.num_epochs * self.expanded_archives)
+
+    @property
+    def num_iters(self) -> int:
+        """Iterations; that many models follow the initial one."""
+        return int(2 * self.to_process / (self.jobs_initial + self.jobs_final))
+
+    def jobs(self, iteration: int) -> int:
+        """Jobs of an iteration. Kaldi: get_current_num_jobs."""
+        ideal = self.jobs_initial + (self.jobs_final - self.jobs_initial) * (iteration / self.num_iters)
+        if ideal < self.jobs_step:
+            return int(0.5 + ideal)
+        return int(0.5 + ideal / self.jobs_step) * self.jobs_step
+
+    def processed(self, iteration: int) -> int:
+        """Archives gone through before an iteration."""
+        return sum(self.jobs(before) for before in range(iteration))
+
+    def learning_rate(self, iteration: int) -> float:
+        """The rate that the jobs of an iteration train with: effective rate times jobs. Kaldi: get_learning_rate."""
+        if iteration + 1 >= self.num_iters:
+            effective = self.lrate_final
+        else:
+            ratio = math.log(self.lrate_final / self.lrate_initial)
+            effective = self.lrate_initial * math.exp(self.processed(iteration) * ratio / self.to_process)
+        return self.jobs(iteration) * effective
+
+    def fraction(self, iteration: int) -> float:
+        """The part of the training that lies before an iteration."""
+        return self.processed(iteration) / self.to_process
+
+
+def archive_and_pass(number: int, num_archives: int, passes: int) -> tuple[int, int]:
+    """The ``number``-th archive that is trained on (from 0): which archive (from 1), and which pass over it."""
+    archive = number % num_archives + 1
+    return archive, (number // num_archives + archive) % passes
+
+
+def models_to_combine(plan: Plan, max_models: int) -> list[int]:
+    """The numbers of the models that are combined, ascending. Kaldi: get_model_combine_iters."""
+    num_iters = plan.num_iters
+    first_count = min(int(plan.expanded_archives / plan.jobs_final / 2) + 1, num_iters // 2)
+    if first_count > max_models:
+        chosen = set(range(num_iters - first_count + 1, num_iters + 1, first_count // max_models))
+    else:
+        chosen = set(range(num_iters - min(max_models, num_iters // 2) + 1, num_iters + 1))
+    return sorted(chosen | {num_iters})
+
+
+# -- shrinkage ---------------------------------------------------------------------------------------------------------
+
+def proportional_shrink(amount: float, learning_rate: float) -> float:
+    """The factor of the parameters before an iteration, from --trainer.optimization.proportional-shrink."""
+    shrink = 1.0 - amount * learning_rate
+    if shrink <= _LEAST_SHRINK:
+        raise UsageError(f"--trainer.optimization.proportional-shrink={amount:g} with a learning rate of "
+                         f"{learning_rate:g} multiplies the parameters by {shrink:g}; expected above {_LEAST_SHRINK}",
+                         "use a smaller value")
+    return shrink
+
+
+# A component line of nnet3-info, and inside it the mean derivatives of a nonlinearity and of those in an LSTM's cell.
+_TYPE = re.compile(r"^component name=\S+ type=(\w+?)Component\b")
+_MEAN_DERIVATIVE = re.compile(r"deriv-avg=\[[^=\]]+=\([^)]*\), mean=([-+0-9.e]+),")
+_PARTS = re.compile(r"\b\w+_(sigmoid|tanh)=\{(.*?)\}")
+_LARGEST_DERIVATIVE = {"Sigmoid": 0.25, "Tanh": 1.0, "sigmoid": 0.25, "tanh": 1.0}
+_SATURATING = ("Sigmoid", "Tanh", "LstmNonlinearity", "GruNonlinearity", "OutputGruNonlinearity")
+
+
+def saturation(info: str) -> float:
+    """How far the sigmoids and tanhs of a network are from their steep part: 0 not at all, 1 completely.
+
+    ``info`` is what nnet3-info prints. The mean of 1 - (mean derivative)/(largest derivative); 0 if there is no
+    such component with statistics. Kaldi: should_do_shrinkage.
+    """
+    values = []
+    for line in info.splitlines():
+        found = _TYPE.match(line)
+        if not found or found[1] not in _SATURATING:
+            continue
+        parts = [(kind, text) for kind, text in _PARTS.findall(line)] or [(found[1], line)]
+        for kind, text in parts:
+            mean = _MEAN_DERIVATIVE.search(text)
+            if mean:
+                values.append(1.0 - float(mean[1]) / _LARGEST_DERIVATIVE.get(kind, 1.0))
+    return sum(values) / len(values) if values else 0.0
+
+
+# -- dropout -----------------------------------------------------------------------------------------------------------
+
+class DropoutSchedule:
+    """``--trainer.dropout-schedule``: the dropout proportion of components as training goes on.
+
+    ``[pattern=]v0,v1@x,…,vn`` items with blanks between: v0 at the start, vn at the end, v1 after the part x of the
+    training (0.5 where it is not said), straight lines between. Raises UsageError if ``text`` is something else.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.items: list[tuple[str, list[tuple[float, float]]]] = []
+        for item in text.split():
+            pattern, equals, values = item.rpartition("=")
+            if equals and not pattern:
+                raise self._error(item, "there is nothing before the equal sign")
+            self.items.append((pattern or "*", self._knots(values, item)))
+        if not self.items:
+            raise self._error(text, "it is empty")
+
+    def proportions(self, fraction: float) -> list[tuple[str, float]]:
+        """(pattern of component names, dropout proportion) after the part ``fraction`` of the training."""
+        return [(pattern, _interpolated(knots, fraction)) for pattern, knots in self.items]
+
+    def edits(self, fraction: float) -> str:
+        """The same as edits for nnet3-copy."""
+        return ";".join(f"set-dropout-proportion name={pattern} proportion={value}"
+                        for pattern, value in self.proportions(fraction))
+
+    def _knots(self, values: str, item: str) -> list[tuple[float, float]]:
+        parts = values.split(",")
+        if len(parts) < 2:
+            raise self._error(item, "a first and a last value are needed")
+        knots = []
+        for number, part in enumerate(parts):
+            value, at, position = part.partition("@")
+            if at and number in (0, len(parts) - 1):
+                raise self._error(item, "the first value is that at the start and the last that at the end; "
+                                        "no position can be given for them")
+            outer = 0.0 if number == 0 else 1.0 if number == len(parts) - 1 else _DEFAULT_FRACTION
+            knots.append((self._number(position, item) if at else outer, self._number(value, item)))
+        if any(after[0] < before[0] for before, after in zip(knots, knots[1:], strict=False)):
+            raise self._error(item, "the positions must not fall")
+        return knots
+
+    def _number(self, text: str, item: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            raise self._error(item, f"'{text}' is not a number") from None
+        if not 0.0 <= number <= 1.0:
+            raise self._error(item, f"{number:g} is not between 0 and 1")
+        return number
+
+    def _error(self, item: str, reason: str) -> UsageError:
+        return UsageError(f"cannot use --trainer.dropout-schedule: '{item}': {reason}",
+                          "examples: 0,0.3@0.20,0.3@0.50,0 or *=0,0.5,0 lstm.*=0,0.3@0.75,0")
+
+
+def _interpolated(knots: list[tuple[float, float]], fraction: float) -> float:
+    if fraction <= 0.0:
+        return knots[0][1]
+    if fraction >= 1.0:
+        return knots[-1][1]
+    last = max(number for number, (position, _) in enumerate(knots) if position <= fraction)
+    (left, value), (right, next_value) = knots[last], knots[last + 1]
+    return value + (fraction - left) / (right - left) * (next_value - value)
+
+
+# -- minibatches and jobs ----------------------------------------------------------------------------------------------
+
+def halved_minibatch_size(text: str) -> str:
+    """Minibatch sizes of the first iteration: half of each, but at least 1; the sizes of examples stay.
+
+    ``256`` gives ``128``; ``128=64:32,16/256=40`` gives ``128=32:16,8/256=20``.
+    """
+    def half(part: str) -> str:
+        size, equals, ranges = part.rpartition("=")
+        return size + equals + re.sub(r"[0-9]+", lambda found: str(max(1, int(found[0]) // 2)), ranges)
+
+    return "/".join(half(part) for part in text.split("/"))
+
+
+def accepted_jobs(objectives: Mapping[int, float]) -> tuple[list[int], int]:
+    """Which jobs' models are averaged, and the best job.
+
+    ``objectives``: job -> objective per frame; NaN and infinity stand for none. Kaldi: get_successful_models.
+    """
+    if not objectives:
+        raise Nnet3Error("there are no jobs to choose from")
+    values = {job: value if math.isfinite(value) else WORST_OBJECTIVE for job, value in sorted(objectives.items())}
+    best = max(values, key=lambda job: values[job])
+    return [job for job, value in values.items() if values[best] - value <= ACCEPTED_BELOW_BEST], best
+
+
+def presoftmax_prior_scale(counts: Sequence[float], power: float, smooth: float = 0.01) -> list[float]:
+    """Scales of the outputs before the softmax, 1 on average, from how often each class occurs.
+
+    ``counts`` are used as whole numbers; ``smooth`` times their mean is added to each.
+    """
+    whole = [int(count) for count in counts]
+    if not whole or sum(whole) <= 0:
+        raise Nnet3Error("cannot scale outputs by the counts of their classes: no class occurs in the alignments")
+    mean = sum(whole) / len(whole)
+    scales = [(count + smooth * mean) ** power for count in whole]
+    total = sum(scales)
+    return [scale * len(scales) / total for scale in scales]

@@ -1,0 +1,390 @@
+"""A training from start to final model: stages, iterations, what is done already, and what may be removed.
+
+:class:`Training` is what all drivers share. A kind of training says in a subclass how its models are kept, which
+commands it runs, what comes before the first iteration and after the last; see :mod:`nnet3py.drivers.frame_level`.
+"""
+from __future__ import annotations
+
+import logging
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, ClassVar, NamedTuple
+
+from nnet3py.drivers.commands import FrameCommands, ModelFiles, Network, Step
+from nnet3py.drivers.diagnostics import Diagnostics, read_job_logs, write_report
+from nnet3py.drivers.display import Display
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
+from nnet3py.drivers.jobs import Executor, Job, make_executor
+from nnet3py.drivers.options import CommonOptions
+from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
+from nnet3py.errors import Nnet3Error, UsageError
+
+logger = logging.getLogger(__name__)
+
+LOCAL = "run.pl"
+FIRST_STAGE = -100                  # before every stage
+_FINISHED, _EGS_INFO, _CONFIGS = "finished", "egs info", "configs"
+
+
+class Stage(NamedTuple):
+    """A step before the iterations or after them.
+
+    ``number`` as Kaldi's drivers count; ``products`` are there if and only if it is done, None where ``run`` finds
+    that out by itself. ``run`` returns False if nothing was left to do.
+    """
+
+    number: int
+    title: str
+    run: Callable[[], bool | None]
+    products: tuple[Path, ...] | None
+
+    def is_done(self) -> bool:
+        """Whether all products are there."""
+        return self.products is not None and all(path.exists() for path in self.products)
+
+
+class Training(ABC):
+    """One training. :meth:`run` goes on where its folder stands.
+
+    Parameters
+    ----------
+    options : of the driver
+    executor : runs the jobs, and is closed by whoever made it; None for what the options ask for
+    terminal : a stream to rewrite lines on; None to log a line an iteration
+    """
+
+    name: ClassVar[str]
+    models: ClassVar[ModelFiles]
+    commands_class: ClassVar[type[FrameCommands]] = FrameCommands
+    report: ClassVar[tuple[str, str]]              # the table of accuracies: its file, and what it shows
+
+    def __init__(self, options: CommonOptions, executor: Executor | None = None,
+                 terminal: IO[str] | None = None) -> None:
+        options.check()
+        self.options, self.terminal = options, terminal
+        self.folder = TrainingFolder(options.dir, self.models.suffix)
+        self._own_executor = executor is None
+        self._given_executor = executor
+        self.executor: Executor
+        self.dropout = DropoutSchedule(options.dropout_schedule) if options.dropout_schedule else None
+        self.plan: Plan
+        self.commands: FrameCommands
+        self.diagnostics: Diagnostics
+        self._redo = False                         # a stage was run, so that all later ones are
+        self._record: dict[str, Any] = {}
+        self._threads = 0
+
+    # -- what a kind of training says ----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def network(self) -> Network:
+        """The network's context."""
+
+    @abstractmethod
+    def stages_to_egs(self) -> list[Stage]:
+        """What comes first, up to making the examples."""
+
+    @abstractmethod
+    def open_egs(self) -> EgsFolder:
+        """The examples, checked; Nnet3Error if they do not fit."""
+
+    @abstractmethod
+    def stages_to_model(self) -> list[Stage]:
+        """What comes between the examples and the first iteration; the last stage makes model 0."""
+
+    @abstractmethod
+    def stages_to_final(self) -> list[Stage]:
+        """What comes after the last iteration; the last stage makes the final model."""
+
+    def begin(self) -> None:
+        """Copy small files to the folder, and look at the data; on every start."""
+        return
+
+    def shrink(self, iteration: int, learning_rate: float) -> float:
+        """The factor of the parameters before an iteration."""
+        return proportional_shrink(self.options.proportional_shrink, learning_rate)
+
+    def make_plan(self, egs: EgsFolder) -> Plan:
+        """The numbers of the schedule."""
+        options = self.options
+        return Plan(egs.num_archives, self.commands.passes, options.num_epochs, options.num_jobs_initial,
+                    options.num_jobs_final, options.num_jobs_step, options.initial_effective_lrate,
+                    options.final_effective_lrate)
+
+    # -- the whole training --------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Train. Raises Nnet3Error if that is not possible; what is complete by then is kept."""
+        (self.folder.path / "log").mkdir(parents=True, exist_ok=True)
+        with FolderLock(self.folder.path):
+            start = self._starting_stage()
+            if start is None and self._record.get(_FINISHED):
+                logger.info("%s is trained already: %s", self.folder.path, self.folder.model("final"))
+                self._end()
+                return
+            self.executor = self._given_executor or self._make_executor()
+            try:
+                if self._train(start):
+                    self._keep_record(**{_FINISHED: True})
+                    self._end()
+            finally:
+                if self._own_executor:
+                    self.executor.close()
+
+    def _train(self, start: int | None) -> bool:
+        """Run the stages from ``start``, or those not done; True if none is left."""
+        self.folder.remove_temporary()
+        self.begin()
+        if start is not None:
+            self._remove_products([*self.stages_to_egs(), *self.stages_to_model()], start)
+        if not self._run_stages(self.stages_to_egs(), start):
+            return False
+        egs = self.open_egs()
+        self._check_egs_info(egs)
+        self.commands = self.commands_class(self.options, egs, self.models, self.network())
+        self.plan = self.make_plan(egs)
+        self.diagnostics = Diagnostics(self.folder, self.commands, self.executor, self.warn)
+        if not self._run_stages(self.stages_to_model(), start):
+            return False
+        if not self._run_iterations(self._first_iteration(start)):
+            return False
+        finished = self._run_stages(self.stages_to_final(), start)
+        self.diagnostics.wait_for_all()
+        return finished
+
+    def warn(self, line: str) -> None:
+        """Show a warning in one line."""
+        if self.terminal is not None:
+            self.terminal.write("\r\x1b[K")
+        logger.warning("%s", line)
+
+    def _make_executor(self) -> Executor:
+        command, threads = self.options.cmd or LOCAL, self.options.num_threads
+        if threads and command == LOCAL and not self.options.scheduler:
+            from nnet3py.drivers.jobs_local import LocalExecutor
+
+            return LocalExecutor(cores=threads)
+        return make_executor(command, self.options.scheduler)
+
+    # -- where to begin ------------------------------------------------------------------------------------------------
+
+    def _starting_stage(self) -> int | None:
+        """The stage given by the user, or the first one in a new folder, or None: go on where the folder stands."""
+        now = {**self.options.binding(), **self._configs()}
+        recorded = self.folder.recorded()
+        changed = differences(recorded, now) if recorded is not None else []
+        start = self.options.stage
+        if start is None and recorded is None:
+            if self.folder.last_model() >= 0 or self.folder.has_model("final"):
+                raise UsageError(f"{self.folder.path} has models, but no record of the options they were trained with",
+                                 f"--stage={FIRST_STAGE} trains from the beginning, --stage=N goes on with model N")
+            start = FIRST_STAGE
+        elif start is None and changed:
+            raise UsageError(f"{self.folder.path} was begun with other options: {'; '.join(changed)}",
+                             f"use another --dir, or --stage={FIRST_STAGE} to train from the beginning, or --stage=N "
+                             "to go on with model N and the options as they are now")
+        elif changed:
+            self.warn(f"from stage {start} on, other options than before are used: {'; '.join(changed)}")
+        self._record = {} if start is not None else dict(recorded or {})
+        self._record.update(now)
+        if start is not None:
+            self._forget(start)
+        self._keep_record()
+        return start
+
+    def _forget(self, start: int) -> None:
+        """Remove the models that stages from ``start`` on make, so that none is taken for a later one's by mistake."""
+        needed = self.folder.model(start)
+        if start > 0 and not self.folder.has_model(start) and start <= self.folder.last_model():
+            raise UsageError(f"--stage={start} begins with {needed}, which is not there",
+                             f"the last model is {self.folder.model(self.folder.last_model())}")
+        for which in ("final", "combined"):
+            self.folder.model(which).unlink(missing_ok=True)
+        for number in range(max(start + 1, 0), self.folder.last_model() + 1):
+            self.folder.model(number).unlink(missing_ok=True)
+
+    def _remove_products(self, stages: Sequence[Stage], start: int) -> None:
+        for stage in stages:
+            if stage.number >= start:
+                for path in stage.products or ():
+                    path.unlink(missing_ok=True)
+
+    def _keep_record(self, **values: Any) -> None:
+        self._record.update(values)
+        self.folder.record(self._record)
+
+    def _configs(self) -> dict[str, str]:
+        """A fingerprint of the network's configs."""
+        import hashlib
+
+        found = {}
+        for name in ("init.config", "final.config"):
+            path = self.folder.configs / name
+            if path.exists():
+                found[f"configs/{name}"] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return found
+
+    def _check_egs_info(self, egs: EgsFolder) -> None:
+        now = [egs.num_archives, egs.frames_per_eg, egs.num_frames, egs.left_context, egs.right_context]
+        before = self._record.get(_EGS_INFO)
+        if before is not None and before != now and self.folder.last_model() > 0:
+            raise UsageError(f"the examples in {egs.path} are others than those that {self.folder.path} was begun "
+                             f"with: archives, frames per example, frames, contexts were {before} and are {now}",
+                             "use another --dir, or --stage=N to go on with model N all the same")
+        self._keep_record(**{_EGS_INFO: now})
+
+    def _run_stages(self, stages: Sequence[Stage], start: int | None) -> bool:
+        """Run stages that are wanted and not done; False if the user wants to stop there."""
+        for stage in stages:
+            if self._stops_before(stage.number):
+                return False
+            wanted = stage.number >= start if start is not None else self._is_wanted(stage)
+            if wanted:
+                logger.info("%s", stage.title)
+                self._redo = stage.run() is not False or self._redo
+        return True
+
+    def _is_wanted(self, stage: Stage) -> bool:
+        if stage.number < 0 and self.folder.last_model() >= 0:
+            return False
+        return self._redo or not stage.is_done()
+
+    def _stops_before(self, number: int) -> bool:
+        if self.options.exit_stage is None or number < self.options.exit_stage:
+            return False
+        logger.info("Exiting early due to --exit-stage=%d", self.options.exit_stage)
+        return True
+
+    def _first_iteration(self, start: int | None) -> int:
+        first = self.folder.last_model() if start is None else min(max(start, 0), self.plan.num_iters)
+        if first > self.plan.num_iters:
+            raise UsageError(f"{self.folder.model(first)} is there, but the training has {self.plan.num_iters} "
+                             "iterations", "use another --dir, or --stage=N to go on with model N")
+        if not self.folder.has_model(first):
+            raise UsageError(f"iteration {first} begins with {self.folder.model(first)}, which is not there",
+                             "leave --stage out to go on where the folder stands")
+        return first
+
+    # -- iterations ----------------------------------------------------------------------------------------------------
+
+    def _run_iterations(self, first: int) -> bool:
+        """Train from iteration ``first`` on; False if the user wants to stop before the end."""
+        num_iters = self.plan.num_iters
+        self._keep_seed()
+        display = Display(self.plan, self.terminal)
+        if first:
+            logger.info("Going on with iteration %d of %d", first, num_iters)
+        self.diagnostics.resume(first)
+        self._clean_up_before(first)
+        for iteration in range(first, num_iters):
+            if self._stops_before(iteration):
+                self.diagnostics.wait_for_all()
+                return False
+            self._iterate(self.step(iteration), display)
+        if num_iters - 1 not in [one.number for one in self.diagnostics.iterations]:
+            self.diagnostics.finish(num_iters - 1)
+        return True
+
+    def step(self, iteration: int) -> Step:
+        """What the jobs of an iteration need to know."""
+        rate = self.plan.learning_rate(iteration)
+        edits = self.dropout.edits(self.plan.fraction(iteration)) if self.dropout else ""
+        return Step(iteration, self.plan.jobs(iteration), self.plan.processed(iteration), rate,
+                    self.shrink(iteration, rate), edits)
+
+    def _iterate(self, step: Step, display: Display) -> None:
+        """From model I to model I + 1."""
+        iteration = step.iteration
+        numbers = range(1, step.num_jobs + 1)
+        self._say_threads(step.num_jobs)
+        display.begin(step)
+        for log in self.folder.log("x").parent.glob(f"train.{iteration}.*.log"):
+            log.unlink()
+        self.diagnostics.start(iteration)
+        self.run_jobs({f"train.{iteration}.{job}": self.commands.train(step, job) for job in numbers})
+        logs = read_job_logs(self.folder, iteration)
+        accepted, best = accepted_jobs({job: logs[job].objectives.get("output", float("nan")) for job in numbers})
+        if step.is_first:
+            self.run_jobs({f"select.{iteration}": self.commands.select(iteration, best)})
+        else:
+            if len(accepted) < step.num_jobs:
+                self.warn(f"iteration {iteration}: the networks of jobs {accepted} only are averaged, out of "
+                          f"{step.num_jobs}: the others' objectives are too low")
+            self.run_jobs({f"average.{iteration}": self.commands.average(iteration, accepted)})
+        if not self.folder.has_model(iteration + 1):
+            raise Nnet3Error(f"{self.folder.model(iteration + 1)} was not made, or is empty",
+                             f"look at {self.folder.log(f'average.{iteration}')}")
+        self.folder.remove_job_models(iteration)
+        if iteration > 0:
+            self.diagnostics.finish(iteration - 1)
+        self._remove_model(iteration - 2, set(self.combined_models()))
+        display.end(step, logs, self.diagnostics.latest(iteration))
+
+    def run_jobs(self, commands: dict[str, str]) -> None:
+        """Run commands side by side, each with a log of that name. Raises JobsFailed."""
+        jobs = [Job(command, self.folder.log(name)) for name, command in commands.items()]
+        for job in jobs:
+            job.log.unlink(missing_ok=True)      # a job that outlived a killed driver writes to the old one
+        self.executor.run(jobs)
+
+    def _say_threads(self, num_jobs: int) -> None:
+        threads = self.executor.share_threads(num_jobs)
+        if threads != self._threads:
+            self._threads = threads
+            logger.info("Each of %d jobs uses %d threads", num_jobs, threads)
+
+    def _keep_seed(self) -> None:
+        path = self.folder.path / "srand"
+        if path.exists() and path.read_text().strip() != str(self.options.srand):
+            self.warn(f"the seed is {self.options.srand}, but {path} says it was {path.read_text().strip()} before")
+        path.write_text(f"{self.options.srand}\n")
+
+    def combined_models(self) -> list[int]:
+        """The numbers of the models that the final one is combined of; the last one without combination."""
+        if not self.options.do_final_combination:
+            return [self.plan.num_iters]
+        return models_to_combine(self.plan, self.options.max_models_combine)
+
+    # -- cleaning up ---------------------------------------------------------------------------------------------------
+
+    def _remove_model(self, number: int, kept: set[int]) -> None:
+        if self.options.cleanup and number >= 0 and number not in kept and (
+                number % self.options.preserve_model_interval != 0):
+            self.folder.model(number).unlink(missing_ok=True)
+
+    def _clean_up_before(self, first: int) -> None:
+        """What the iterations before ``first`` had left to remove when they were interrupted."""
+        if first > 0:
+            self.folder.remove_job_models(first - 1)
+        kept = set(self.combined_models())
+        for number in range(first - 2):
+            self._remove_model(number, kept)
+
+    def _end(self) -> None:
+        """The report of accuracies, and removing what is not needed any more; may be repeated."""
+        if self.has_report():
+            write_report(self.folder, *self.report)
+        if not self.options.cleanup:
+            return
+        last = self.folder.last_model()
+        for number in range(last):
+            self._remove_model(number, set())
+        if self.options.remove_egs and self.options.egs_dir is None:
+            made_here = self.folder.path / "egs"
+            if (made_here / "info").is_dir():
+                EgsFolder(made_here).remove()
+
+    def has_report(self) -> bool:
+        """Whether the table of accuracies is written."""
+        return True
+
+
+def link(target: str, path: Path) -> None:
+    """Make ``path`` a symbolic link to ``target``, in one step, whatever it was before."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-0.tmp")
+    temporary.unlink(missing_ok=True)
+    os.symlink(target, temporary)
+    os.replace(temporary, path)
