@@ -58,6 +58,9 @@ def test_chain_copies_changed(folder: Path, capfd: pytest.CaptureFixture[str]) -
     assert (output.name, output.supervision.weight, int(output.indexes[0, 1])) == ("output-2", 0.5, 3)
     assert run("nnet3-chain-copy-egs", "--left-context=3", "--right-context=2", EGS, "ark:c") == 0
     assert len(next(read_chain_egs("ark:c"))[1].inputs[0].indexes) < 42
+    assert run("nnet3-chain-copy-egs", "--keep-proportion=2", "--frame-shift=2", EGS, "ark:c") == 0
+    twice = [example for _, example in read_chain_egs("ark:c")]
+    assert {(int(one.inputs[0].indexes[0, 1]), int(one.outputs[0].indexes[0, 1])) for one in twice} == {(-4, 3)}
     assert run("nnet3-chain-copy-egs", "--keep-proportion=0", EGS, "ark:d") == 1
     assert run("nnet3-chain-copy-egs", "--left-context=3", f"ark:{MERGED}", "ark:d") == 255
     assert "example merged-0-16: merged examples cannot be cut" in capfd.readouterr().err

@@ -4,6 +4,7 @@ Kaldi: nnet3-chain-copy-egs, nnet3-discriminative-copy-egs.
 """
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -33,10 +34,11 @@ class SequenceSelector:
         return self._shift == 0 and not self._limits
 
     def __call__(self, example: Any) -> Any:
-        """The example changed, in place; returned again.
+        """The example changed; the argument is left as it is, since it may be copied several times.
 
         Nnet3Error for an example whose context cannot be limited: merged already, or without ``input`` and ``output``.
         """
+        example = dataclasses.replace(example, outputs=[dataclasses.replace(output) for output in example.outputs])
         if self._shift:
             example.inputs = [shifted(io, self._shift) for io in example.inputs]
             for output in example.outputs:
