@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from nnet3py.chain.den_graph import initial_probs
 from nnet3py.io.fst import Fst
 from nnet3py.io.transition_model import TransitionModel
 from nnet3py.io.tree import ContextDependency
@@ -44,6 +45,20 @@ def log_sum(fst: Fst, scores: np.ndarray) -> float:
         alpha /= scale
         total += np.log(scale)
     return float(total + np.log(alpha @ np.exp(-fst.final_weights.astype(np.float64))))
+
+
+def denominator_log_prob(fst: Fst, output: np.ndarray, leaky: float) -> float:
+    """The denominator's log-probability of one sequence (frames, pdfs), as plainly as it can be written."""
+    initial = initial_probs(fst).astype(np.float64)
+    probs = np.exp(-fst.weights.astype(np.float64))
+    alpha, total = initial * (1.0 + leaky), 0.0
+    for row in output:
+        alpha = np.bincount(fst.next_states, alpha[fst.sources] * probs * np.exp(row[fst.input_labels - 1]),
+                            fst.num_states)
+        scale = alpha.sum()
+        total += np.log(scale)
+        alpha = alpha / scale + leaky * initial
+    return float(total + np.log(alpha.sum()))
 
 
 def hmm_log_sum(phone_paths: Sequence[Path], tree: ContextDependency, model: TransitionModel,

@@ -7,12 +7,11 @@ import logging
 import numpy as np
 import pytest
 from chain_graphs import acceptor, three_phones
-from graph_sums import hmm_log_sum, log_sum, paths
+from graph_sums import denominator_log_prob, hmm_log_sum, log_sum, paths
 from graph_systems import SYSTEMS, monophone_system
 from paths import DATA
 
 from nnet3py.chain.den_fst import make_den_fst, to_pdfs
-from nnet3py.chain.den_graph import initial_probs
 from nnet3py.chain.minimize import COST_STEP
 from nnet3py.chain.normalization import normalization_fst
 from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
@@ -27,7 +26,6 @@ from nnet3py.io.tree import ContextDependency, initial_transition_model, monopho
 CHAIN = DATA / "chain"
 OF_KALDI = 1e-6       # of the size of a log-probability; merged states are numbered differently, sums in other order
 SHEET = 2e-6          # costs are given with six decimals
-LEAKY = 0.1
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +40,6 @@ def worked_system() -> tuple[ContextDependency, TransitionModel, Fst]:
     tree = monophone_tree(topology)
     sentences = [[1, 2, 3, 1], [1, 2, 2, 1], [1, 3, 2, 1], [1, 2, 3, 2, 1]]
     return tree, initial_transition_model(tree, topology), estimate_phone_lm(sentences, PhoneLmOptions(3, 1, 2))
-
-
-def denominator_log_prob(fst: Fst, output: np.ndarray, leaky: float = LEAKY) -> float:
-    """The denominator's log-probability of one sequence (frames, pdfs), as plainly as it can be written."""
-    initial = initial_probs(fst).astype(np.float64)
-    probs = np.exp(-fst.weights.astype(np.float64))
-    alpha, total = initial * (1.0 + leaky), 0.0
-    for row in output:
-        alpha = np.bincount(fst.next_states, alpha[fst.sources] * probs * np.exp(row[fst.input_labels - 1]),
-                            fst.num_states)
-        scale = alpha.sum()
-        total += np.log(scale)
-        alpha = alpha / scale + leaky * initial
-    return float(total + np.log(alpha.sum()))
 
 
 # -- Kaldi's graphs ----------------------------------------------------------------------------------------------------
@@ -115,7 +99,8 @@ def test_denominator_graph_of_the_worked_system():
 
 
 def test_one_frame_by_hand():
-    assert denominator_log_prob(make_den_fst(*worked_system()), np.zeros((1, 6))) == pytest.approx(-0.040020, abs=SHEET)
+    fst = make_den_fst(*worked_system())
+    assert denominator_log_prob(fst, np.zeros((1, 6)), 0.1) == pytest.approx(-0.040020, abs=SHEET)
 
 
 def test_normalization_graph_of_the_worked_system():

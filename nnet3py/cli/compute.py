@@ -1,19 +1,11 @@
 """nnet3-compute: a network's output for utterances."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
-from nnet3py.errors import NumericError, within
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from nnet3py.runtime.compute import UtteranceComputer
+from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_one, compute_options, model_for_test
 
 
 @kaldi_command("nnet3-compute", usage="""
@@ -49,7 +41,7 @@ def compute(args: list[str], options: Options) -> int:
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:
         for key, feats in features:
-            output = _compute_one(computer, ivectors, key, feats, options)
+            output = compute_one(computer, ivectors, key, feats, options.online_ivector_period)
             if output is None:
                 num_failed += 1
                 continue
@@ -62,20 +54,3 @@ def compute(args: list[str], options: Options) -> int:
     log.log(f"Done {num_done} utterances, failed for {num_failed}")
     computer.compiler.log_time()
     return 0 if num_done else 1
-
-
-def _compute_one(computer: UtteranceComputer, ivectors: IvectorSource, key: str, feats: np.ndarray,
-                 options: Options) -> np.ndarray | None:
-    """The output of one utterance, or None, with a warning, where this utterance cannot be computed."""
-    if len(feats) == 0:
-        log.warning(f"Zero-length utterance: {key}")
-        return None
-    try:
-        with within(f"utterance {key}"):
-            ivector, online_ivectors = ivectors.find(key)
-            return computer.compute(feats, ivector, online_ivectors, options.online_ivector_period)
-    except KeyError as error:
-        log.warning(f"No {error.args[0]} available for utterance {key}")
-    except NumericError as error:
-        log.warning(f"Skipping {error}")
-    return None

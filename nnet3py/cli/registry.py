@@ -68,6 +68,8 @@ COMMANDS: dict[str, Entry] = {
     "nnet3-chain-compute-prob": Entry("chain_compute_prob", "compute_prob", "Print the LF-MMI objective on examples."),
     "nnet3-chain-combine": Entry("chain_combine", "combine", "Find the best average of the last chain models."),
     "nnet3-chain-combine2": Entry("chain_combine", "combine2", "The same for several languages."),
+    "nnet3-chain-compute-post": Entry("chain_compute_post", "compute_post",
+                                      "Compute posteriors of pdfs or phones by the denominator graph."),
     "nnet3-compute": Entry("compute", "compute", "Compute a network's output for features."),
     "nnet3-compute-batch": Entry("compute_batch", "compute_batch", "The same, many utterances at a time; faster."),
     "nnet3-compute-from-egs": Entry("egs_outputs", "compute_from_egs", "Compute a network's output for examples."),

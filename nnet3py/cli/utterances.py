@@ -3,14 +3,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nnet3py import log
 from nnet3py.cli.options import Options
-from nnet3py.errors import UsageError
+from nnet3py.errors import NumericError, UsageError, within
 
 if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.network.nnet import Nnet
-    from nnet3py.runtime.compute import ComputeOptions
+    from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
 
 
 def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
@@ -78,3 +79,20 @@ class IvectorSource:
                 raise KeyError(what)
             found.append(reader[key] if reader is not None else None)
         return found[0], found[1]
+
+
+def compute_one(computer: UtteranceComputer, ivectors: IvectorSource, key: str, feats: np.ndarray,
+                online_ivector_period: int) -> np.ndarray | None:
+    """The output of one utterance, or None, with a warning, where this utterance cannot be computed."""
+    if len(feats) == 0:
+        log.warning(f"Zero-length utterance: {key}")
+        return None
+    try:
+        with within(f"utterance {key}"):
+            ivector, online_ivectors = ivectors.find(key)
+            return computer.compute(feats, ivector, online_ivectors, online_ivector_period)
+    except KeyError as error:
+        log.warning(f"No {error.args[0]} available for utterance {key}")
+    except NumericError as error:
+        log.warning(f"Skipping {error}")
+    return None
