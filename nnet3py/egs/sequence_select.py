@@ -38,11 +38,11 @@ class SequenceSelector:
 
         Nnet3Error for an example whose context cannot be limited: merged already, or without ``input`` and ``output``.
         """
-        example = dataclasses.replace(example, outputs=[dataclasses.replace(output) for output in example.outputs])
+        example = dataclasses.replace(example)
         if self._shift:
             example.inputs = [shifted(io, self._shift) for io in example.inputs]
-            for output in example.outputs:
-                output.indexes = output.indexes + np.array([0, _output_shift(output, self._shift), 0], dtype=np.int32)
+            example.outputs = [dataclasses.replace(output, indexes=output.indexes + np.array(
+                [0, _output_shift(output, self._shift), 0], dtype=np.int32)) for output in example.outputs]
         if self._limits:
             low, high = _output_times(example)
             example.inputs = [self._limit_context(io, low, high) if io.name == "input" else io
