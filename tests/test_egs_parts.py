@@ -1,0 +1,143 @@
+"""nnet3py/drivers/egs_parts.py, egs_options.py and steps.py: what is held out, how lists are cut, what is done."""
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from job_recorder import Recorder
+
+from nnet3py.drivers.egs_options import EgsOptions
+from nnet3py.drivers.egs_parts import ArchivePlan, choose_subsets, plan_archives, split
+from nnet3py.drivers.jobs import Job, JobsFailed
+from nnet3py.drivers.steps import Steps, check_plain
+from nnet3py.errors import UsageError
+
+NAMES = [f"s{number // 10:02d}-u{number % 10}" for number in range(200)]
+SPEAKERS = {name: name[:3] for name in NAMES}
+
+
+def test_the_choice_is_seeded_and_sorted() -> None:
+    first, again, other = (choose_subsets(NAMES, {}, 20, seed) for seed in (0, 0, 1))
+    assert first == again and first.valid != other.valid
+    assert len(first.valid) == len(first.train_diagnostic) == 20 and first.valid == sorted(first.valid)
+    assert not set(first.valid) & set(first.training)
+    assert sorted(first.valid + first.training) == NAMES and set(first.train_diagnostic) <= set(first.training)
+
+
+def test_little_data_gives_small_subsets(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        subsets = choose_subsets(NAMES, {}, 50, 0)
+    assert len(subsets.valid) == len(subsets.train_diagnostic) == 20
+    assert "only 200 different utterances: 20 of them are held out" in caplog.text
+    tiny = choose_subsets(["a", "b", "c"], {}, 300, 0)
+    assert (len(tiny.valid), len(tiny.train_diagnostic), len(tiny.training)) == (1, 1, 2)
+    with pytest.raises(UsageError, match="2 different utterances"):
+        choose_subsets(["a", "b"], {}, 300, 0)
+
+
+def test_perturbed_copies_stay_together() -> None:
+    copies = sorted(f"{speed}-{name}" for name in NAMES[:50] for speed in ("sp0.9", "sp1.0", "sp1.1"))
+    uniq = {name: name[6:] for name in copies}
+    subsets = choose_subsets(copies, uniq, 5, 0)
+    held_out = {uniq[name] for name in subsets.valid}
+    assert len(held_out) == 5 and len(subsets.valid) == 15
+    assert not held_out & {uniq[name] for name in subsets.training}
+
+
+@pytest.mark.parametrize(("num_parts", "by_speaker", "sizes"), [
+    (4, False, [50] * 4), (3, True, [70, 70, 60]), (20, True, [10] * 20), (25, True, [10] * 20), (25, False, [8] * 25),
+    (1, False, [200])])
+def test_lists_are_cut_at_speakers(num_parts: int, by_speaker: bool, sizes: list[int]) -> None:
+    parts = split(NAMES, SPEAKERS, num_parts, by_speaker)
+    assert [len(part) for part in parts] == sizes
+    assert [name for part in parts for name in part] == NAMES
+
+
+def test_one_large_speaker() -> None:
+    speakers = {name: "s" if number > 2 else name for number, name in enumerate(NAMES)}
+    parts = split(NAMES, speakers, 3, True)
+    assert all(parts) and sorted(name for part in parts for name in part) == NAMES
+
+
+@pytest.mark.parametrize(("wanted", "limit", "plan"), [
+    (1, None, ArchivePlan(1, 1, 1)), (10, 14, ArchivePlan(10, 10, 1)), (11, 14, ArchivePlan(12, 6, 2)),
+    (100, 14, ArchivePlan(110, 10, 11))])
+def test_archives_that_can_be_open_at_once(wanted: int, limit: int | None, plan: ArchivePlan) -> None:
+    assert plan_archives(wanted, limit) == plan
+    assert plan.num_archives >= wanted and plan.num_intermediate + 4 <= (limit or 512)
+    finals = [number for one in plan.intermediates for number in plan.finals(one)]
+    assert finals == list(range(1, plan.num_archives + 1))
+
+
+def test_too_few_files() -> None:
+    with pytest.raises(UsageError, match="only 5 files can be open"):
+        plan_archives(3, 5)
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def test_options_as_words() -> None:
+    words = ["--nj", "3", "--compress=false", "--cmvn_opts", "--norm-means=false --norm-vars=false"]
+    options = EgsOptions().with_words(words)
+    assert (options.nj, options.compress, options.cmvn_opts) == (3, False, "--norm-means=false --norm-vars=false")
+    assert EgsOptions(cmvn_opts="x").with_words(["--cmvn-opts="]).cmvn_opts is None
+    options.check()
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--nj"], "--nj: expected a value"), (["nj", "3"], "nj: no option"), (["--jobs=3"], "--jobs: no option"),
+    (["--nj=x"], "--nj=x: expected a whole number"), (["--compress", "1"], "expected true or false")])
+def test_words_that_are_no_options(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        EgsOptions().with_words(words)
+
+
+@pytest.mark.parametrize(("name", "value"), [("frames_per_eg", "0"), ("nj", 0), ("left_context_initial", -2),
+                                             ("samples_per_iter", 0)])
+def test_values_that_cannot_be_used(name: str, value: object) -> None:
+    with pytest.raises(UsageError, match=f"--{name.replace('_', '-')}={value}"):
+        EgsOptions(**{name: value}).check()
+
+
+# -- steps -------------------------------------------------------------------------------------------------------------
+
+
+def jobs(folder: Path) -> list[tuple[str, Job]]:
+    return [(f"step.{number}", Job(f"command {number}", folder / "log" / f"step.{number}.log")) for number in (1, 2, 3)]
+
+
+def test_what_is_complete_is_not_done_again(tmp_path: Path) -> None:
+    executor = Recorder()
+    executor.fails = {"step.2"}
+    with pytest.raises(JobsFailed):
+        Steps(tmp_path, {"a": 1}).run(1, "title", jobs(tmp_path), executor)
+    executor.fails = set()
+    Steps(tmp_path, {"a": 1}).run(1, "title", jobs(tmp_path), executor)
+    assert [command.split(" && ")[0] for command in executor.ran] == ["command 1", "command 3", "command 2"]
+    Steps(tmp_path, {"a": 1}).run(1, "title", jobs(tmp_path), executor)
+    assert len(executor.ran) == 3
+
+
+def test_other_settings_begin_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    calls: list[int] = []
+    for value in (1, 1, 2):
+        with caplog.at_level(logging.INFO):
+            Steps(tmp_path, {"a": value}).call(1, "step", lambda: calls.append(1))
+    assert len(calls) == 2 and caplog.text.count("made anew") == 1
+
+
+def test_a_later_stage_leaves_steps_out(tmp_path: Path) -> None:
+    executor = Recorder()
+    steps = Steps(tmp_path, {}, stage=2)
+    steps.run(1, "title", jobs(tmp_path), executor)
+    assert not executor.ran
+    steps.run(2, "title", jobs(tmp_path), executor)
+    assert len(executor.ran) == 3
+
+
+def test_paths_stand_in_commands() -> None:
+    check_plain("the folder", "exp/tdnn-1.a/egs")
+    with pytest.raises(UsageError, match="meaning for the shell"):
+        check_plain("the folder", "my exp/egs")
