@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 
 import numpy as np
 import pytest
@@ -51,6 +52,17 @@ def test_kaldis_denominator_graph_of_the_digits(digits):
     np.testing.assert_allclose(np.sort(digits.weights), np.sort(kaldi.weights), atol=1e-5)
     degrees = [np.diff(fst.arc_starts) + np.bincount(fst.next_states, minlength=111) for fst in (digits, kaldi)]
     np.testing.assert_array_equal(*degrees)
+
+
+def test_sizes_in_the_log_are_kaldis(caplog):
+    tree = read_object(CHAIN / "tree", ContextDependency.read)
+    model = read_object(CHAIN / "0.trans_mdl", TransitionModel.read)
+    with caplog.at_level(logging.INFO, logger="nnet3py"):
+        make_den_fst(tree, model, read_object(CHAIN / "phone_lm.fst", read_fst))
+    found = [re.search(r" FST .*is (\d+) and (\d+)", record.getMessage()) for record in caplog.records]
+    assert [f"{one[1]}/{one[2]}" for one in found if one] == [
+        "161/515", "161/515", "321/835", "161/675", "163/713", "113/612", "115/614", "115/614", "117/616", "117/616",
+        "111/574"]
 
 
 @pytest.mark.parametrize("leaky", [1e-5, 0.1])

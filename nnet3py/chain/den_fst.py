@@ -98,9 +98,10 @@ def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
 
 def _minimized(fst: Fst) -> Fst:
     for number in range(1, _NUM_PASSES + 1):
-        for kind in ("reversed", "regular"):
-            fst = merge_states(push(reverse(fst)))
-            _log_size(f"transition-id FST after {kind} minimization", fst, f" (pass {number})")
+        fst = reverse(merge_states(push(reverse(fst))))
+        _log_size("transition-id FST after reversed minimization", fst, f" (pass {number})")
+        fst = merge_states(push(fst))
+        _log_size("transition-id FST after regular minimization", fst, f" (pass {number})")
     fst = without_epsilons(fst)
     _log_size("transition-id FST after regular minimization and epsilon removal", fst)
     return _busiest_first(push(fst))
