@@ -12,7 +12,7 @@ from graph_sums import denominator_log_prob, hmm_log_sum, log_sum, paths
 from graph_systems import SYSTEMS, monophone_system
 from paths import DATA
 
-from nnet3py.chain.den_fst import make_den_fst, to_pdfs
+from nnet3py.chain.den_fst import make_den_fst
 from nnet3py.chain.minimize import COST_STEP
 from nnet3py.chain.normalization import normalization_fst
 from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
@@ -195,12 +195,6 @@ def test_tree_and_model_of_different_systems():
     _, model = SYSTEMS["chain"]()
     with pytest.raises(FormatError, match="tree has 12 pdfs, but the transition model 6"):
         make_den_fst(tree, model, GOOD)
-
-
-def test_graphs_of_another_model():
-    _, model = SYSTEMS["chain"]()
-    with pytest.raises(FormatError, match="transition-ids, 1 to 6, found labels from 1 to 7"):
-        to_pdfs(acceptor(2, 0, [(0, 1, 1, 0.0), (0, 7, 1, 0.0)], {1: 0.0}), model)
 
 
 def test_a_normalization_graph_needs_a_denominator_graph():

@@ -11,7 +11,7 @@ from graph_systems import SYSTEMS, monophone_system
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.graphs.context import expand_context
-from nnet3py.graphs.hmms import expand_hmms, hmm_transducer, window_hmm
+from nnet3py.graphs.hmms import expand_hmms, hmm_transducer, to_pdfs, window_hmm
 from nnet3py.graphs.self_loops import add_self_loops
 from nnet3py.io.fst import Fst
 from nnet3py.io.fst_operations import without_epsilons
@@ -125,6 +125,18 @@ def test_tree_and_model_that_disagree():
     assert window_hmm((1,), tree, model, 1.0).num_states == 2, "two pdfs a phone in either"
     with pytest.raises(Nnet3Error, match="no state for"):
         window_hmm((2, 3), other, model, 1.0)
+
+
+def test_labels_become_pdfs():
+    _, model = SYSTEMS["chain"]()
+    graph = to_pdfs(acceptor(2, 0, [(0, 2, 1, 0.0), (1, 1, 1, 0.0), (1, 0, 0, 0.0)], {1: 0.0}), model)
+    assert graph.input_labels.tolist() == [1, 2, 0]
+
+
+def test_graphs_of_another_model():
+    _, model = SYSTEMS["chain"]()
+    with pytest.raises(FormatError, match="transition-ids, 1 to 6, found labels from 1 to 7"):
+        to_pdfs(acceptor(2, 0, [(0, 1, 1, 0.0), (0, 7, 1, 0.0)], {1: 0.0}), model)
 
 
 # -- self-loops --------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ An acceptor of pdf-ids + 1, an arc a frame; its costs are those of the language 
 """
 from __future__ import annotations
 
-import dataclasses
 import logging
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from nnet3py.chain.minimize import merge_states, push, reverse
 from nnet3py.errors import FormatError
 from nnet3py.graphs.context import expand_context
-from nnet3py.graphs.hmms import expand_hmms
+from nnet3py.graphs.hmms import expand_hmms, to_pdfs
 from nnet3py.graphs.self_loops import add_self_loops
 from nnet3py.io.fst import Fst
 from nnet3py.io.fst_operations import connected, without_epsilons
@@ -84,16 +83,6 @@ def check_system(tree: ContextDependency, model: TransitionModel) -> None:
     if tree.num_pdfs != model.num_pdfs:
         raise FormatError(f"the tree has {tree.num_pdfs} pdfs, but the transition model {model.num_pdfs}",
                           hint="are tree and model of one system?")
-
-
-def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
-    """The graph with pdf-ids + 1 in place of transition-ids; epsilons stay. FormatError for other labels."""
-    labels = fst.input_labels
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
-        raise FormatError(f"expected a graph of transition-ids, 1 to {model.num_transition_ids}, found labels from "
-                          f"{labels.min()} to {labels.max()}", hint="are graph and model of one system?")
-    pdfs = (model.transition_id_to_pdf[labels] + 1).astype(np.int32)
-    return dataclasses.replace(fst, input_labels=pdfs, output_labels=pdfs, stored=None)
 
 
 def _minimized(fst: Fst) -> Fst:

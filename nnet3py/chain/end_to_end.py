@@ -3,11 +3,9 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.egs.supervision import Supervision
-from nnet3py.errors import Nnet3Error
+from nnet3py.graphs.hmms import to_pdfs
 from nnet3py.io.fst import Fst
 from nnet3py.io.fst_operations import without_epsilons
 from nnet3py.io.transition_model import TransitionModel
@@ -16,18 +14,14 @@ from nnet3py.io.transition_model import TransitionModel
 def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:
     """A training graph, whose input labels are transition-ids, as an acceptor of pdf-ids plus 1 without epsilons.
 
-    SupervisionError for a graph without a path; Nnet3Error for labels that are no transition-ids of the model.
+    SupervisionError for a graph without a path; FormatError for labels that are no transition-ids of the model.
     """
     labels = graph.input_labels
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
-        raise Nnet3Error(f"a training graph has labels from {labels.min()} to {labels.max()}, but the model has "
-                         f"transition-ids 1 to {model.num_transition_ids}", "were they made with the same tree?")
     acceptor = dataclasses.replace(graph, output_labels=labels, stored=None)
-    result = without_epsilons(acceptor) if (labels == 0).any() else acceptor
-    if result.start < 0 or not result.num_arcs:
+    pdfs = to_pdfs(without_epsilons(acceptor) if (labels == 0).any() else acceptor, model)
+    if pdfs.start < 0 or not pdfs.num_arcs:
         raise SupervisionError("its training graph is empty")
-    pdfs = (model.transition_id_to_pdf[result.input_labels] + 1).astype(np.int32)
-    return dataclasses.replace(result, input_labels=pdfs, output_labels=pdfs)
+    return pdfs
 
 
 def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) -> Supervision:

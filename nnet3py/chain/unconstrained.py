@@ -16,6 +16,7 @@ from nnet3py.chain.acceptor import (
 )
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error
+from nnet3py.graphs.hmms import to_pdfs
 from nnet3py.graphs.openfst import from_openfst, load_kaldifst, to_openfst
 from nnet3py.graphs.self_loops import add_self_loops
 from nnet3py.io import fst_operations
@@ -43,8 +44,7 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
     order = minimized(determinized(Acceptor.from_fst(without_epsilons(_relabelled(
         fst, np.where(is_later_loop, 0, fst.input_labels))))))
     cyclic = add_self_loops(order.fst(), model, 0.0, check=False)
-    by_pdf = determinized(Acceptor.from_fst(without_epsilons(_relabelled(
-        cyclic, np.where(cyclic.input_labels == 0, 0, model.transition_id_to_pdf[cyclic.input_labels] + 1)))))
+    by_pdf = determinized(Acceptor.from_fst(without_epsilons(to_pdfs(cyclic, model))))
     return dataclasses.replace(supervision, fst=None, e2e_fsts=[_minimized_cyclic(by_pdf.fst())],
                                label_dim=model.num_pdfs, alignment_pdfs=pdfs.astype(np.int32))
 

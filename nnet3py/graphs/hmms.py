@@ -4,6 +4,7 @@ Self-loops are added later, by ``self_loops.py``.
 """
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -193,3 +194,13 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
             if arc.source == 0:
                 made.add(0, arc.transition_id, number, arc.cost, states[arc.target])
     return connected(made.fst(0, np.zeros(1, dtype=np.float32))), disambig
+
+
+def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
+    """The graph with pdf-ids + 1 in place of transition-ids; epsilons stay. FormatError for other labels."""
+    labels = fst.input_labels
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
+        raise FormatError(f"expected a graph of transition-ids, 1 to {model.num_transition_ids}, found labels from "
+                          f"{labels.min()} to {labels.max()}", hint="are graph and model of one system?")
+    pdfs = (model.transition_id_to_pdf[labels] + 1).astype(np.int32)
+    return dataclasses.replace(fst, input_labels=pdfs, output_labels=pdfs, stored=None)
