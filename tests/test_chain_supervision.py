@@ -1,0 +1,156 @@
+"""From phones to supervision: Kaldi's own results, worked examples, brute force on small systems."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import numpy as np
+import pytest
+from graph_paths import path_costs
+from graph_systems import SYSTEMS, System
+from io_samples import reader_of
+from paths import DATA
+
+from nnet3py.chain.acceptor import SupervisionError
+from nnet3py.chain.make_supervision import SupervisionMaker
+from nnet3py.chain.proto_supervision import SupervisionOptions, proto_from_lattice, proto_from_phones
+from nnet3py.chain.supervision_splitter import fst_state_times
+from nnet3py.egs.supervision import read_supervisions
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.compact_lattice import read_compact_lattice
+from nnet3py.io.holders import INT_PAIR_VECTOR
+from nnet3py.io.object_files import read_object
+from nnet3py.io.tables import SequentialReader
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.io.tree import ContextDependency
+
+PHONES, DURATIONS = np.array([1, 2, 3, 1]), np.array([6, 9, 4, 8])
+
+
+def test_kaldis_supervisions() -> None:
+    folder = DATA / "chain"
+    maker = SupervisionMaker(read_object(folder / "tree", ContextDependency.read),
+                             read_object(folder / "0.trans_mdl", TransitionModel.read))
+    options = SupervisionOptions(frame_subsampling_factor=3)
+    wanted = dict(read_supervisions(f"ark:{folder / 'sup.ark'}"))
+    with SequentialReader(f"ark:{folder / 'phones.len'}", INT_PAIR_VECTOR) as reader:
+        made = {key: maker.make(proto_from_phones(pairs[:, 0], pairs[:, 1], options)) for key, pairs in reader}
+    assert made.keys() == wanted.keys() and len(made) == 10
+    for key, supervision in made.items():
+        assert supervision.fst is not None and supervision.fst.equals(wanted[key].fst)
+        assert (supervision.weight, supervision.num_sequences) == (1.0, 1)
+        assert (supervision.frames_per_sequence, supervision.label_dim) == (
+            wanted[key].frames_per_sequence, wanted[key].label_dim)
+
+
+def test_tolerances() -> None:
+    narrow = proto_from_phones(PHONES, DURATIONS, SupervisionOptions(1, 2, 3))
+    assert narrow.num_frames == 9
+    assert narrow.allowed_phones() == [[1], [1], [1, 2], [2], [2], [2, 3], [1, 3], [1], [1]]
+    wide = proto_from_phones(PHONES, DURATIONS, SupervisionOptions(5, 5, 3)).allowed
+    assert [np.flatnonzero(wide[:, phone]).tolist() for phone in (1, 2, 3)] == [
+        [0, 1, 2, 3, 5, 6, 7, 8], [1, 2, 3, 4, 5, 6], [4, 5, 6, 7]]
+
+
+def test_options_that_do_not_go_together() -> None:
+    for wrong in ({"frame_subsampling_factor": 12}, {"lm_scale": 1.0}, {"left_tolerance": -1}, {"lm_scale": -0.5},
+                  {"frame_subsampling_factor": 0}):
+        with pytest.raises(Nnet3Error, match="Invalid value|negative"):
+            SupervisionOptions(**wrong)
+    with pytest.raises(SupervisionError, match="no phones"):
+        proto_from_phones(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32), SupervisionOptions())
+    with pytest.raises(SupervisionError, match="at least 1"):
+        proto_from_phones(np.array([1, 0]), np.array([3, 3]), SupervisionOptions())
+
+
+def labellings(phones: list[int], num_frames: int, allowed: np.ndarray, system: System) -> Iterator[tuple[int, ...]]:
+    """Every sequence of pdfs + 1 that says ``phones``, each with one state, in so many frames: the plain way."""
+    tree, _ = system
+    padded = [0] * tree.central_position + phones + [0] * (tree.context_width - 1 - tree.central_position)
+    for cuts in combinations(range(1, num_frames), len(phones) - 1):
+        bounds = [0, *cuts, num_frames]
+        frames = [place for place in range(len(phones)) for _ in range(bounds[place + 1] - bounds[place])]
+        if all(allowed[t, phones[place]] for t, place in enumerate(frames)):
+            yield tuple(tree.pdf(padded[place:place + tree.context_width], int(t > bounds[place])) + 1
+                        for t, place in enumerate(frames))
+
+
+@pytest.mark.parametrize("name", ["chain", "left-biphone", "right-biphone"])
+def test_all_ways_to_say_the_phones(name: str) -> None:
+    system = SYSTEMS[name]()
+    rng = np.random.default_rng(5)
+    maker = SupervisionMaker(*system)
+    for _ in range(8):
+        phones, durations = rng.integers(1, 4, 4), rng.integers(2, 8, 4)
+        proto = proto_from_phones(phones, durations, SupervisionOptions(2, 2, 2))
+        wanted = set(labellings(phones.tolist(), proto.num_frames, proto.allowed, system))
+        supervision = maker.make(proto)
+        assert supervision.fst is not None
+        found = path_costs(supervision.fst, proto.num_frames)
+        assert {labels for labels, _ in found} == wanted and set(found.values()) == {0.0}
+        assert (np.diff(fst_state_times(supervision.fst)) >= 0).all()
+
+
+def test_labels_may_be_transition_ids() -> None:
+    tree, model = SYSTEMS["three-states"]()
+    proto = proto_from_phones(np.array([2, 1]), np.array([10, 12]), SupervisionOptions(3, 3, 1))
+    by_id = SupervisionMaker(tree, model, convert_to_pdfs=False).make(proto)
+    by_pdf = SupervisionMaker(tree, model).make(proto)
+    assert by_id.label_dim == model.num_transition_ids and by_pdf.label_dim == model.num_pdfs
+    assert by_id.fst is not None and by_pdf.fst is not None
+    assert np.array_equal(model.transition_id_to_pdf[by_id.fst.input_labels] + 1, by_pdf.fst.input_labels)
+
+
+def test_too_many_phones_for_too_few_frames() -> None:
+    maker = SupervisionMaker(*SYSTEMS["chain"]())
+    proto = proto_from_phones(np.array([1, 2, 3, 1]), np.array([1, 1, 1, 1]), SupervisionOptions(5, 5, 3))
+    with pytest.raises(SupervisionError, match=r"is empty \(too many phones for too few frames\?\)"):
+        maker.make(proto)
+    with pytest.raises(Nnet3Error, match="phone 9 of the graph"):
+        maker.make(proto_from_phones(np.array([9]), np.array([9]), SupervisionOptions()))
+
+
+# -- lattices ----------------------------------------------------------------------------------------------------------
+
+# Two ways to say something in 8 frames: 1 2 1, and 1 3 1; the second costs more in the graph.
+LATTICE = b"\n0 1 1 0.5,10,1_2_2\n1 2 2 1,4,3_4\n1 2 3 3,4,5_6\n2 3 1 0.25,3,1_2_2\n3 0.125,0,\n\n"
+
+
+def test_a_lattice_says_the_same_as_its_phones() -> None:
+    tree, model = SYSTEMS["chain"]()
+    maker, options = SupervisionMaker(tree, model), SupervisionOptions(1, 1, 2)
+    proto = proto_from_lattice(read_compact_lattice(reader_of(LATTICE, False)), options)
+    lengths = np.array([3, 2, 3])
+    single = [proto_from_phones(np.array([1, middle, 1]), lengths, options) for middle in (2, 3)]
+    assert proto.num_frames == 4
+    width = proto.allowed.shape[1]
+    union = [np.pad(one.allowed, ((0, 0), (0, width - one.allowed.shape[1]))) for one in single]
+    assert np.array_equal(proto.allowed, union[0] | union[1])
+    found, wanted = maker.make(proto).fst, [maker.make(one).fst for one in single]
+    assert found is not None
+    paths = path_costs(found, 4)
+    assert paths.keys() == {key for fst in wanted if fst is not None for key in path_costs(fst, 4)}
+    assert set(paths.values()) == {0.0}
+
+
+def test_graph_costs_of_lattices_stay_in_part() -> None:
+    maker = SupervisionMaker(*SYSTEMS["chain"]())
+    proto = proto_from_lattice(read_compact_lattice(reader_of(LATTICE, False)), SupervisionOptions(1, 1, 2, 0.5))
+    fst = maker.make(proto).fst
+    assert fst is not None
+    by_middle = {3 in labels: cost for (labels, _), cost in path_costs(fst, 4).items()}
+    assert by_middle == {True: 0.0, False: 1.0}           # the least cost is taken away; 2 apart, times 0.5
+
+
+@pytest.mark.parametrize(("lattice", "message"), [
+    (b"\n0 1 1 0,0,1_2\n1 2 0 0,0,3\n2\n\n", "an arc without a phone"),
+    (b"\n0 1 1 0,0,1_2\n1 2 2 0,0,3\n1\n2\n\n", "not phone-aligned"),
+    (b"\n0 1 1 0,0,1_2\n1 0,0,5_6\n\n", "not phone-aligned"),
+    (b"\n0 1 1 0,0,1_2\n0 2 1 0,0,1\n1 2 2 0,0,3\n2\n\n", "of 1 and of 3 frames|of 3 and of 1 frames"),
+    (b"\n0 1 1 0,0,1_2\n1 0 2 0,0,3\n1\n\n", "cycle"),
+    (b"\n0 1 1 0,0,1_2\n\n", "not phone-aligned"),
+    (b"\n0\n\n", "empty"),
+    (b"\n\n", "empty")])
+def test_lattices_that_are_not_of_phones(lattice: bytes, message: str) -> None:
+    with pytest.raises(SupervisionError, match=message):
+        proto_from_lattice(read_compact_lattice(reader_of(lattice, False)), SupervisionOptions())
