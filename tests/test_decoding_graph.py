@@ -1,0 +1,186 @@
+"""Decoding graphs against all alignments of all sentences, one by one; graphs for alignment; folders."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from graph_paths import path_costs
+
+from nnet3py.decoding.arcs import GraphBuilder
+from nnet3py.decoding.grammar import word_loop
+from nnet3py.decoding.graph import (
+    make_graph,
+    make_training_graph,
+    read_fst_file,
+    read_lang,
+    with_transition_costs,
+    write_graph,
+    write_lang,
+)
+from nnet3py.decoding.lexicon import Lang, Pronunciation, Silence, make_lang
+from nnet3py.decoding.ngram import Ngram, ngram_fst
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.io.fst import Fst
+from nnet3py.io.topology import HmmState, HmmTopology
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.io.tree import Constant, ContextDependency, Split, Table, initial_transition_model
+
+pytest.importorskip("kaldifst", reason="operations on graphs come from kaldifst")
+
+COST = 5e-3           # determinisation and minimisation round to 1/1024, several times on a path
+LONGEST = 5           # frames
+PDF_CLASS = -1
+
+#         SIL 1, x 2, y 3
+LEXICON = [Pronunciation("a", ("x",)), Pronunciation("b", ("x", "y")), Pronunciation("c", ("x", "y"), 0.5)]
+ONE_STATE = [HmmState(0, 0, [(0, 0.3), (1, 0.7)]), HmmState()]
+TWO_STATES = [HmmState(0, 0, [(0, 0.4), (1, 0.6)]), HmmState(1, 1, [(1, 0.2), (2, 0.8)]), HmmState()]
+CHAIN = [HmmState(0, 1, [(0, 0.5), (1, 0.5)]), HmmState()]
+
+
+def system(width: int, central: int, chain: bool = False) -> tuple[ContextDependency, TransitionModel]:
+    """A tree in which x has other pdfs after y or (with a phone of right context) before y."""
+    entries = [CHAIN] if chain else [ONE_STATE, TWO_STATES]
+    topology = HmmTopology(entries, {1: 0, 2: 0, 3: 0 if chain else 1})
+
+    def classes(first: int) -> Table:
+        return Table(PDF_CLASS, (Constant(first), Constant(first + 1)))
+
+    other = [place for place in range(width) if place != central]
+    x = Split(other[-1], frozenset([3]), classes(2), classes(4)) if other else classes(2)
+    tree = ContextDependency(width, central, Table(central, (None, classes(0), x, classes(6))))
+    return tree, initial_transition_model(tree, topology)
+
+
+def lang(silence_prob: float = 0.25) -> Lang:
+    return make_lang(LEXICON, None, Silence("SIL", silence_prob))
+
+
+def alignments(phones, tree, model, transition_scale, self_loop_scale, longest):
+    """Transition-ids, self-loops after the transitions that leave their states, and costs, of phones that follow."""
+    def of_state(phone, window, number):
+        state = model.topology.entries[model.topology.entry_of_phone[phone]][number]
+        forward, loop = tree.pdf(window, state.forward_pdf_class), tree.pdf(window, state.self_loop_pdf_class)
+        first = model.transition_id(model.transition_state(phone, number, forward, loop), 0)
+        p_loop = state.transitions[0][1]
+        leaving = -self_loop_scale * math.log(1.0 - p_loop)     # all transitions but one are self-loops here
+        for loops in range(longest):
+            yield (first + 1,) + (first,) * loops, leaving - loops * self_loop_scale * math.log(p_loop)
+
+    padded = (0,) * tree.central_position + phones + (0,) * (tree.context_width - 1 - tree.central_position)
+    found = [((), 0.0)]
+    for place, phone in enumerate(phones):
+        for number in range(len(model.topology.entries[model.topology.entry_of_phone[phone]]) - 1):
+            parts = list(of_state(phone, padded[place:place + tree.context_width], number))
+            found = [(ids + part, cost + more) for ids, cost in found for part, more in parts
+                     if len(ids) + len(part) <= longest]
+    return found
+
+
+def expected_paths(lexicon: Fst, grammar_costs, tree, model, self_loop_scale):
+    """All alignments of all phone sequences of the lexicon whose words the grammar allows."""
+    found = {}
+    for (phones, words), cost in path_costs(lexicon, LONGEST).items():
+        if words not in grammar_costs:
+            continue
+        for ids, more in alignments(phones, tree, model, 1.0, self_loop_scale, LONGEST):
+            total = cost + grammar_costs[words] + more
+            found[ids, words] = min(found.get((ids, words), math.inf), total)
+    return found
+
+
+def assert_same_paths(graph: Fst, expected) -> None:
+    found = path_costs(graph, LONGEST)
+    assert found.keys() == expected.keys()
+    np.testing.assert_allclose([found[key] for key in expected], list(expected.values()), atol=COST)
+
+
+@pytest.mark.parametrize(("width", "central", "chain"), [(1, 0, False), (2, 1, True), (3, 1, False)])
+@pytest.mark.parametrize("self_loop_scale", [0.1, 1.0])
+def test_graph_against_all_alignments(width, central, chain, self_loop_scale):
+    tree, model = system(width, central, chain)
+    a_lang = lang()
+    grammar = word_loop(a_lang.words)
+    graph = make_graph(a_lang, grammar, tree, model, 1.0, self_loop_scale)
+    expected = expected_paths(a_lang.plain_lexicon, {
+        key[1]: cost for key, cost in path_costs(grammar, LONGEST).items()}, tree, model, self_loop_scale)
+    assert len(expected) > 100
+    assert_same_paths(graph, expected)
+
+
+def test_back_off():
+    """Words that an n-gram model has not seen beside each other are reached through #0."""
+    tree, model = system(1, 0)
+    a_lang = lang(0.0)
+    grammar = ngram_fst(Ngram.estimate([["a", "b"], ["c"]], 2), a_lang.words)
+    grammar_costs: dict = {}
+    for (_, words), cost in path_costs(grammar, 2 * LONGEST + 2).items():
+        grammar_costs[words] = min(grammar_costs.get(words, math.inf), cost)
+    graph = make_graph(a_lang, grammar, tree, model)
+    found = path_costs(graph, LONGEST)
+    expected = expected_paths(a_lang.plain_lexicon, grammar_costs, tree, model, 0.1)
+    assert found.keys() == expected.keys()
+    best = np.array([[found[key], cost] for key, cost in expected.items()])
+    # the ways to one sentence, through #0 and not, are added, as logs
+    assert (best[:, 0] <= best[:, 1] + COST).all() and (best[:, 1] - best[:, 0]).max() < 1.0
+
+
+def test_nothing_can_be_said():
+    tree, model = system(1, 0)
+    a_lang = lang()
+    grammar = GraphBuilder()
+    grammar.arc(0, 77, 77, 0.0, 0)
+    grammar.final(grammar.state())
+    with pytest.raises(Nnet3Error, match="no phones for any sentence"):
+        make_graph(a_lang, grammar.fst(), tree, model)
+
+
+def test_phones_that_the_model_lacks():
+    tree, model = system(1, 0)
+    other = make_lang([Pronunciation("a", ("p", "q", "r", "s"))])
+    with pytest.raises(FormatError, match="phone 4 of the graph"):
+        make_graph(other, word_loop(other.words), tree, model)
+
+
+def test_training_graph():
+    tree, model = system(3, 1)
+    a_lang = lang()
+    words = (a_lang.words["b"], a_lang.words["a"])
+    plain = make_training_graph(a_lang.plain_lexicon, np.array(words), tree, model)
+    graph = with_transition_costs(plain, model, 1.0, 0.5)
+    expected = expected_paths(a_lang.plain_lexicon, {words: 0.0}, tree, model, 0.5)
+    assert_same_paths(graph, expected)
+    disambig = make_training_graph(a_lang.lexicon, np.array(words), tree, model, a_lang.phones.disambiguation)
+    assert_same_paths(with_transition_costs(disambig, model, 1.0, 0.5), expected)
+    with pytest.raises(Nnet3Error, match="no phones for these words"):
+        make_training_graph(a_lang.plain_lexicon, np.array([77]), tree, model)
+
+
+def test_costs_for_other_labels():
+    _, model = system(1, 0)
+    graph = GraphBuilder()
+    graph.arc(0, 1000, 0, 0.0, 0)
+    with pytest.raises(FormatError, match="1000"):
+        with_transition_costs(graph.fst(), model)
+
+
+def test_folders(tmp_path):
+    tree, model = system(1, 0)
+    a_lang = lang()
+    write_lang(tmp_path / "lang", a_lang)
+    again = read_lang(tmp_path / "lang")
+    assert again.words.names == a_lang.words.names and again.phones.names == a_lang.phones.names
+    assert again.lexicon.equals(a_lang.lexicon) and again.plain_lexicon.equals(a_lang.plain_lexicon)
+    graph = make_graph(again, word_loop(again.words), tree, model)
+    write_graph(tmp_path / "graph", graph, a_lang, model)
+    assert read_fst_file(tmp_path / "graph" / "HCLG.fst").equals(graph)
+    assert (tmp_path / "graph" / "num_pdfs").read_text() == f"{model.num_pdfs}\n"
+    assert (tmp_path / "graph" / "phones" / "disambig.txt").read_text().split() == ["#0", "#1", "#2", "#3"]
+    assert (tmp_path / "graph" / "phones" / "silence.csl").read_text() == "1\n"
+    (tmp_path / "lang" / "L.fst").unlink()
+    with pytest.raises(FormatError, match=r"no L\.fst"):
+        read_lang(tmp_path / "lang")
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(FormatError, match="found nothing"):
+        read_fst_file(tmp_path / "empty")
