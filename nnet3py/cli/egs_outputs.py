@@ -1,11 +1,17 @@
-"""nnet3-compute-from-egs and nnet3-acc-lda-stats: outputs for training examples, and LDA statistics of them."""
+"""nnet3-compute-from-egs, nnet3-acc-lda-stats: outputs for training examples, and LDA statistics of them."""
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY, DEVICE, with_default
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import ShapeError, within
+
+if TYPE_CHECKING:
+    from nnet3py.egs.example import NnetExample
 
 
 @kaldi_command("nnet3-compute-from-egs", usage="""
@@ -46,6 +52,14 @@ def compute_from_egs(args: list[str], options: Options) -> int:
     return 0
 
 
+_LDA_OPTIONS = (
+    BINARY,
+    option("rand-prune", float, 0.0,
+           "Prune small weights at random to zero or this, which saves time where classes have many (0: keep them)"),
+    *with_default(DEVICE, "use-gpu", "no"),
+)
+
+
 @kaldi_command("nnet3-acc-lda-stats", usage="""
 Gather the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
 analysis: of a network's output for (merged) training examples, by class. The network usually only splices frames.
@@ -54,16 +68,35 @@ Usage:  nnet3-acc-lda-stats [options] <raw-nnet-in> <training-examples-in> <lda-
 
 e.g.:
  nnet3-acc-lda-stats 0.raw ark:1.egs 1.acc
-""", arguments=(3, 3), options=[
-    BINARY,
-    option("rand-prune", float, 0.0,
-           "Prune small weights at random to zero or this, which saves time where classes have many (0: keep them)"),
-    *with_default(DEVICE, "use-gpu", "no"),
-])
+""", arguments=(3, 3), options=_LDA_OPTIONS)
 def acc_lda_stats(args: list[str], options: Options) -> int:
     """Gather LDA statistics of outputs."""
-    from nnet3py.cli.compute_setup import compiler_options, set_up
     from nnet3py.egs.example import read_egs
+
+    return _acc_lda_stats(args, options, read_egs(args[1]), lambda eg: eg)
+
+
+@kaldi_command("nnet3-chain-acc-lda-stats", usage="""
+Gather the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
+analysis: of a network's output for chain examples, which must not be merged, by pdf. The network usually only splices
+frames.
+
+Usage:  nnet3-chain-acc-lda-stats [options] <raw-nnet-in> <training-examples-in> <lda-stats-out>
+
+e.g.:
+ nnet3-chain-acc-lda-stats 0.raw ark:1.cegs 1.acc
+""", arguments=(3, 3), options=_LDA_OPTIONS)
+def chain_acc_lda_stats(args: list[str], options: Options) -> int:
+    """Gather LDA statistics of outputs for chain examples."""
+    from nnet3py.chain.lda_supervision import frame_example
+    from nnet3py.egs.chain_example import read_chain_egs
+
+    return _acc_lda_stats(args, options, read_chain_egs(args[1]), frame_example)
+
+
+def _acc_lda_stats(args: list[str], options: Options, examples: Iterable[tuple[str, Any]],
+                   frame_level: Callable[[Any], NnetExample]) -> int:
+    from nnet3py.cli.compute_setup import compiler_options, set_up
     from nnet3py.io.object_files import write_object
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.example_outputs import ExampleOutputs
@@ -72,8 +105,9 @@ def acc_lda_stats(args: list[str], options: Options) -> int:
     outputs = ExampleOutputs(read_nnet(args[0]), set_up(options), compiler_options(options))
     accumulator = LdaAccumulator(options.rand_prune)
     num_done = 0
-    for key, eg in read_egs(args[1]):
+    for key, example in examples:
         with within(f"example {key}"):
+            eg = frame_level(example)
             supervised = eg.find("output")
             if supervised is None:
                 raise ShapeError("the example has no output named 'output'")
