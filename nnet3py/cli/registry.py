@@ -136,6 +136,7 @@ COMMANDS: dict[str, Entry] = {
     "ali-to-pdf": Entry("alignments", "ali_to_pdf", "Turn alignments into pdf-ids."),
     "ali-to-phones": Entry("alignments", "ali_to_phones", "Turn alignments into phones."),
     "make-egs": Entry("make_egs", "make_egs", "Make a folder of training examples from data and alignments."),
+    "make-chain-egs": Entry("make_egs", "make_chain_egs", "The same for chain training."),
     "phones-to-ali": Entry("align_phones", "phones_to_ali", "Turn phones with times into alignments."),
     "convert-ali": Entry("align_phones", "convert_ali", "Turn alignments of one model into another's."),
     "make-topology": Entry("make_topology", "make_topology", "Make the HMM topology of lists of phones."),

@@ -9,11 +9,12 @@ import logging
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from nnet3py.drivers.data_folder import DataFolder, read_lengths, write_list
 from nnet3py.drivers.egs_folder import EgsFolder
-from nnet3py.drivers.egs_options import EgsOptions
+from nnet3py.drivers.egs_options import CommonEgsOptions
 from nnet3py.drivers.egs_parts import ArchivePlan, Features, Ivectors, choose_subsets, plan_archives, split
 from nnet3py.drivers.folder import FolderLock
 from nnet3py.drivers.jobs import Executor, Job
@@ -24,6 +25,7 @@ from nnet3py.io.streams import write_text
 logger = logging.getLogger(__name__)
 
 _COPY, _SUBSETS, _TRAINING, _SHUFFLE = 1, 2, 3, 4      # the steps' numbers in Kaldi's scripts
+_LARGE_FILE = 16 << 20                                 # bytes: not read just to see whether it has changed
 _ALWAYS = 1000                                         # of what --stage does not leave out
 
 
@@ -33,7 +35,7 @@ class EgsMaker(ABC):
     kind = "egs"
     programs = "nnet3-"       # what the names of programs for these examples begin with
 
-    def __init__(self, data: str | Path, folder: str | Path, options: EgsOptions, executor: Executor) -> None:
+    def __init__(self, data: str | Path, folder: str | Path, options: CommonEgsOptions, executor: Executor) -> None:
         options.check()
         check_plain("the folder", data)
         check_plain("the folder", folder)
@@ -124,16 +126,9 @@ class EgsMaker(ABC):
                 yield self.job(name, f"{self.programs}subset-egs --n={number} ark:{self.folder}/{source}.{self.kind} "
                                      f"{self._table(target)}")
 
+    @abstractmethod
     def chosen_counts(self) -> list[tuple[str, str, str, int]]:
-        """Name, source, target and number of examples of what is chosen."""
-        options, length = self.options, self._eg_length()
-        diagnostic = max(1, options.num_frames_diagnostic // length)
-        return [
-            ("create_valid_subset_combine", "valid_all", "valid_combine", options.num_valid_frames_combine // length),
-            ("create_valid_subset_diagnostic", "valid_all", "valid_diagnostic", diagnostic),
-            ("create_train_subset_combine", "train_subset_all", "train_combine",
-             max(1, options.num_train_frames_combine // length)),
-            ("create_train_subset_diagnostic", "train_subset_all", "train_diagnostic", diagnostic)]
+        """Name, source, target and number of examples of what is chosen from those of the two small sets."""
 
     def training_jobs(self, num_parts: int, plan: ArchivePlan) -> Iterator[tuple[str, Job]]:
         """Jobs that make the training examples, each spread at random over the archives."""
@@ -185,7 +180,7 @@ class EgsMaker(ABC):
         lengths = self.data.utt2num_frames or read_lengths(self.folder / "utt2num_frames")
         return sum(lengths.get(utterance, 0) for utterance in self.data.utterances)
 
-    def _eg_length(self) -> int:
+    def eg_length(self) -> int:
         """Frames of a usual example: the first of ``frames_per_eg``, or the mean length of utterances."""
         principal = int(self.options.frames_per_eg.split(",")[0])
         return principal if principal > 0 else max(1, self._num_frames() // len(self.data.utterances))
@@ -196,7 +191,7 @@ class EgsMaker(ABC):
         info: dict[str, object] = {
             "feat_dim": self.data.feat_dim, "ivector_dim": self.ivectors.dim if self.ivectors else 0,
             "num_frames": num_frames, "num_archives": plan.num_archives, "frames_per_eg": options.frames_per_eg,
-            "egs_per_archive": num_frames // (self._eg_length() * plan.num_archives),
+            "egs_per_archive": num_frames // (self.eg_length() * plan.num_archives),
             "left_context": options.left_context, "right_context": options.right_context,
             "left_context_initial": options.left_context_initial, "right_context_final": options.right_context_final,
             **self.more_info()}
@@ -214,9 +209,9 @@ class EgsMaker(ABC):
                     info["egs_per_archive"])
         return plan
 
+    @abstractmethod
     def wanted_archives(self, num_frames: int) -> int:
         """Into how many archives so many frames go."""
-        return num_frames // (self._eg_length() * self.options.samples_per_iter) + 1
 
     def more_info(self) -> dict[str, object]:
         """What else is written into ``info/``."""
@@ -251,16 +246,18 @@ class EgsMaker(ABC):
     def _clean_up(self) -> None:
         """Remove what only the making needed, and what programs that were killed left."""
         for pattern in (f"{self.kind}_orig.*.ark", f"*_all.{self.kind}", f"*_combine.{self.kind}", "*_combine.scp",
-                        "ali.ark", "ali.scp", ".*.tmp"):
+                        "ali.ark", "ali.scp", "lat.*.ark", "lat.*.scp", ".*.tmp"):
             for file in self.folder.glob(pattern):
                 file.unlink(missing_ok=True)
         shutil.rmtree(self.folder / "split", ignore_errors=True)
 
 
 def fingerprint(path: Path) -> str:
-    """What changes when a file does: its size and time; empty if there is none."""
+    """What changes when a file does: a checksum, or of a large file its size and time; empty if there is none."""
     try:
         found = path.stat()
+        if found.st_size > _LARGE_FILE:
+            return f"{found.st_size} {found.st_mtime_ns}"
+        return sha256(path.read_bytes()).hexdigest()
     except OSError:
         return ""
-    return f"{found.st_size} {found.st_mtime_ns}"

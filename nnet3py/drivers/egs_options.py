@@ -10,12 +10,19 @@ from nnet3py.drivers.egs_folder import is_chunk_width
 from nnet3py.drivers.options import opt
 from nnet3py.errors import UsageError
 
-Self = TypeVar("Self", bound="EgsOptions")
+Self = TypeVar("Self", bound="CommonEgsOptions")
+
+
+_LEAST = {"left_context_initial": -1, "right_context_final": -1, "frame_subsampling_factor": 1, "num_utts_subset": 1,
+          "num_valid_frames_combine": 0, "num_train_frames_combine": 1, "num_frames_diagnostic": 1,
+          "samples_per_iter": 1, "nj": 1, "length_tolerance": 0, "max_open_files": 0,
+          "alignment_subsampling_factor": 1, "frames_per_iter": 1, "num_valid_egs_combine": 0,
+          "num_train_egs_combine": 1, "num_egs_diagnostic": 1, "left_tolerance": 0, "right_tolerance": 0}
 
 
 @dataclass
-class EgsOptions:
-    """How examples are made. Names and defaults are Kaldi's."""
+class CommonEgsOptions:
+    """How examples of any kind are made. Names and defaults are Kaldi's."""
 
     frames_per_eg: str = opt("frames-per-eg", "8", "Labelled frames per example; several with commas between")
     left_context: int = opt("left-context", 4, "Input frames to the left")
@@ -26,17 +33,12 @@ class EgsOptions:
     compress: bool = opt("compress", True, "Store features compressed")
     num_utts_subset: int = opt("num-utts-subset", 300, "Utterances held out, and used for diagnostics; fewer if there "
                                                        "are few")
-    num_valid_frames_combine: int = opt("num-valid-frames-combine", 0, "Held-out frames for combining models")
-    num_train_frames_combine: int = opt("num-train-frames-combine", 60000, "Training frames for combining models")
-    num_frames_diagnostic: int = opt("num-frames-diagnostic", 10000, "Frames for each of the diagnostics")
-    samples_per_iter: int = opt("samples-per-iter", 400000, "Examples per archive, at most")
     nj: int = opt("nj", 6, "Jobs that make training examples")
     srand: int = opt("srand", 0, "Seed of the random choices")
     generate_egs_scp: bool = opt("generate-egs-scp", False, "Write a list (scp) beside every archive")
     online_ivector_dir: str | None = opt("online-ivector-dir", None, "Folder with ivector_online.scp")
     cmvn_opts: str | None = opt("cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
     online_cmvn: bool = opt("online-cmvn", False, "Normalise frames with what came before, by apply-cmvn-online")
-    length_tolerance: int = opt("length-tolerance", 2, "Frames by which targets may be longer or shorter")
     max_open_files: int = opt("max-open-files", 0, "Archives written at once, and some more; 0: as many as can be")
     stage: int = opt("stage", 0, "Steps of lower numbers count as complete")
 
@@ -44,11 +46,8 @@ class EgsOptions:
         """UsageError for a value that cannot be used."""
         if not is_chunk_width(self.frames_per_eg):
             raise UsageError(f"--frames-per-eg={self.frames_per_eg}: expected -1, or numbers above 0 with commas")
-        least = {"left_context_initial": -1, "right_context_final": -1, "frame_subsampling_factor": 1,
-                 "num_utts_subset": 1, "num_valid_frames_combine": 0, "num_train_frames_combine": 1,
-                 "num_frames_diagnostic": 1, "samples_per_iter": 1, "nj": 1, "length_tolerance": 0, "max_open_files": 0}
         for field in dataclasses.fields(self):
-            value, bound = getattr(self, field.name), least.get(field.name)
+            value, bound = getattr(self, field.name), _LEAST.get(field.name)
             if bound is not None and value < bound:
                 raise UsageError(f"--{field.metadata['name']}={value}: expected {bound} or more")
 
@@ -69,6 +68,44 @@ class EgsOptions:
         return dataclasses.replace(self, **changed)
 
 
+@dataclass
+class EgsOptions(CommonEgsOptions):
+    """How frame-level examples are made."""
+
+    num_valid_frames_combine: int = opt("num-valid-frames-combine", 0, "Held-out frames for combining models")
+    num_train_frames_combine: int = opt("num-train-frames-combine", 60000, "Training frames for combining models")
+    num_frames_diagnostic: int = opt("num-frames-diagnostic", 10000, "Frames for each of the diagnostics")
+    samples_per_iter: int = opt("samples-per-iter", 400000, "Examples per archive, at most")
+    length_tolerance: int = opt("length-tolerance", 2, "Frames by which targets may be longer or shorter")
+
+
+@dataclass
+class ChainEgsOptions(CommonEgsOptions):
+    """How chain examples are made."""
+
+    frames_per_eg: str = opt("frames-per-eg", "25", "Input frames per example; several with commas between")
+    frame_subsampling_factor: int = opt("frame-subsampling-factor", 3, "Input frames per output frame")
+    alignment_subsampling_factor: int = opt("alignment-subsampling-factor", 3, "Frames of alignments or lattices per "
+                                            "output frame: 1 if they have the lower frame rate already")
+    frames_per_iter: int = opt("frames-per-iter", 400000, "Input frames per archive, at most")
+    num_valid_egs_combine: int = opt("num-valid-egs-combine", 0, "Held-out examples for combining models")
+    num_train_egs_combine: int = opt("num-train-egs-combine", 1000, "Training examples for combining models")
+    num_egs_diagnostic: int = opt("num-egs-diagnostic", 400, "Examples for each of the diagnostics")
+    left_tolerance: int = opt("left-tolerance", 5, "Frames of the alignment by which a phone may begin earlier")
+    right_tolerance: int = opt("right-tolerance", 5, "Frames of the alignment by which a phone may end later")
+    lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor of lattices' graph costs that stay, below 1")
+    constrained: bool = opt("constrained", True, "Examples fix the times of phones; false: only their order")
+    deriv_weights_scp: str | None = opt("deriv-weights-scp", None, "List of vectors with the weight of each frame")
+
+    def check(self) -> None:
+        super().check()
+        if not 0.0 <= self.lattice_lm_scale < 1.0:
+            raise UsageError(f"--lattice-lm-scale={self.lattice_lm_scale:g}: expected 0 or more, and below 1")
+        if self.alignment_subsampling_factor > self.left_tolerance + self.right_tolerance + 1:
+            raise UsageError(f"--alignment-subsampling-factor={self.alignment_subsampling_factor}: expected at most "
+                             "--left-tolerance + --right-tolerance + 1")
+
+
 def _converted(name: str, text: str, type_name: str) -> Any:
     if type_name.startswith("str"):
         return text if text or not type_name.endswith("None") else None
@@ -77,6 +114,6 @@ def _converted(name: str, text: str, type_name: str) -> Any:
             raise UsageError(f"{name}={text}: expected true or false")
         return text.lower() == "true"
     try:
-        return int(text)
+        return float(text) if type_name == "float" else int(text)
     except ValueError:
-        raise UsageError(f"{name}={text}: expected a whole number") from None
+        raise UsageError(f"{name}={text}: expected a {'' if type_name == 'float' else 'whole '}number") from None

@@ -14,12 +14,12 @@ from nnet3py.drivers.ali_folder import AliFolder
 from nnet3py.drivers.data_folder import read_list, select, table_dim, write_list
 from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.egs_maker import EgsMaker, fingerprint
-from nnet3py.drivers.egs_options import EgsOptions
+from nnet3py.drivers.egs_options import CommonEgsOptions, EgsOptions
 from nnet3py.drivers.jobs import Executor, Job
 from nnet3py.drivers.steps import check_plain
 from nnet3py.errors import FormatError, UsageError
 
-__all__ = ["EgsOptions", "make_egs", "make_target_egs"]
+__all__ = ["AlignmentLists", "EgsOptions", "make_egs", "make_target_egs", "read_unsorted_list"]
 
 
 def make_egs(data: str | Path, ali: str | Path, folder: str | Path, options: EgsOptions,
@@ -45,10 +45,29 @@ def make_target_egs(data: str | Path, targets_scp: str | Path, folder: str | Pat
     return _TargetEgs(data, folder, options, executor, Path(targets_scp), target_type == "dense", num_targets).make()
 
 
-class _AlignedEgs(EgsMaker):
-    """Labels are pdfs of alignments."""
+class _FrameLevelEgs(EgsMaker):
+    """What both kinds of frame-level examples have in common."""
 
-    def __init__(self, data: str | Path, folder: str | Path, options: EgsOptions, executor: Executor,
+    options: EgsOptions
+
+    def chosen_counts(self) -> list[tuple[str, str, str, int]]:
+        options, length = self.options, self.eg_length()
+        diagnostic = max(1, options.num_frames_diagnostic // length)
+        return [
+            ("create_valid_subset_combine", "valid_all", "valid_combine", options.num_valid_frames_combine // length),
+            ("create_valid_subset_diagnostic", "valid_all", "valid_diagnostic", diagnostic),
+            ("create_train_subset_combine", "train_subset_all", "train_combine",
+             max(1, options.num_train_frames_combine // length)),
+            ("create_train_subset_diagnostic", "train_subset_all", "train_diagnostic", diagnostic)]
+
+    def wanted_archives(self, num_frames: int) -> int:
+        return num_frames // (self.eg_length() * self.options.samples_per_iter) + 1
+
+
+class AlignmentLists(EgsMaker):
+    """What all examples that are made of alignments have in common."""
+
+    def __init__(self, data: str | Path, folder: str | Path, options: CommonEgsOptions, executor: Executor,
                  ali: AliFolder) -> None:
         super().__init__(data, folder, options, executor)
         check_plain("the folder", ali.path)
@@ -63,12 +82,16 @@ class _AlignedEgs(EgsMaker):
                                           f"ark,scp:{self.folder}/ali.ark,{self.folder}/ali.scp")
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
-        alignments = _unsorted_list(self.folder / "ali.scp")
+        alignments = read_unsorted_list(self.folder / "ali.scp")
         have = [utterance for utterance in utterances if utterance in alignments]
         if not have:
             raise FormatError(f"none of the {len(utterances)} utterances such as {utterances[0]} has an alignment",
                               path=str(self.ali.path), hint="do the data and the alignments belong together?")
         write_list(self.folder / "split" / name / "ali.scp", {key: alignments[key] for key in have})
+
+
+class _AlignedEgs(_FrameLevelEgs, AlignmentLists):
+    """Labels are pdfs of alignments."""
 
     def get_egs(self, name: str) -> str:
         labels = (f"ali-to-pdf {self.ali.model} scp:{self.folder}/split/{name}/ali.scp ark:- | "
@@ -77,7 +100,7 @@ class _AlignedEgs(EgsMaker):
         return f'{" ".join(words)} "{self.features.rspecifier(name)}" "ark,s,cs:{labels}"'
 
 
-class _TargetEgs(EgsMaker):
+class _TargetEgs(_FrameLevelEgs):
     """Labels are rows of matrices, or numbers."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: EgsOptions, executor: Executor, targets: Path,
@@ -119,7 +142,7 @@ class _TargetEgs(EgsMaker):
         return {"num_targets": self.num_targets}
 
 
-def _unsorted_list(path: Path) -> dict[str, str]:
+def read_unsorted_list(path: Path) -> dict[str, str]:
     """A list that a program wrote, in the order of its alignments."""
     lines = (line.split(None, 1) for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
     return {fields[0]: fields[1] for fields in lines if len(fields) == 2}

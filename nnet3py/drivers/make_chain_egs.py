@@ -1,0 +1,192 @@
+"""Folders of chain examples, made of features with alignments or lattices.
+
+    with make_executor("run.pl") as executor:
+        make_chain_egs("data/train", "exp/chain", "exp/tri_ali", "exp/chain/egs", ChainEgsOptions(), executor)
+
+Kaldi: steps/nnet3/chain/get_egs.sh, which takes lattices only. Diagnostic examples are normalised when they are made,
+training examples when they are shuffled.
+"""
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from nnet3py.drivers.ali_folder import AliFolder
+from nnet3py.drivers.data_folder import write_list
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.egs_maker import EgsMaker, fingerprint
+from nnet3py.drivers.egs_options import ChainEgsOptions
+from nnet3py.drivers.jobs import Executor, Job
+from nnet3py.drivers.launchers import launcher_folder
+from nnet3py.drivers.make_egs import AlignmentLists, read_unsorted_list
+from nnet3py.drivers.steps import check_plain
+from nnet3py.errors import FormatError, UsageError
+from nnet3py.io.object_files import read_object
+from nnet3py.io.tree import ContextDependency
+
+_GRAPHS = ("tree", "0.trans_mdl", "normalization.fst")
+_LATTICE_PROGRAMS = ("lattice-copy", "lattice-align-phones")
+
+
+def make_chain_egs(data: str | Path, chain: str | Path, labels: str | Path, folder: str | Path,
+                   options: ChainEgsOptions, executor: Executor) -> EgsFolder:
+    """Make chain examples.
+
+    Parameters
+    ----------
+    data : the data directory
+    chain : the folder with tree, 0.trans_mdl and normalization.fst
+    labels : a folder of alignments (ali.*.gz), at the full frame rate or, with an alignment-subsampling-factor of 1, at
+        the lower one; or of lattices (lat.*.gz), for which Kaldi's lattice programs must be on PATH
+    folder : the folder to make
+
+    Raises UsageError, FormatError for bad lists or folders, JobsFailed.
+    """
+    kind = _ChainFromLattices if (Path(labels) / "lat.1.gz").exists() else _ChainFromAlignments
+    return kind(data, folder, options, executor, Path(chain), Path(labels)).make()
+
+
+class _ChainEgs(EgsMaker):
+    """What chain examples of alignments and of lattices have in common."""
+
+    kind = "cegs"
+    programs = "nnet3-chain-"
+    options: ChainEgsOptions
+    chain: Path
+
+    def set_chain(self, chain: Path) -> None:
+        """Remember the folder with the graphs. FormatError if one is missing."""
+        check_plain("the folder", chain)
+        for name in _GRAPHS:
+            if not (chain / name).is_file():
+                raise FormatError(f"expected a folder with {', '.join(_GRAPHS)}, but it has no {name}", path=str(chain),
+                                  hint="make them with chain-est-phone-lm and chain-make-den-fst")
+        self.chain = chain
+
+    @cached_property
+    def num_pdfs(self) -> int:
+        """Pdfs of the tree."""
+        return read_object(self.chain / "tree", ContextDependency.read).num_pdfs
+
+    def chain_inputs(self) -> dict[str, str]:
+        """What of the folder with the graphs the examples depend on."""
+        return {name: fingerprint(self.chain / name) for name in _GRAPHS}
+
+    def phones(self, name: str) -> str:
+        """The command that writes the phones of a part to standard output: with lengths, or as lattices."""
+        raise NotImplementedError
+
+    def supervision_options(self) -> list[str]:
+        """Of chain-get-supervision."""
+        options = self.options
+        words = [f"--frame-subsampling-factor={options.alignment_subsampling_factor}",
+                 f"--left-tolerance={options.left_tolerance}", f"--right-tolerance={options.right_tolerance}"]
+        return words if options.constrained else [*words, "--convert-to-pdfs=false"]
+
+    def get_egs(self, name: str) -> str:
+        options = self.options
+        supervision = ["chain-get-supervision", *self.supervision_options(), f"{self.chain}/tree",
+                       f"{self.chain}/0.trans_mdl", "ark:-", "ark:-"]
+        srand = options.srand + (int(name) if name.isdigit() else 0)
+        words = ["nnet3-chain-get-egs", f"--srand={srand}", *self.context_options()]
+        if options.deriv_weights_scp:
+            words.append(f"--deriv-weights-rspecifier=scp:{options.deriv_weights_scp}")
+        if not options.constrained:
+            words.append(f"--transition-model={self.chain}/0.trans_mdl")
+        if not name.isdigit():      # of the diagnostics; training examples are normalised when they are shuffled
+            words += [*self._scale(), f"{self.chain}/normalization.fst"]
+        words += [f'"{self.features.rspecifier(name)}"', "ark,s,cs:-"]
+        return f"{self.phones(name)} | {' '.join(supervision)} | {' '.join(words)}"
+
+    def shuffled(self, source: str, archive: int) -> str:
+        words = ["nnet3-chain-normalize-egs", *self._scale(), f"{self.chain}/normalization.fst", source, "ark:-"]
+        return f"{' '.join(words)} | {super().shuffled('ark:-', archive)}"
+
+    def chosen_counts(self) -> list[tuple[str, str, str, int]]:
+        options = self.options
+        return [
+            ("create_valid_subset_combine", "valid_all", "valid_combine", options.num_valid_egs_combine),
+            ("create_valid_subset_diagnostic", "valid_all", "valid_diagnostic", options.num_egs_diagnostic),
+            ("create_train_subset_combine", "train_subset_all", "train_combine", options.num_train_egs_combine),
+            ("create_train_subset_diagnostic", "train_subset_all", "train_diagnostic", options.num_egs_diagnostic)]
+
+    def wanted_archives(self, num_frames: int) -> int:
+        return num_frames // self.options.frames_per_iter + 1
+
+    def more_info(self) -> dict[str, object]:
+        return {"num_pdfs": self.num_pdfs}
+
+    def _scale(self) -> list[str]:
+        scale = self.options.lattice_lm_scale
+        return [f"--normalization-fst-scale={1.0 - scale:g}"] if scale else []
+
+
+class _ChainFromAlignments(_ChainEgs, AlignmentLists):
+    """Phones and their lengths come from alignments."""
+
+    def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
+                 labels: Path) -> None:
+        AlignmentLists.__init__(self, data, folder, options, executor, AliFolder(labels))
+        if options.lattice_lm_scale:
+            raise UsageError(f"--lattice-lm-scale={options.lattice_lm_scale:g} is for lattices, and there are none in "
+                             f"{labels}")
+        self.set_chain(chain)
+
+    def inputs(self) -> dict[str, str]:
+        return {**super().inputs(), **self.chain_inputs()}
+
+    def phones(self, name: str) -> str:
+        return f"ali-to-phones --write-lengths=true {self.ali.model} scp:{self.folder}/split/{name}/ali.scp ark:-"
+
+
+class _ChainFromLattices(_ChainEgs):
+    """Phones and their times come from lattices, which are aligned to phones by a program of Kaldi's."""
+
+    def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
+                 labels: Path) -> None:
+        super().__init__(data, folder, options, executor)
+        check_plain("the folder", labels)
+        self.set_chain(chain)
+        self.lattices = labels
+        for program in _LATTICE_PROGRAMS:
+            if not shutil.which(program, path=f"{launcher_folder()}{os.pathsep}{os.environ.get('PATH', '')}"):
+                raise UsageError(f"the lattices in {labels} need {program}, a program of Kaldi's, which is not on PATH",
+                                 "give a folder of alignments (ali.*.gz) instead")
+
+    @cached_property
+    def archives(self) -> list[Path]:
+        """lat.1.gz and so on."""
+        names = (file.name.split(".")[1] for file in self.lattices.glob("lat.*.gz"))
+        numbers = sorted(int(name) for name in names if name.isdigit())
+        return [self.lattices / f"lat.{number}.gz" for number in numbers]
+
+    def inputs(self) -> dict[str, str]:
+        names = [*self.archives, self.lattices / "final.mdl"]
+        return {**{file.name: fingerprint(file) for file in names}, **self.chain_inputs()}
+
+    def prepare_jobs(self) -> Iterator[tuple[str, Job]]:
+        for number, archive in enumerate(self.archives, 1):
+            base = f"{self.folder}/lat.{number}"
+            yield self.job(f"lattice_copy.{number}", f'lattice-copy "ark:gunzip -c {archive} |" '
+                                                     f"ark,scp:{base}.ark,{base}.scp")
+
+    def write_part(self, name: str, utterances: Sequence[str]) -> None:
+        have: dict[str, str] = {}
+        for number in range(1, len(self.archives) + 1):
+            have |= read_unsorted_list(self.folder / f"lat.{number}.scp")
+        chosen = {utterance: have[utterance] for utterance in utterances if utterance in have}
+        if not chosen:
+            raise FormatError(f"none of the {len(utterances)} utterances such as {utterances[0]} has a lattice",
+                              path=str(self.lattices), hint="do the data and the lattices belong together?")
+        write_list(self.folder / "split" / name / "lat.scp", chosen)
+
+    def supervision_options(self) -> list[str]:
+        scale = self.options.lattice_lm_scale
+        return [*super().supervision_options(), "--lattice-input=true", *([f"--lm-scale={scale:g}"] if scale else [])]
+
+    def phones(self, name: str) -> str:
+        return (f"lattice-align-phones --replace-output-symbols=true {self.lattices}/final.mdl "
+                f"scp:{self.folder}/split/{name}/lat.scp ark:-")
