@@ -97,8 +97,9 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
     is_final = np.isfinite(lattice.final_weights[:, 0])
     finals = np.full(len(is_final), NO_WEIGHT)
     finals[is_final] = scale * lattice.final_weights[is_final, 0]
-    fst = Fst.from_arcs(lattice.start, finals, lattice.sources, lattice.labels, lattice.labels,
-                        scale * lattice.weights[:, 0], lattice.next_states)
+    costs = scale * lattice.weights[:, 0] if scale else np.zeros(len(lattice.sources))
+    fst = Fst.from_arcs(lattice.start, finals, lattice.sources, lattice.labels, lattice.labels, costs,
+                        lattice.next_states)
     times = _state_times(fst, lattice.lengths)
     begin, end = times[lattice.sources], times[lattice.next_states]
     used = begin > _UNKNOWN
