@@ -71,9 +71,9 @@ def run_driver(training: str, declared: type[CommonOptions], options: Options) -
 
 _COMMON = """
 The folder given by --dir must hold configs/, as xconfig-to-configs writes it. Models, logs and reports are written
-there, laid out as by Kaldi's steps/nnet3/{script}. A training that was interrupted in any way goes on where it stood
-when the command is given again; --stage=N begins at stage N instead, as in Kaldi. Jobs are processes on this machine,
-which share its cores, unless --cmd or --scheduler say otherwise.
+there, laid out as by Kaldi's steps/nnet3/{script}. A training that was interrupted in any way
+goes on where it stood when the command is given again; --stage=N begins at stage N instead, as in Kaldi. Jobs are
+processes on this machine, which share its cores, unless --cmd or --scheduler say otherwise.
 
 Usage:  {name} [options]
 
@@ -88,8 +88,8 @@ def _usage(name: str, first: str, example: str) -> str:
 
 @kaldi_command("train-dnn", usage=_usage("train-dnn", "Train an acoustic model without recurrence.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/tdnn/configs\n"
-    "train-dnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/tdnn --trainer.num-epochs=4 "
-    "--trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(DnnOptions),
+    "train-dnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/tdnn --trainer.num-epochs=4 \\\n"
+    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(DnnOptions),
     detached_values=True)
 def train_dnn(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model without recurrence."""
@@ -98,8 +98,8 @@ def train_dnn(args: Sequence[str], options: Options) -> int:
 
 @kaldi_command("train-rnn", usage=_usage("train-rnn", "Train a recurrent acoustic model.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/lstm/configs\n"
-    "train-rnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/lstm --trainer.num-epochs=4 "
-    "--egs.chunk-width=20 --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
+    "train-rnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/lstm --trainer.num-epochs=4 \\\n"
+    "  --egs.chunk-width=20 --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=driver_options(RnnOptions), detached_values=True)
 def train_rnn(args: Sequence[str], options: Options) -> int:
     """Train a recurrent acoustic model."""
@@ -108,8 +108,8 @@ def train_rnn(args: Sequence[str], options: Options) -> int:
 
 @kaldi_command("train-raw-dnn", usage=_usage("train-raw-dnn", "Train a network without recurrence on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
-    "train-raw-dnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map "
-    "--trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(RawDnnOptions),
+    "train-raw-dnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
+    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(RawDnnOptions),
     detached_values=True)
 def train_raw_dnn(args: Sequence[str], options: Options) -> int:
     """Train a network without recurrence on targets."""
@@ -118,8 +118,8 @@ def train_raw_dnn(args: Sequence[str], options: Options) -> int:
 
 @kaldi_command("train-raw-rnn", usage=_usage("train-raw-rnn", "Train a recurrent network on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
-    "train-raw-rnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map "
-    "--trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(RawRnnOptions),
+    "train-raw-rnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
+    "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0), options=driver_options(RawRnnOptions),
     detached_values=True)
 def train_raw_rnn(args: Sequence[str], options: Options) -> int:
     """Train a recurrent network on targets."""

@@ -145,6 +145,7 @@ class Training(ABC):
         egs = self.open_egs()
         self._check_egs_info(egs)
         self.commands = self.commands_class(self.options, egs, self.models, self.network())
+        self._check_gpu()
         self.plan = self.make_plan(egs)
         self.diagnostics = Diagnostics(self.folder, self.commands, self.executor, self.warn)
         if not self._run_stages(self.stages_to_model(), start):
@@ -154,6 +155,18 @@ class Training(ABC):
         finished = self._run_stages(self.stages_to_final(), start)
         self.diagnostics.wait_for_all()
         return finished
+
+    def _check_gpu(self) -> None:
+        """Without a GPU here, programs that ask for one would fail: let each take one where there is one."""
+        if self.commands.gpu not in ("yes", "wait"):
+            return
+        from nnet3py.ops.device import unavailable_reason
+
+        reason = unavailable_reason()
+        if reason is not None:
+            self.warn(f"--use-gpu={self.options.use_gpu}, but this machine has no GPU that can be used ({reason}): "
+                      "jobs train on the CPU where they find none")
+            self.commands.gpu = "optional"
 
     def warn(self, line: str) -> None:
         """Show a warning in one line."""
@@ -334,7 +347,7 @@ class Training(ABC):
         threads = self.executor.share_threads(num_jobs)
         if threads != self._threads:
             self._threads = threads
-            logger.info("Each of %d jobs uses %d threads", num_jobs, threads)
+            logger.info("Jobs side by side: %d, threads of each: %d", num_jobs, threads)
 
     def _keep_seed(self) -> None:
         path = self.folder.path / "srand"

@@ -1,0 +1,147 @@
+"""The command lines of training jobs, against those of Kaldi's scripts."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from driver_cases import write_egs
+
+from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, FrameCommands, Network, Step
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
+
+NETWORK = Network(16, 12)
+
+
+@pytest.fixture(scope="module")
+def egs(tmp_path_factory: pytest.TempPathFactory) -> EgsFolder:
+    return EgsFolder(write_egs(tmp_path_factory.mktemp("egs") / "egs"))
+
+
+def acoustic_dnn(egs: EgsFolder, **values: object) -> FrameCommands:
+    return FrameCommands(DnnOptions(dir="exp/a", ali_dir="exp/ali", use_gpu="yes", **values), egs, ACOUSTIC, NETWORK)
+
+
+def test_a_training_job(egs: EgsFolder) -> None:
+    commands = acoustic_dnn(egs, srand=7, minibatch_size="256", momentum=0.5)
+    step = Step(iteration=5, num_jobs=4, processed=6, learning_rate=0.0012, shrink=0.99,
+                dropout_edits="set-dropout-proportion name=* proportion=0.2")
+    assert commands.train(step, 1) == (      # k = 6: archive 6 % 3 + 1 = 1, frame (6 // 3 + 1) % 8 = 3
+        "nnet3-train --use-gpu=yes --read-cache=exp/a/cache.5 --write-cache=exp/a/cache.6 --print-interval=10 "
+        "--momentum=0.5 --max-param-change=2.0 --backstitch-training-scale=0.0 --l2-regularize-factor=0.25 "
+        "--backstitch-training-interval=1 --srand=12 "
+        '"nnet3-copy --learning-rate=0.0012 --scale=0.99 exp/a/5.mdl - |'
+        "nnet3-copy --edits='set-dropout-proportion name=* proportion=0.2' - - |\" "
+        f'"ark,bg:nnet3-copy-egs --frame=3 ark:{egs.path}/egs.1.ark ark:- | '
+        "nnet3-shuffle-egs --buffer-size=5000 --srand=12 ark:- ark:- | "
+        'nnet3-merge-egs --minibatch-size=256 ark:- ark:- |" exp/a/6.1.raw')
+    second = commands.train(step, 2)          # k = 7: archive 2, frame (2 + 2) % 8 = 4
+    assert "--frame=4" in second and "egs.2.ark" in second and second.endswith("exp/a/6.2.raw")
+    assert "--read-cache" in second and "--write-cache" not in second and "--verbose" not in second
+    assert "--verbose=1" in commands.train(Step(20, 1, 6, 0.1), 1)
+
+
+def test_the_first_iteration_is_more_careful(egs: EgsFolder) -> None:
+    command = acoustic_dnn(egs, minibatch_size="256,64/20=9").train(Step(0, 1, 0, 0.0003), 1)
+    assert "--minibatch-size=128,32/20=4 " in command and "--max-param-change=1.414213562373095" in command
+    assert "--read-cache" not in command and "--write-cache=exp/a/cache.1" in command
+    assert "--verbose" not in command and "--edits" not in command
+
+
+def test_options_go_through(egs: EgsFolder) -> None:
+    command = acoustic_dnn(egs, add_option=("--optimization.memory-compression-level=2", "--x=1"),
+                           backstitch_scale=0.3, backstitch_interval=4).train(Step(3, 2, 1, 0.1), 1)
+    assert " --srand=3 --optimization.memory-compression-level=2 --x=1 \"nnet3-copy" in command
+    assert "--backstitch-training-scale=0.3" in command and "--backstitch-training-interval=4" in command
+
+
+def test_chunks_have_no_frame_but_limits_of_derivatives(egs: EgsFolder) -> None:
+    options = RawRnnOptions(dir="exp/r", num_chunk_per_minibatch="100,50")
+    commands = ChunkCommands(options, egs, RAW, NETWORK)
+    command = commands.train(Step(2, 1, 2, 0.1), 1)
+    assert "--frame" not in command and "--minibatch-size=100,50 " in command and "--momentum=0.5" in command
+    assert "--optimization.min-deriv-time=-24 --optimization.max-deriv-time-relative=20 " in command   # 8+16, 8+12
+    assert '"nnet3-copy --learning-rate=0.1 --scale=1.0 exp/r/2.raw - |"' in command
+    assert commands.passes == 1
+    without = ChunkCommands(RawRnnOptions(dir="exp/r", deriv_truncate_margin=None), egs, RAW, NETWORK)
+    assert "deriv-time" not in without.train(Step(2, 1, 2, 0.1), 1)
+
+
+def test_images_are_changed_between_shuffling_and_merging(egs: EgsFolder) -> None:
+    options = RawDnnOptions(dir="exp/i", augmentation_opts="--horizontal-flip-prob=0.5 --num-channels=3", srand=2)
+    command = FrameCommands(options, egs, RAW, NETWORK).train(Step(1, 2, 9, 0.1), 2)
+    assert ("ark:- ark:- | nnet3-egs-augment-image --srand=12 --horizontal-flip-prob=0.5 --num-channels=3 ark:- ark:- "
+            "| nnet3-merge-egs") in command
+
+
+def test_averaging_and_selecting(egs: EgsFolder) -> None:
+    acoustic, raw = acoustic_dnn(egs), FrameCommands(RawDnnOptions(dir="exp/r"), egs, RAW, NETWORK)
+    assert acoustic.average(3, [1, 3]) == ("nnet3-average exp/a/4.1.raw exp/a/4.3.raw - | "
+                                           "nnet3-am-copy --set-raw-nnet=- exp/a/3.mdl exp/a/4.mdl")
+    assert raw.average(3, [1, 2]) == "nnet3-average exp/r/4.1.raw exp/r/4.2.raw exp/r/4.raw"
+    assert acoustic.select(0, 2) == ("nnet3-copy exp/a/1.2.raw - | "
+                                     "nnet3-am-copy --set-raw-nnet=- exp/a/0.mdl exp/a/1.mdl")
+    assert raw.select(0, 1) == "nnet3-copy exp/r/1.1.raw exp/r/1.raw"
+
+
+def test_diagnostics(egs: EgsFolder) -> None:
+    commands = acoustic_dnn(egs, compute_per_dim_accuracy=True)
+    merged = "ark:- | nnet3-merge-egs --minibatch-size=1:64 ark:- ark:- |"
+    assert commands.compute_prob(4, "valid") == (
+        f'nnet3-compute-prob "exp/a/4.mdl" "ark,bg:nnet3-copy-egs ark:{egs.path}/valid_diagnostic.egs {merged}"')
+    assert commands.compute_prob("combined", "train") == (
+        f'nnet3-compute-prob --compute-per-dim-accuracy "exp/a/combined.mdl" '
+        f'"ark,bg:nnet3-copy-egs ark:{egs.path}/train_diagnostic.egs {merged}"')
+    assert commands.progress(4) == {
+        "progress.4": "nnet3-info exp/a/4.mdl && nnet3-show-progress --use-gpu=no exp/a/3.mdl exp/a/4.mdl"}
+    assert commands.progress(10) == {
+        "progress.10": "nnet3-info exp/a/10.mdl && nnet3-show-progress --use-gpu=no exp/a/9.mdl exp/a/10.mdl",
+        "full_progress.10": "nnet3-show-progress --use-gpu=no --verbose=2 exp/a/9.mdl exp/a/10.mdl",
+        "full_info.10": "nnet3-info --verbose=2 exp/a/10.mdl"}
+
+
+def test_combination(egs: EgsFolder) -> None:
+    acoustic = FrameCommands(
+        DnnOptions(dir="exp/a", use_gpu="false", minibatch_size="64"), egs, ACOUSTIC, NETWORK)
+    examples = (f'"ark,bg:nnet3-copy-egs ark:{egs.path}/combine.egs ark:- | '
+                'nnet3-merge-egs --minibatch-size=1:64 ark:- ark:- |"')
+    assert acoustic.combine([8, 7], "exp/a/combined.mdl") == (
+        "nnet3-combine --use-gpu=no --max-objective-evaluations=30 --verbose=3 exp/a/8.mdl exp/a/7.mdl "
+        f'{examples} "| nnet3-am-copy --set-raw-nnet=- exp/a/8.mdl exp/a/combined.mdl"')
+    raw = FrameCommands(RawDnnOptions(dir="exp/r", minibatch_size="64", use_gpu="no"), egs, RAW, NETWORK)
+    assert raw.combine([8, 7], "exp/r/final.raw").endswith(f"exp/r/8.raw exp/r/7.raw {examples} exp/r/final.raw")
+
+
+def test_priors(egs: EgsFolder) -> None:
+    commands = acoustic_dnn(egs)
+    assert commands.average_posterior("combined", 2, 3, 20000) == (
+        f"nnet3-copy-egs ark:{egs.path}/egs.2.ark ark:- | nnet3-subset-egs --srand=2 --n=20000 ark:- ark:- | "
+        "nnet3-merge-egs --minibatch-size=128 ark:- ark:- | "
+        'nnet3-compute-from-egs --use-gpu=yes --apply-exp=true "exp/a/combined.mdl" ark:- ark:- | '
+        "matrix-sum-rows ark:- ark:- | vector-sum ark:- exp/a/post.combined.2.vec")
+    assert "egs.1.ark" in commands.average_posterior("combined", 2, 10, 100)      # fewer archives than jobs
+
+
+def test_lda_statistics(egs: EgsFolder) -> None:
+    assert acoustic_dnn(egs).lda_stats(3) == (
+        f'nnet3-acc-lda-stats --rand-prune=4.0 exp/a/init.raw "ark:nnet3-copy-egs ark:{egs.path}/egs.3.ark ark:- |" '
+        "exp/a/3.lda_stats")
+
+
+def test_examples_of_several_tasks(tmp_path: Path) -> None:
+    folder = write_egs(tmp_path / "egs")
+    (folder / "valid_diagnostic.egs").unlink()
+    for name in ("valid_diagnostic.scp", "egs.output.1.ark", "egs.weight.1.ark", "valid_diagnostic.output.ark"):
+        (folder / name).write_text("x")
+    commands = FrameCommands(RawDnnOptions(dir="exp/m"), EgsFolder(folder), RAW, NETWORK)
+    assert (f"nnet3-copy-egs --frame=1 --outputs=ark:{folder}/egs.output.1.ark "
+            f"--weights=ark:{folder}/egs.weight.1.ark scp:{folder}/egs.1.scp ark:- |") in commands.train(
+                Step(0, 1, 0, 0.1), 1)
+    valid = commands.compute_prob(1, "valid")
+    assert f"nnet3-copy-egs --outputs=ark:{folder}/valid_diagnostic.output.ark scp:" in valid
+
+
+def test_rnn_options_have_their_own_defaults() -> None:
+    assert (RnnOptions().momentum, RnnOptions().samples_per_iter, RnnOptions().num_chunk_per_minibatch) == (
+        0.5, 20000, "100")
+    assert (DnnOptions().momentum, DnnOptions().samples_per_iter, DnnOptions().minibatch_size) == (0.0, 400000, "512")
