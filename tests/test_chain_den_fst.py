@@ -171,7 +171,8 @@ GOOD = acceptor(2, 0, [(0, 1, 1, 0.5), (1, 3, 1, 0.5)], {1: 0.5})
 @pytest.mark.parametrize("phone_lm, complaint", [
     (acceptor(0, -1, [], {}), "0 states and 0 arcs"),
     (dataclasses.replace(GOOD, output_labels=GOOD.output_labels + 1), "found a transducer"),
-    (acceptor(2, 0, [(0, 1, 1, np.nan)], {1: 0.0}), "not finite"),
+    (acceptor(2, 0, [(0, 1, 1, np.nan)], {1: 0.0}), "the cost nan"),
+    (acceptor(2, 0, [(0, 1, 1, 0.5)], {1: 1e30}), "the cost 1e.30, expected the logs of probabilities"),
     (acceptor(3, 0, [(0, 1, 1, 0.5), (2, 1, 1, 0.5)], {1: 0.5}), "1 of 3 states .* cannot be reached"),
     (acceptor(3, 0, [(0, 1, 1, 0.5), (0, 1, 2, 0.5)], {1: 0.5}), "1 of 3 states .* reach no final state"),
     (acceptor(2, 0, [(0, 4, 1, 0.5)], {1: 0.5}), "label 4, which is no phone of the topology"),

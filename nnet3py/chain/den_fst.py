@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _NUM_PASSES = 3
 _FEW_ARCS = 3
+_LARGEST_COST = 80.0      # exp of minus that is still a float32
 _SHOWN_PDFS = 20          # unseen pdfs that get a warning each
 
 
@@ -64,9 +65,11 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
                           "expected some of both and a start")
     if not phone_lm.is_acceptor or phone_lm.weights.ndim != 1:
         raise FormatError("expected an acceptor with costs as phone language model, found a transducer or a lattice")
-    finals = phone_lm.final_weights[phone_lm.is_final]
-    if not (np.isfinite(phone_lm.weights).all() and np.isfinite(finals).all()):
-        raise FormatError("the phone language model has a cost that is not finite")
+    costs = np.concatenate((phone_lm.weights, phone_lm.final_weights[phone_lm.is_final]))
+    wrong = ~(np.abs(costs) < _LARGEST_COST)
+    if wrong.any():
+        raise FormatError(f"the phone language model has the cost {costs[wrong][0]:g}, expected the logs of "
+                          f"probabilities, between -{_LARGEST_COST:g} and {_LARGEST_COST:g}")
     useless = phone_lm.num_states - connected(phone_lm).num_states
     if useless:
         raise FormatError(f"{useless} of {phone_lm.num_states} states of the phone language model cannot be reached "

@@ -22,6 +22,7 @@ _MAX_ITERATIONS = 200
 _CHECK_EVERY = 5
 _DAMPING = 0.1                             # of the power iteration: parity must not keep it from converging
 _EPSILON = 0
+_NOT_FINAL = np.uint64(0xD6E8FEB86659FD93)  # added to the bits of states that are not final
 
 
 def reverse(fst: Fst) -> Fst:
@@ -65,7 +66,7 @@ def _leading_vector(matrix: object, delta: float) -> np.ndarray:
     vector = np.full(num_states, 1.0 / np.sqrt(num_states))
     for iteration in range(_MAX_ITERATIONS):
         vector = matrix @ vector + _DAMPING * vector                    # type: ignore[operator]
-        vector /= np.linalg.norm(vector)
+        vector /= np.sqrt(np.square(vector).sum())                      # not BLAS: its threads cost more here
         if iteration % _CHECK_EVERY == 0 and iteration > 0:
             sums = (matrix @ vector) / vector                           # type: ignore[operator]
             if np.log(sums.max() / sums.min()) <= delta:
@@ -97,12 +98,23 @@ def merge_states(fst: Fst) -> Fst:
     place = np.empty(len(first), dtype=np.int64)
     place[np.argsort(first)] = np.arange(len(first))                    # classes by their first states
     classes = place[classes]
-    arcs = np.stack((classes[fst.sources], letters, classes[fst.next_states]))
-    arcs, chosen = np.unique(arcs, axis=1, return_index=True)
+    sources, targets = classes[fst.sources], classes[fst.next_states]
+    order = np.lexsort((targets, letters, sources))
+    chosen = order[_differ_from_before(sources[order], letters[order], targets[order])]
     finals = np.full(len(first), NO_WEIGHT, dtype=np.float32)
     finals[classes] = fst.final_weights
     labels = fst.input_labels[chosen]
-    return Fst.from_arcs(int(classes[fst.start]), finals, arcs[0], labels, labels, fst.weights[chosen], arcs[2])
+    return Fst.from_arcs(int(classes[fst.start]), finals, sources[chosen], labels, labels, fst.weights[chosen],
+                         targets[chosen])
+
+
+def _differ_from_before(*columns: np.ndarray) -> np.ndarray:
+    """bool (rows,): which rows are not the same as the row before."""
+    differ = np.zeros(len(columns[0]), dtype=bool)
+    differ[:1] = True
+    for column in columns:
+        differ[1:] |= column[1:] != column[:-1]
+    return differ
 
 
 def _rounded(costs: np.ndarray) -> np.ndarray:
@@ -117,12 +129,12 @@ def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
     costs = np.round(np.concatenate((fst.weights, fst.final_weights[final])).astype(np.float64) / COST_STEP)
     place = np.concatenate((fst.sources, final))
     order = np.argsort(place, kind="stable")                            # a state's final cost behind its arcs
-    pairs = np.stack((labels, costs.astype(np.int64)))[:, order]
-    _, first, numbers = np.unique(pairs, axis=1, return_index=True, return_inverse=True)
+    pairs = ((costs.astype(np.int64) << 32) + labels)[order]            # labels are below 2 ** 31
+    _, first, numbers = np.unique(pairs, return_index=True, return_inverse=True)
     rank = np.empty(len(first), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     letters = np.empty(len(place), dtype=np.int64)
-    letters[order] = rank[numbers.reshape(-1)]
+    letters[order] = rank[numbers]
     final_letters = np.full(fst.num_states, -1, dtype=np.int64)
     final_letters[final] = letters[fst.num_arcs:]
     return letters[:fst.num_arcs], final_letters
@@ -149,8 +161,7 @@ def _first_classes(fst: Fst, letters: np.ndarray, final_letters: np.ndarray) -> 
     A final letter comes last.
     """
     sources = fst.sources
-    begins = np.ones(fst.num_arcs, dtype=bool)
-    begins[1:] = (letters[1:] != letters[:-1]) | (sources[1:] != sources[:-1])
+    begins = _differ_from_before(letters, sources)
     kept_sources, kept = sources[begins], letters[begins]
     counts = np.bincount(kept_sources, minlength=fst.num_states)
     position = np.arange(len(kept)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -160,8 +171,8 @@ def _first_classes(fst: Fst, letters: np.ndarray, final_letters: np.ndarray) -> 
     last[kept_sources] = kept                                           # the last one of each state stays
     ends = np.where(last == final_letters, -1, final_letters)           # a repetition, too
     bits += np.where(ends >= 0, _scattered(counts * largest + ends), np.uint64(0))
-    both = np.stack((bits, fst.is_final.astype(np.uint64)))
-    return np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+    bits += np.where(fst.is_final, np.uint64(0), _NOT_FINAL)
+    return np.unique(bits, return_inverse=True)[1]
 
 
 def _refined(fst: Fst, letters: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -172,11 +183,9 @@ def _refined(fst: Fst, letters: np.ndarray, classes: np.ndarray) -> np.ndarray:
         targets = letters * num_classes + classes[fst.next_states]
         order = np.lexsort((targets, sources))
         ordered_sources, ordered = sources[order], targets[order]
-        new = np.ones(len(order), dtype=bool)
-        new[1:] = (ordered[1:] != ordered[:-1]) | (ordered_sources[1:] != ordered_sources[:-1])
+        new = _differ_from_before(ordered, ordered_sources)
         bits = _sums(ordered_sources[new], _scattered(ordered[new]), fst.num_states)
-        both = np.stack((classes.astype(np.uint64), bits))
-        finer = np.unique(both, axis=1, return_inverse=True)[1].reshape(-1)
+        finer = np.unique(bits + _scattered(-1 - classes), return_inverse=True)[1]
         now = int(finer.max()) + 1
         if now == num_classes:
             return classes
