@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.chain_supervision import NORMALIZATION_SCALE, read_normalizer
 from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.normalization import NORMALIZATION_SCALE, read_normalizer
 from nnet3py.cli.option_groups import EGGEN
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import Nnet3Error, within

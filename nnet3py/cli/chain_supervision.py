@@ -1,30 +1,13 @@
 """chain-get-supervision and nnet3-chain-normalize-egs: what chain examples are to be like."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.normalization import NORMALIZATION_SCALE, read_normalizer
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import Nnet3Error, within
-
-if TYPE_CHECKING:
-    from nnet3py.chain.normalize import Normalizer
-    from nnet3py.io.fst import Fst
-
-NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of the costs of the normalization FST; "
-                             "below 1 where --lm-scale of chain-get-supervision is not 0")
-
-
-def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
-    """What normalises with the FST in a file; Nnet3Error if it cannot be used."""
-    from nnet3py.chain.normalize import Normalizer
-    from nnet3py.io.fst_text import read_fst
-    from nnet3py.io.object_files import read_object
-
-    fst: Fst = read_object(rxfilename, read_fst)
-    with within(rxfilename):
-        return Normalizer(fst, scale)
 
 
 @kaldi_command("chain-get-supervision", usage="""

@@ -1,0 +1,25 @@
+"""The normalization FST, as the commands take it that make chain examples."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py.cli.options import option
+from nnet3py.errors import within
+
+if TYPE_CHECKING:
+    from nnet3py.chain.normalize import Normalizer
+    from nnet3py.io.fst import Fst
+
+NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of the costs of the normalization FST; "
+                             "below 1 where --lm-scale of chain-get-supervision is not 0")
+
+
+def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
+    """What normalises with the FST in a file; Nnet3Error if it cannot be used."""
+    from nnet3py.chain.normalize import Normalizer
+    from nnet3py.io.fst_text import read_fst
+    from nnet3py.io.object_files import read_object
+
+    fst: Fst = read_object(rxfilename, read_fst)
+    with within(rxfilename):
+        return Normalizer(fst, scale)
