@@ -156,11 +156,11 @@ def written(value: ContextDependency | TransitionModel, binary: bool) -> bytes:
 
 
 def test_the_monophone_tree_is_kaldis_to_the_byte() -> None:
-    topology = read_object(DATA / "alignment" / "topo", HmmTopology.read)
+    topology = read_object(DATA / "chain" / "topo", HmmTopology.read)
     tree = monophone_tree(topology)
-    assert b"\0B" + written(tree, True) == (DATA / "alignment" / "tree").read_bytes()
+    assert b"\0B" + written(tree, True) == (DATA / "chain" / "tree").read_bytes()
     model = initial_transition_model(tree, topology)
-    assert written(model, False) == (DATA / "alignment" / "0.trans_mdl").read_bytes()
+    assert written(model, False) == (DATA / "chain" / "0.trans_mdl").read_bytes()
 
 
 def test_phones_that_share_pdfs() -> None:

@@ -12,7 +12,7 @@ from nnet3py.cli.main import load
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert load("make-mono-tree").execute([str(DATA / "alignment" / "topo"), "tree", "final.mdl"]) == 0
+    assert load("make-mono-tree").execute([str(DATA / "chain" / "topo"), "tree", "final.mdl"]) == 0
 
 
 def run(name: str, *words: str, status: int = 0) -> str:
@@ -22,14 +22,14 @@ def run(name: str, *words: str, status: int = 0) -> str:
 
 
 def test_the_tree_is_kaldis(capsys: pytest.CaptureFixture[str]) -> None:
-    assert Path("tree").read_bytes() == (DATA / "alignment" / "tree").read_bytes()
-    load("make-mono-tree").execute([str(DATA / "alignment" / "topo"), "tree", "final.mdl"])
+    assert Path("tree").read_bytes() == (DATA / "chain" / "tree").read_bytes()
+    load("make-mono-tree").execute([str(DATA / "chain" / "topo"), "tree", "final.mdl"])
     assert "Made a tree with 56 pdfs for 28 phones." in capsys.readouterr().err
 
 
 def test_shared_phones(capsys: pytest.CaptureFixture[str]) -> None:
     Path("sets").write_text("1\n" + " ".join(map(str, range(2, 29))) + "\n")
-    topology = str(DATA / "alignment" / "topo")
+    topology = str(DATA / "chain" / "topo")
     assert load("make-mono-tree").execute(["--shared-phones=sets", topology, "tree", "final.mdl"]) == 0
     assert "4 pdfs for 28 phones" in capsys.readouterr().err
     Path("sets").write_text("1 a\n")

@@ -110,8 +110,8 @@ def test_tables_without_a_matrix_have_no_dimension(tmp_path: Path) -> None:
 def make_ali(path: Path, num_jobs: str = "2") -> Path:
     path.mkdir()
     (path / "num_jobs").write_text(num_jobs + "\n")
-    (path / "tree").write_bytes((DATA / "alignment" / "tree").read_bytes())
-    (path / "final.mdl").write_bytes((DATA / "alignment" / "0.trans_mdl").read_bytes())
+    (path / "tree").write_bytes((DATA / "chain" / "tree").read_bytes())
+    (path / "final.mdl").write_bytes((DATA / "chain" / "0.trans_mdl").read_bytes())
     for number in (1, 2):
         with gzip.open(path / f"ali.{number}.gz", "wt") as stream:
             stream.write("u1 1 \n")

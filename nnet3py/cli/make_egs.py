@@ -65,8 +65,7 @@ valid_diagnostic.cegs, and info/. Begun again after an interruption, it goes on 
 
 Usage:  make-chain-egs [options] <data-dir> <chain-dir> <ali-dir or lat-dir> <egs-dir>
 e.g.:
- make-chain-egs --frames-per-eg=150,110,90 --left-context=25 --right-context=9 data/train exp/chain exp/tri_ali \
-   exp/chain/egs
+ make-chain-egs --frames-per-eg=150,110,90 --left-context=25 data/train exp/chain exp/tri_ali exp/chain/egs
 See also: make-egs, chain-make-den-fst, chain-get-supervision, nnet3-chain-get-egs
 """, arguments=(4, 4), options=[*driver_options(_CHAIN), *_JOBS], detached_values=True)
 def make_chain_egs(args: list[str], options: Options) -> int:
