@@ -139,6 +139,7 @@ COMMANDS: dict[str, Entry] = {
     "phones-to-ali": Entry("align_phones", "phones_to_ali", "Turn phones with times into alignments."),
     "convert-ali": Entry("align_phones", "convert_ali", "Turn alignments of one model into another's."),
     "make-topology": Entry("make_topology", "make_topology", "Make the HMM topology of lists of phones."),
+    "text-to-phones": Entry("text_to_phones", "text_to_phones", "Turn transcripts into phones, with random silences."),
     "chain-est-phone-lm": Entry("chain_graphs", "est_phone_lm", "Make the phone language model of chain training."),
     "chain-make-den-fst": Entry("chain_graphs", "make_den_fst", "Make the denominator and normalization graphs."),
     "chain-make-num-fst-e2e": Entry("chain_graphs", "make_num_fst_e2e",

@@ -1,0 +1,83 @@
+"""Phones of transcripts, with silences put in at random: of these end-to-end training makes its phone language model.
+
+Kaldi: the script ``text_to_phones.py`` of end-to-end recipes.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.decoding.lexicon import Pronunciation
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.errors import Nnet3Error, UsageError
+
+
+@dataclass(frozen=True)
+class Silences:
+    """How probable silence is before the first and behind the last word, and between two; ``phone`` empty: none is."""
+
+    phone: str = ""
+    at_edges: float = 0.8
+    between: float = 0.1
+
+    def check(self) -> None:
+        """UsageError for what are no probabilities."""
+        if not (0.0 <= self.at_edges <= 1.0 and 0.0 <= self.between <= 1.0):
+            raise UsageError(f"expected probabilities of silence from 0 to 1, found {self.at_edges:g} at the edges "
+                             f"and {self.between:g} between words")
+
+
+class UnknownWordError(Nnet3Error):
+    """A word of a transcript that is not in the lexicon."""
+
+
+class TextPhones:
+    """Turns words into phones.
+
+    Parameters
+    ----------
+    lexicon : a word's pronunciations are drawn by their probabilities
+    phones : the phones' numbers
+    silences : see :class:`Silences`
+    unknown_word : stands for words that the lexicon lacks; empty: such words are errors
+    seed : of all that is drawn
+
+    Raises
+    ------
+    FormatError : a phone that the table lacks
+    UsageError : what are no probabilities; an ``unknown_word`` that the lexicon lacks
+    """
+
+    def __init__(self, lexicon: Iterable[Pronunciation], phones: SymbolTable, silences: Silences = Silences(),
+                 unknown_word: str = "", seed: int = 0) -> None:
+        silences.check()
+        self._pronunciations: dict[str, list[list[int]]] = {}
+        weights: dict[str, list[float]] = {}
+        for one in lexicon:
+            self._pronunciations.setdefault(one.word, []).append([phones[phone] for phone in one.phones])
+            weights.setdefault(one.word, []).append(one.probability)
+        self._cumulative = {word: np.cumsum(of_word) / np.sum(of_word) for word, of_word in weights.items()}
+        if unknown_word and unknown_word not in self._pronunciations:
+            raise UsageError(f"the lexicon lacks the word '{unknown_word}' that stands for unknown ones")
+        self._silence = phones[silences.phone] if silences.phone else 0
+        self._silences, self._unknown = silences, unknown_word
+        self._random = np.random.default_rng(seed)
+
+    def __call__(self, words: Sequence[str]) -> list[int]:
+        """The phones of an utterance; UnknownWordError for a word that the lexicon lacks."""
+        known = [word if word in self._pronunciations else self._unknown for word in words]
+        if "" in known:
+            raise UnknownWordError(f"the word '{words[known.index('')]}' is not in the lexicon")
+        phones: list[int] = []
+        for place, word in enumerate(known):
+            self._add_silence(phones, self._silences.between if place else self._silences.at_edges)
+            choice = int(np.searchsorted(self._cumulative[word], self._random.random(), side="right"))
+            phones += self._pronunciations[word][choice]
+        self._add_silence(phones, self._silences.at_edges)
+        return phones
+
+    def _add_silence(self, phones: list[int], probability: float) -> None:
+        if self._silence and self._random.random() < probability:
+            phones.append(self._silence)
