@@ -44,18 +44,19 @@ output-node name=output input=Append(Offset(input, -2), input, Offset(input, 2))
 """
 
 
+_SPLICED = "input=Append(Offset(input, -2), input, Offset(input, 2))"
+
+
 def with_lda(config: str, folder: Path) -> str:
-    """The network with a fixed transform, which is estimated before training, in front of its first layer."""
-    lda = (f"component name=lda type=FixedAffineComponent matrix={folder}/configs/lda.mat\n"
-           "component-node name=lda component=lda input=Append(Offset(input, -2), input, Offset(input, 2))\n")
-    spliced = "input=Append(Offset(input, -2), input, Offset(input, 2))"
-    first, rest = config.split("\n", 1)
-    return f"{first}\n{lda}{rest.replace(spliced, 'input=lda')}"
+    """The network on top of that of ``LDA_INIT``: a fixed transform, estimated before training, comes first."""
+    lda = (f"component name=lda type=FixedAffineComponent matrix={folder.name}/configs/lda.mat\n"
+           f"component-node name=lda component=lda {_SPLICED}\n")
+    return lda + config.split("\n", 1)[1].replace(_SPLICED, "input=lda")
 
 
 def write_configs(folder: Path, config: str, context: tuple[int, int], classes: int = NUM_CLASSES,
                   lda: bool = False) -> None:
-    """``configs/`` of a training in ``folder``."""
+    """``configs/`` of a training in ``folder``; ``lda``: with a transform that commands run beside it will find."""
     configs = folder / "configs"
     configs.mkdir(parents=True)
     text = config.format(classes=classes)

@@ -1,0 +1,253 @@
+"""Trainings from start to end: where they begin, what they leave, what they refuse."""
+from __future__ import annotations
+
+import io
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from driver_cases import RNN, TDNN, write_alignments, write_configs, write_egs
+from driver_fakes import write_programs
+from paths import ROOT
+
+import nnet3py
+from nnet3py.acoustic_model import AcousticModel
+from nnet3py.drivers import frame_level, job_process
+from nnet3py.drivers.folder import FolderInUse, FolderLock
+from nnet3py.drivers.jobs import JobsFailed
+from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A prepared training ``exp`` with examples ``egs``; its programs are stand-ins."""
+    monkeypatch.chdir(tmp_path)
+    programs = write_programs(tmp_path / "programs")
+    monkeypatch.setattr(job_process, "launcher_folder", lambda: programs)
+    monkeypatch.setattr(frame_level.RawTraining, "has_report", lambda self: True)
+    write_egs(tmp_path / "egs")
+    write_configs(tmp_path / "exp", TDNN, (2, 2))
+    return tmp_path / "exp"
+
+
+def train(**values: object) -> None:
+    frame_level.train_raw_dnn(RawDnnOptions(**{                                  # type: ignore[arg-type]
+        "dir": "exp", "egs_dir": "egs", "num_epochs": 0.2, "num_jobs_final": 1, "use_gpu": "no", "num_threads": 2,
+        **values}))
+
+
+def numbered(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.glob("*.raw"))
+
+
+def test_models_that_are_needed_no_more_are_removed(folder: Path) -> None:
+    train(max_models_combine=2, preserve_model_interval=3)
+    assert numbered(folder) == ["0.raw", "3.raw", "4.raw", "final.raw"]
+    assert "exp/4.raw exp/3.raw" in (folder / "log" / "combine.log").read_text()
+    report = (folder / "accuracy.output.report").read_text().splitlines()
+    assert report[0] == "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
+    assert [line.split("\t")[0] for line in report[1:5]] == ["0", "1", "2", "3"]
+    assert report[1].endswith("\t0.5\t0.5\t0") and report[5].startswith("Total training time is 0:00:0")
+    assert (folder / "srand").read_text() == "0\n"
+
+
+def test_without_cleaning_up_everything_is_kept(folder: Path) -> None:
+    train(cleanup=False, do_final_combination=False)
+    assert numbered(folder) == ["0.raw", "1.raw", "2.raw", "3.raw", "4.raw", "final.raw"]
+    assert os.readlink(folder / "final.raw") == "4.raw"
+
+
+def test_a_finished_training_does_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    train()
+    before = (folder / "final.raw").stat().st_mtime_ns
+    shutil.rmtree("egs")
+    train()
+    assert (folder / "final.raw").stat().st_mtime_ns == before
+    assert "exp is trained already: exp/final.raw" in caplog.text
+
+
+def test_other_options_are_refused(folder: Path) -> None:
+    train(exit_stage=2)
+    assert numbered(folder) == ["0.raw", "1.raw", "2.raw"]
+    with pytest.raises(UsageError, match=r"with other options: trainer\.num-epochs was 0\.2 and is 0\.3") as error:
+        train(num_epochs=0.3)
+    assert "--stage=-100 to train from the beginning, or --stage=N" in str(error.value)
+    (folder / "configs" / "final.config").write_text("another network\n")
+    with pytest.raises(UsageError, match="configs/final.config was"):
+        train()
+    assert numbered(folder) == ["0.raw", "1.raw", "2.raw"]
+
+
+def test_options_that_change_no_model_may_change(folder: Path) -> None:
+    train(exit_stage=2, cleanup=False)
+    train(cleanup=True, max_objective_evaluations=7, cmd="run.pl")
+    assert "--max-objective-evaluations=7" in (folder / "log" / "combine.log").read_text()
+
+
+def test_with_a_stage_other_options_go_on_from_there(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    train(cleanup=False)
+    first = {name: (folder / name).read_bytes() for name in numbered(folder)}
+    train(cleanup=False, stage=2, srand=5)
+    second = {name: (folder / name).read_bytes() for name in numbered(folder)}
+    assert "from stage 2 on, other options than before are used: trainer.srand was 0 and is 5" in caplog.text
+    assert "the seed is 5, but exp/srand says it was 0 before" in caplog.text
+    assert [name for name in first if first[name] == second[name]] == ["0.raw", "1.raw", "2.raw"]
+
+
+def test_models_after_the_given_stage_are_not_taken_for_its_own(folder: Path) -> None:
+    train(cleanup=False)
+    train(cleanup=False, stage=1, exit_stage=2)
+    assert numbered(folder) == ["0.raw", "1.raw", "2.raw"]
+    train(cleanup=False)
+    assert len(numbered(folder)) == 6
+
+
+def test_models_without_a_record_are_refused(folder: Path) -> None:
+    train(exit_stage=2)
+    (folder / "driver_options.json").unlink()
+    with pytest.raises(UsageError, match="no record of the options"):
+        train()
+    train(stage=2)
+    assert (folder / "final.raw").exists()
+    (folder / "driver_options.json").write_text("{")
+    with pytest.raises(FormatError, match="not what a driver wrote"):
+        train()
+
+
+def test_a_stage_needs_its_model(folder: Path) -> None:
+    train()
+    with pytest.raises(UsageError, match=r"begins with exp/2\.raw, which is not there"):
+        train(stage=2)                    # removed as not needed any more
+    assert (folder / "final.raw").exists()
+
+
+def test_other_examples_are_refused(folder: Path) -> None:
+    train(exit_stage=2)
+    (folder.parent / "egs" / "info" / "num_frames").write_text("170\n")
+    with pytest.raises(UsageError, match="are others than those that exp was begun with"):
+        train()
+
+
+def test_examples_must_fit(folder: Path) -> None:
+    with pytest.raises(Nnet3Error, match="frames per example"):
+        train(frames_per_eg=7)
+    (folder / "configs" / "vars").write_text("model_left_context=5\nmodel_right_context=2\n")
+    with pytest.raises(Nnet3Error, match="left and right context"):
+        train(stage=-100)
+    (folder / "configs" / "vars").write_text("left_context=x\nmodel_right_context=2\n")
+    with pytest.raises(FormatError, match="expected model_left_context"):
+        train(stage=-100)
+    (folder / "configs" / "vars").unlink()
+    with pytest.raises(UsageError, match="make the network's configs first"):
+        train(stage=-100)
+
+
+def test_a_failing_job_stops_the_training(folder: Path) -> None:
+    program = folder.parent / "programs" / "nnet3-train"
+    text = program.read_text()
+    program.write_text("#!/bin/sh\necho 'ERROR: no luck' >&2\nexit 3\n")
+    with pytest.raises(JobsFailed, match=r"train\.0\.1\.log(.|\n)*no luck"):
+        train()
+    program.write_text(text)
+    train()
+    assert (folder / "final.raw").exists()
+
+
+def test_failing_diagnostics_are_a_warning(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (folder.parent / "programs" / "nnet3-compute-prob").write_text("#!/bin/sh\nexit 3\n")
+    train()
+    assert "the diagnostics of model 1 failed; training goes on" in caplog.text
+    assert (folder / "final.raw").exists()
+
+
+def test_a_terminal_is_rewritten(folder: Path) -> None:
+    terminal = io.StringIO()
+    options = RawDnnOptions(dir="exp", egs_dir="egs", num_epochs=0.1, num_jobs_final=1, use_gpu="no")
+    frame_level.train_raw_dnn(options, terminal=terminal)
+    lines = terminal.getvalue().split("\n")
+    assert lines[0].startswith("\r\x1b[KIter: 0/1   Jobs: 1   Epoch: 0.00/0.1 (0.0% complete)   lr: 0.000300   …\r")
+    assert "train: -1.5" in lines[0] and "accuracy: 0.5" in lines[1] and "frames/s" in lines[1]
+    assert lines[1].endswith("0:00:00 left")
+
+
+def test_two_drivers_do_not_share_a_folder(folder: Path) -> None:
+    with FolderLock(folder):
+        with pytest.raises(FolderInUse, match=f"already, by process {os.getpid()} on "):
+            train()
+    train()
+
+
+def test_the_lock_of_a_dead_driver_is_no_lock(tmp_path: Path) -> None:
+    code = ("import sys, os, signal; from pathlib import Path; from nnet3py.drivers.folder import FolderLock\n"
+            "FolderLock(Path(sys.argv[1])).__enter__(); os.kill(os.getpid(), signal.SIGKILL)")
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT)
+    assert ended.returncode == -9 and "process" in (tmp_path / ".lock").read_text()
+    with FolderLock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("values, what", [
+    ({"dir": ""}, "no folder was given"), ({"dir": "my exp"}, "a meaning for the shell"),
+    ({"use_gpu": "maybe"}, "expected yes, no"), ({"momentum": 1.0}, "below 1"),
+    ({"max_models_combine": 0}, "--trainer.optimization.max-models-combine=0: expected 1"),
+    ({"dropout_schedule": "0.3"}, "dropout-schedule"), ({"num_jobs_final": 4}, "more than the 3 archives")])
+def test_options_that_cannot_be(folder: Path, values: dict, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        train(**values)
+
+
+def test_an_acoustic_model_needs_alignments() -> None:
+    with pytest.raises(UsageError, match="no alignments"):
+        frame_level.train_dnn(DnnOptions(dir="exp"))
+
+
+# -- with the real programs --------------------------------------------------------------------------------------------
+
+def acoustic_values(root: Path) -> dict:
+    write_egs(root / "egs", classes=10)
+    write_alignments(root / "ali")
+    return {"dir": str(root / "exp"), "egs_dir": str(root / "egs"), "ali_dir": str(root / "ali"), "use_gpu": "no",
+            "num_jobs_final": 1, "num_threads": 2, "num_jobs_compute_prior": 1}
+
+
+def test_an_acoustic_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_configs(tmp_path / "exp", TDNN, (2, 2), 10, lda=True)
+    frame_level.train_dnn(DnnOptions(**acoustic_values(tmp_path), num_epochs=0.05, minibatch_size="4"))
+    model = nnet3py.read_model(str(tmp_path / "exp" / "final.mdl"))
+    assert isinstance(model, AcousticModel)
+    assert len(model.priors) == 10 and model.priors.sum() == pytest.approx(1.0, abs=1e-5)
+    files = {file.name for file in (tmp_path / "exp").iterdir()}
+    assert {"0.mdl", "1.mdl", "combined.mdl", "tree", "num_jobs", "lda.mat", "presoftmax_prior_scale.vec",
+            "accuracy.report"} <= files
+    logs = {file.name for file in (tmp_path / "exp" / "log").iterdir()}
+    assert {"nnet_init.log", "get_lda_stats.1.log", "acc_pdf.1.log", "add_first_layer.log", "init_mdl.log",
+            "train.0.1.log", "select.0.log", "compute_prob_valid.0.log", "compute_prob_train.combined.log",
+            "combine.log", "get_post.combined.1.log", "adjust_priors.combined.log"} <= logs
+
+
+def test_a_recurrent_network(tmp_path: Path) -> None:
+    write_egs(tmp_path / "egs")
+    write_configs(tmp_path / "exp", RNN, (0, 0))
+    frame_level.train_raw_rnn(RawRnnOptions(
+        dir=str(tmp_path / "exp"), egs_dir=str(tmp_path / "egs"), use_gpu="no", num_jobs_final=1, num_threads=2,
+        num_epochs=0.67, chunk_width="8", chunk_left_context=4, chunk_right_context=3, num_chunk_per_minibatch="2"))
+    first, second = ((tmp_path / "exp" / "log" / f"train.{number}.1.log").read_text() for number in (0, 1))
+    assert "--learning-rate=0.0003 --scale=0.99 " in first           # before the first iteration it counts as saturated
+    assert "--optimization.min-deriv-time=-8 --optimization.max-deriv-time-relative=8 " in second
+    assert "--scale=1.0 " in second or "--scale=0.99 " in second
+    assert nnet3py.read_nnet(str(tmp_path / "exp" / "final.raw")).output_dim("output") == 28
+
+
+@pytest.mark.slow
+def test_a_recurrent_acoustic_model(tmp_path: Path) -> None:
+    write_configs(tmp_path / "exp", RNN, (0, 0), 10)
+    frame_level.train_rnn(RnnOptions(**acoustic_values(tmp_path), num_epochs=0.67, chunk_width="8",
+                                     chunk_left_context=4, chunk_right_context=3, num_chunk_per_minibatch="2"))
+    assert len(nnet3py.read_model(str(tmp_path / "exp" / "final.mdl")).priors) == 10
