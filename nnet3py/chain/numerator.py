@@ -134,7 +134,7 @@ def _with_times(ops: Any, supervision: Supervision, output: Any) -> Numerator:
     alpha, beta, posteriors = np.empty(fst.num_states), np.empty(fst.num_states), np.empty(fst.num_arcs, np.float32)
     log_prob = get_ops("cpu").chain_numerator(posteriors, alpha, beta, scores, fst.weights, fst.final_weights,
                                               fst.arc_starts, fst.next_states)
-    if not math.isclose(log_prob, beta[0], rel_tol=2 * TOLERANCE):
+    if math.isfinite(log_prob) and not math.isclose(log_prob, beta[0], rel_tol=2 * TOLERANCE):
         logger.warning(f"Disagreement in forward/backward log-probs: {beta[0]:.6g} vs. {log_prob:.6g}", extra=_PLACE)
     order = np.argsort(rows, kind="stable")
     row_starts = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=output.shape[0])))).astype(np.int64)
