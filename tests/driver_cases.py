@@ -104,6 +104,7 @@ def write_alignments(folder: Path) -> Path:
     (folder / "final.mdl").write_bytes((source / "trans.mdl").read_bytes())
     (folder / "tree").write_bytes((source / "tree").read_bytes())
     (folder / "num_jobs").write_text("1\n")
-    with gzip.open(folder / "ali.1.gz", "wb") as stream:
-        stream.write((source / "ali.txt").read_bytes())
+    with gzip.open(folder / "ali.1.gz", "wt") as stream:           # any of the model's 20 transition-ids will do
+        for utterance in range(4):
+            stream.write(f"u{utterance} {' '.join(str((utterance + 7 * t) % 20 + 1) for t in range(50))}\n")
     return folder

@@ -78,6 +78,7 @@ class FrameCommands:
 
     train_program = "nnet3-train"
     prob_program = "nnet3-compute-prob"
+    lda_program = "nnet3-acc-lda-stats"
     copy_egs, shuffle_egs, merge_egs = "nnet3-copy-egs", "nnet3-shuffle-egs", "nnet3-merge-egs"
     print_interval = PRINT_INTERVAL
 
@@ -245,7 +246,7 @@ class FrameCommands:
         """Statistics of one archive for the LDA-like transform."""
         copying = _words(self.copy_egs, *self.egs.multitask_options("egs", job), self.egs.training_rspecifier(job),
                          "ark:-")
-        return (f'nnet3-acc-lda-stats --rand-prune={self.options.rand_prune} {self.dir}/init.raw "ark:{copying} |" '
+        return (f'{self.lda_program} --rand-prune={self.options.rand_prune} {self.dir}/init.raw "ark:{copying} |" '
                 f"{self.dir}/{job}.lda_stats")
 
 

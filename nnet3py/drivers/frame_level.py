@@ -197,7 +197,8 @@ class FrameLevelTraining(Training):
 
     def _combine(self, target: str) -> None:
         newest_first = sorted(self.combined_models(), reverse=True)
-        self.run_jobs({"combine": self.commands.combine(newest_first, str(self.folder.model(target)))})
+        self.run_jobs({"combine": self.commands.combine(newest_first, str(self.folder.model(target)))},
+                      on_gpu=True)
         self.diagnostics.start(target)
 
     def _sum_outputs(self, which: int | str, options: AcousticOptions | RawOptions) -> Path:
@@ -208,7 +209,7 @@ class FrameLevelTraining(Training):
             old.unlink()
         self.run_jobs({f"get_post.{which}.{job}": self.commands.average_posterior(which, job, count,
                                                                                   options.prior_subset_size)
-                       for job in range(1, count + 1)})
+                       for job in range(1, count + 1)}, on_gpu=True)
         parts = [f"{folder}/post.{which}.{job}.vec" for job in range(1, count + 1)]
         self.run_jobs({f"vector_sum.{which}": " ".join(["vector-sum", *parts, str(total)])})
         for part in parts:

@@ -27,10 +27,14 @@ E = TypeVar("E", bound="Executor")
 
 
 class Job(NamedTuple):
-    """A bash command line, and the file for what it prints."""
+    """A bash command line, and the file for what it prints.
+
+    ``cmd_options`` go to a command such as queue.pl, which runs the job (``--gpu 1``); others do without them.
+    """
 
     command: str
     log: Path
+    cmd_options: tuple[str, ...] = ()
 
 
 class Failure(NamedTuple):

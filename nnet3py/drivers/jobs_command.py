@@ -95,7 +95,7 @@ class CommandExecutor(Executor):
         script = folder / f"{job.log.stem}.sh"
         script.write_text(_script(job.command, threads), encoding="utf-8", errors="surrogateescape")
         with tempfile.TemporaryFile() as said:
-            status = self._processes.run([*self.words, str(job.log), "bash", str(script.resolve())],
+            status = self._processes.run([*self.words, *job.cmd_options, str(job.log), "bash", str(script.resolve())],
                                          dict(os.environ), said)
             said.seek(0)
             text = said.read().decode("utf-8", "replace").strip()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
 
-from nnet3py.drivers.commands import FrameCommands, ModelFiles, Network, Step
+from nnet3py.drivers.commands import FrameCommands, ModelFiles, Network, Step, gpu_option
 from nnet3py.drivers.diagnostics import Diagnostics, read_job_logs, write_report
 from nnet3py.drivers.display import Display
 from nnet3py.drivers.egs_folder import EgsFolder
@@ -25,6 +25,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 logger = logging.getLogger(__name__)
 
 LOCAL = "run.pl"
+GPU_OPTIONS = ("--gpu", "1")
 FIRST_STAGE = -100                  # before every stage
 _FINISHED, _EGS_INFO, _CONFIGS = "finished", "egs info", "configs"
 
@@ -317,7 +318,8 @@ class Training(ABC):
         for log in self.folder.log("x").parent.glob(f"train.{iteration}.*.log"):
             log.unlink()
         self.diagnostics.start(iteration)
-        self.run_jobs({f"train.{iteration}.{job}": self.commands.train(step, job) for job in numbers})
+        self.run_jobs({f"train.{iteration}.{job}": self.commands.train(step, job) for job in numbers},
+                      on_gpu=True)
         logs = read_job_logs(self.folder, iteration)
         accepted, best = accepted_jobs({job: logs[job].objectives.get("output", float("nan")) for job in numbers})
         if step.is_first:
@@ -336,9 +338,13 @@ class Training(ABC):
         self._remove_model(iteration - 2, set(self.combined_models()))
         display.end(step, logs, self.diagnostics.latest(iteration))
 
-    def run_jobs(self, commands: dict[str, str]) -> None:
-        """Run commands side by side, each with a log of that name. Raises JobsFailed."""
-        jobs = [Job(command, self.folder.log(name)) for name, command in commands.items()]
+    def run_jobs(self, commands: dict[str, str], on_gpu: bool = False) -> None:
+        """Run commands side by side, each with a log of that name. Raises JobsFailed.
+
+        ``on_gpu``: a grid engine is asked for a GPU for each, if the user wants GPUs.
+        """
+        asked = GPU_OPTIONS if on_gpu and gpu_option(self.options.use_gpu) in ("yes", "wait") else ()
+        jobs = [Job(command, self.folder.log(name), asked) for name, command in commands.items()]
         for job in jobs:
             job.log.unlink(missing_ok=True)      # a job that outlived a killed driver writes to the old one
         self.executor.run(jobs)
