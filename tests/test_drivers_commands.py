@@ -112,8 +112,11 @@ def test_combination(egs: EgsFolder) -> None:
     assert raw.combine([8, 7], "exp/r/final.raw").endswith(f"exp/r/8.raw exp/r/7.raw {examples} exp/r/final.raw")
 
 
-def test_priors(egs: EgsFolder) -> None:
+def test_priors(tmp_path: Path) -> None:
+    egs = EgsFolder(write_egs(tmp_path / "egs"))
     commands = acoustic_dnn(egs)
+    assert "--minibatch-size=1:128 " in commands.average_posterior("combined", 2, 3, 20000)      # 5 examples an archive
+    egs.egs_per_archive = 10000
     assert commands.average_posterior("combined", 2, 3, 20000) == (
         f"nnet3-copy-egs ark:{egs.path}/egs.2.ark ark:- | nnet3-subset-egs --srand=2 --n=20000 ark:- ark:- | "
         "nnet3-merge-egs --minibatch-size=128 ark:- ark:- | "

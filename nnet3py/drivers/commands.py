@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 PRINT_INTERVAL = 10
 VERBOSE_EVERY = 20           # iterations between two in which the training program says more
 FULL_PROGRESS_EVERY = 10
+POSTERIOR_MINIBATCH = 128
+FEW_EGS = 4 * POSTERIOR_MINIBATCH
 
 
 @dataclass(frozen=True)
@@ -231,11 +233,13 @@ class FrameCommands:
     def average_posterior(self, which: int | str, job: int, num_jobs: int, subset_size: int) -> str:
         """The sum of a model's outputs on some examples of one archive, from job ``job`` of ``num_jobs``."""
         archive = 1 if num_jobs > self.egs.num_archives else job
+        few = min(subset_size, self.egs.egs_per_archive) < FEW_EGS     # most or all would be left over: merge them, too
+        size = f"1:{POSTERIOR_MINIBATCH}" if few else f"{POSTERIOR_MINIBATCH}"
         copying = _words(self.copy_egs, *self.egs.multitask_options("egs", archive),
                          self.egs.training_rspecifier(archive), "ark:-")
         return " | ".join((
             copying, f"nnet3-subset-egs --srand={job} --n={subset_size} ark:- ark:-",
-            "nnet3-merge-egs --minibatch-size=128 ark:- ark:-",
+            f"nnet3-merge-egs --minibatch-size={size} ark:- ark:-",
             f'nnet3-compute-from-egs --use-gpu={self.gpu} --apply-exp=true "{self.models.name(self.dir, which)}" '
             "ark:- ark:-",
             "matrix-sum-rows ark:- ark:-", f"vector-sum ark:- {self.dir}/post.{which}.{job}.vec"))
