@@ -16,9 +16,11 @@ TOOLS = ["acc-lda-stats", "ali-to-pdf", "average", "compute-apply-exp", "compute
          "merge-egs-rules", "show-progress"]
 TRAIN = ["plain", "plain-momentum", "plain-max-change", "plain-l2", "plain-backstitch", "quadratic", "fast",
          "fast-max-change", "tdnn", "lstm"]
+CHAIN = ["xent"]       # of "plain" see tests/test_chain_trainer.py
 
 
-@pytest.mark.parametrize(("group", "names"), [("tools", TOOLS), ("train", TRAIN)], ids=["tools", "train"])
+@pytest.mark.parametrize(("group", "names"), [("tools", TOOLS), ("train", TRAIN), ("chain", CHAIN)],
+                         ids=["tools", "train", "chain"])
 def test_recorded_commands_hold(group, names):
     checker = shared_folder("check") / "commands.py"
     words = [sys.executable, str(checker), str(shared_folder("golden")), "--bin", str(ROOT / "bin"), "--group", group,
