@@ -136,10 +136,9 @@ class Decoder:
     def _lattice(self, decodable: Any, options: DecoderOptions) -> Decoded | None:
         search = self._library.LatticeSimpleDecoder(self._graph, self._library.LatticeSimpleDecoderConfig(
             beam=options.beam, lattice_beam=options.lattice_beam, prune_interval=options.prune_interval))
-        if not search.decode(decodable):
-            return None
-        reached_final = bool(np.isfinite(search.final_relative_cost()))
-        found, lattice = search.get_raw_lattice(use_final_probs=reached_final)
+        reached_final = bool(search.decode(decodable))
+        # Where no final state was reached, the library takes all states for final, if asked to use final costs.
+        found, lattice = search.get_raw_lattice(use_final_probs=True)
         return _decoded(from_openfst(lattice), reached_final) if found else None
 
 
