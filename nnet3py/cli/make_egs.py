@@ -73,8 +73,9 @@ def make_chain_egs(args: list[str], options: Options) -> int:
     from nnet3py.drivers import make_chain_egs as maker
     from nnet3py.drivers.jobs import make_executor
 
+    data, chain, labels, folder = args
     values = fields_from(_CHAIN, options)
     values.check()
     with make_executor(options.cmd, options.scheduler or None) as executor:
-        maker.make_chain_egs(*args, values, executor)
+        maker.make_chain_egs(data, chain, labels, folder, values, executor)
     return 0
