@@ -81,6 +81,7 @@ class FrameCommands:
     train_program = "nnet3-train"
     prob_program = "nnet3-compute-prob"
     lda_program = "nnet3-acc-lda-stats"
+    combine_program = "nnet3-combine"
     copy_egs, shuffle_egs, merge_egs = "nnet3-copy-egs", "nnet3-shuffle-egs", "nnet3-merge-egs"
     print_interval = PRINT_INTERVAL
 
@@ -115,7 +116,7 @@ class FrameCommands:
         return []
 
     def train_inputs(self) -> list[str]:
-        """Arguments of the training program between the network and the examples."""
+        """Arguments of the training program, and of others, between the network and the examples."""
         return []
 
     def backstitch_scale(self, step: Step) -> float:
@@ -194,13 +195,21 @@ class FrameCommands:
 
     def compute_prob(self, which: int | str, subset: str) -> str:
         """Objective and accuracy of a model on ``train`` or ``valid`` diagnostics."""
-        per_dim = subset == "train" and self.options.compute_per_dim_accuracy
-        return _words(self.prob_program, *self.prob_options(), "--compute-per-dim-accuracy" if per_dim else "",
+        return _words(self.prob_program, *self.prob_options(),
+                      "--compute-per-dim-accuracy" if self.per_dim_accuracy(subset) else "",
                       f'"{self.models.name(self.dir, which)}"', *self.train_inputs(),
                       f'"{self.diagnostic_minibatches(f"{subset}_diagnostic", "1:64")}"')
 
+    def per_dim_accuracy(self, subset: str) -> bool:
+        """Whether the accuracy of each class is logged."""
+        return subset == "train" and self.options.compute_per_dim_accuracy
+
     def prob_options(self) -> list[str]:
         """Options of the program that computes objectives."""
+        return []
+
+    def combine_options(self) -> list[str]:
+        """Options of the program that combines models."""
         return []
 
     def diagnostic_minibatches(self, name: str, size: str) -> str:
@@ -226,8 +235,9 @@ class FrameCommands:
         names = [self.models.name(self.dir, number) for number in models]
         if self.models.wrapped:
             target = f'"| nnet3-am-copy --set-raw-nnet=- {names[0]} {target}"'
-        return _words("nnet3-combine", f"--use-gpu={self.gpu}",
-                      f"--max-objective-evaluations={self.options.max_objective_evaluations}", "--verbose=3", *names,
+        return _words(self.combine_program, f"--use-gpu={self.gpu}",
+                      f"--max-objective-evaluations={self.options.max_objective_evaluations}",
+                      *self.combine_options(), "--verbose=3", *self.train_inputs(), *names,
                       f'"{self.diagnostic_minibatches("combine", f"1:{self.minibatch_size}")}"', target)
 
     def average_posterior(self, which: int | str, job: int, num_jobs: int, subset_size: int) -> str:
@@ -271,11 +281,15 @@ class ChunkCommands(FrameCommands):
 
     def derivative_times(self) -> list[str]:
         assert isinstance(self.options, RnnPart)
-        margin = self.options.deriv_truncate_margin
-        if margin is None:
-            return []
-        return [f"--optimization.min-deriv-time={-margin - self.network.left_context}",
-                f"--optimization.max-deriv-time-relative={margin + self.network.right_context}"]
+        return derivative_limits(self.options.deriv_truncate_margin, self.network)
+
+
+def derivative_limits(margin: int | None, network: Network) -> list[str]:
+    """Options of the training program: derivatives go ``margin`` frames beyond a chunk and its context (None: all)."""
+    if margin is None:
+        return []
+    return [f"--optimization.min-deriv-time={-margin - network.left_context}",
+            f"--optimization.max-deriv-time-relative={margin + network.right_context}"]
 
 
 def gpu_option(use_gpu: str) -> str:
