@@ -96,6 +96,7 @@ COMMANDS: dict[str, Entry] = {
     "train-rnn": Entry("train_drivers", "train_rnn", "The same for a recurrent one."),
     "train-raw-dnn": Entry("train_drivers", "train_raw_dnn", "Train a network on targets, from features to the end."),
     "train-raw-rnn": Entry("train_drivers", "train_raw_rnn", "The same for a recurrent one."),
+    "train-chain": Entry("train_drivers", "train_chain", "Train an acoustic model with LF-MMI, from alignments on."),
     "nnet3-monitor": Entry("training_report", "monitor", "Look for what goes wrong in a training."),
     "nnet3-report": Entry("training_report", "report", "Write a page with plots about a training."),
     "nnet3-average": Entry("average", "average", "Average the parameters of several networks."),

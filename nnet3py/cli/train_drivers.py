@@ -1,4 +1,4 @@
-"""train-dnn, train-rnn, train-raw-dnn, train-raw-rnn: what Kaldi's steps/nnet3/train_*.py do."""
+"""train-dnn, train-rnn, train-raw-dnn, train-raw-rnn, train-chain: what Kaldi's steps/nnet3/train_*.py do."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,6 +8,7 @@ from typing import Any
 
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Option, OptionError, Options, option
+from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.options import (
     CommonOptions,
     DnnOptions,
@@ -58,14 +59,14 @@ def _value(type_name: str, name: str, value: Any) -> Any:
         raise OptionError(f'Invalid integer option "{value}"', f"for --{name}") from None
 
 
-def run_driver(training: str, declared: type[CommonOptions], options: Options) -> int:
-    """Train with the class ``training`` of :mod:`nnet3py.drivers.frame_level`."""
+def run_driver(training: str, declared: type[CommonOptions], options: Options, module: str = "frame_level") -> int:
+    """Train with the function ``training`` of a module of :mod:`nnet3py.drivers`."""
     values = fields_from(declared, options)
     values.check()
-    from nnet3py.drivers import frame_level
+    from importlib import import_module
 
     terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
-    getattr(frame_level, training)(values, terminal=terminal)
+    getattr(import_module(f"nnet3py.drivers.{module}"), training)(values, terminal=terminal)
     return 0
 
 
@@ -82,8 +83,8 @@ e.g.:
 """
 
 
-def _usage(name: str, first: str, example: str) -> str:
-    return first + "\n" + _COMMON.format(script=name.replace("-", "_") + ".py", name=name, example=example)
+def _usage(name: str, first: str, example: str, script: str = "") -> str:
+    return first + "\n" + _COMMON.format(script=script or name.replace("-", "_") + ".py", name=name, example=example)
 
 
 @kaldi_command("train-dnn", usage=_usage("train-dnn", "Train an acoustic model without recurrence.", (
@@ -124,3 +125,19 @@ def train_raw_dnn(args: Sequence[str], options: Options) -> int:
 def train_raw_rnn(args: Sequence[str], options: Options) -> int:
     """Train a recurrent network on targets."""
     return run_driver("train_raw_rnn", RawRnnOptions, options)
+
+
+@kaldi_command("train-chain", usage=_usage("train-chain", """
+Train an acoustic model with the LF-MMI objective: a phone language model of the alignments in --tree-dir, denominator
+graph, examples of lattices (--lat-dir) or alignments (--ali-dir), network, iterations, and the combination of the last
+models. The model is decoded with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, on a graph
+made with --self-loop-scale=1.0.
+""".strip(), (
+    "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/chain/configs\n"
+    "train-chain --feat-dir=data/train --tree-dir=exp/chain_tree --ali-dir=exp/tri_ali --dir=exp/chain \\\n"
+    "  --chain.leaky-hmm-coefficient=0.1 --chain.l2-regularize=0.0005 --chain.xent-regularize=0.1 \\\n"
+    "  --egs.chunk-width=150,110,90 --trainer.optimization.num-jobs-final=2 --use-gpu=no"), "chain/train.py"),
+    arguments=(0, 0), options=driver_options(ChainOptions), detached_values=True)
+def train_chain(args: Sequence[str], options: Options) -> int:
+    """Train an acoustic model with the LF-MMI objective."""
+    return run_driver("train_chain", ChainOptions, options, "chain_training")

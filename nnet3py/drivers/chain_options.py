@@ -1,0 +1,86 @@
+"""The options of train-chain: Kaldi's names, defaults and meanings, and a few of our own.
+
+Kaldi: steps/nnet3/chain/train.py. Ours are --ali-dir (alignments in place of lattices) and --chain.phone-lm.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3py.drivers.options import HARMLESS, CommonOptions, opt
+from nnet3py.errors import UsageError
+
+_OPTIMIZATION = "trainer.optimization."
+
+
+@dataclass
+class ChainOptions(CommonOptions):
+    """Options of train-chain."""
+
+    tree_dir: str | None = opt("tree-dir", None, "Folder with tree, final.mdl, num_jobs, ali.*.gz and phones.txt, for "
+                               "the tree and the phone language model", effect=HARMLESS)
+    lat_dir: str | None = opt("lat-dir", None, "Folder of lattices of the transcripts: lat.*.gz, final.mdl",
+                              effect=HARMLESS)
+    ali_dir: str | None = opt("ali-dir", None, "Folder of alignments to use in place of lattices: ali.*.gz, num_jobs, "
+                              "final.mdl, tree", effect=HARMLESS)
+
+    chunk_width: str = opt("egs.chunk-width", "20", "Input frames per chunk; several with commas between")
+    chunk_left_context: int = opt("egs.chunk-left-context", 0, "Frames to the left of a chunk, besides the network's")
+    chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk")
+    chunk_left_context_initial: int = opt("egs.chunk-left-context-initial", -1,
+                                          "The same on the left at the start of utterances (-1: no other)")
+    chunk_right_context_final: int = opt("egs.chunk-right-context-final", -1,
+                                         "The same on the right at the end of utterances (-1: no other)")
+
+    lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
+    phone_lm: str | None = opt("chain.phone-lm", None, "A phone language model that is there already; blank: one of "
+                               "the phones in --tree-dir")
+    l2_regularize: float = opt("chain.l2-regularize", 0.0, "Factor of the penalty on the square of the outputs")
+    xent_regularize: float = opt("chain.xent-regularize", 0.0, "Factor of the cross-entropy of output-xent")
+    left_tolerance: int = opt("chain.left-tolerance", 5, "Frames by which phones may begin earlier")
+    right_tolerance: int = opt("chain.right-tolerance", 5, "Frames by which phones may end later")
+    leaky_hmm_coefficient: float = opt("chain.leaky-hmm-coefficient", 0.00001,
+                                       "Probability of jumping to any state of the denominator graph, per frame")
+    apply_deriv_weights: bool = opt("chain.apply-deriv-weights", True, "Multiply derivatives with the weights of the "
+                                    "examples' frames")
+    frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame")
+    alignment_subsampling_factor: int = opt("chain.alignment-subsampling-factor", 3, "Frames of the lattices or "
+                                            "alignments per output frame")
+    left_deriv_truncate: int | None = opt("chain.left-deriv-truncate", None, "Accepted for compatibility",
+                                          effect=HARMLESS)
+    chain_opts: str = opt("chain-opts", "", "Further options of nnet3-chain-train, with blanks between")
+
+    # What frame-level training has under other names.
+    samples_per_iter: int = opt("trainer.frames-per-iter", 800000, "Input frames per archive, at most")
+    minibatch_size: str = opt("trainer.num-chunk-per-minibatch", "128", "Chunks per minibatch: 128, 128,64, "
+                              "150=64,32/90=128")
+    num_epochs: float = opt("trainer.num-epochs", 10.0, "Passes over the data, each at all frame shifts")
+    initial_effective_lrate: float = opt(f"{_OPTIMIZATION}initial-effective-lrate", 0.0002, "Learning rate at first")
+    final_effective_lrate: float = opt(f"{_OPTIMIZATION}final-effective-lrate", 0.00002, "Learning rate at the end")
+    shrink_value: float = opt(f"{_OPTIMIZATION}shrink-value", 1.0, "Factor of the parameters while saturated")
+    shrink_saturation_threshold: float = opt(f"{_OPTIMIZATION}shrink-saturation-threshold", 0.40,
+                                             "Saturation (0 to 1) above which parameters shrink")
+    deriv_truncate_margin: int | None = opt("trainer.deriv-truncate-margin", None,
+                                            "Frames beyond a chunk and its context up to which derivatives go; blank: "
+                                            "all")
+    compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
+                                         "Accepted for compatibility: chain models have no accuracy", effect=HARMLESS)
+
+    def check(self) -> None:
+        super().check()
+        if not self.tree_dir:
+            raise UsageError("no tree was given", "say --tree-dir=exp/chain_tree")
+        if self.lat_dir and self.ali_dir:
+            raise UsageError("both --lat-dir and --ali-dir were given", "give the one that examples are made of")
+        if not (self.egs_dir or self.lat_dir or self.ali_dir):
+            raise UsageError("there is nothing that examples can be made of", "say --lat-dir=exp/tri_lats, or "
+                             "--ali-dir=exp/tri_ali, or --egs.dir if they are there already")
+        for name, least in (("frame-subsampling-factor", 1), ("alignment-subsampling-factor", 1),
+                            ("left-tolerance", 0), ("right-tolerance", 0)):
+            if (value := getattr(self, name.replace("-", "_"))) < least:
+                raise UsageError(f"--chain.{name}={value}: expected {least} or more")
+        if self.leaky_hmm_coefficient <= 0.0:
+            raise UsageError(f"--chain.leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected above 0",
+                             "0.1 is usual, 1e-5 almost none")
+        for name, number in (("l2-regularize", self.l2_regularize), ("xent-regularize", self.xent_regularize)):
+            if number < 0.0:
+                raise UsageError(f"--chain.{name}={number:g}: expected 0 or more")

@@ -1,0 +1,229 @@
+"""The driver of chain training, with the LF-MMI objective.
+
+    train_chain(ChainOptions(dir="exp/tdnnf", feat_dir="data/train", tree_dir="exp/chain_tree", ali_dir="exp/ali"))
+
+Kaldi: steps/nnet3/chain/train.py, and train_e2e.py for examples that are there already.
+"""
+from __future__ import annotations
+
+import hashlib
+import shlex
+import shutil
+from contextlib import closing
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+from nnet3py.drivers.ali_folder import AliFolder
+from nnet3py.drivers.chain_commands import CHAIN, ChainCommands
+from nnet3py.drivers.chain_options import ChainOptions
+from nnet3py.drivers.commands import ModelFiles
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.egs_options import ChainEgsOptions
+from nnet3py.drivers.frame_level import FrameLevelTraining
+from nnet3py.drivers.jobs import Executor
+from nnet3py.drivers.make_chain_egs import make_chain_egs
+from nnet3py.drivers.schedules import Plan
+from nnet3py.drivers.steps import check_plain
+from nnet3py.drivers.training import Stage, link
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.io.object_files import read_object
+from nnet3py.io.streams import write_text
+from nnet3py.io.tree import ContextDependency
+
+_WHOLE_UTTERANCES = "-1"
+
+
+class ChainTraining(FrameLevelTraining):
+    """train-chain."""
+
+    name, commands_class = "train-chain", ChainCommands
+    models: ClassVar[ModelFiles] = CHAIN
+    report = ("accuracy.report", "objective")
+    phone_lm_stage: ClassVar[int] = -6
+    den_fst_stage: ClassVar[int] = -5
+    init_stage, egs_stage, lda_stage = -4, -3, -2
+    options: ChainOptions
+
+    # -- the data ------------------------------------------------------------------------------------------------------
+
+    @property
+    def tree_dir(self) -> Path:
+        """The folder with the tree."""
+        assert self.options.tree_dir
+        return Path(self.options.tree_dir)
+
+    @cached_property
+    def num_pdfs(self) -> int:
+        """Pdfs of the tree."""
+        return read_object(self.tree_dir / "tree", ContextDependency.read).num_pdfs
+
+    def begin(self) -> None:
+        super().begin()
+        for option, path in (("--tree-dir", self.options.tree_dir), ("--chain.phone-lm", self.options.phone_lm)):
+            if path:
+                check_plain(option, path)
+        self._check_tree_dir()
+        self._check_network()
+        for name in ("tree", "phones.txt", "num_jobs"):
+            if (self.tree_dir / name).is_file():
+                shutil.copyfile(self.tree_dir / name, self.folder.path / name)
+        write_text(str(self.folder.path / "frame_subsampling_factor"), f"{self.options.frame_subsampling_factor}\n")
+
+    def _check_tree_dir(self) -> None:
+        for name in ("tree", "final.mdl"):
+            if not (self.tree_dir / name).is_file():
+                raise FormatError(f"expected a folder with a tree and a transition model, but it has no {name}",
+                                  path=str(self.tree_dir), hint="--tree-dir needs tree, final.mdl, ali.*.gz, num_jobs")
+        labels = self.options.ali_dir or self.options.lat_dir
+        if labels and _phones(self.tree_dir) and _phones(Path(labels)) and (
+                _phones(self.tree_dir) != _phones(Path(labels))):
+            raise FormatError(f"the phones are others than those in {self.tree_dir}/phones.txt",
+                              path=f"{labels}/phones.txt", hint="make the tree for these phones")
+
+    def _check_network(self) -> None:
+        """UsageError if the network, as far as it is known yet, does not fit the tree or the options."""
+        reference = self.options.input_model or str(self.folder.configs / "ref.raw")
+        if not Path(reference).exists():
+            return
+        from nnet3py.network.model_file import read_nnet
+
+        found = read_nnet(reference)
+        if found.output_dim("output") != self.num_pdfs:
+            raise UsageError(f"the network in {reference} has {found.output_dim('output')} outputs, the tree in "
+                             f"{self.tree_dir} {self.num_pdfs} pdfs", "make a network for this tree")
+        if self.options.xent_regularize and found.output_dim("output-xent") < 0:
+            raise UsageError(f"--chain.xent-regularize={self.options.xent_regularize:g}, but {reference} "
+                             "has no output-xent", "add an output layer named output-xent, or say 0")
+
+    def egs_contexts(self) -> tuple[int, int, int, int]:
+        """The context of examples, which are shifted by up to half the frame subsampling factor."""
+        network, options = self.network(), self.options
+        shift = options.frame_subsampling_factor // 2
+        left, right = network.left_context + shift, network.right_context + shift
+        initial, final = options.chunk_left_context_initial, options.chunk_right_context_final
+        return (options.chunk_left_context + left, options.chunk_right_context + right,
+                -1 if initial < 0 else initial + left, -1 if final < 0 else final + right)
+
+    @property
+    def chunk_width(self) -> str:
+        """Input frames per example; examples made elsewhere may be whole utterances."""
+        if self.options.egs_dir and EgsFolder(self.egs_path).frames_per_eg == _WHOLE_UTTERANCES:
+            return _WHOLE_UTTERANCES
+        return self.options.chunk_width
+
+    def open_egs(self) -> EgsFolder:
+        for name in ("0.trans_mdl", "den.fst"):
+            if not (self.folder.path / name).is_file():
+                raise UsageError(f"{self.folder.path} has no {name}", f"--stage={self.phone_lm_stage} makes it")
+        egs = super().open_egs()
+        check_examples(egs, self.options.frame_subsampling_factor, self.num_pdfs)
+        return egs
+
+    # -- stages --------------------------------------------------------------------------------------------------------
+
+    def stages_to_egs(self) -> list[Stage]:
+        folder, stages = self.folder.path, []
+        phone_lm = folder / "phone_lm.fst"
+        given = self.options.phone_lm
+        if given is None or Path(given).resolve() != phone_lm.resolve():
+            stages.append(Stage(self.phone_lm_stage, "Creating phone language-model", self._make_phone_lm, (phone_lm,)))
+        graphs = tuple(folder / name for name in ("0.trans_mdl", "den.fst", "normalization.fst"))
+        stages.append(Stage(self.den_fst_stage, "Creating denominator FST", self._make_den_fst, graphs))
+        return [*stages, *super().stages_to_egs()]
+
+    def _make_phone_lm(self) -> None:
+        if self.options.phone_lm:
+            self.run_jobs({"make_phone_lm": f"cp {self.options.phone_lm} {self.folder.path}/.phone_lm && "
+                                            f"mv {self.folder.path}/.phone_lm {self.folder.path}/phone_lm.fst"})
+            return
+        alignments = AliFolder(self.tree_dir)
+        self.run_jobs({"make_phone_lm": ChainCommands.phone_lm(self.options, str(alignments.model),
+                                                               alignments.all_rspecifier)})
+
+    def _make_den_fst(self) -> None:
+        folder = self.folder.path
+        self.run_jobs({"copy_transition_model": f"copy-transition-model {self.tree_dir}/final.mdl "
+                                                f"{folder}/0.trans_mdl"})
+        self.run_jobs({"make_den_fst": ChainCommands.den_fsts(str(folder))})
+
+    def make_egs(self, executor: Executor) -> None:
+        options = self.options
+        labels = options.ali_dir or options.lat_dir
+        if not options.feat_dir or not labels:
+            raise UsageError("no examples were given, and not all that they are made of",
+                             "say --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
+        left, right, initial, final = self.egs_contexts()
+        made = ChainEgsOptions(
+            frames_per_eg=options.chunk_width, left_context=left, right_context=right, left_context_initial=initial,
+            right_context_final=final, frame_subsampling_factor=options.frame_subsampling_factor,
+            alignment_subsampling_factor=options.alignment_subsampling_factor, frames_per_iter=options.samples_per_iter,
+            left_tolerance=options.left_tolerance, right_tolerance=options.right_tolerance, srand=options.srand,
+            stage=options.egs_stage, online_ivector_dir=options.online_ivector_dir, cmvn_opts=options.cmvn_opts)
+        make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path,
+                       made.with_words(shlex.split(options.egs_opts or "")), executor)
+
+    def _make_model(self) -> None:
+        folder = self.folder.path
+        raw = self.options.input_model or self._make_network(-1)
+        self.run_jobs({"init_mdl": f"nnet3-am-init {folder}/0.trans_mdl {raw} {self.folder.model(0)}"})
+
+    def make_plan(self, egs: EgsFolder) -> Plan:
+        plan = super().make_plan(egs)
+        write_text(str(self.folder.path / "num_iters"), f"{plan.num_iters}\n")
+        return plan
+
+    def stages_to_final(self) -> list[Stage]:
+        number, final = self.plan.num_iters, self.folder.model("final")
+
+        def finish() -> None:
+            if self.options.do_final_combination:
+                self._combine("final")
+            else:
+                link(f"{number}.mdl", final)
+
+        return [Stage(number, "Doing final combination to produce final.mdl", finish, (final,))]
+
+    # -- shrinkage, what a training is bound to ------------------------------------------------------------------------
+
+    def shrink(self, iteration: int, learning_rate: float) -> float:
+        proportional, options = super().shrink(iteration, learning_rate), self.options
+        if options.shrink_value < proportional and self._is_saturated(iteration, options.shrink_saturation_threshold):
+            return options.shrink_value
+        return proportional
+
+    def _configs(self) -> dict[str, Any]:
+        tree = self.tree_dir / "tree"
+        return {**super()._configs(),
+                **({"tree": hashlib.sha256(tree.read_bytes()).hexdigest()[:16]} if tree.is_file() else {})}
+
+
+def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int) -> None:
+    """Nnet3Error if the first example of a folder is of another frame rate or another tree."""
+    from nnet3py.egs.chain_example import read_chain_egs
+
+    if egs.kind != "cegs":
+        raise FormatError("expected chain examples (cegs.1.ark), found others", path=str(egs.path))
+    with closing(read_chain_egs(egs.training_rspecifier(1))) as examples:       # type: ignore[type-var]
+        key, first = next(examples)
+    for output in first.outputs:
+        if output.supervision.label_dim != num_pdfs:
+            raise Nnet3Error(f"the examples in {egs.path} are of {output.supervision.label_dim} pdfs ({key}), the tree "
+                             f"has {num_pdfs}", "make examples with this tree")
+        times = output.indexes[:, 1]
+        if len(times) > 1 and times[1] - times[0] != frame_subsampling_factor:
+            raise Nnet3Error(f"the examples in {egs.path} have an output every {times[1] - times[0]} frames ({key}), "
+                             f"but --chain.frame-subsampling-factor={frame_subsampling_factor}",
+                             "give the factor that the examples were made with, or make them again")
+
+
+def _phones(folder: Path) -> list[str]:
+    """The lines of ``phones.txt``, without disambiguation symbols; empty if there is none."""
+    path = folder / "phones.txt"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
+def train_chain(options: ChainOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
+    """Train a chain model; arguments as for :class:`nnet3py.drivers.training.Training`."""
+    ChainTraining(options, executor, terminal).run()
