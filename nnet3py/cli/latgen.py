@@ -191,14 +191,13 @@ def _inputs(graphs: str, matrices: str, model: TransitionModel, options: Decoder
         return
     with SequentialReader(graphs, FST) as fsts, RandomAccessReader(matrices, FLOAT_MATRIX) as lookup:
         for key, fst in fsts:
-            matrix = lookup.get(key)
-            if matrix is None:
+            if key not in lookup:
                 log.warning(f"Not decoding utterance {key} because no features available.")
                 yield key, None, None
                 continue
             with within(f"the graph of utterance {key}"):
                 decoder = Decoder(fst, model, options)
-            yield key, decoder, matrix
+            yield key, decoder, lookup[key]
 
 
 def _decode_one(key: str, decoder: Decoder, matrix: np.ndarray,

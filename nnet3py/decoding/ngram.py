@@ -44,12 +44,12 @@ class Ngram:
         """log10 P(word | history); -infinity for a word that is not known."""
         history = tuple(history)[-(self.order - 1):] if self.order > 1 else ()
         backoff = 0.0
-        while (*history, word) not in self.log10_probs:
+        while history + (word,) not in self.log10_probs:
             if not history:
                 return -math.inf
             backoff += self.log10_backoffs.get(history, 0.0)
             history = history[1:]
-        return backoff + self.log10_probs[(*history, word)]
+        return backoff + self.log10_probs[history + (word,)]
 
     # -- estimating --------------------------------------------------------------------------------------------------
 
@@ -79,8 +79,8 @@ class Ngram:
             seen = counts[history]
             total = sum(seen.values()) + len(seen)
             for word in words_known if not history else sorted(seen):
-                lower = probs[(*history[1:], word)] if history else 1.0 / len(words_known)
-                probs[(*history, word)] = (seen[word] + len(seen) * lower) / total
+                lower = probs[history[1:] + (word,)] if history else 1.0 / len(words_known)
+                probs[history + (word,)] = (seen[word] + len(seen) * lower) / total
             if history:
                 backoffs[history] = len(seen) / total
         log10_probs = {gram: math.log10(value) for gram, value in probs.items()}
