@@ -10,6 +10,7 @@ from graph_paths import path_costs
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.align_compiled import align_compiled, compile_train_graphs
 from nnet3py.cli.latgen import latgen_faster, latgen_faster_mapped, latgen_faster_parallel
+from nnet3py.cli.latgen_batch import latgen_faster_batch
 from nnet3py.cli.lattices import lattice_best_path, lattice_scale
 from nnet3py.cli.make_graph import make_graph
 from nnet3py.cli.word_error_rate import word_error_rate
@@ -129,6 +130,20 @@ def test_log_likelihoods_give_the_same(folder, capfd):
     assert (folder / "words1").read_text() == (folder / "words2").read_text() != ""
     first, second = read_table("ark:lat1", LATTICES), read_table("ark:lat2", LATTICES)
     np.testing.assert_allclose(first["u1"].weights, second["u1"].weights, atol=COST)
+
+
+def test_many_at_a_time(folder, capfd):
+    feats = read_table("ark:feats.ark", FLOAT_MATRIX)
+    bad = feats["u2"].copy()
+    bad[3, 1] = np.nan
+    write_table("ark:more.ark", FLOAT_MATRIX, feats | {"bad": bad, "empty": bad[:0]})
+    assert latgen_faster_batch.execute([*DECODE, "final.mdl", "graph/HCLG.fst", "ark:more.ark", "ark:lat1",
+                                        "ark,t:words1"]) == 0
+    log = capfd.readouterr().err
+    assert "Zero-length utterance: empty" in log and "WARNING" in log and "Done 3 utterances, failed for 2" in log
+    assert latgen_faster.execute([*DECODE, "final.mdl", "graph/HCLG.fst", "ark:feats.ark", "ark:lat2",
+                                  "ark,t:words2"]) == 0
+    assert (folder / "words1").read_text() == (folder / "words2").read_text() != ""
 
 
 def test_a_graph_for_each_utterance(folder, capfd):

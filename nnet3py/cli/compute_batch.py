@@ -12,7 +12,17 @@ from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute
 from nnet3py.errors import NumericError
 
 if TYPE_CHECKING:
-    from nnet3py.runtime.batch import Utterance
+    from nnet3py.runtime.batch import BatchOptions, Utterance
+
+
+BATCH = (
+    option("minibatch-size", int, 128, "Chunks that are computed at a time"),
+    option("edge-minibatch-size", int, 32, "The same, of first and last chunks, where their context is another"),
+    option("ensure-exact-final-context", bool, False,
+           "Compute utterances shorter than a chunk by themselves, not continued with copies of their last frame"),
+    option("partial-minibatch-factor", float, 0.5,
+           "Minibatches that are not full have this times the full size, or this times that, and so on"),
+)
 
 
 @kaldi_command("nnet3-compute-batch", usage="""
@@ -26,13 +36,7 @@ e.g.: nnet3-compute-batch final.raw scp:feats.scp ark:nnet_prediction.ark
     *with_default(SIMPLE, "acoustic-scale", 1.0), *IVEC,
     option("apply-exp", bool, False, "Write exp(output), such as probabilities of a log-softmax"),
     option("use-priors", bool, False, "Subtract the logs of the priors of the model, which must be an acoustic model"),
-    option("minibatch-size", int, 128, "Chunks that are computed at a time"),
-    option("edge-minibatch-size", int, 32, "The same, of first and last chunks, where their context is another"),
-    option("ensure-exact-final-context", bool, False,
-           "Compute utterances shorter than a chunk by themselves, not continued with copies of their last frame"),
-    option("partial-minibatch-factor", float, 0.5,
-           "Minibatches that are not full have this times the full size, or this times that, and so on"),
-    *DEVICE,
+    *BATCH, *DEVICE,
 ])
 def compute_batch(args: list[str], options: Options) -> int:
     """Compute outputs of utterances; 1 if none succeeded."""
@@ -43,21 +47,18 @@ def compute_batch(args: list[str], options: Options) -> int:
     from nnet3py.cli.compute_setup import set_up
     from nnet3py.io.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.runtime.batch import BatchComputer, BatchOptions
+    from nnet3py.runtime.batch import BatchComputer
 
     check_ivector_options(options)
     device = set_up(options)
     start = time.perf_counter()
     nnet, priors = model_for_test(args[0], options.use_priors)
-    computer = BatchComputer(nnet, compute_options(options), BatchOptions(
-        minibatch_size=options.minibatch_size, edge_minibatch_size=options.edge_minibatch_size,
-        ensure_exact_final_context=options.ensure_exact_final_context,
-        partial_minibatch_factor=options.partial_minibatch_factor), priors, device)
+    computer = BatchComputer(nnet, compute_options(options), batch_options(options), priors, device)
     num_done = 0
     # The writer comes first, so that an error of a reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:
-        source = _Utterances(features, ivectors)
+        source = UtteranceSource(features, ivectors)
         for key, output in computer.compute(source, options.online_ivector_period):
             if isinstance(output, NumericError):
                 log.warning(f"Skipping utterance {key}: {output}")
@@ -70,7 +71,17 @@ def compute_batch(args: list[str], options: Options) -> int:
     return 0 if num_done else 1
 
 
-class _Utterances:
+def batch_options(options: Options) -> BatchOptions:
+    """What the ``BATCH`` options ask for."""
+    from nnet3py.runtime.batch import BatchOptions
+
+    return BatchOptions(
+        minibatch_size=options.minibatch_size, edge_minibatch_size=options.edge_minibatch_size,
+        ensure_exact_final_context=options.ensure_exact_final_context,
+        partial_minibatch_factor=options.partial_minibatch_factor)
+
+
+class UtteranceSource:
     """Features with their i-vectors; warns of utterances that lack either."""
 
     def __init__(self, features: Any, ivectors: IvectorSource) -> None:

@@ -1,7 +1,7 @@
 """nnet3-latgen-faster, its sister that takes log-likelihoods, and what they share: decoding tables of utterances."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ DECODER = (
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
 )
 
-_LATTICES = """
+LATTICES_HELP = """
 Lattices are state-level ones, as Kaldi's with --determinize-lattice=false; Kaldi's lattice-determinize-pruned makes
 compact lattices of them. Their acoustic costs are unscaled. While a lattice is made, only --beam limits the search;
 --max-active and --min-active hold with --lattices=false, where what is written is the best path.
@@ -43,7 +43,7 @@ compact lattices of them. Their acoustic costs are unscaled. While a lattice is 
 @kaldi_command("nnet3-latgen-faster", usage=f"""
 Decode features with an acoustic model and a decoding graph: lattices, and the words and alignments of their best paths.
 The logs of the model's priors, if it has any, are subtracted.
-{_LATTICES}
+{LATTICES_HELP}
 Usage: nnet3-latgen-faster [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> <lattice-wspecifier> \
 [<words-wspecifier> [<alignments-wspecifier>]]
 e.g.:
@@ -61,7 +61,7 @@ def latgen_faster(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-latgen-faster-parallel", usage=f"""
 The same as nnet3-latgen-faster: --num-threads is the number of threads that compute the network.
-{_LATTICES}
+{LATTICES_HELP}
 Usage: nnet3-latgen-faster-parallel [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
 <lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
 e.g.:
@@ -76,7 +76,7 @@ def latgen_faster_parallel(args: list[str], options: Options) -> int:
 @kaldi_command("latgen-faster-mapped", usage=f"""
 Decode matrices of log-likelihoods, a column for each pdf, such as nnet3-compute writes: lattices, and the words and
 alignments of their best paths.
-{_LATTICES}
+{LATTICES_HELP}
 Usage: latgen-faster-mapped [options] <trans-model-in> <fst-in|fsts-rspecifier> <loglikes-rspecifier> \
 <lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
 e.g.:
@@ -90,7 +90,8 @@ def latgen_faster_mapped(args: list[str], options: Options) -> int:
     from nnet3py.io.transition_model import TransitionModel
 
     model = read_object(args[0], TransitionModel.read)
-    return decode_table(args, options, model, lambda key, matrix: matrix * options.acoustic_scale, 1)
+    inputs = _inputs(args[1], args[2], model, decoder_options(options))
+    return decode_table(args[3:], options, inputs, lambda key, matrix: matrix * options.acoustic_scale, 1)
 
 
 def decode_features(args: list[str], options: Options) -> int:
@@ -113,7 +114,8 @@ def decode_features(args: list[str], options: Options) -> int:
                 return None
             return computer.compute(feats, ivector, online_ivectors, options.online_ivector_period)
 
-        return decode_table(args, options, model.transition_model, log_likes, options.frame_subsampling_factor)
+        inputs = _inputs(args[1], args[2], model.transition_model, decoder_options(options))
+        return decode_table(args[3:], options, inputs, log_likes, options.frame_subsampling_factor)
 
 
 def decoder_options(options: Options) -> DecoderOptions:
@@ -126,11 +128,15 @@ def decoder_options(options: Options) -> DecoderOptions:
                           prune_interval=options.prune_interval, lattices=options.lattices)
 
 
-def decode_table(args: list[str], options: Options, model: TransitionModel,
-                 log_likes: Callable[[str, np.ndarray], np.ndarray | None], frame_subsampling_factor: int) -> int:
-    """Decode each entry of the table ``args[2]`` with the graph or table of graphs ``args[1]``.
+def decode_table(wspecifiers: list[str], options: Options, inputs: Iterable[tuple[str, Decoder | None, Any]],
+                 log_likes: Callable[[str, Any], np.ndarray | None], frame_subsampling_factor: int) -> int:
+    """Decode utterances, and write what is found; return the exit status.
 
-    ``log_likes(key, matrix)`` gives log-likelihoods with the acoustic scale, or None, having warned.
+    Parameters
+    ----------
+    wspecifiers : of lattices, and perhaps words and alignments
+    inputs : keys, decoders and what ``log_likes`` takes; no decoder for an utterance that failed already
+    log_likes : ``log_likes(key, matrix)`` gives log-likelihoods with the acoustic scale, or None, having warned
     """
     import time
 
@@ -139,8 +145,8 @@ def decode_table(args: list[str], options: Options, model: TransitionModel,
     start = time.perf_counter()
     words = SymbolTable.read(options.word_symbol_table) if options.word_symbol_table else None
     total = _Totals()
-    with _Outputs(args[3:], options.acoustic_scale) as outputs:
-        for key, decoder, matrix in _inputs(args[1], args[2], model, decoder_options(options)):
+    with _Outputs(wspecifiers, options.acoustic_scale) as outputs:
+        for key, decoder, matrix in inputs:
             found = None if decoder is None else _decode_one(key, decoder, matrix, log_likes, options)
             if found is None:
                 total.failed += 1
@@ -200,10 +206,10 @@ def _inputs(graphs: str, matrices: str, model: TransitionModel, options: Decoder
             yield key, decoder, lookup[key]
 
 
-def _decode_one(key: str, decoder: Decoder, matrix: np.ndarray,
-                log_likes: Callable[[str, np.ndarray], np.ndarray | None], options: Options) -> Decoded | None:
+def _decode_one(key: str, decoder: Decoder, matrix: Any, log_likes: Callable[[str, Any], np.ndarray | None],
+                options: Options) -> Decoded | None:
     """The best path of one utterance, or None, with a warning."""
-    if len(matrix) == 0:
+    if not isinstance(matrix, Exception) and len(matrix) == 0:
         log.warning(f"Zero-length utterance: {key}")
         return None
     try:

@@ -83,6 +83,7 @@ COMMANDS: dict[str, Entry] = {
     "make-graph": Entry("make_graph", "make_graph", "Make the decoding graph of a lexicon, a grammar and a model."),
     "nnet3-latgen-faster": Entry("latgen", "latgen_faster", "Decode features: lattices, words and alignments."),
     "nnet3-latgen-faster-parallel": Entry("latgen", "latgen_faster_parallel", "The same, with threads."),
+    "nnet3-latgen-faster-batch": Entry("latgen_batch", "latgen_faster_batch", "The same, many utterances at a time."),
     "latgen-faster-mapped": Entry("latgen", "latgen_faster_mapped", "Decode matrices of log-likelihoods of pdfs."),
     "compile-train-graphs": Entry("align_compiled", "compile_train_graphs", "Make the graphs of known words."),
     "nnet3-align-compiled": Entry("align_compiled", "align_compiled", "Align features with graphs of known words."),

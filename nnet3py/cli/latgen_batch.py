@@ -1,0 +1,64 @@
+"""nnet3-latgen-faster-batch: decoding, with the network computed for many utterances at a time."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.compute_batch import BATCH, UtteranceSource, batch_options
+from nnet3py.cli.latgen import DECODER, LATTICES_HELP, decode_table, decoder_options
+from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE
+from nnet3py.cli.options import Options
+from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options
+from nnet3py.errors import NumericError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.decoding.decoder import Decoder
+
+
+@kaldi_command("nnet3-latgen-faster-batch", usage=f"""
+The same as nnet3-latgen-faster, with the network computed for chunks of many utterances at a time.
+{LATTICES_HELP}
+Usage: nnet3-latgen-faster-batch [options] <nnet-in> <fst-in> <features-rspecifier> <lattice-wspecifier> \
+[<words-wspecifier> [<alignments-wspecifier>]]
+e.g.:
+ nnet3-latgen-faster-batch --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp ark:lat.ark ark,t:words.txt
+See also: nnet3-latgen-faster, nnet3-compute-batch
+""", arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *BATCH, *DEVICE])
+def latgen_faster_batch(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    from nnet3py.acoustic_model import read_model
+    from nnet3py.cli.compute_setup import set_up
+    from nnet3py.decoding.decoder import Decoder
+    from nnet3py.decoding.graph import read_fst_file
+    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import SequentialReader
+    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.runtime.batch import BatchComputer
+
+    check_ivector_options(options)
+    device = set_up(options)
+    model = read_model(args[0])
+    computer = BatchComputer(prepare_for_test(model.nnet), compute_options(options), batch_options(options),
+                             model.priors, device)
+    decoder = Decoder(read_fst_file(args[1]), model.transition_model, decoder_options(options))
+
+    def inputs() -> Iterator[tuple[str, Decoder | None, Any]]:
+        num_computed = 0
+        with SequentialReader(args[2], FLOAT_MATRIX) as features, IvectorSource(options) as ivectors:
+            source = UtteranceSource(features, ivectors)
+            for key, output in computer.compute(source, options.online_ivector_period):
+                num_computed += 1
+                yield key, decoder, output
+        for _ in range(source.num_read - num_computed):      # it has warned of these
+            yield "", None, None
+
+    return decode_table(args[3:], options, inputs(), _checked, options.frame_subsampling_factor)
+
+
+def _checked(key: str, output: np.ndarray | NumericError) -> np.ndarray:
+    if isinstance(output, NumericError):
+        raise output
+    return output
