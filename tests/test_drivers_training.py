@@ -54,6 +54,7 @@ def test_models_that_are_needed_no_more_are_removed(folder: Path) -> None:
     assert [line.split("\t")[0] for line in report[1:5]] == ["0", "1", "2", "3"]
     assert report[1].endswith("\t0.5\t0.5\t0") and report[5].startswith("Total training time is 0:00:0")
     assert (folder / "srand").read_text() == "0\n"
+    assert not list(folder.glob("cache.*"))
 
 
 def test_without_cleaning_up_everything_is_kept(folder: Path) -> None:
@@ -118,6 +119,15 @@ def test_models_without_a_record_are_refused(folder: Path) -> None:
     (folder / "driver_options.json").write_text("{")
     with pytest.raises(FormatError, match="not what a driver wrote"):
         train()
+
+
+def test_the_last_stage_alone(folder: Path) -> None:
+    train(cleanup=False)
+    before = {name: (folder / name).read_bytes() for name in numbered(folder)}
+    (folder / "log" / "train.3.1.log").unlink()
+    train(cleanup=False, stage=4)
+    assert {name: (folder / name).read_bytes() for name in numbered(folder)} == before
+    assert not (folder / "log" / "train.3.1.log").exists()
 
 
 def test_a_stage_needs_its_model(folder: Path) -> None:

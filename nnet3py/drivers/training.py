@@ -20,7 +20,7 @@ from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
 from nnet3py.drivers.jobs import Executor, Job, make_executor
 from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 
 logger = logging.getLogger(__name__)
 
@@ -161,12 +161,10 @@ class Training(ABC):
         """Without a GPU here, programs that ask for one would fail: let each take one where there is one."""
         if self.commands.gpu not in ("yes", "wait"):
             return
-        from nnet3py.ops.device import unavailable_reason
-
-        reason = unavailable_reason()
+        reason = why_no_gpu()
         if reason is not None:
-            self.warn(f"--use-gpu={self.options.use_gpu}, but this machine has no GPU that can be used ({reason}): "
-                      "jobs train on the CPU where they find none")
+            self.warn(f"--use-gpu={self.options.use_gpu}, but no GPU can be used here ({reason}): jobs train on the "
+                      "CPU where they find none")
             self.commands.gpu = "optional"
 
     def warn(self, line: str) -> None:
@@ -215,8 +213,9 @@ class Training(ABC):
         if start > 0 and not self.folder.has_model(start) and start <= self.folder.last_model():
             raise UsageError(f"--stage={start} begins with {needed}, which is not there",
                              f"the last model is {self.folder.model(self.folder.last_model())}")
-        for which in ("final", "combined"):
-            self.folder.model(which).unlink(missing_ok=True)
+        self.folder.model("final").unlink(missing_ok=True)
+        if start <= self.folder.last_model():
+            self.folder.model("combined").unlink(missing_ok=True)
         for number in range(max(start + 1, 0), self.folder.last_model() + 1):
             self.folder.model(number).unlink(missing_ok=True)
 
@@ -391,6 +390,7 @@ class Training(ABC):
         last = self.folder.last_model()
         for number in range(last):
             self._remove_model(number, set())
+        (self.folder.path / f"cache.{last}").unlink(missing_ok=True)
         if self.options.remove_egs and self.options.egs_dir is None:
             made_here = self.folder.path / "egs"
             if (made_here / "info").is_dir():
@@ -399,6 +399,23 @@ class Training(ABC):
     def has_report(self) -> bool:
         """Whether the table of accuracies is written."""
         return True
+
+
+def why_no_gpu() -> str | None:
+    """Why networks cannot be trained on a GPU of this machine; None if they can."""
+    from nnet3py.ops import get_ops
+    from nnet3py.ops.device import unavailable_reason
+
+    reason = unavailable_reason()
+    if reason is not None:
+        return reason
+    try:
+        from nnet3py.ops.cuda import why_not_usable
+
+        get_ops("cuda")
+        return why_not_usable()
+    except (DeviceError, ImportError) as error:
+        return str(error)
 
 
 def link(target: str, path: Path) -> None:
