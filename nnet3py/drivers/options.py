@@ -32,7 +32,8 @@ class CommonOptions:
 
     dir: str = opt("dir", "", "Folder of the training: configs/ in it, models and logs go to it", effect=HARMLESS)
     feat_dir: str | None = opt("feat-dir", None, "Folder of data with feats.scp", effect=HARMLESS)
-    online_ivector_dir: str | None = opt("feat.online-ivector-dir", None, "Folder with ivector_online.scp", effect=HARMLESS)
+    online_ivector_dir: str | None = opt("feat.online-ivector-dir", None, "Folder with ivector_online.scp",
+                                        effect=HARMLESS)
     cmvn_opts: str | None = opt("feat.cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
     egs_dir: str | None = opt("egs.dir", None, "Folder of examples that exist already", effect=HARMLESS)
     egs_stage: int = opt("egs.stage", 0, "Where making the examples begins", effect=HARMLESS)
