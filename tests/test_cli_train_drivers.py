@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from paths import ROOT
 
+from nnet3py.cli.field_options import driver_options, fields_from
 from nnet3py.cli.options import OptionError, Options, attach_values, parse
-from nnet3py.cli.train_drivers import driver_options, fields_from
 from nnet3py.drivers.options import CommonOptions, DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
 
 O = "trainer.optimization."         # noqa: E741

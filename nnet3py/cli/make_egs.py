@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.field_options import driver_options, fields_from
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.train_drivers import driver_options, fields_from
 from nnet3py.drivers.egs_options import ChainEgsOptions, EgsOptions
 
 _EGS: Any = EgsOptions

@@ -1,13 +1,12 @@
 """train-dnn, train-rnn, train-raw-dnn, train-raw-rnn, train-chain: what Kaldi's steps/nnet3/train_*.py do."""
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.options import Option, OptionError, Options, option
+from nnet3py.cli.field_options import driver_options, fields_from
+from nnet3py.cli.options import Options
 from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.options import (
     CommonOptions,
@@ -16,47 +15,6 @@ from nnet3py.drivers.options import (
     RawRnnOptions,
     RnnOptions,
 )
-
-
-def driver_options(declared: type[Any]) -> list[Option]:
-    """The command line options of a dataclass whose fields are made by ``opt``, and their other names."""
-    found = []
-    for field in dataclasses.fields(declared):
-        for name in (field.metadata["name"], *field.metadata["aliases"]):
-            found.append(option(name, *_declaration(str(field.type), field.default), field.metadata["help"]))
-    return found
-
-
-def _declaration(type_name: str, default: Any) -> tuple[type | str, Any]:
-    """Type and default of an option; what may be unset is a text on the command line, empty by default."""
-    if type_name.startswith("tuple"):
-        return "strings", default
-    if type_name.endswith("| None"):
-        return str, "" if default is None else str(default)
-    return {"str": str, "int": int, "float": float, "bool": bool}[type_name], default
-
-
-def fields_from(declared: type[Any], options: Options) -> Any:
-    """Such a dataclass with the values of the command line."""
-    values = {}
-    for field in dataclasses.fields(declared):
-        names = (field.metadata["name"], *field.metadata["aliases"])
-        given = [name for name in names if options.given(name)] or [names[0]]
-        values[field.name] = _value(str(field.type), given[-1], options[given[-1]])
-    return declared(**values)
-
-
-def _value(type_name: str, name: str, value: Any) -> Any:
-    if not type_name.endswith("| None"):
-        return value
-    if value.strip() in ("", "None"):
-        return None
-    if type_name.startswith("str"):
-        return value
-    try:
-        return int(value)
-    except ValueError:
-        raise OptionError(f'Invalid integer option "{value}"', f"for --{name}") from None
 
 
 def run_driver(training: str, declared: type[CommonOptions], options: Options, module: str = "frame_level") -> int:
