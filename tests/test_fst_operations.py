@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from io_samples import reader_of
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.io import fst_properties
 from nnet3py.io.fst import Fst
 from nnet3py.io.fst_operations import breadth_first, concatenated, connected, without_epsilons
 from nnet3py.io.fst_text import read_text_fst
@@ -109,3 +110,16 @@ def test_the_accepted_sequences_and_their_costs_stay(first: Fst, second: Fst) ->
     assert all(abs(found[labels] - cost) < COST_TOLERANCE for labels, cost in expected.items())
     pairs = {(*one, *other) for one in language(first) for other in language(second)}
     assert set(expected) == pairs
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25))
+def test_small_graphs_have_the_same_strong_parts_as_by_scipy(pairs: list[tuple[int, int]]) -> None:
+    sources, targets = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
+    ones = np.ones(len(pairs), dtype=np.int32)
+    graph = Fst.from_arcs(0, np.zeros(10, np.float32), sources, ones, ones, ones.astype(np.float32), targets)
+    small = fst_properties._strong_parts(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fst_properties, "_FEW_ARCS", -1)
+        large = fst_properties._strong_parts(graph)
+    np.testing.assert_array_equal(small[:, None] == small, large[:, None] == large)

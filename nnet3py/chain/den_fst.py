@@ -74,8 +74,8 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
     if useless:
         raise FormatError(f"{useless} of {phone_lm.num_states} states of the phone language model cannot be reached "
                           "from its start or reach no final state", hint="OpenFst's fstconnect removes them")
-    phones = np.unique(phone_lm.input_labels)
-    unknown = [phone for phone in phones.tolist() if phone and phone not in model.topology.entry_of_phone]
+    phones = sorted(set(phone_lm.input_labels.tolist()))
+    unknown = [phone for phone in phones if phone and phone not in model.topology.entry_of_phone]
     if unknown:
         raise FormatError(f"the phone language model has the label {unknown[0]}, which is no phone of the topology",
                           hint="are language model and transition model of one set of phones?")

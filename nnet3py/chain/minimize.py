@@ -46,29 +46,25 @@ def push(fst: Fst, delta: float = PUSH_DELTA) -> Fst:
     That of stopping at a final state counts as going on at the start. The sum need not be 1. All states must be
     reachable, and reach a final state. A warning if it is not found to within ``delta``. Kaldi: PushSpecial.
     """
-    from scipy.sparse import csr_matrix
-
     final = np.flatnonzero(fst.is_final)
     sources = np.concatenate((fst.sources, final))
     targets = np.concatenate((fst.next_states, np.full(len(final), fst.start)))
     probs = np.exp(-np.concatenate((fst.weights, fst.final_weights[final]))).astype(np.float64)
-    matrix = csr_matrix((probs, (sources, targets)), shape=(fst.num_states, fst.num_states))
-    potentials = np.log(_leading_vector(matrix, delta))
+    potentials = np.log(_leading_vector(sources, targets, probs, fst.num_states, delta))
     finals = fst.final_weights.copy()
     finals[final] = finals[final] + (potentials[final] - potentials[fst.start])
     weights = fst.weights + (potentials[fst.sources] - potentials[fst.next_states])
     return _with_costs(fst, finals, weights)
 
 
-def _leading_vector(matrix: object, delta: float) -> np.ndarray:
-    """float64 (states,): the eigenvector of a matrix's greatest eigenvalue, of length 1."""
-    num_states = matrix.shape[0]                                        # type: ignore[attr-defined]
-    vector = np.full(num_states, 1.0 / np.sqrt(num_states))
+def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size: int, delta: float) -> np.ndarray:
+    """float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a matrix of few values."""
+    vector = np.full(size, 1.0 / np.sqrt(size))
     for iteration in range(_MAX_ITERATIONS):
-        vector = matrix @ vector + _DAMPING * vector                    # type: ignore[operator]
+        vector = np.bincount(rows, values * vector[cols], size) + _DAMPING * vector
         vector /= np.sqrt(np.square(vector).sum())                      # not BLAS: its threads cost more here
         if iteration % _CHECK_EVERY == 0 and iteration > 0:
-            sums = (matrix @ vector) / vector                           # type: ignore[operator]
+            sums = np.bincount(rows, values * vector[cols], size) / vector
             if np.log(sums.max() / sums.min()) <= delta:
                 return vector
     logger.warning("push-special: finished %d iterations without converging.  Output will be inaccurate.",

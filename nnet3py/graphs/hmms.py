@@ -122,7 +122,7 @@ def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, mo
     Raises as :func:`window_hmm` does; Nnet3Error for windows that are disambiguation symbols.
     """
     hmms = {number: window_hmm(_phones(windows[number - 1]), tree, model, transition_scale)
-            for number in np.unique(fst.input_labels).tolist() if number != EPSILON}
+            for number in sorted(set(fst.input_labels.tolist())) if number != EPSILON}
     made = _Expansion(fst.num_states)
     inner: dict[tuple[int, int], list[int]] = {}
     for source, label, output, cost, target in zip(

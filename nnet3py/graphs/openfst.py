@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -31,6 +30,8 @@ def load_kaldifst() -> Any:
 @contextlib.contextmanager
 def _temporary_file() -> Iterator[str]:
     """The name of an empty file of our own, which is removed in the end."""
+    import tempfile  # slow to load
+
     handle, name = tempfile.mkstemp(suffix=".fst")
     os.close(handle)
     try:

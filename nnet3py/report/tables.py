@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from nnet3py.compiler.commands import COMMANDS, CommandType
@@ -141,6 +140,8 @@ def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
 
 def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
     """The commands that ``after`` lacks (``-``) and has anew (``+``), without their numbers, a blank line per gap."""
+    from difflib import SequenceMatcher  # slow to load
+
     old, new = ([CommandPrinter(computation, nnet).line(c).partition(": ")[2].rstrip("\n")
                  for c in range(len(computation.commands))] for computation in (before, after))
     lines: list[str] = []

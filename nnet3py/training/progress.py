@@ -3,15 +3,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.egs.example import NnetExample
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.log import kaldi_place
 from nnet3py.network.model_parameters import component_dot_products, format_per_component, num_updatable_components
 from nnet3py.network.nnet import Nnet
-from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
+
+if TYPE_CHECKING:
+    from nnet3py.egs.example import NnetExample
+    from nnet3py.training.diagnostics import DiagnosticOptions
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,8 @@ def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segm
     UsageError : no segments, or no examples
     Nnet3Error : networks of different structure, or examples that do not fit them
     """
+    from nnet3py.training.diagnostics import NnetDiagnostics  # slow to load
+
     if num_segments < 1:
         raise UsageError(f"--num-segments={num_segments} must be 1 or more")
     if not egs:
