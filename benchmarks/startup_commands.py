@@ -1,0 +1,164 @@
+"""Every command on a tiny input, for measuring what starting it costs: the commands and what they read.
+
+``COMMANDS`` names each command that needs no compiled kernel, with its arguments; :func:`write_inputs` makes the files.
+``NOT_MEASURED`` names the others, and why.
+"""
+from __future__ import annotations
+
+from pathlib import Path
+
+from nnet3py.cli.main import load
+
+DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
+MODEL, TREE = str(DATA / "network" / "trans.mdl"), str(DATA / "network" / "tree")
+CHAIN, EGS = DATA / "chain", DATA / "egs"
+NOWHERE, NO_TABLE = "/dev/null", "ark:/dev/null"
+
+COMMANDS = [
+    # Models
+    ("nnet3-init", "config", NOWHERE), ("nnet3-info", "raw"), ("nnet3-inspect", "raw"), ("nnet3-copy", "raw", NOWHERE),
+    ("nnet3-compile", "raw"), ("nnet3-average", "raw", "raw", NOWHERE), ("nnet3-show-progress", "raw", "raw"),
+    ("nnet3-am-init", MODEL, "raw", NOWHERE), ("nnet3-am-info", "am"), ("nnet3-am-copy", "am", NOWHERE),
+    ("nnet3-am-adjust-priors", "am", "counts", NOWHERE), ("nnet3-am-train-transitions", "am", "ark:ali", NOWHERE),
+    ("xconfig-to-configs", "--xconfig-file=xconfig", "--config-dir=configs"),
+    ("copy-transition-model", MODEL, NOWHERE), ("show-transitions", "phones", MODEL), ("am-info", MODEL),
+    ("tree-info", TREE), ("make-topology", "1:2", "", NOWHERE),
+    ("make-mono-tree", "topo", NOWHERE, NOWHERE),
+    ("cuda-gpu-available",), ("cuda-compiled",), ("nnet3-monitor", "exp"),
+    # Examples
+    ("nnet3-get-egs", "--num-frames=8", "--num-pdfs=10", "ark:feats", "ark:post", NO_TABLE),
+    ("nnet3-get-egs-dense-targets", "--num-frames=8", "--num-targets=4", "ark:feats", "ark:feats", NO_TABLE),
+    ("nnet3-get-egs-simple", "input=ark:feats", "output=ark:feats", NO_TABLE),
+    ("nnet3-xvector-get-egs", "--num-pdfs=2", "ranges", "ark:feats", NO_TABLE),
+    ("nnet3-egs-augment-image", "--num-channels=1", "ark:egs", NO_TABLE),
+    ("nnet3-copy-egs", "ark:egs", NO_TABLE), ("nnet3-shuffle-egs", "ark:egs", NO_TABLE),
+    ("nnet3-subset-egs", "ark:egs", NO_TABLE),
+    ("nnet3-merge-egs", "--minibatch-size=1", "ark:egs", NO_TABLE),
+    *((f"nnet3-{kind}-{action}-egs", f"ark:{EGS / file}", NO_TABLE)
+      for kind, file in (("chain", "chain-to-merge.ark"), ("discriminative", "discriminative.ark"))
+      for action in ("copy", "shuffle", "subset")),
+    ("nnet3-chain-merge-egs", "--minibatch-size=1", f"ark:{EGS / 'chain-to-merge.ark'}", NO_TABLE),
+    ("nnet3-discriminative-merge-egs", f"ark:{EGS / 'discriminative.ark'}", NO_TABLE),
+    ("nnet3-chain-normalize-egs", str(CHAIN / "normalization.fst"), f"ark:{EGS / 'chain.ark'}", NO_TABLE),
+    ("nnet3-chain-get-egs", "--num-frames=20", str(CHAIN / "normalization.fst"), "ark:feats", "ark:supervision",
+     NO_TABLE),
+    ("nnet3-chain-e2e-get-egs", "--num-frames=20", str(CHAIN / "normalization.fst"), "ark:feats", "ark:graphs",
+     str(CHAIN / "0.trans_mdl"), NO_TABLE),
+    # Graphs and lattices
+    ("chain-get-supervision", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), f"ark:{CHAIN / 'phones.len'}", NO_TABLE),
+    ("chain-est-phone-lm", f"ark:{CHAIN / 'phones.seq'}", NOWHERE),
+    ("chain-make-den-fst", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"),
+     str(CHAIN / "phone_lm.fst"), NOWHERE, NOWHERE),
+    ("chain-make-num-fst-e2e", str(CHAIN / "0.trans_mdl"), str(CHAIN / "normalization.fst"), "ark:graphs", NO_TABLE),
+    ("text-to-phones", "lexicon", "text", NO_TABLE),
+    ("lattice-scale", "ark:lats", NO_TABLE), ("lattice-best-path", "ark:lats", NO_TABLE),
+    ("word-error-rate", "text", "text"),
+    # Features
+    ("copy-feats", "ark:feats", NO_TABLE), ("feat-to-dim", "ark:feats", "-"), ("feat-to-len", "ark:feats"),
+    ("compute-cmvn-stats", "ark:feats", NO_TABLE), ("modify-cmvn-stats", "0", "ark:stats", NO_TABLE),
+    ("apply-cmvn", "stats:2", "ark:feats", NO_TABLE), ("apply-cmvn-online", "stats:2", "ark:feats", NO_TABLE),
+    ("splice-feats", "ark:feats", NO_TABLE), ("add-deltas", "ark:feats", NO_TABLE),
+    ("select-feats", "0", "ark:feats", NO_TABLE), ("subset-feats", "ark:feats", NO_TABLE),
+    ("subsample-feats", "ark:feats", NO_TABLE), ("shift-feats", "ark:feats", NO_TABLE),
+    ("paste-feats", "ark:feats", "ark:feats", NO_TABLE),
+    ("append-vector-to-feats", "ark:feats", "ark:vecs", NO_TABLE), ("transform-feats", "matrix", "ark:feats", NO_TABLE),
+    ("compute-mfcc-feats", "ark:wav", NO_TABLE), ("compute-fbank-feats", "ark:wav", NO_TABLE),
+    ("wav-copy", "ark:wav", NO_TABLE), ("wav-to-duration", "ark:wav", NO_TABLE),
+    ("extract-segments", "ark:wav", "segments", NO_TABLE),
+    # Matrices, vectors, statistics
+    ("copy-matrix", "ark:feats", NO_TABLE), ("copy-vector", "ark:vecs", NO_TABLE),
+    ("copy-int-vector", "ark:ali", NO_TABLE), ("vector-scale", "ark:vecs", NO_TABLE),
+    ("vector-sum", "ark:vecs", NOWHERE), ("matrix-sum", "ark:feats", NOWHERE),
+    ("matrix-sum-rows", "ark:feats", NO_TABLE), ("matrix-dim", "ark:feats"),
+    ("acc-lda", MODEL, "ark:feats", "ark:post", NOWHERE), ("sum-lda-accs", NOWHERE, "lda"),
+    ("est-lda", "--dim=2", NOWHERE, "lda"), ("nnet-get-feature-transform", NOWHERE, "lda"),
+    # Alignments and posteriors
+    ("ali-to-pdf", MODEL, "ark:ali", NO_TABLE), ("ali-to-phones", MODEL, "ark:ali", NO_TABLE),
+    ("ali-to-post", "ark:ali", NO_TABLE), ("copy-post", "ark:post", NO_TABLE),
+    ("post-to-smat", "--dim=21", "ark:post", NO_TABLE), ("post-to-tacc", MODEL, "ark:post", NOWHERE),
+    ("phones-to-ali", MODEL, TREE, "ark:frames", NO_TABLE),
+    ("convert-ali", MODEL, MODEL, TREE, "ark:alignment", NO_TABLE),
+]
+
+# Commands whose exit status says something else than success: this machine has no GPU; nothing was merged.
+OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminative-merge-egs": 1}
+
+# What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
+LIBRARIES = {"compute-mfcc-feats": "kaldi_native_fbank", "compute-fbank-feats": "kaldi_native_fbank",
+             "word-error-rate": "kaldialign"}
+
+_KERNELS = "it computes with a network, so it needs compiled kernels"
+_CHILDREN = "it runs other commands"
+NOT_MEASURED = {
+    **dict.fromkeys(("nnet3-train", "nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs",
+                     "nnet3-xvector-compute", "nnet3-xvector-compute-batched", "nnet3-acc-lda-stats",
+                     "nnet3-compute-prob", "nnet3-combine", "nnet3-chain-train", "nnet3-chain-train2",
+                     "nnet3-chain-compute-prob", "nnet3-chain-combine", "nnet3-chain-combine2",
+                     "nnet3-chain-compute-post", "nnet3-chain-add-post-to-egs", "nnet3-chain-acc-lda-stats",
+                     "nnet3-latgen-faster", "nnet3-latgen-faster-parallel",
+                     "nnet3-align-compiled"), _KERNELS),
+    **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
+                     "make-chain-egs"), _CHILDREN),
+    **dict.fromkeys(("make-graph", "compile-train-graphs", "latgen-faster-mapped"),
+                    "it builds or searches graphs with OpenFst, which takes longer to load than everything else"),
+    "nnet3-report": "it draws with matplotlib, which takes a second to load",
+}
+
+_CONFIG = """input-node name=input dim=4
+component name=affine type=NaturalGradientAffineComponent input-dim=12 output-dim=10
+component name=softmax type=LogSoftmaxComponent dim=10
+component-node name=affine component=affine input=Append(Offset(input, -1), input, Offset(input, 1))
+component-node name=softmax component=softmax input=affine
+output-node name=output input=softmax
+"""
+_XCONFIG = """input dim=4 name=input
+relu-batchnorm-layer name=tdnn dim=8 input=Append(-1,0,1)
+output-layer name=output dim=5
+"""
+
+
+def write_inputs(folder: Path) -> None:
+    """Write the files that COMMANDS name; ``folder`` must be the current one."""
+    rows = "\n".join("0 1 2 3" if t % 2 else f"{t} 4 {t * t % 7} {t % 5}" for t in range(20))
+    ids = [1, 2, 3, 4] * 5
+    for name, text in {
+            "feats": f"a [ {rows} ]\n", "vecs": "a [ 1 2 3 ]\n", "ali": f"a {' '.join(map(str, ids))}\n",
+            "stats": "a [ 9 9 9 9 20\n 30 40 50 60 0 ]\n", "matrix": "[ 1 0 0 0\n 0 1 0 1 ]\n",
+            "post": f"a {' '.join(f'[ {number} 1 ]' for number in ids)}\n",
+            "phones": "".join(f"p{number} {number}\n" for number in range(6)),
+            "counts": f"[ {'1 ' * 10}]\n", "config": _CONFIG, "xconfig": _XCONFIG, "ranges": "a 0 0 0 10 1\n",
+            "text": "a one two\n", "lexicon": "one 1 2\ntwo 2 1\n", "segments": "s a 0.1 0.4\n",
+            "frames": "a 1 1 1 1 1 1\n",
+            "graphs": "a\n0 1 1 1\n1\n\n", "lats": "a\n0 1 1 1 1,1\n1 0,0\n\n",
+            "lengths": "a 1 10 ; 2 10\n"}.items():
+        (folder / name).write_text(text)
+    _write_logs(folder / "exp" / "log")
+    _write_sound(folder / "wav")
+    for name, *words in (("acc-lda", MODEL, "ark:feats", "ark:post", "lda"), ("nnet3-init", "config", "raw"),
+                         ("make-topology", "1:2", "", "topo"), ("nnet3-am-init", MODEL, "raw", "am"),
+                         ("nnet3-get-egs", "--num-frames=8", "--left-context=1", "--right-context=1", "--num-pdfs=10",
+                          "ark:feats", "ark:post", "ark:egs"),
+                         ("chain-get-supervision", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), "ark:lengths",
+                          "ark:supervision"),
+                         ("phones-to-ali", MODEL, TREE, "ark:frames", "ark,t:alignment")):
+        if load(name).execute(words):
+            raise RuntimeError(f"{name} {' '.join(words)} failed")
+
+
+def _write_logs(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(3):
+        for kind in ("train", "valid"):
+            (folder / f"compute_prob_{kind}.{number}.log").write_text(
+                "LOG (nnet3-compute-prob[5.5]:PrintTotalStats():nnet-diagnostics.cc:165) Overall log-likelihood for "
+                f"'output' is -{3 - number} per frame, over 100 frames.\n")
+
+
+def _write_sound(path: Path) -> None:
+    import wave
+
+    with open(path, "wb") as stream:
+        stream.write(b"a ")
+        with wave.open(stream, "wb") as sound:
+            sound.setparams((1, 2, 16000, 0, "NONE", ""))
+            sound.writeframes(b"\1\2\3\4" * 4000)
