@@ -39,6 +39,7 @@ def chain_forward(sums, alpha, arriving, y, initial, probs, arc_starts, sources,
     num_frames = len(sums) - 1
     entry_states = np.repeat(np.arange(len(initial)), np.diff(state_entries))
     entries = list(matrices_of_arcs(entry_pdfs, entry_states, arc_starts, sources, probs, len(initial)))
+    alpha = alpha[:len(initial)]
     alpha[...] = initial[:, None]
     sums[0] = alpha.sum(axis=0)
     alpha += leaky * initial[:, None] * sums[0]
@@ -52,11 +53,9 @@ def chain_forward(sums, alpha, arriving, y, initial, probs, arc_starts, sources,
         alpha += leaky * initial[:, None] * sums[t + 1]
 
 
-def chain_backward(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_states,
-                   leaky):
+def chain_backward(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
+                   entry_states, leaky):
     num_frames, num_states = len(sums) - 1, len(initial)
-    entry_pdfs = np.zeros(len(entry_states), dtype=int)
-    entry_pdfs[pdf_entries] = np.repeat(np.arange(len(pdf_starts) - 1), np.diff(pdf_starts))
     now = np.ones((num_states, sums.shape[1])) / (sums[-1] * (1 + leaky * initial.sum()))
     for t in range(num_frames - 1, -1, -1):
         beta[num_states] = initial @ now

@@ -52,8 +52,8 @@ def test_denominator(rng, num_frames, width, num_pdfs):
                     graph.into.others, graph.state_entries, graph.entry_pdfs, 0.1, tolerance=RECURSION)
     beta = ops_cases.matrix(rng, graph.num_states + 2, width)
     ops_cases.check(ops, "chain_backward", y, arriving, beta, sums, graph.initial, graph.out_of.probs,
-                    graph.out_of.starts, graph.out_of.others, graph.pdf_starts, graph.pdf_entries, graph.entry_states,
-                    0.1, tolerance=RECURSION)
+                    graph.out_of.starts, graph.out_of.others, graph.pdf_starts, graph.pdf_entries, graph.entry_pdfs,
+                    graph.entry_states, 0.1, tolerance=RECURSION)
     np.testing.assert_allclose(y.reshape(num_frames, num_pdfs, width).sum(axis=1), 1.0, rtol=RECURSION)
 
 

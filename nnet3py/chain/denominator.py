@@ -12,6 +12,7 @@ from nnet3py.chain.den_graph import DenominatorGraph
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.log import kaldi_place
 from nnet3py.ops import threads
+from nnet3py.ops.table import chain_work_rows
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +57,8 @@ class DenominatorComputation:
         self._forward = tuple(map(upload, (graph.into.probs, graph.into.starts, graph.into.others,
                                            graph.state_entries, graph.entry_pdfs)))
         self._backward = tuple(map(upload, (graph.out_of.probs, graph.out_of.starts, graph.out_of.others,
-                                            graph.pdf_starts, graph.pdf_entries, graph.entry_states)))
+                                            graph.pdf_starts, graph.pdf_entries, graph.entry_pdfs,
+                                            graph.entry_states)))
 
     def compute(self, output: Any, num_sequences: int, deriv: Any = None, scale: float = -1.0) -> Denominator:
         """The denominator of a minibatch.
@@ -107,7 +109,7 @@ class DenominatorComputation:
         y, arriving, sums, states = (memory[begin:begin + height * width].reshape(height, width)
                                      for begin, height in zip(starts[:-1].tolist(), heights, strict=True))
         ops.chain_exp(y, output, LIMIT, first, num_sequences)
-        ops.chain_forward(sums, states[:graph.num_states], arriving, y, self._initial, *self._forward, leaky)
+        ops.chain_forward(sums, states, arriving, y, self._initial, *self._forward, leaky)
         totals = ops.copy_out(sums).astype(np.float64)
         result = np.ones((3, width))
         with np.errstate(all="ignore"):
@@ -132,8 +134,9 @@ class DenominatorComputation:
 
 
 def _heights(graph: DenominatorGraph, num_frames: int) -> tuple[int, int, int, int]:
-    """Rows of the exponentials, of the sums by entry, of the sums by frame, and of those by state."""
-    return (num_frames * graph.num_pdfs, num_frames * graph.num_entries, num_frames + 1, graph.num_states + 2)
+    """Rows of the exponentials, of the sums by entry, of the sums by frame, and of work space."""
+    return (num_frames * graph.num_pdfs, num_frames * graph.num_entries, num_frames + 1,
+            chain_work_rows(graph.num_states))
 
 
 def _blocks(num_sequences: int, num_workers: int, widest: int) -> list[tuple[int, int]]:

@@ -344,6 +344,14 @@ OBJECTIVE = (
 
 # -- chain: the sums over paths of LF-MMI training; the matrices of frames lie below each other ------------------------
 
+CHAIN_PARTIAL_SUMS = 128     # the most blocks of states that a GPU sums up for itself
+
+
+def chain_work_rows(num_states: int) -> int:
+    """Rows of ``alpha`` and ``beta``: three frames of sums by state, and of partial sums over states."""
+    return 3 * (num_states + CHAIN_PARTIAL_SUMS)
+
+
 CHAIN = (
     Operation("chain_exp", "out mat dst, mat src, f32 limit, int first, int num_sequences",
               "dst[t cols + p, s] = exp(src[t num_sequences + first + s, p] within +-limit); NaN counts as -limit"),
@@ -353,8 +361,8 @@ CHAIN = (
               "sums over paths of the denominator graph: to each entry and frame, and of each frame"),
     Operation("chain_backward",
               "out mat y, out mat arriving, out mat beta, mat sums, vec initial, vec probs, lvec arc_starts, "
-              "ivec entries, lvec pdf_starts, ivec pdf_entries, ivec entry_states, f32 leaky",
-              "y = the posterior of each pdf in each frame; arriving is used up; beta (states + 2 rows): of frame 0"),
+              "ivec entries, lvec pdf_starts, ivec pdf_entries, ivec entry_pdfs, ivec entry_states, f32 leaky",
+              "y = the posterior of each pdf in each frame; arriving is used up; beta begins with the sums of frame 0"),
     Operation("chain_add_posteriors", "out mat dst, mat src, int first, int num_sequences, f32 alpha",
               "dst[t num_sequences + first + s, p] += alpha src[t cols + p, s]"),
     Operation("chain_out_of_range", "out mat dst, mat src, f32 limit, f32 scale",

@@ -6,6 +6,9 @@ number of threads. Sums over arcs are float32, in the arcs' order.
 
 "Entries" are the pairs of a pdf and the state that it leads to, see ``chain/den_graph.py``. A frame's matrices lie
 below each other: frame t of a matrix of (T rows, columns) is its rows t rows to (t + 1) rows.
+
+``alpha`` and ``beta`` are work space of ``chain_work_rows`` rows (``ops/table.py``), of which a GPU needs more than this
+does. In the end the first rows of ``beta``, one for each state, hold the backward sums of frame 0.
 """
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def _leak(dst, total, initial, leaky):
 @kernel("mat mat mat mat vec vec lvec ivec lvec ivec f32")
 def chain_forward(sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs, leaky):
     """The leaky forward pass: sums over paths to each entry and frame. Kaldi: DenominatorComputation::Forward."""
-    num_states, num_entries, width = alpha.shape[0], entry_pdfs.shape[0], sums.shape[1]
+    num_states, num_entries, width = initial.shape[0], entry_pdfs.shape[0], sums.shape[1]
     num_frames = sums.shape[0] - 1
     num_pdfs = y.shape[0] // num_frames
     total = row(sums, 0)
@@ -98,11 +101,11 @@ def chain_forward(sums, alpha, arriving, y, initial, probs, arc_starts, sources,
         _leak(alpha, total, initial, leaky)
 
 
-@kernel("mat mat mat mat vec vec lvec ivec lvec ivec ivec f32")
-def chain_backward(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_states,
-                   leaky):
+@kernel("mat mat mat mat vec vec lvec ivec lvec ivec ivec ivec f32")
+def chain_backward(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
+                   entry_states, leaky):
     """The leaky backward pass, which turns ``y`` into posteriors. Kaldi: DenominatorComputation::Backward."""
-    num_states, num_entries, width = initial.shape[0], entry_states.shape[0], sums.shape[1]
+    num_states, num_entries, width = initial.shape[0], entry_pdfs.shape[0], sums.shape[1]
     num_frames, num_pdfs = sums.shape[0] - 1, pdf_starts.shape[0] - 1
     total, acc = row(beta, num_states), row(beta, num_states + 1)
     last = row(sums, num_frames)
