@@ -1,6 +1,7 @@
 """chain-get-supervision, nnet3-chain-get-egs, -e2e-get-egs and -normalize-egs."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from chain_graphs import acceptor, three_phones
 from graph_systems import SYSTEMS
+from io_samples import damaged
 from paths import DATA, ROOT
 from test_chain_normalize import check_same, fst_of
 from test_chain_unconstrained import training_graph
@@ -26,6 +28,8 @@ CHAIN = DATA / "chain"
 SUP, NORM = f"ark:{CHAIN / 'sup.ark'}", str(CHAIN / "normalization.fst")
 CUT = ["--num-frames=60,45,30", "--frame-subsampling-factor=3", "--left-context=6", "--right-context=6"]
 FEATURES = f"ark:{ROOT / 'egs' / 'digits' / 'data' / 'train' / 'feats.ark'}"
+LATTICE = (b"u \n0 1 1 0.5,10,1_2_2_2_2_2\n1 2 2 1,4,3_4_4_4_4_4_4_4_4\n2 3 3 3,4,5_6_6_6\n"
+           b"3 4 1 0.25,3,1_2_2_2_2_2_2_2\n4 0,0,\n\n")
 LENGTHS = "u 1 6 ; 2 9 ; 3 4 ; 1 8"       # the worked example: 27 frames
 
 Errors = Callable[[], str]
@@ -92,8 +96,7 @@ def test_utterances_that_cannot_be_supervised_are_counted(folder: Path, errors: 
 
 
 def test_supervision_of_lattices(folder: Path, errors: Errors) -> None:
-    (folder / "lat").write_bytes(b"u \n0 1 1 0.5,10,1_2_2_2_2_2\n1 2 2 1,4,3_4_4_4_4_4_4_4_4\n2 3 3 3,4,5_6_6_6\n"
-                                 b"3 4 1 0.25,3,1_2_2_2_2_2_2_2\n4 0,0,\n\nv \n0 1 0 0,0,1_2\n1 0,0,\n\n")
+    (folder / "lat").write_bytes(LATTICE + b"v \n0 1 0 0,0,1_2\n1 0,0,\n\n")
     assert supervise("--lattice-input=true", lengths="ark:lat", out="ark:sup2") == 1
     assert "utterance v: the lattice has an arc without a phone" in errors()
     assert supervise() == 0
@@ -254,6 +257,60 @@ def test_features_that_are_no_numbers_and_broken_supervision(errors: Errors) -> 
     err = errors()
     assert "Skipping utterance u: the feature matrix" in err and "Skipping utterance v: the paths of a supe" in err
     assert "2 utterances had errors" in err
+
+
+def test_mistakes_that_are_easily_made(errors: Errors) -> None:
+    """Costs added twice, the denominator FST in place of the other, pdfs in place of transition-ids."""
+    assert supervise() == 0
+    rest = ["ark:feats", "ark:sup", "ark:out"]
+    cut = ["--num-frames=15", "--frame-subsampling-factor=3"]
+    assert run("nnet3-chain-get-egs", *cut, "norm.fst", *rest) == 0
+    errors()
+    assert run("nnet3-chain-normalize-egs", "norm.fst", "ark:out", "ark:twice") == 0
+    assert errors().count("seems to have the costs of the normalization FST already") == 1
+    write_object("den.fst", lambda writer: write_fst(writer, three_phones()), True)
+    assert run("nnet3-chain-get-egs", *cut, "den.fst", *rest) == 0
+    err = errors()
+    assert "Not all states of the normalization FST are final: is it the denominator FST?" in err
+    assert "2 of 2 examples were written without normalization" in err
+    assert run("nnet3-chain-get-egs", *cut, "--transition-model=0.trans_mdl", "norm.fst", *rest) == 255
+    assert "are no transition-ids of the model in an order that it allows" in errors()
+
+
+INPUTS = [
+    ("chain-get-supervision", "<tree>", "0.trans_mdl", "ark:len", "ark:out"),
+    ("chain-get-supervision", "tree", "<0.trans_mdl>", "ark:len", "ark:out"),
+    ("chain-get-supervision", "tree", "0.trans_mdl", "ark:<len>", "ark:out"),
+    ("chain-get-supervision", "--lattice-input=true", "tree", "0.trans_mdl", "ark:<lat>", "ark:out"),
+    ("nnet3-chain-get-egs", "--num-frames=9", "<norm.fst>", "ark:feats", "ark:sup1", "ark:out"),
+    ("nnet3-chain-get-egs", "--num-frames=9", "norm.fst", "ark:<feats>", "ark:sup1", "ark:out"),
+    ("nnet3-chain-get-egs", "--num-frames=9", "norm.fst", "ark:feats", "ark:<sup1>", "ark:out"),
+    ("nnet3-chain-normalize-egs", "<norm.fst>", "ark:raw", "ark:out"),
+    ("nnet3-chain-normalize-egs", "norm.fst", "ark:<raw>", "ark:out"),
+    ("nnet3-chain-e2e-get-egs", "--num-frames=27", "norm.fst", "ark:feats", "ark:<fsts>", "0.trans_mdl", "ark:out"),
+    ("nnet3-chain-e2e-get-egs", "--num-frames=27", "norm.fst", "ark:feats", "ark:fsts", "<0.trans_mdl>", "ark:out"),
+]
+DAMAGES = 15
+
+
+@pytest.mark.parametrize("words", INPUTS, ids=" ".join)
+def test_damaged_files_give_one_clear_error(words: tuple[str, ...], folder: Path, errors: Errors) -> None:
+    (folder / "lat").write_bytes(LATTICE)
+    assert run("chain-get-supervision", "tree", "0.trans_mdl", "ark:len", "ark:sup1") == 0
+    assert run("nnet3-chain-get-egs", "--num-frames=9", "ark:feats", "ark:sup1", "ark:raw") == 0
+    with TableWriter("ark:fsts", FST) as writer:
+        writer.write("u", training_graph())
+    found = re.search("<(.*)>", " ".join(words))
+    assert found is not None
+    filled = [word.replace(f"<{found[1]}>", "bad") for word in words]
+    (folder / "bad").write_bytes((folder / found[1]).read_bytes())
+    assert run(*filled) == 0
+    for data in damaged((folder / found[1]).read_bytes(), DAMAGES, 1):
+        (folder / "bad").write_bytes(data)
+        errors()
+        status, err = run(*filled), errors()
+        assert status in (0, 1, 255) and "internal error" not in err and "Traceback" not in err, err
+        assert (status == 255) == (err.count("\nERROR ") == 1), err
 
 
 # -- end to end --------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ ByLabel = Mapping[int, Sequence[tuple[Cost, int]]]       # cost and next state o
 MAX_STATES = 200_000                    # of what is determinised. Kaldi: kSupervisionMaxStates
 _RESIDUAL_STEPS = np.float32(1024)      # per unit of cost: how finely determinisation tells states apart; kDelta
 _COST_STEP = np.float32(1e-6)           # how finely minimisation does. OpenFst: kShortestDelta
+_LARGEST_COST = 1e20                    # of an arc; sums and shares of more could not be stored
 _HALF, _ZERO, _INFINITY = np.float32(0.5), np.float32(0.0), np.float32(np.inf)
 _FREE, _OPEN, _DONE = range(3)
 
@@ -52,8 +53,9 @@ class Acceptor:
     @classmethod
     def from_fst(cls, fst: Fst) -> Acceptor:
         """The input side of an FST of costs; SupervisionError for costs that are none."""
-        if np.isnan(fst.weights).any() or np.isnan(fst.final_weights).any() or (fst.weights == -np.inf).any():
-            raise SupervisionError("an FST has costs that are NaN or infinite")
+        finals = fst.final_weights[fst.is_final]
+        if not ((np.abs(fst.weights) <= _LARGEST_COST).all() and (np.abs(finals) <= _LARGEST_COST).all()):
+            raise SupervisionError("an FST has costs that are NaN, infinite or far too large")
         arcs = list(zip(fst.input_labels.tolist(), fst.weights, fst.next_states.tolist(), strict=True))
         starts = fst.arc_starts.tolist()
         return cls([arcs[first:end] for first, end in zip(starts, starts[1:], strict=False)],

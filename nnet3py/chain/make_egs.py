@@ -41,6 +41,8 @@ class ChainExampleMaker:
     long_key : keys tell contexts and length, too
     seed : of the paths drawn for unconstrained supervisions
 
+    ``num_normalized`` and ``num_not_normalized`` count the examples for which that was possible, and was not.
+
     Nnet3Error for examples of fewer than two output frames.
     """
 
@@ -55,6 +57,7 @@ class ChainExampleMaker:
         self._splitter, self._normalizer, self._model = splitter, normalizer, model
         self._compress, self._long_key = compress, long_key
         self._random = philox(seed)
+        self.num_normalized = self.num_not_normalized = 0
 
     def examples(self, utterance: str, features: GeneralMatrix, supervision: Supervision,
                  ivectors: np.ndarray | None = None,
@@ -112,8 +115,11 @@ class ChainExampleMaker:
         if self._normalizer is None:
             return piece
         try:
-            return self._normalizer(piece)
+            normalized = self._normalizer(piece)
+            self.num_normalized += 1
+            return normalized
         except SupervisionError as error:
+            self.num_not_normalized += 1
             logger.warning("%s, %s. This should be extremely rare (a few per corpus, at most); the example is written "
                            "without normalization", where, error)
             return piece

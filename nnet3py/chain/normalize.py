@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.fst import Fst
 from nnet3py.io.fst_operations import without_epsilons
+
+logger = logging.getLogger(__name__)
 
 
 class Normalizer:
@@ -40,7 +43,10 @@ class Normalizer:
         if not fst.is_acceptor or int(fst.input_labels.min()) < 1:
             raise Nnet3Error("the normalization FST has epsilons, or is no acceptor",
                              "use the normalization.fst that chain-make-den-fst wrote")
+        if not fst.is_final.all():
+            logger.warning("Not all states of the normalization FST are final: is it the denominator FST?")
         self._num_pdfs = int(fst.input_labels.max())
+        self._found_costs = False
         finals = np.where(fst.is_final, fst.final_weights, np.float32(0.0)) * np.float32(scale)
         acceptor = Acceptor.from_fst(dataclasses.replace(
             fst, weights=fst.weights * np.float32(scale),
@@ -65,6 +71,10 @@ class Normalizer:
         if supervision.fst is None:
             return dataclasses.replace(supervision, e2e_fsts=[self._composed(_prepared(fst)).fst()
                                                               for fst in supervision.e2e_fsts])
+        if not self._found_costs and _looks_normalized(supervision.fst):
+            logger.warning("A supervision seems to have the costs of the normalization FST already; they are counted "
+                           "twice (this is said once)")
+            self._found_costs = True
         acceptor = minimized(determinized(_prepared(supervision.fst)))
         result = minimized(determinized(self._composed(acceptor)))
         return dataclasses.replace(supervision, fst=result.fst())
@@ -74,6 +84,11 @@ class Normalizer:
         if result.start < 0:
             raise SupervisionError("FST was empty after composing with normalization FST")
         return result
+
+
+def _looks_normalized(fst: Fst) -> bool:
+    """Pieces as they are cut begin with epsilons; those that are normalised have none, and costs."""
+    return bool(fst.weights.any() and not (fst.input_labels == 0).any())
 
 
 def _prepared(fst: Fst) -> Acceptor:

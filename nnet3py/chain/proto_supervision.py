@@ -14,7 +14,8 @@ from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.io.fst_operations import connected
 
-_UNKNOWN = -1      # the time of a state that is not reached
+_UNKNOWN = -1               # the time of a state that is not reached
+_MOST_FRAMES = 1_000_000    # of an utterance: almost three hours
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,12 @@ class ProtoSupervision:
 
     Attributes
     ----------
-    allowed : bool (output frames, largest phone + 1), whether a phone may occur in a frame
+    phones : int (different phones,), ascending
+    allowed : bool (output frames, different phones), whether a phone may occur in a frame
     fst : an acceptor of phones
     """
 
+    phones: np.ndarray
     allowed: np.ndarray
     fst: Fst
 
@@ -67,7 +70,7 @@ class ProtoSupervision:
 
     def allowed_phones(self) -> list[list[int]]:
         """The phones of each output frame, ascending."""
-        return [np.flatnonzero(frame).tolist() for frame in self.allowed]
+        return [self.phones[frame].tolist() for frame in self.allowed]
 
 
 def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: SupervisionOptions) -> ProtoSupervision:
@@ -79,12 +82,12 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
         raise SupervisionError("it has no phones")
     if int(phones.min()) < 1 or int(durations.min()) < 1:
         raise SupervisionError("phones and their durations must be at least 1")
-    ends = np.cumsum(durations)
-    allowed = _allowed(phones, ends - durations, ends, int(ends[-1]), options)
+    ends = np.cumsum(durations, dtype=np.int64)
+    known, allowed = _allowed(phones, ends - durations, ends, int(ends[-1]), options)
     places = np.arange(len(phones) + 1)
     finals = np.where(places == len(phones), np.float32(0.0), NO_WEIGHT)
     fst = Fst.from_arcs(0, finals, places[:-1], phones, phones, np.zeros(len(phones)), places[1:])
-    return ProtoSupervision(allowed, fst)
+    return ProtoSupervision(known, allowed, fst)
 
 
 def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> ProtoSupervision:
@@ -111,14 +114,14 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
     if not len(ends) or (ends != num_frames).any() or lattice.final_lengths[is_final].any():
         raise SupervisionError("the lattice is not phone-aligned: a final state is not at its last frame",
                                "use lattice-align-phones")
-    allowed = _allowed(lattice.labels[used], begin[used], end[used], num_frames, options)
+    known, allowed = _allowed(lattice.labels[used], begin[used], end[used], num_frames, options)
     missing = np.flatnonzero(~allowed.any(axis=1))
     if len(missing):
         raise SupervisionError(f"no phone is allowed in output frame {missing[0]}")
     fst = connected(fst)
     if options.lm_scale != 0.0:
         fst = pushed_to_start(Acceptor.from_fst(fst)).fst()
-    return ProtoSupervision(allowed, fst)
+    return ProtoSupervision(known, allowed, fst)
 
 
 def _state_times(fst: Fst, lengths: np.ndarray) -> np.ndarray:
@@ -139,13 +142,16 @@ def _state_times(fst: Fst, lengths: np.ndarray) -> np.ndarray:
 
 
 def _allowed(phones: np.ndarray, begin: np.ndarray, end: np.ndarray, num_frames: int,
-             options: SupervisionOptions) -> np.ndarray:
-    """bool (output frames, largest phone + 1), of spans of the alignment's frames widened by the tolerances."""
+             options: SupervisionOptions) -> tuple[np.ndarray, np.ndarray]:
+    """The different phones, and bool (output frames, phones): spans of frames widened by the tolerances."""
+    if num_frames > _MOST_FRAMES:
+        raise SupervisionError(f"it has {num_frames} frames; more than {_MOST_FRAMES} are not possible")
     factor = options.frame_subsampling_factor
+    known, columns = np.unique(phones, return_inverse=True)
     first = -(-np.maximum(begin - options.left_tolerance, 0) // factor)
     last = -(-np.minimum(end + options.right_tolerance, num_frames) // factor)
-    changes = np.zeros((-(-num_frames // factor) + 1, int(phones.max()) + 1), dtype=np.int32)
+    changes = np.zeros((-(-num_frames // factor) + 1, len(known)), dtype=np.int32)
     some = first < last
-    np.add.at(changes, (first[some], phones[some]), 1)
-    np.add.at(changes, (last[some], phones[some]), -1)
-    return np.cumsum(changes, axis=0)[:-1] > 0
+    np.add.at(changes, (first[some], columns[some]), 1)
+    np.add.at(changes, (last[some], columns[some]), -1)
+    return known, np.cumsum(changes, axis=0)[:-1] > 0

@@ -41,12 +41,23 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
         raise SupervisionError("the supervision has no path")
     pdfs = model.transition_id_to_pdf[_random_path(fst, random)]
     is_later_loop = model.is_self_loop[fst.input_labels] & (fst.sources != fst.start)
+    _check_self_loops(fst, model, is_later_loop)
     order = minimized(determinized(Acceptor.from_fst(without_epsilons(_relabelled(
         fst, np.where(is_later_loop, 0, fst.input_labels))))))
     cyclic = add_self_loops(order.fst(), model, 0.0, check=False)
     by_pdf = determinized(Acceptor.from_fst(without_epsilons(to_pdfs(cyclic, model))))
     return dataclasses.replace(supervision, fst=None, e2e_fsts=[_minimized_cyclic(by_pdf.fst())],
                                label_dim=model.num_pdfs, alignment_pdfs=pdfs.astype(np.int32))
+
+
+def _check_self_loops(fst: Fst, model: TransitionModel, is_loop: np.ndarray) -> None:
+    """Nnet3Error if a self-loop follows a transition of another state: the labels are no transition-ids, then."""
+    states = model.transition_id_to_state[fst.input_labels].astype(np.int64)
+    width = model.num_transition_states + 1
+    entered = fst.next_states.astype(np.int64) * width + states
+    if not np.isin(fst.sources[is_loop].astype(np.int64) * width + states[is_loop], entered).all():
+        raise Nnet3Error("the labels of a supervision are no transition-ids of the model in an order that it allows",
+                         "make it with chain-get-supervision --convert-to-pdfs=false and the same model")
 
 
 def _relabelled(fst: Fst, labels: np.ndarray) -> Fst:

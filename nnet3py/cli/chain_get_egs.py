@@ -86,6 +86,7 @@ class _Job:
         if self._num_errors:
             log.warning(f"{self._num_errors} utterances had errors and could not be processed.",
                         file="nnet3-chain-get-egs.cc", line=500)
+        _warn_of_normalization(self._maker)
         self._splitter.log_report()
         return 0 if self._splitter.num_chunk_frames else 1
 
@@ -131,6 +132,14 @@ class _Job:
                 return list(self._maker.examples(utterance, matrix, supervision, ivector, weight))
         except (NumericError, SupervisionError) as error:
             return _skipped(f"Skipping {error}")
+
+
+def _warn_of_normalization(maker: ChainExampleMaker) -> None:
+    if maker.num_not_normalized:
+        every = maker.num_normalized + maker.num_not_normalized
+        log.warning(f"{maker.num_not_normalized} of {every} examples were written without normalization, and cannot be "
+                    "trained on. If they are many: is the normalization FST of the same tree and phones?",
+                    file=f"{log.program()}.cc", line=510)
 
 
 def _skipped(why: str) -> list[Any]:
@@ -188,6 +197,7 @@ def chain_e2e_get_egs(args: list[str], options: Options) -> int:
     if num_errors:
         log.warning(f"{num_errors} utterances had errors and could not be processed.",
                     file="nnet3-chain-e2e-get-egs.cc", line=400)
+    _warn_of_normalization(maker)
     log.log(f"Wrote {num_done} examples.", file="nnet3-chain-e2e-get-egs.cc", line=410)
     return 0
 
