@@ -85,6 +85,13 @@ def test_other_options_are_refused(folder: Path) -> None:
     assert numbered(folder) == ["0.raw", "1.raw", "2.raw"]
 
 
+def test_a_mistake_is_corrected_before_anything_was_trained(folder: Path) -> None:
+    with pytest.raises(UsageError, match="more than the 3 archives"):
+        train(num_jobs_final=4)
+    train(num_jobs_final=3, num_epochs=0.3)
+    assert (folder / "final.raw").exists()
+
+
 def test_options_that_change_no_model_may_change(folder: Path) -> None:
     train(exit_stage=2, cleanup=False)
     train(cleanup=True, max_objective_evaluations=7, cmd="run.pl")

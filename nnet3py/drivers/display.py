@@ -68,7 +68,8 @@ class Display:
         left = max(0, self.plan.processed(self.plan.num_iters) - done)
         remaining = (now - self._begun) * left / max(1, done - self._processed_before)
         shown = datetime.timedelta(seconds=round(remaining))
-        return [f"{frames / seconds:.0f} frames/s", f"{shown} left"]
+        speed = frames / seconds
+        return [f"{speed:.0f} frames/s" if speed >= 10.0 else f"{speed:.1f} frames/s", f"{shown} left"]
 
 
 def _objectives(step: Step, jobs: Mapping[int, TrainLog],

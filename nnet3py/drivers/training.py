@@ -18,9 +18,11 @@ from nnet3py.drivers.display import Display
 from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
 from nnet3py.drivers.jobs import Executor, Job, make_executor
+from nnet3py.drivers.jobs_command import parse_command
 from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
+from nnet3py.io.streams import write_text
 
 logger = logging.getLogger(__name__)
 
@@ -174,12 +176,12 @@ class Training(ABC):
         logger.warning("%s", line)
 
     def _make_executor(self) -> Executor:
-        command, threads = self.options.cmd or LOCAL, self.options.num_threads
-        if threads and command == LOCAL and not self.options.scheduler:
+        command = parse_command(self.options.cmd or LOCAL)
+        if command.is_local and not self.options.scheduler:
             from nnet3py.drivers.jobs_local import LocalExecutor
 
-            return LocalExecutor(cores=threads)
-        return make_executor(command, self.options.scheduler)
+            return LocalExecutor(command.max_jobs, command.threads, self.options.num_threads or None)
+        return make_executor(self.options.cmd or LOCAL, self.options.scheduler)
 
     # -- where to begin ------------------------------------------------------------------------------------------------
 
@@ -194,6 +196,8 @@ class Training(ABC):
                 raise UsageError(f"{self.folder.path} has models, but no record of the options they were trained with",
                                  f"--stage={FIRST_STAGE} trains from the beginning, --stage=N goes on with model N")
             start = FIRST_STAGE
+        elif start is None and changed and self.folder.last_model() < 0 and not self.folder.has_model("final"):
+            start = FIRST_STAGE                    # nothing is lost: a mistake in the options was corrected
         elif start is None and changed:
             raise UsageError(f"{self.folder.path} was begun with other options: {'; '.join(changed)}",
                              f"use another --dir, or --stage={FIRST_STAGE} to train from the beginning, or --stage=N "
@@ -358,7 +362,7 @@ class Training(ABC):
         path = self.folder.path / "srand"
         if path.exists() and path.read_text().strip() != str(self.options.srand):
             self.warn(f"the seed is {self.options.srand}, but {path} says it was {path.read_text().strip()} before")
-        path.write_text(f"{self.options.srand}\n")
+        write_text(str(path), f"{self.options.srand}\n")
 
     def combined_models(self) -> list[int]:
         """The numbers of the models that the final one is combined of; the last one without combination."""
