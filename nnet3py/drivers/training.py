@@ -141,8 +141,6 @@ class Training(ABC):
         """Run the stages from ``start``, or those not done; True if none is left."""
         self.folder.remove_temporary()
         self.begin()
-        if start is not None:
-            self._remove_products([*self.stages_to_egs(), *self.stages_to_model()], start)
         if not self._run_stages(self.stages_to_egs(), start):
             return False
         egs = self.open_egs()
@@ -212,7 +210,7 @@ class Training(ABC):
         return start
 
     def _forget(self, start: int) -> None:
-        """Remove the models that stages from ``start`` on make, so that none is taken for a later one's by mistake."""
+        """Remove what stages from ``start`` on make, before the options are recorded: nothing is taken for theirs."""
         needed = self.folder.model(start)
         if start > 0 and not self.folder.has_model(start) and start <= self.folder.last_model():
             raise UsageError(f"--stage={start} begins with {needed}, which is not there",
@@ -222,12 +220,9 @@ class Training(ABC):
             self.folder.model("combined").unlink(missing_ok=True)
         for number in range(max(start + 1, 0), self.folder.last_model() + 1):
             self.folder.model(number).unlink(missing_ok=True)
-
-    def _remove_products(self, stages: Sequence[Stage], start: int) -> None:
-        for stage in stages:
-            if stage.number >= start:
-                for path in stage.products or ():
-                    path.unlink(missing_ok=True)
+        for stage in (*self.stages_to_egs(), *self.stages_to_model()):
+            for path in stage.products or () if stage.number >= start else ():
+                path.unlink(missing_ok=True)
 
     def _keep_record(self, **values: Any) -> None:
         self._record.update(values)
