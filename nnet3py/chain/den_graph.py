@@ -56,7 +56,7 @@ def initial_probs(den_fst: Fst) -> np.ndarray:
         raise NumericError(f"the probabilities that leave state {wrong[0]} of the denominator FST have the sum "
                            f"{totals[wrong[0]]:g}, expected one between 0 and {LARGEST_SUM:g}", _HINT)
     probs /= totals[sources]
-    current = np.zeros(den_fst.num_states)
+    current: np.ndarray = np.zeros(den_fst.num_states)
     current[den_fst.start] = 1.0
     average = np.zeros(den_fst.num_states)
     for _ in range(NUM_STEPS):

@@ -35,9 +35,10 @@ def training_plots(trainings: Trainings) -> dict[str, Figure]:
     Raises UsageError where matplotlib is not installed.
     """
     first = next(iter(trainings.values()))
-    figures = {f"{kind}-{output}": _curves(trainings, output, kind)
-               for kind in ("objective", "accuracy")
-               for output in diagnosed_outputs([one for part in trainings.values() for one in part], kind)}
+    everything = [one for iterations in trainings.values() for one in iterations]
+    figures: dict[str, Figure | None] = {f"{kind}-{output}": _curves(trainings, output, kind)
+                                         for kind in ("objective", "accuracy")
+                                         for output in diagnosed_outputs(everything, kind)}
     figures["learning-rate"] = _learning_rates(trainings)
     for name, (title, values, log) in _maps(first).items():
         if values:
