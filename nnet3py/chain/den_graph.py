@@ -66,7 +66,7 @@ def initial_probs(den_fst: Fst) -> np.ndarray:
         if not total > 0.0:
             raise Nnet3Error("every path of the denominator FST ends soon after its start, expected one with cycles",
                              _HINT)
-        current /= total
+        current = current / total
     result = average.astype(np.float32)
     missing = np.flatnonzero(~(result > 0.0))
     if len(missing):
