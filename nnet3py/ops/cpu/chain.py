@@ -7,8 +7,8 @@ number of threads. Sums over arcs are float32, in the arcs' order.
 "Entries" are the pairs of a pdf and the state that it leads to, see ``chain/den_graph.py``. A frame's matrices lie
 below each other: frame t of a matrix of (T rows, columns) is its rows t rows to (t + 1) rows.
 
-``alpha`` and ``beta`` are work space of ``chain_work_rows`` rows (``ops/table.py``), of which a GPU needs more than this
-does. In the end the first rows of ``beta``, one for each state, hold the backward sums of frame 0.
+``alpha`` and ``beta`` are work space of ``chain_work_rows`` rows (``ops/table.py``), of which a GPU needs more than is
+used here. In the end the first rows of ``beta``, one for each state, hold the backward sums of frame 0.
 """
 from __future__ import annotations
 

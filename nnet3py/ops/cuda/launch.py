@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from nnet3py.ops import device
@@ -71,13 +72,26 @@ class Kernel:
 
     def ptx(self, compute_capability: tuple[int, int]) -> str:
         """The kernel's PTX for a compute capability such as (7, 5); needs NVVM, but no GPU."""
-        return cuda.compile_ptx(self.function, self.signature, cc=compute_capability)[0]
+        with _as_if_on(compute_capability):
+            return cuda.compile_ptx(self.function, self.signature, cc=compute_capability)[0]
 
     def __call__(self, *args: Any) -> None:
         rows, cols = args[self.over].shape
         if rows and cols:
             grid, block = launch_2d(rows, cols)
             (self._compiled or self.compile())[grid, block](*args)
+
+
+@contextmanager
+def _as_if_on(compute_capability: tuple[int, int]) -> Iterator[None]:
+    """Compile functions that kernels call, too: numba asks the current device for what it should compile them for."""
+    module = cuda.dispatcher
+    asked, module.get_current_device = module.get_current_device, lambda: SimpleNamespace(
+        compute_capability=compute_capability)
+    try:
+        yield
+    finally:
+        module.get_current_device = asked
 
 
 def kernel(kinds: str, over: int = 0) -> Callable[[Callable[..., Any]], Kernel]:

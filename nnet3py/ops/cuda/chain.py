@@ -1,0 +1,217 @@
+"""The sums over paths of chain training on the GPU; the twins of ``ops/cpu/chain.py``.
+
+A launch computes a frame of all sequences: neighbouring threads work on neighbouring sequences. A frame needs the sum
+over states of the frame before, of which each block of threads of that launch left its part in ``alpha`` or ``beta``;
+so no launch waits for another inside. The parts are summed in a fixed order: results are the same in each run.
+
+The forward pass of T frames takes T + 2 launches, the backward pass T + 1. Its posteriors come one launch late, since
+until then the frame's exponentials, which they replace, are still read.
+
+Work space of ``alpha`` and ``beta``: the states' sums of three frames, then three times CHAIN_PARTIAL_SUMS rows. The
+numerators run on the host.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nnet3py.ops.cpu.chain import chain_cyclic_numerator as chain_cyclic_numerator
+from nnet3py.ops.cpu.chain import chain_numerator as chain_numerator
+from nnet3py.ops.cuda.launch import THREADS, cuda, kernel, launch_2d
+from nnet3py.ops.table import CHAIN_PARTIAL_SUMS
+
+ZERO, ONE = np.float32(0), np.float32(1)
+
+
+@kernel("mat mat f32 int int")
+def chain_exp(dst, src, limit, first, num_sequences):
+    """``dst[t cols + p, s] = exp(src[t num_sequences + first + s, p])``, src within +-limit; NaN counts as -limit."""
+    first_col, first_row = cuda.grid(2)
+    col_step, row_step = cuda.gridsize(2)
+    cols = src.shape[1]
+    for r in range(first_row, dst.shape[0], row_step):
+        t, p = r // cols, r % cols
+        for s in range(first_col, dst.shape[1], col_step):
+            value = src[t * num_sequences + first + s, p]
+            value = value if value > -limit else -limit
+            dst[r, s] = math.exp(value if value < limit else limit)
+
+
+@kernel("mat mat int int f32")
+def chain_add_posteriors(dst, src, first, num_sequences, alpha):
+    """``dst[t num_sequences + first + s, p] += alpha src[t cols + p, s]``."""
+    first_col, first_row = cuda.grid(2)
+    col_step, row_step = cuda.gridsize(2)
+    cols, width = dst.shape[1], src.shape[1]
+    for r in range(first_row, dst.shape[0], row_step):
+        t, s = r // num_sequences, r % num_sequences - first
+        if 0 <= s < width:
+            for p in range(first_col, cols, col_step):
+                dst[r, p] += alpha * src[t * cols + p, s]
+
+
+@kernel("mat mat f32 f32")
+def chain_out_of_range(dst, src, limit, scale):
+    """``dst -= scale`` times how far ``src`` lies above ``limit``, or, negative, below ``-limit``."""
+    first_col, first_row = cuda.grid(2)
+    col_step, row_step = cuda.gridsize(2)
+    for i in range(first_row, dst.shape[0], row_step):
+        for j in range(first_col, dst.shape[1], col_step):
+            x = src[i, j]
+            if x > limit:
+                dst[i, j] -= scale * (x - limit)
+            elif x < -limit:
+                dst[i, j] -= scale * (x + limit)
+
+
+@kernel("mat mat ivec ivec")
+def _gather(dst, src, rows, columns):
+    first_col = cuda.grid(2)[0]
+    for k in range(first_col, dst.shape[1], cuda.gridsize(2)[0]):
+        dst[0, k] = src[rows[k], columns[k]]
+
+
+def chain_gather(dst: Any, src: Any, rows: Any, columns: Any) -> None:
+    """``dst[k] = src[rows[k], columns[k]]``."""
+    _gather(dst.reshape(1, dst.shape[0]), src, rows, columns)
+
+
+# -- the denominator -------------------------------------------------------------------------------------------------
+
+
+@cuda.jit(device=True)
+def _sum_over_rows(shared, value):
+    """The sum of ``value`` over the threads of a block that share a column; every one of them gets it."""
+    x, y, width = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockDim.x
+    shared[y * width + x] = value
+    cuda.syncthreads()
+    total = ZERO
+    for other in range(cuda.blockDim.y):
+        total += shared[other * width + x]
+    cuda.syncthreads()
+    return total
+
+
+@cuda.jit(device=True)
+def _finished_sum(shared, work, first_row, column):
+    """The sum over all blocks of the parts that they left in ``work``; all threads of a block call it together."""
+    part = ZERO
+    if column < work.shape[1]:
+        for block in range(cuda.threadIdx.y, cuda.gridDim.y, cuda.blockDim.y):
+            part += work[first_row + block, column]
+    return _sum_over_rows(shared, part)
+
+
+@cuda.jit(device=True)
+def _leave_part(shared, work, first_row, column, part):
+    """Leave the block's part of a sum for the next launch."""
+    total = _sum_over_rows(shared, part)
+    if column < work.shape[1] and cuda.threadIdx.y == 0:
+        work[first_row + cuda.blockIdx.y, column] = total
+
+
+@kernel("mat mat mat mat vec vec lvec ivec lvec ivec f32 int")
+def _forward_frame(sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs, leaky, t):
+    """From frame t to t + 1; t = -1 starts, and the last frame is only summed up."""
+    shared = cuda.shared.array(THREADS, np.float32)
+    num_states, num_entries, num_frames = initial.shape[0], entry_pdfs.shape[0], sums.shape[0] - 1
+    num_pdfs, parts = y.shape[0] // num_frames, 3 * num_states
+    now, then = t % 2 if t >= 0 else 1, (t + 1) % 2
+    for first in range(cuda.blockIdx.x * cuda.blockDim.x, sums.shape[1], cuda.gridDim.x * cuda.blockDim.x):
+        j = first + cuda.threadIdx.x
+        part, total = ZERO, ONE
+        if t >= 0:
+            total = _finished_sum(shared, alpha, parts + now * CHAIN_PARTIAL_SUMS, j)
+            if j < sums.shape[1] and cuda.blockIdx.y == 0 and cuda.threadIdx.y == 0:
+                sums[t, j] = total
+        if j < sums.shape[1] and t < num_frames:
+            for i in range(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y, num_states,
+                           cuda.gridDim.y * cuda.blockDim.y):
+                new = initial[i]
+                if t >= 0:
+                    new = ZERO
+                    for d in range(state_entries[i], state_entries[i + 1]):
+                        v = ZERO
+                        for k in range(arc_starts[d], arc_starts[d + 1]):
+                            source = sources[k]
+                            v += probs[k] * (alpha[now * num_states + source, j] + leaky * initial[source] * total)
+                        arriving[t * num_entries + d, j] = v
+                        new += v * y[t * num_pdfs + entry_pdfs[d], j]
+                    new /= total
+                alpha[then * num_states + i, j] = new
+                part += new
+        _leave_part(shared, alpha, parts + then * CHAIN_PARTIAL_SUMS, j, part)
+
+
+def chain_forward(sums: Any, alpha: Any, arriving: Any, y: Any, initial: Any, probs: Any, arc_starts: Any, sources: Any,
+                  state_entries: Any, entry_pdfs: Any, leaky: float) -> None:
+    """The leaky forward pass: sums over paths to each entry and frame. Kaldi: DenominatorComputation::Forward."""
+    shape = _launch(initial.shape[0], sums.shape[1])
+    frame = _forward_frame.compile()[shape]
+    for t in range(-1, sums.shape[0]):
+        frame(sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs, leaky, t)
+
+
+@cuda.jit(device=True)
+def _beta(beta, initial, state, column, time, num_frames, end):
+    """The backward sum of a state, before the leak is added."""
+    return end if time == num_frames else beta[time % 3 * initial.shape[0] + state, column]
+
+
+@kernel("mat mat mat mat vec vec lvec ivec lvec ivec ivec ivec f32 int")
+def _backward_frame(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
+                    entry_states, leaky, t):
+    """The backward sums of frame t, and the posteriors of frame t + 1."""
+    shared = cuda.shared.array(THREADS, np.float32)
+    num_states, num_entries, num_frames = initial.shape[0], entry_pdfs.shape[0], sums.shape[0] - 1
+    num_pdfs, parts = pdf_starts.shape[0] - 1, 3 * num_states
+    first_row = cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y
+    row_step = cuda.gridDim.y * cuda.blockDim.y
+    for first in range(cuda.blockIdx.x * cuda.blockDim.x, sums.shape[1], cuda.gridDim.x * cuda.blockDim.x):
+        j = first + cuda.threadIdx.x
+        end, part, next_leak, later_leak = ZERO, ZERO, ZERO, ZERO
+        if j < sums.shape[1]:
+            end = ONE / (sums[num_frames, j] * (ONE + leaky * sums[0, j]))
+            next_leak = later_leak = leaky * sums[0, j] * end
+        if t + 1 < num_frames:
+            next_leak = leaky * _finished_sum(shared, beta, parts + (t + 1) % 3 * CHAIN_PARTIAL_SUMS, j)
+        if t + 2 < num_frames:
+            later_leak = leaky * _finished_sum(shared, beta, parts + (t + 2) % 3 * CHAIN_PARTIAL_SUMS, j)
+        if j < sums.shape[1] and t >= 0:
+            for i in range(first_row, num_states, row_step):
+                new = ZERO
+                for k in range(arc_starts[i], arc_starts[i + 1]):
+                    d = entries[k]
+                    b = _beta(beta, initial, entry_states[d], j, t + 1, num_frames, end) + next_leak
+                    new += probs[k] * y[t * num_pdfs + entry_pdfs[d], j] * b
+                new /= sums[t, j]
+                beta[t % 3 * num_states + i, j] = new
+                part += initial[i] * new
+        if j < sums.shape[1] and t + 1 < num_frames:
+            for n in range(first_row, num_pdfs, row_step):
+                total = ZERO
+                for k in range(pdf_starts[n], pdf_starts[n + 1]):
+                    d = pdf_entries[k]
+                    b = _beta(beta, initial, entry_states[d], j, t + 2, num_frames, end) + later_leak
+                    total += arriving[(t + 1) * num_entries + d, j] * b
+                y[(t + 1) * num_pdfs + n, j] *= total / sums[t + 1, j]
+        if t >= 0:
+            _leave_part(shared, beta, parts + t % 3 * CHAIN_PARTIAL_SUMS, j, part)
+
+
+def chain_backward(y: Any, arriving: Any, beta: Any, sums: Any, initial: Any, probs: Any, arc_starts: Any, entries: Any,
+                   pdf_starts: Any, pdf_entries: Any, entry_pdfs: Any, entry_states: Any, leaky: float) -> None:
+    """The leaky backward pass, which turns ``y`` into posteriors. Kaldi: DenominatorComputation::Backward."""
+    shape = _launch(initial.shape[0], sums.shape[1])
+    frame = _backward_frame.compile()[shape]
+    for t in range(sums.shape[0] - 2, -2, -1):
+        frame(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
+              entry_states, leaky, t)
+
+
+def _launch(num_states: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Grid and block over (states, sequences), of no more blocks of states than there are places for their sums."""
+    (grid_x, grid_y), block = launch_2d(num_states, width)
+    return (grid_x, min(grid_y, CHAIN_PARTIAL_SUMS)), block

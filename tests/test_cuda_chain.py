@@ -1,0 +1,120 @@
+"""The GPU kernels of chain training without a GPU: run in numba's simulator, and compiled to PTX.
+
+See tests/test_cuda_rows.py: run as a program, in a process of its own, this file compares them with the reference.
+"""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+LAUNCHES = [((1, 1), (1, 1)), ((2, 2), (2, 3)), ((1, 3), (4, 2))]      # grid and block, off every size below
+SHAPES = [(1, 1, 2, 3), (3, 5, 7, 4), (4, 3, 4, 6)]                   # frames, sequences, states, pdfs
+COMPUTE_CAPABILITIES = [(7, 5), (9, 0)]
+KERNELS = ["chain_exp", "chain_add_posteriors", "chain_out_of_range", "_gather", "_forward_frame", "_backward_frame"]
+TOLERANCE = 2e-5      # float32 over a few frames, against float64
+
+
+def test_in_the_simulator():
+    paths = [str(folder) for folder in Path(__file__).resolve().parents[:2]]      # tests/ and the package
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    result = subprocess.run([sys.executable, "-W", "error", __file__], capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == [str(len(LAUNCHES) * len(SHAPES))]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("compute_capability", COMPUTE_CAPABILITIES)
+def test_compiles_to_ptx(name, compute_capability):
+    from nnet3py.ops.cuda import chain
+    try:
+        ptx = getattr(chain, name).ptx(compute_capability)
+    except Exception as error:
+        if "nvvm" in f"{type(error).__name__} {error}".lower():
+            pytest.skip(f"NVVM is not installed: {error}")
+        raise
+    assert f".target sm_{compute_capability[0]}{compute_capability[1]}" in ptx
+    assert ".entry" in ptx and ".f64" not in ptx, "float32 arithmetic only"
+
+
+def test_launches_have_places_for_their_sums():
+    from nnet3py.ops.cuda.chain import _launch
+    from nnet3py.ops.table import CHAIN_PARTIAL_SUMS
+    for num_states, width in ((1, 1), (10**5, 64), (10**4, 1), (300, 128)):
+        (grid_x, grid_y), (block_x, block_y) = _launch(num_states, width)
+        assert grid_x * block_x >= width and 1 <= grid_y <= CHAIN_PARTIAL_SUMS and block_x * block_y <= 256
+
+
+class Both:
+    """Runs an operation on the simulated device and its reference on copies; compares some of the matrices."""
+
+    def __init__(self, ops, cuda) -> None:
+        self.ops, self.cuda = ops, cuda
+
+    def check(self, name: str, args: list, compared: tuple[int, ...] = (0,)) -> None:
+        import reference
+
+        on_device = [self.cuda.to_device(a) if isinstance(a, np.ndarray) else a for a in args]
+        wide = [a.astype(np.float64) if isinstance(a, np.ndarray) and a.dtype == np.float32 else a for a in args]
+        getattr(self.ops, name)(*on_device)
+        getattr(reference, name)(*wide)
+        for place in compared:
+            args[place][...] = on_device[place].copy_to_host()
+            np.testing.assert_allclose(args[place], wide[place], rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
+
+
+def check_denominator(both: Both, rng: np.random.Generator, shape: tuple[int, int, int, int]) -> None:
+    from chain_graphs import random_graph
+
+    from nnet3py.chain.den_graph import DenominatorGraph
+    from nnet3py.ops.table import chain_work_rows
+
+    num_frames, width, num_states, num_pdfs = shape
+    graph = DenominatorGraph(random_graph(rng, num_states, num_pdfs), num_pdfs)
+    y = np.exp(rng.standard_normal((num_frames * num_pdfs, width))).astype(np.float32)
+    sums, arriving, alpha, beta = (np.full((rows, width), np.nan, np.float32) for rows in (
+        num_frames + 1, num_frames * graph.num_entries, *[chain_work_rows(num_states)] * 2))
+    forward = [graph.initial, graph.into.probs, graph.into.starts, graph.into.others, graph.state_entries,
+               graph.entry_pdfs, np.float32(0.1)]
+    both.check("chain_forward", [sums, alpha, arriving, y, *forward], compared=(0, 2))
+    backward = [graph.initial, graph.out_of.probs, graph.out_of.starts, graph.out_of.others, graph.pdf_starts,
+                graph.pdf_entries, graph.entry_pdfs, graph.entry_states, np.float32(0.1)]
+    both.check("chain_backward", [y, arriving, beta, sums, *backward])
+    np.testing.assert_allclose(y.reshape(num_frames, num_pdfs, width).sum(axis=1), 1.0, rtol=TOLERANCE)
+
+
+def simulate() -> int:
+    """Compare the kernels with the reference in the simulator; returns the number of cases."""
+    from nnet3py.ops import device, get_ops
+    from nnet3py.ops.cuda import launch
+
+    both, rng, cases = Both(get_ops("cuda"), device.cuda()), np.random.default_rng(2), 0
+
+    def matrix(rows: int, cols: int) -> np.ndarray:
+        return rng.standard_normal((rows, cols)).astype(np.float32)
+
+    for grid, block in LAUNCHES:
+        for shape in SHAPES:
+            num_frames, width, _, num_pdfs = shape
+            rows = num_frames * (width + 2)
+            output = 20 * matrix(rows, num_pdfs)
+            output[0, 0] = np.nan
+            with launch.forced_launch(grid, block):
+                both.check("chain_exp", [matrix(num_frames * num_pdfs, width), output, 30.0, 1, width + 2])
+                both.check("chain_add_posteriors", [matrix(rows, num_pdfs), matrix(num_frames * num_pdfs, width), 1,
+                                                    width + 2, np.float32(-0.5)])
+                both.check("chain_out_of_range", [matrix(rows, num_pdfs), 20 * matrix(rows, num_pdfs), np.float32(15.0),
+                                                  np.float32(0.25)])
+                places = [rng.integers(0, n, 7).astype(np.int32) for n in (rows, num_pdfs)]
+                both.check("chain_gather", [matrix(1, 7)[0], np.nan_to_num(output), *places])
+                check_denominator(both, rng, shape)
+            cases += 1
+    return cases
+
+
+if __name__ == "__main__":
+    print(simulate())
