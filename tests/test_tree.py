@@ -53,7 +53,8 @@ def test_a_chain_tree_makes_kaldis_transition_model() -> None:
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ("ContextDependency 1 1 ToPdf NULL EndContextDependency ", "central position in a window of 1 phones, found 1"),
+    ("ContextDependency 1 1 ToPdf NULL EndContextDependency ", "at most 100 phones, found position 1 of 1"),
+    ("ContextDependency 90000 1 ToPdf NULL EndContextDependency ", "at most 100 phones, found position 1 of 90000"),
     ("ContextDependency 1 0 ToPdf XX 1 EndContextDependency ", "expected NULL, CE, TE or SE in a tree, found 'XX'"),
     ("ContextDependency 1 0 ToPdf TE 0 999999999 ( ", "999999999"),
     ("ContextDependency 1 0 ToPdf " + "SE 0 [ 1 ]\n{ " * 400, "more than 200 questions"),

@@ -16,6 +16,7 @@ from nnet3py.io.topology import NO_PDF, HmmTopology
 from nnet3py.io.transition_model import TransitionModel
 
 PDF_CLASS = -1        # the key of the pdf class; the others are positions in the window of phones
+MAX_WIDTH = 100       # phones in a window; real trees look at one to five
 MAX_DEPTH = 200       # of questions, one below the other
 SMALLEST_ENTRY = 3    # bytes of a table's entry, in text: a letter pair and a space
 
@@ -97,8 +98,9 @@ class ContextDependency:
             raise reader.unexpected(token, "ToPdf in a tree")
         to_pdf = _read_map(reader, 0)
         reader.expect("EndContextDependency")
-        if not 0 <= position < width:
-            raise reader.error(f"expected a central position in a window of {width} phones, found {position}")
+        if not 0 <= position < width <= MAX_WIDTH:
+            raise reader.error(f"expected a central position in a window of at most {MAX_WIDTH} phones, found position "
+                               f"{position} of {width}")
         return cls(width, position, to_pdf)
 
     def write(self, writer: TokenWriter) -> None:
