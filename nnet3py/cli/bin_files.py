@@ -1,15 +1,16 @@
 """The launchers, with Kaldi's names and ``nnet3py`` itself: their text, and where they are.
 
-``python -m nnet3py.cli.bin_files`` writes ``bin/`` of a checkout from the registry; a wheel gets the same files as
-``nnet3py/launchers`` when it is built. A launcher is a few lines of sh, because a shell starts in a millisecond. It
-runs the package that it belongs to, with ``$NNET3PY_PYTHON``, else the checkout's ``.venv`` (in an installed package:
-the environment around it), else the first ``python3`` on PATH that has what the package needs.
+``python -m nnet3py.cli.bin_files`` writes ``bin/`` of a checkout, and the entry points in ``setup.cfg``, from the
+registry; a wheel gets the same files as ``nnet3py/launchers`` when it is built. A launcher is a few lines of sh,
+because a shell starts in a millisecond. It runs the package that it belongs to, with
+``$NNET3PY_PYTHON``, else the checkout's ``.venv`` (in an installed package: the environment around it), else the first
+``python3`` on PATH that has what the package needs.
 """
 from __future__ import annotations
 
 from pathlib import Path
 
-from nnet3py.cli.registry import COMMANDS
+from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.drivers.launchers import CHECKOUT_FOLDER
 
 LAUNCHERS = (*COMMANDS, "nnet3py")
@@ -17,6 +18,8 @@ LAUNCHERS = (*COMMANDS, "nnet3py")
 # Up from the launcher: where the package lies, and where its own Python may be.
 CHECKOUT_PLACES = ("..", "../.venv/bin/python")
 INSTALLED_PLACES = ("../..", "../../../../../bin/python3")
+
+_ENTRY_POINTS = "[options.entry_points]\nconsole_scripts =\n"
 
 _TEMPLATE = """\
 #!/bin/sh
@@ -72,9 +75,21 @@ def write_launchers(folder: Path, installed: bool = False) -> list[Path]:
     return written
 
 
+def write_entry_points(path: Path) -> None:
+    """Write the package's own names of all commands into ``setup.cfg``; the rest of the file stays."""
+    text = path.read_text(encoding="utf-8")
+    scripts = ["nnet3py = nnet3py.cli.main:main",
+               *(f"nnet3py-{name} = nnet3py.cli.main:run_person_name"
+                 for name in sorted(PERSON_NAMES, key=lambda name: list(COMMANDS).index(PERSON_NAMES[name])))]
+    before, start, rest = text.partition(_ENTRY_POINTS)
+    lines = "".join(f"    {script}\n" for script in scripts)
+    path.write_text(before + start + lines + rest[rest.index("\n["):], encoding="utf-8")
+
+
 def main() -> None:
-    """Write ``bin/`` of the checkout."""
+    """Write ``bin/`` and the entry points of the checkout."""
     print(f"{len(write_launchers(CHECKOUT_FOLDER))} launchers written to {CHECKOUT_FOLDER}")
+    write_entry_points(CHECKOUT_FOLDER.parent / "setup.cfg")
 
 
 if __name__ == "__main__":
