@@ -4,8 +4,8 @@ Besides the config files it writes the networks that they make and ``vars``, the
 """
 from __future__ import annotations
 
+import contextlib
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -51,8 +51,8 @@ def xconfig_to_configs(args: list[str], options: Options) -> int:
     existing = read_nnet(options.existing_model) if options.existing_model else None
     text = read_config_text(options.xconfig_file)
     expansion = expand(text, options.xconfig_file, existing_nodes(existing) if existing is not None else ())
-    folder = Path(options.config_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = options.config_dir
+    os.makedirs(folder, exist_ok=True)
     names = [name for name in ("xconfig-file", "config-dir", "existing-model", "nnet-edits") if options[name]]
     command = command_echo("xconfig-to-configs", [f"--{name}={options[name]}" for name in names])
     write_configs(folder, text, expansion, " ".join(command.split()))
@@ -61,27 +61,28 @@ def xconfig_to_configs(args: list[str], options: Options) -> int:
     return 0
 
 
-def write_configs(folder: Path, text: str, expansion: Expansion, command: str) -> None:
+def write_configs(folder: str, text: str, expansion: Expansion, command: str) -> None:
     """Write everything that follows from the xconfig alone; an older init.config goes."""
     from nnet3py.io.streams import write_text
 
     head = f"# Made by this command:\n# {command}\n"
-    write_text(str(folder / "xconfig"), f"{head}# from this file:\n{text}")
-    write_text(str(folder / "xconfig.expanded.1"),
+    write_text(os.path.join(folder, "xconfig"), f"{head}# from this file:\n{text}")
+    write_text(os.path.join(folder, "xconfig.expanded.1"),
                f"{head}# The layers with all of their options.\n{expansion.with_options}")
-    write_text(str(folder / "xconfig.expanded.2"),
+    write_text(os.path.join(folder, "xconfig.expanded.2"),
                f"{head}# The layers with all of their options, and inputs written out.\n{expansion.normalised}")
     for path, content in expansion.files.items():
         write_text(path, content)
     configs = {"init.config": expansion.init, "ref.config": expansion.ref, "final.config": expansion.final}
     for name, lines in configs.items():
         if lines is not None:
-            write_text(str(folder / name), f"{head}# It holds {CONTENTS[name]}.\n\n{lines}")
+            write_text(os.path.join(folder, name), f"{head}# It holds {CONTENTS[name]}.\n\n{lines}")
     if expansion.init is None:
-        (folder / "init.config").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(folder, "init.config"))
 
 
-def write_contexts(folder: Path, existing: Nnet | None, edits: str) -> None:
+def write_contexts(folder: str, existing: Nnet | None, edits: str) -> None:
     """Make ref.raw and init.raw, and write the context of the former to vars; the latter's may not be larger."""
     from nnet3py.compiler.context import compute_simple_nnet_context
     from nnet3py.io.streams import write_text
@@ -89,30 +90,31 @@ def write_contexts(folder: Path, existing: Nnet | None, edits: str) -> None:
     ref = make_network(folder, "ref", existing, edits)
     if not ref.is_simple():
         raise ConfigError("the context of this network cannot be measured: it needs an input called 'input', an output "
-                          f"called 'output', and no other input but 'ivector' [{folder / 'ref.config'}]",
+                          f"called 'output', and no other input but 'ivector' [{os.path.join(folder, 'ref.config')}]",
                           "a line such as 'output name=output input=LAYER' makes the output of one layer that one")
     left, right = compute_simple_nnet_context(ref)
-    if (folder / "init.config").exists():
+    init_config = os.path.join(folder, "init.config")
+    if os.path.exists(init_config):
         init = make_network(folder, "init", existing, edits)
         if init.is_simple():
             init_left, init_right = compute_simple_nnet_context(init)
             if init_left > left or init_right > right:
-                raise ConfigError(f"the network in {folder / 'init.config'} has a context of {init_left} and "
+                raise ConfigError(f"the network in {init_config} has a context of {init_left} and "
                                   f"{init_right} frames, more than the whole network's {left} and {right}",
                                   "use delay= in the fixed-affine-layer to shift its output")
-    write_text(str(folder / "vars"), f"model_left_context={left}\nmodel_right_context={right}\n")
+    write_text(os.path.join(folder, "vars"), f"model_left_context={left}\nmodel_right_context={right}\n")
 
 
-def make_network(folder: Path, name: str, existing: Nnet | None, edits: str) -> Nnet:
+def make_network(folder: str, name: str, existing: Nnet | None, edits: str) -> Nnet:
     """The network that a config makes of the existing one, written as ``name``.raw, then edited."""
     from nnet3py.network.edits import apply_edits, edits_of_option
     from nnet3py.network.nnet import Nnet
 
-    config = os.fspath(folder / f"{name}.config")
+    config = os.path.join(folder, f"{name}.config")
     nnet = existing.copy() if existing is not None else Nnet()
-    with within(f"making a network of {config}"):
-        nnet.read_config(Path(config).read_text(encoding="utf-8"), path=config)
-    nnet.write(os.fspath(folder / f"{name}.raw"))
+    with within(f"making a network of {config}"), open(config, encoding="utf-8") as stream:
+        nnet.read_config(stream.read(), path=config)
+    nnet.write(os.path.join(folder, f"{name}.raw"))
     if edits:
         apply_edits(nnet, edits_of_option(edits), "--nnet-edits")
     return nnet

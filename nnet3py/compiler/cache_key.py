@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import io
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from nnet3py.components.base import Component
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.network.nnet import Nnet
 
-_PACKAGE = Path(__file__).resolve().parent.parent
 _SOURCES = ("compiler/**/*.py", "components/**/*.py", "network/**/*.py", "index.py")    # what computations follow from
 _REAL_ARRAYS = frozenset(("FM", "DM", "FV", "DV", "FP", "DP"))      # in files: matrices, vectors, triangles
 
@@ -81,10 +79,13 @@ def _flags(component: Component) -> tuple[int, int, int, bool]:
 @cache
 def sources_digest() -> bytes:
     """A digest of the source files whose change may change a computation, and of the package's version."""
+    from pathlib import Path  # slow to load
+
+    package = Path(__file__).resolve().parent.parent
     digest = hashlib.sha256(__version__.encode())
     for pattern in _SOURCES:
-        for path in sorted(_PACKAGE.glob(pattern)):
-            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+        for path in sorted(package.glob(pattern)):
+            digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.digest()
 
 

@@ -2,13 +2,15 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.inspection.facts import FolderFacts, Inspection, ModelFacts
-from nnet3py.inspection.folder import folder_facts, model_names
 from nnet3py.inspection.model import model_facts
 from nnet3py.inspection.readiness import judge
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def inspect(path: str) -> Inspection:
@@ -31,8 +33,12 @@ def inspect(path: str) -> Inspection:
     if not os.path.isdir(path):
         found = Inspection(path, model_facts(path), None)
     else:
+        from pathlib import Path  # slow to load, and only folders need it
+
+        from nnet3py.inspection.folder import folder_facts
+
         problems: list[str] = []
-        names = _readable(path)
+        names = _readable(Path(path))
         folder = folder_facts(Path(path), problems)
         if not names and not (folder.files or folder.settings):
             raise Nnet3Error(f"the folder {path} holds no model (*.mdl, *.raw) and nothing that belongs to one",
@@ -45,9 +51,11 @@ def inspect(path: str) -> Inspection:
     return found
 
 
-def _readable(path: str) -> list[str]:
+def _readable(path: Path) -> list[str]:
+    from nnet3py.inspection.folder import model_names
+
     try:
-        return model_names(Path(path))
+        return model_names(path)
     except OSError as error:
         raise Nnet3Error(f"cannot look into '{path}': {error.strerror}") from None
 
