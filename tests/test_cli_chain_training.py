@@ -114,6 +114,21 @@ def test_combine(folder, capfd):
     assert read_nnet("best.raw").num_parameters() == read_nnet("1.raw").num_parameters()
 
 
+def test_combine_computes_batch_norm_anew(folder, capfd):
+    normalised = NET.replace("component-node name=a component=a input=input",
+                             "component name=n type=BatchNormComponent dim=3\n"
+                             "component-node name=n component=n input=input\n"
+                             "component-node name=a component=a input=n")
+    Nnet.from_config(normalised, seed=1).write("1.raw")
+    assert combine.execute([LEAKY, "den.fst", "1.raw", "ark:1.cegs", "best.raw"]) == 0
+    found = lines(capfd)
+    place = found.index("Recomputing stats on nnet (affects batch-norm)")
+    assert [line.split(" is ")[0] for line in found[place + 1:place + 3]] == [
+        "Overall log-probability for 'output-xent'", "Overall log-probability for 'output'"]
+    assert found[place + 3] == "Done recomputing stats."
+    assert read_nnet("best.raw").component("n").count == 5 * 2 * 4
+
+
 def test_languages(folder, capfd):
     languages = NET.replace("name=output ", "name=output-en ").replace("name=output-xent", "name=output-en-xent")
     for seed in (1, 2):
