@@ -92,6 +92,13 @@ def test_epsilons_of_training_graphs_are_removed() -> None:
     assert fst.final_weights[fst.is_final].tolist() == [1.125]
 
 
+def test_supervisions_start_in_state_0() -> None:
+    """Which training takes for the start."""
+    fst = end_to_end_supervision(acceptor(2, 1, [(1, 2, 0, 0.5), (0, 1, 0, 0.25)], {0: 0.125}), MODEL, 3).e2e_fsts[0]
+    check_same(fst, acceptor(2, 0, [(0, 1, 1, 0.5), (1, 2, 1, 0.25)], {1: 0.125}))
+    assert fst.start == 0
+
+
 def test_graphs_that_cannot_be_used() -> None:
     assert shortest_path(pdf_graph(training_graph(), MODEL)) == 4
     assert shortest_path(acceptor(2, 0, [(0, 1, 0, 0.0)], {1: 0.0})) is None

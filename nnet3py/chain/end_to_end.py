@@ -7,7 +7,7 @@ from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.egs.supervision import Supervision
 from nnet3py.graphs.hmms import to_pdfs
 from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import without_epsilons
+from nnet3py.io.fst_operations import breadth_first, without_epsilons
 from nnet3py.io.transition_model import TransitionModel
 
 
@@ -30,6 +30,8 @@ def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) 
     SupervisionError if the graph has no path, or none so short. Raises as :func:`pdf_graph` does.
     """
     fst = pdf_graph(graph, model)
+    if fst.start != 0:
+        fst = breadth_first(fst)        # training takes state 0 for the start
     shortest = shortest_path(fst)
     if shortest is None:
         raise SupervisionError("its training graph is empty")
