@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from functools import cache
 from typing import Any
 
@@ -19,6 +20,7 @@ from nnet3py.components.base import Component
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.network.nnet import Nnet
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
 _SOURCES = ("compiler/**/*.py", "components/**/*.py", "network/**/*.py", "index.py")    # what computations follow from
 _REAL_ARRAYS = frozenset(("FM", "DM", "FV", "DV", "FP", "DP"))      # in files: matrices, vectors, triangles
 
@@ -81,7 +83,7 @@ def sources_digest() -> bytes:
     """A digest of the source files whose change may change a computation, and of the package's version."""
     from pathlib import Path  # slow to load
 
-    package = Path(__file__).resolve().parent.parent
+    package = Path(_PACKAGE)
     digest = hashlib.sha256(__version__.encode())
     for pattern in _SOURCES:
         for path in sorted(package.glob(pattern)):
