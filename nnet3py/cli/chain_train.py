@@ -3,9 +3,8 @@ from __future__ import annotations
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import BINARY, CHAIN, COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.option_groups import BINARY, CHAIN, COMPILER, COMPUTE, DEVICE, OPTIM, TRAINER
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.train import TRAINER, finish, read_cache, trainer_options
 from nnet3py.errors import within
 
 _OPTIONS = (
@@ -46,6 +45,7 @@ def train2(args: list[str], options: Options) -> int:
 
 def _train(args: list[str], options: Options, by_language: bool) -> int:
     from nnet3py.cli.chain_setup import chain_options, examples
+    from nnet3py.cli.train_setup import finish, read_cache, trainer_options
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.chain_outputs import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainTrainer

@@ -93,6 +93,24 @@ PROB: Group = (
     *OPTIM, *COMPILER, *COMPUTE,
 )
 
+TRAINER: Group = (
+    option("srand", int, 0, "Seed of all random choices"),
+    option("store-component-stats", bool, True, "Gather activation and derivative statistics in the components"),
+    option("zero-component-stats", bool, True, "Forget the statistics that the model comes with"),
+    option("print-interval", int, 100, "Minibatches between two lines with the objective"),
+    option("max-param-change", float, 2.0, "Largest change of all parameters per minibatch, a 2-norm (0: no limit)"),
+    option("momentum", float, 0.0, "Part of a minibatch's change that is carried over to the next"),
+    option("l2-regularize-factor", float, 1.0, "Multiplies the components' own l2-regularize constants"),
+    option("batchnorm-stats-scale", float, 0.8, "Multiplies the stored batch-norm statistics after each minibatch"),
+    option("backstitch-training-scale", float, 0.0, "Size of the backward step of backstitch training (0: none)"),
+    option("backstitch-training-interval", int, 1, "Minibatches from one with backstitch to the next"),
+    option("read-cache", str, "", "File of compiled computations, from --write-cache, which need not be compiled then"),
+    option("write-cache", str, "", "Write the compiled computations to this file"),
+    option("binary-write-cache", bool, True, "Write that file in binary"),
+    option("cuda-cache-memory", bool, True, "Accepted for compatibility"),
+    option("cuda-memory-proportion", float, 0.5, "Accepted for compatibility"),
+)
+
 CHAIN: Group = (
     option("l2-regularize", float, 0.0, "l2 penalty on the network's chain output"),
     option("out-of-range-regularize", float, 0.01, "Penalty on chain output beyond +-30"),

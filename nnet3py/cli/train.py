@@ -5,31 +5,13 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM, TRAINER
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import ArgumentsError, FormatError, Nnet3Error, UsageError, within
+from nnet3py.errors import ArgumentsError, UsageError, within
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
-    from nnet3py.training.trainer import MinibatchTrainer, NnetTrainer, TrainerOptions
-
-TRAINER = (
-    option("srand", int, 0, "Seed of all random choices"),
-    option("store-component-stats", bool, True, "Gather activation and derivative statistics in the components"),
-    option("zero-component-stats", bool, True, "Forget the statistics that the model comes with"),
-    option("print-interval", int, 100, "Minibatches between two lines with the objective"),
-    option("max-param-change", float, 2.0, "Largest change of all parameters per minibatch, a 2-norm (0: no limit)"),
-    option("momentum", float, 0.0, "Part of a minibatch's change that is carried over to the next"),
-    option("l2-regularize-factor", float, 1.0, "Multiplies the components' own l2-regularize constants"),
-    option("batchnorm-stats-scale", float, 0.8, "Multiplies the stored batch-norm statistics after each minibatch"),
-    option("backstitch-training-scale", float, 0.0, "Size of the backward step of backstitch training (0: none)"),
-    option("backstitch-training-interval", int, 1, "Minibatches from one with backstitch to the next"),
-    option("read-cache", str, "", "File of compiled computations, from --write-cache, which need not be compiled then"),
-    option("write-cache", str, "", "Write the compiled computations to this file"),
-    option("binary-write-cache", bool, True, "Write that file in binary"),
-    option("cuda-cache-memory", bool, True, "Accepted for compatibility"),
-    option("cuda-memory-proportion", float, 0.5, "Accepted for compatibility"),
-)
+    from nnet3py.training.trainer import NnetTrainer
 
 DIRECT = (
     option("feats", str, "", "Train on these features (rspecifier) instead of examples; needs --targets"),
@@ -61,6 +43,7 @@ def train(args: list[str], options: Options) -> int:
         raise ArgumentsError(f"{len(args)} arguments were given, expected <raw-model-in> "
                              f"{'' if direct else '<training-examples-in> '}<raw-model-out>",
                              "examples are an argument, features an option: --feats=… --targets=…")
+    from nnet3py.cli.train_setup import finish, read_cache, trainer_options
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.trainer import NnetTrainer
 
@@ -77,43 +60,6 @@ def train(args: list[str], options: Options) -> int:
             with within(f"example {key}"):
                 trainer.train(eg)
     return finish(trainer, args[-1], options, "Wrote model to")
-
-
-def finish(trainer: MinibatchTrainer, target: str, options: Options, message: str) -> int:
-    """Log the totals, write the model and, if asked to, what was compiled; the exit status, 1 without any weight."""
-    has_weight = trainer.log_totals()
-    trainer.nnet.write(target, binary=options.binary)
-    log.log(f"{message} {target}", file=f"{log.program()}.cc", line=91)
-    if options.write_cache:
-        trainer.compiler.write_cache(options.write_cache, binary=options.binary_write_cache)
-        log.log(f"Wrote computation cache to {options.write_cache}", file=f"{log.program()}.cc", line=91)
-    trainer.compiler.log_time()
-    return 0 if has_weight else 1
-
-
-def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
-    """Take over compiled computations. Without them training is only slower to start, so that nothing is fatal."""
-    try:
-        trainer.compiler.read_cache(rxfilename)
-    except FormatError as error:
-        log.warning(f"Could not read the cached computations, they will be compiled again: {error}")
-    except Nnet3Error as error:
-        log.warning(f"Could not open cached computation. Probably this is the first training iteration. ({error})")
-
-
-def trainer_options(options: Options) -> TrainerOptions:
-    """What the ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE`` groups ask of a trainer."""
-    from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
-    from nnet3py.training.trainer import TrainerOptions
-
-    return TrainerOptions(
-        srand=options.srand, store_component_stats=options.store_component_stats,
-        zero_component_stats=options.zero_component_stats, print_interval=options.print_interval,
-        max_param_change=options.max_param_change, momentum=options.momentum,
-        l2_regularize_factor=options.l2_regularize_factor, batchnorm_stats_scale=options.batchnorm_stats_scale,
-        backstitch_training_scale=options.backstitch_training_scale,
-        backstitch_training_interval=options.backstitch_training_interval, optimize=optimize_options(options),
-        compiler=compiler_options(options), debug=options["computation.debug"], device=set_up(options))
 
 
 def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
