@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
+from driver_chain_cases import CHAIN, WIDTH, write_chain_configs, write_chain_egs, write_tree_dir
 from driver_fakes import write_programs
 from paths import ROOT, TESTS
 
@@ -32,6 +34,15 @@ def prepare(folder: Path, classes: int) -> Path:
     return folder
 
 
+def prepare_chain(folder: Path, classes: int) -> Path:
+    """A chain training with an LDA-like transform, on examples that are there."""
+    write_chain_egs(folder / "egs", num_archives=3)
+    write_tree_dir(folder / "tree")
+    shutil.copyfile(CHAIN / "phone_lm.fst", folder / "phone_lm.fst")
+    write_chain_configs(folder / "exp", lda=True)
+    return folder
+
+
 def started(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "NNET3PY_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
     with open(folder / "driver.log", "ab") as log:
@@ -47,11 +58,12 @@ def finish(start: Start, folder: Path) -> float:
 
 def models(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted((folder / "exp").iterdir())
-            if re.fullmatch(r"(\d+|final|combined|init)\.(raw|mdl)|lda\.mat|post\.\w+\.vec|srand", file.name)}
+            if re.fullmatch(r"(\d+|final|combined|init)\.(raw|mdl)|lda\.mat|post\.\w+\.vec|srand|\w+\.fst", file.name)}
 
 
 def check_killed(root: Path, start: Start, kills: int, classes: int = 28,
-                 part: tuple[float, float] = (0.1, 0.5)) -> None:
+                 part: tuple[float, float] = (0.1, 0.5),
+                 prepare: Callable[[Path, int], Path] = prepare) -> None:
     """Compare an undisturbed training with one killed ``kills`` times, after a random part of the other's time."""
     undisturbed, killed = prepare(root / "undisturbed", classes), prepare(root / "killed", classes)
     seconds = finish(start, undisturbed)
@@ -85,9 +97,15 @@ def test_a_training_killed_often_ends_in_the_same_model(tmp_path: Path) -> None:
     check_killed(tmp_path, lambda folder: started(script, folder), 20, part=(0.15, 0.35))
 
 
-def real_programs(command: str, *options: str) -> Start:
+def test_a_chain_training_killed_often_ends_in_the_same_model(tmp_path: Path) -> None:
+    programs = write_programs(tmp_path / "programs")
+    script = [sys.executable, str(TESTS / "driver_fakes.py"), str(programs), "exp", "chain"]
+    check_killed(tmp_path, lambda folder: started(script, folder), 6, part=(0.15, 0.5), prepare=prepare_chain)
+
+
+def real_programs(command: str, *options: str, minibatch: str = "optimization.minibatch-size=2") -> Start:
     words = [str(ROOT / "bin" / command), "--dir=exp", "--egs.dir=egs", "--use-gpu=no", "--num-threads=2",
-             "--trainer.srand=3", "--trainer.optimization.minibatch-size=2", "--trainer.dropout-schedule=0,0.2,0",
+             "--trainer.srand=3", f"--trainer.{minibatch}", "--trainer.dropout-schedule=0,0.2,0",
              "--trainer.optimization.num-jobs-final=2", *options]
     return lambda folder: started(words, folder)
 
@@ -100,3 +118,11 @@ def test_a_killed_training_ends_in_the_same_network(tmp_path: Path) -> None:
 def test_an_acoustic_model_killed_twenty_times_is_the_same(tmp_path: Path) -> None:
     check_killed(tmp_path, real_programs("train-dnn", "--trainer.num-epochs=0.5", "--ali-dir=ali",
                                          "--trainer.num-jobs-compute-prior=2"), 20, classes=10, part=(0.05, 0.15))
+
+
+@pytest.mark.slow
+def test_a_chain_model_killed_twenty_times_is_the_same(tmp_path: Path) -> None:
+    start = real_programs("train-chain", "--trainer.num-epochs=0.7", "--tree-dir=tree", f"--egs.chunk-width={WIDTH}",
+                          "--chain.phone-lm=phone_lm.fst", "--chain.xent-regularize=0.1",
+                          minibatch="num-chunk-per-minibatch=4,2,1")
+    check_killed(tmp_path, start, 20, part=(0.05, 0.15), prepare=prepare_chain)

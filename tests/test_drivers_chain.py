@@ -1,0 +1,156 @@
+"""nnet3py/drivers/chain_training.py: chain trainings from start to end, and what they refuse."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from driver_chain_cases import CHAIN, CONTEXT, NUM_PDFS, WIDTH, write_chain_configs, write_chain_egs, write_tree_dir
+from egs_source import DIM, make_source
+from job_recorder import Recorder
+
+import nnet3py
+from nnet3py.acoustic_model import AcousticModel
+from nnet3py.cli.main import load
+from nnet3py.decoding.graph import read_fst_file
+from nnet3py.drivers.chain_options import ChainOptions
+from nnet3py.drivers.chain_training import ChainTraining, check_examples, train_chain
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.jobs import Job
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+
+
+def logs(folder: Path) -> set[str]:
+    return {file.name for file in (folder / "log").iterdir()}
+
+
+def test_from_alignments_to_the_final_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "source").mkdir()
+    make_source(tmp_path / "source")
+    exp = tmp_path / "exp"
+    write_chain_configs(exp, DIM, lda=True)
+    status = load("train-chain").execute([
+        "--dir=exp", "--feat-dir=source/data", "--tree-dir=source/ali", "--ali-dir=source/ali", "--use-gpu=no",
+        "--feat.cmvn-opts=--norm-means=false", "--egs.chunk-width", "15,9", "--egs.chunk-left-context=2",
+        "--egs.opts=--nj 1 --num-egs-diagnostic 3", "--chain.leaky-hmm-coefficient=0.1", "--chain.xent-regularize=0.1",
+        "--chain.l2-regularize=0.001", "--chain.lm-opts=--num-extra-lm-states=10 --no-prune-ngram-order=2",
+        "--trainer.num-epochs=0.67", "--trainer.num-chunk-per-minibatch=4,2,1", "--num-threads=2",
+        "--trainer.optimization.num-jobs-final=1", "--cleanup=false", "--trainer.dropout-schedule=0,0.2,0"])
+    assert status == 0
+    model = nnet3py.read_model(str(exp / "final.mdl"))
+    assert isinstance(model, AcousticModel) and len(model.priors) == 0
+    assert model.nnet.output_dim("output") == model.nnet.output_dim("output-xent") == NUM_PDFS
+    assert {file.name for file in exp.iterdir()} >= {
+        "0.trans_mdl", "phone_lm.fst", "den.fst", "normalization.fst", "tree", "lda.mat", "0.mdl", "1.mdl", "2.mdl",
+        "num_jobs", "accuracy.report"}
+    assert (exp / "frame_subsampling_factor").read_text() == "3\n" and (exp / "num_iters").read_text() == "2\n"
+    egs = EgsFolder(exp / "egs")
+    assert (egs.left_context, egs.right_context, egs.frames_per_eg) == (2 + 2 + 1, 2 + 1, "15,9")
+    assert logs(exp) >= {"make_phone_lm.log", "make_den_fst.log", "get_lda_stats.1.log", "train.1.1.log",
+                         "compute_prob_valid.1.log", "progress.1.log", "combine.log", "compute_prob_valid.final.log"}
+    report = (exp / "accuracy.report").read_text().splitlines()
+    assert [line.split("\t")[0] for line in report[1:3]] == ["0", "1"] and float(report[1].split("\t")[3]) < 0.0
+
+
+def options(root: Path, **values: object) -> ChainOptions:
+    """Of a training on the golden examples; everything there but what is to be made."""
+    return ChainOptions(**{                                                                       # type: ignore
+        "dir": str(root / "exp"), "egs_dir": str(root / "egs"), "tree_dir": str(root / "tree"), "use_gpu": "no",
+        "phone_lm": str(CHAIN / "phone_lm.fst"), "chunk_width": WIDTH, "num_threads": 2, "num_jobs_final": 1,
+        "num_epochs": 0.34, "minibatch_size": "4,2,1", "leaky_hmm_coefficient": 0.1, **values})
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> Path:
+    write_chain_configs(tmp_path / "exp")
+    write_chain_egs(tmp_path / "egs")
+    write_tree_dir(tmp_path / "tree")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_with_examples_and_a_phone_language_model(prepared: Path) -> None:
+    train_chain(options(prepared, do_final_combination=False, backstitch_scale=0.1, max_models_combine=1))
+    exp = prepared / "exp"
+    assert (exp / "phone_lm.fst").read_bytes() == (CHAIN / "phone_lm.fst").read_bytes()
+    assert read_fst_file(str(exp / "den.fst")).num_states == 111
+    assert (exp / "final.mdl").resolve() == exp / "2.mdl" and "combine.log" not in logs(exp)
+    assert "--backstitch-training-scale=0.0066" in (exp / "log" / "train.1.1.log").read_text()
+
+
+class Refusing(Recorder):
+    """Runs nothing: a job is one too many."""
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        raise AssertionError(f"jobs were run: {[job.command for job in jobs]}")
+
+
+def refused(root: Path, **values: object) -> None:
+    train_chain(options(root, **values), executor=Refusing())
+
+
+def test_a_network_that_does_not_fit_is_refused_at_once(prepared: Path) -> None:
+    network = nnet3py.Nnet.from_config(
+        (prepared / "exp" / "configs" / "final.config").read_text().replace("=56", "=57"), seed=0)
+    network.write(str(prepared / "exp" / "configs" / "ref.raw"))
+    with pytest.raises(UsageError, match=r"has 57 outputs, the tree in .*/tree 56 pdfs"):
+        refused(prepared)
+    network = nnet3py.Nnet.from_config((prepared / "exp" / "configs" / "final.config").read_text().replace(
+        "output-xent", "other"), seed=0)
+    network.write(str(prepared / "exp" / "configs" / "ref.raw"))
+    with pytest.raises(UsageError, match=r"--chain\.xent-regularize=0\.1, but .*ref\.raw has no output-xent"):
+        refused(prepared, xent_regularize=0.1, stage=-100)
+
+
+def test_examples_of_another_rate_or_tree_are_refused(prepared: Path) -> None:
+    egs = EgsFolder(prepared / "egs")
+    check_examples(egs, 3, NUM_PDFS)
+    with pytest.raises(Nnet3Error, match=r"an output every 3 frames .* but --chain\.frame-subsampling-factor=1"):
+        check_examples(egs, 1, NUM_PDFS)
+    with pytest.raises(Nnet3Error, match="are of 56 pdfs .* the tree has 55"):
+        check_examples(egs, 3, 55)
+
+
+def test_contexts_have_room_for_frame_shifts(prepared: Path) -> None:
+    made = ChainTraining(options(prepared, chunk_left_context=3, chunk_left_context_initial=0, chunk_right_context=1))
+    assert made.egs_contexts() == (2 + 3 + 1, 2 + 1 + 1, 2 + 0 + 1, -1)
+    assert CONTEXT >= 2 + 1
+    (prepared / "egs" / "info" / "frames_per_eg").write_text("-1\n")
+    assert made.chunk_width == "-1"            # whole utterances, whatever the option says
+
+
+def test_other_examples_for_the_graphs_are_missing(prepared: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no 0\.trans_mdl"):
+        refused(prepared, stage=0)
+    (prepared / "tree" / "final.mdl").unlink()
+    with pytest.raises(FormatError, match=r"but it has no final\.mdl"):
+        refused(prepared, stage=0)
+
+
+def test_alignments_with_other_phones_are_refused(prepared: Path) -> None:
+    (prepared / "tree" / "phones.txt").write_text("<eps> 0\nA 1\n#0 2\n")
+    (prepared / "ali").mkdir()
+    (prepared / "ali" / "phones.txt").write_text("<eps> 0\nB 1\n")
+    with pytest.raises(FormatError, match="the phones are others than those in"):
+        refused(prepared, ali_dir=str(prepared / "ali"))
+
+
+def test_another_tree_ends_a_training_that_was_begun(prepared: Path) -> None:
+    with pytest.raises(AssertionError, match=r"phone_lm\.fst"):
+        refused(prepared)
+    (prepared / "exp" / "1.mdl").write_text("a model")
+    (prepared / "tree" / "tree").write_bytes((CHAIN / "tree").read_bytes() + b" ")
+    with pytest.raises(UsageError, match="begun with other options: tree was"):
+        refused(prepared)
+
+
+@pytest.mark.parametrize("values, what", [
+    ({"tree_dir": None}, "no tree was given"), ({"egs_dir": None}, "nothing that examples can be made of"),
+    ({"lat_dir": "l", "ali_dir": "a"}, "both --lat-dir and --ali-dir"),
+    ({"leaky_hmm_coefficient": 0.0}, "expected above 0"), ({"xent_regularize": -1.0}, "expected 0 or more"),
+    ({"frame_subsampling_factor": 0}, "--chain.frame-subsampling-factor=0: expected 1"),
+    ({"tree_dir": "a b"}, "a meaning for the shell")])
+def test_options_that_cannot_be(prepared: Path, values: dict, what: str) -> None:
+    with pytest.raises(UsageError, match=what):
+        refused(prepared, **values)
