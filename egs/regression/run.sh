@@ -20,7 +20,8 @@ num_jobs=2
 initial_lrate=0.0005
 final_lrate=0.00005
 minibatch_size=128
-classifier=../digits/exp/tdnn/final.raw   # a network that tells phones of clean features; not used if not there
+classifier=../digits/exp/tdnn/final.mdl   # a network that tells phones of clean features; not used if not there
+classifier_cmvn_opts="--norm-means=false --norm-vars=false"   # how its features are normalised, by speaker
 cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
 . ../digits/local/parse_options.sh
 
@@ -94,8 +95,10 @@ if [ $stage -le 6 ] && [ -s "$classifier" ]; then
       noisy) feats=$dir/noisy_test/feats.scp ;;
       denoised) feats=$net/denoised.scp ;;
     esac
-    run $dir/log/classify_$kind.log nnet3-compute "$classifier" \
-      "ark:apply-cmvn --norm-vars=true --reverse=true $dir/global.cmvn scp:$feats ark:- |" ark:$dir/post_$kind.ark
+    run $dir/log/reverse_$kind.log apply-cmvn --norm-vars=true --reverse=true $dir/global.cmvn scp:$feats ark:$dir/plain.ark
+    run $dir/log/cmvn_$kind.log compute-cmvn-stats --spk2utt=ark:$dir/noisy_test/spk2utt ark:$dir/plain.ark ark:$dir/plain.cmvn
+    run $dir/log/classify_$kind.log nnet3-compute --use-priors=false --frames-per-chunk=150 "$classifier" \
+      "ark:apply-cmvn $classifier_cmvn_opts --utt2spk=ark:$dir/noisy_test/utt2spk ark:$dir/plain.cmvn ark:$dir/plain.ark ark:- |" ark:$dir/post_$kind.ark
     run $dir/log/accuracy_$kind.log python ../utils/frame_accuracy.py ark:$dir/post_$kind.ark $dir/ali.txt
   done | paste -d' ' <(printf '%s\n' clean noisy denoised) - | tee -a $dir/results.txt
 fi
