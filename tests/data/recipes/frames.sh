@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Training of a frame-level acoustic model by Kaldi's programs, written out by hand: from features to final.mdl and outputs.
 #
-#   kaldi_recipe.sh DATA ALI DIR
+#   frames.sh DATA ALI DIR
 #
 # DATA: feats.scp, utt2spk, spk2utt. ALI: tree, final.mdl, ali.*.gz, num_jobs. Models, logs and DIR/summary appear in DIR.
 # Besides Kaldi's programs it needs a shell, awk, sed, grep, sort and gzip. tests/test_kaldi_recipe.py runs it.
@@ -17,7 +17,6 @@ left_context=3
 right_context=3
 frames_per_eg=8
 num_valid=4                 # utterances that are held out
-samples_per_archive=2
 num_iters=3
 num_jobs=2
 initial_lrate=0.004
@@ -28,37 +27,8 @@ srand=7
 egs=$dir/egs
 
 mkdir -p $dir/log $dir/configs $egs/info $egs/log
+. "$(dirname "$0")/jobs.sh"
 : > $dir/summary
-
-die() { echo "$0: $*" >&2; exit 1; }
-note() { echo "$*" >> $dir/summary; }       # what the script read from a log or a program
-
-# job LOG COMMAND-LINE: a log as Kaldi's run.pl leaves it; its last lines are shown if the command fails.
-job() {
-  local log=$1 started=$(date +%s) status=0
-  shift
-  echo "# $*" > $log
-  echo "# Started at $(date)" >> $log
-  echo "#" >> $log
-  bash -o pipefail -c "$*" >> $log 2>&1 || status=$?
-  echo "# Accounting: time=$(($(date +%s) - started)) threads=1" >> $log
-  echo "# Ended (code $status) at $(date)" >> $log
-  [ $status -eq 0 ] || { tail -n 12 $log >&2; die "failed: $log"; }
-}
-
-# jobs FIRST LAST LOG COMMAND-LINE: one job for each number, side by side; JOB is replaced by the number.
-jobs() {
-  local first=$1 last=$2 log=$3 pids= number pid
-  shift 3
-  for ((number = first; number <= last; number++)); do
-    job ${log//JOB/$number} "${*//JOB/$number}" &
-    pids="$pids $!"
-  done
-  for pid in $pids; do wait $pid || exit 1; done
-}
-
-keep() { awk 'NR == FNR { wanted[$1]; next } $1 in wanted' $1 -; }          # lines whose first word is in the list
-drop() { awk 'NR == FNR { wanted[$1]; next } !($1 in wanted)' $1 -; }
 
 ### The data: normalisation by speaker, dimensions ###
 
@@ -113,11 +83,11 @@ for j in 1 2; do
   awk -v j=$j 'NR % 2 == j - 1' $egs/train.scp > $egs/train.$j.feats.scp
   keep $egs/train.$j.feats.scp < $egs/ali.scp > $egs/train.$j.ali.scp
 done
-jobs 1 2 $egs/log/get_egs.JOB.log "$get_egs \
+parallel_jobs 1 2 $egs/log/get_egs.JOB.log "$get_egs \
   \"ark,s,cs:cat $egs/train.JOB.feats.scp | $normalize\" \
   \"ark,s,cs:cat $egs/train.JOB.ali.scp | $targets\" ark:- | \
   nnet3-copy-egs --random=true --srand=\$((JOB + $srand)) ark:- ark:$egs/egs_orig.JOB.1.ark ark:$egs/egs_orig.JOB.2.ark"
-jobs 1 2 $egs/log/shuffle.JOB.log "nnet3-shuffle-egs --srand=\$((JOB + $srand)) \
+parallel_jobs 1 2 $egs/log/shuffle.JOB.log "nnet3-shuffle-egs --srand=\$((JOB + $srand)) \
   \"ark:cat $egs/egs_orig.1.JOB.ark $egs/egs_orig.2.JOB.ark |\" ark:$egs/egs.JOB.ark"
 rm $egs/egs_orig.*.ark
 num_archives=2
@@ -159,7 +129,7 @@ output-node name=output input=softmax objective=linear
 CONFIG
 
 job $dir/log/nnet_init.log "nnet3-init --srand=-2 $dir/configs/init.config $dir/init.raw"
-jobs 1 $num_archives $dir/log/get_lda_stats.JOB.log "nnet3-acc-lda-stats --rand-prune=4.0 $dir/init.raw \
+parallel_jobs 1 $num_archives $dir/log/get_lda_stats.JOB.log "nnet3-acc-lda-stats --rand-prune=4.0 $dir/init.raw \
   \"ark:nnet3-copy-egs ark:$egs/egs.JOB.ark ark:- |\" $dir/JOB.lda_stats"
 job $dir/log/sum_transform_stats.log "sum-lda-accs $dir/lda_stats $dir/1.lda_stats $dir/2.lda_stats"
 job $dir/log/get_transform.log "nnet-get-feature-transform $dir/lda.mat $dir/lda_stats"
@@ -168,7 +138,7 @@ ln -s -f ../lda.mat $dir/configs/lda.mat
 note "lda_dim $(matrix-dim --print-args=false $dir/lda.mat 2>/dev/null | tr '\t' ' ')"
 
 # How often each pdf occurs, which older network scripts scale the last layer by.
-jobs 1 $num_ali $dir/log/acc_pdf.JOB.log "ali-to-post \"ark:gunzip -c $ali/ali.JOB.gz|\" ark:- | \
+parallel_jobs 1 $num_ali $dir/log/acc_pdf.JOB.log "ali-to-post \"ark:gunzip -c $ali/ali.JOB.gz|\" ark:- | \
   post-to-tacc --per-pdf=true $ali/final.mdl ark:- $dir/pdf_counts.JOB"
 job $dir/log/sum_pdf_counts.log "vector-sum --binary=false $(for ((j = 1; j <= num_ali; j++)); do echo -n "$dir/pdf_counts.$j "; done) $dir/pdf_counts"
 note "pdf_counts $(sed 's/[][]//g' $dir/pdf_counts | awk '{n = 0; for (i = 1; i <= NF; i++) n += int($i); print NF, n}')"
@@ -184,14 +154,6 @@ for name in left-context right-context num-parameters modulus; do note "$name $(
 note "output_nodes $(nnet3-am-info --print-args=false $dir/0.mdl 2>/dev/null | grep -w output-node | awk '{print $2}' | sed 's/name=//')"
 
 ### Iterations ###
-
-# The objective of a training job: the last field before "over … frames"; -100000 if there is no number.
-objective_of() {
-  local value
-  value=$(grep -o "^LOG .* Overall average objective function for 'output' is [-0-9e.+= ]* over [-0-9e.+]* frames" $1 |
-    tail -n 1 | sed "s/.*'output' is //; s/ over .*//" | awk '{print $NF}')
-  echo ${value:--100000}
-}
 
 diagnostic() {     # diagnostic SUBSET NAME: scores of a model, beside the training
   job $dir/log/compute_prob_$1.$2.log "nnet3-compute-prob ${3:-} --use-gpu=no $dir/$2.mdl \
@@ -261,7 +223,7 @@ note "combine $(sed -n 's/^LOG.*Combining \([0-9]*\) nnets, objective function c
 diagnostic valid combined &
 diagnostic train combined &
 
-jobs 1 2 $dir/log/get_post.combined.JOB.log "nnet3-copy-egs ark:$egs/egs.JOB.ark ark:- | \
+parallel_jobs 1 2 $dir/log/get_post.combined.JOB.log "nnet3-copy-egs ark:$egs/egs.JOB.ark ark:- | \
   nnet3-subset-egs --srand=JOB --n=150 ark:- ark:- | nnet3-merge-egs --minibatch-size=16 ark:- ark:- | \
   nnet3-compute-from-egs --use-gpu=no --apply-exp=true $dir/combined.mdl ark:- ark:- | \
   matrix-sum-rows ark:- ark:- | vector-sum ark:- $dir/post.combined.JOB.vec"
