@@ -288,7 +288,7 @@ def test_network_of_kaldi_directories(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "options", "line"), [
     ("speaker_id", ["--num-epochs", 1, "--num-archives", 2], "two-covariance"),
-    ("regression", ["--num-epochs", 0.2, "--copies", 1], "denoised"),
+    ("regression", ["--num-epochs", 0.5, "--copies", 1], "denoised"),
 ])
 def test_whole_run(recipe: str, options: list[str | int | float], line: str, tmp_path: Path) -> None:
     done = subprocess.run([str(EGS / recipe / "run.sh"), "--dir", str(tmp_path / "exp"), *map(str, options)],

@@ -69,7 +69,8 @@ if [ $stage -le 1 ]; then
     sort -k1,1 -u $source/utt2spk | join -o 1.1,1.2 - $lists/$part/feats.scp > $lists/$part/utt2spk
     [ "$(wc -l < $lists/$part/utt2spk)" = "$(wc -l < $lists/$part/feats.scp)" ] ||
       fail "$source/utt2spk does not have all utterances of $source/feats.scp"
-    awk '{ of[$2] = of[$2] " " $1 } END { for (s in of) print s of[s] }' $lists/$part/utt2spk | sort -k1,1 > $lists/$part/spk2utt
+    awk '{ of[$2] = of[$2] " " $1 } END { for (s in of) print s of[s] }' $lists/$part/utt2spk |
+      sort -k1,1 > $lists/$part/spk2utt
     if [ -s $source/cmvn.scp ]; then
       sort -k1,1 -u $source/cmvn.scp > $lists/$part/cmvn.scp
     else
@@ -115,9 +116,10 @@ if [ $stage -le 4 ]; then
   ivectors=()
   [ -z "$test_online_ivector_dir" ] || ivectors=(--online-ivectors=scp:$test_online_ivector_dir/ivector_online.scp
     --online-ivector-period="$(cat $test_online_ivector_dir/ivector_period)")
-  run $dir/log/compute.log nnet3-compute --use-priors=false --apply-exp=true --frames-per-chunk=150 ${ivectors[@]+"${ivectors[@]}"} \
-    $dir/final.mdl "ark:apply-cmvn $cmvn_opts --utt2spk=ark:$lists/test/utt2spk scp:$lists/test/cmvn.scp scp:$lists/test/feats.scp ark:- |" \
-    ark,scp:$dir/post.ark,$dir/post.scp
+  feats="scp:$lists/test/cmvn.scp scp:$lists/test/feats.scp"
+  run $dir/log/compute.log nnet3-compute --use-priors=false --apply-exp=true --frames-per-chunk=150 \
+    ${ivectors[@]+"${ivectors[@]}"} $dir/final.mdl \
+    "ark:apply-cmvn $cmvn_opts --utt2spk=ark:$lists/test/utt2spk $feats ark:- |" ark,scp:$dir/post.ark,$dir/post.scp
 fi
 
 if [ $stage -le 5 ] && [ -n "$test_ali_dir" ]; then
