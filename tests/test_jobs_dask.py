@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_jobs import SOON, is_alive, own_lines, read, start_driver, wait_for
+from test_jobs import PATIENCE, SOON, is_alive, own_lines, read, start_driver, wait_for
 
 from nnet3py.drivers import jobs_dask
 from nnet3py.drivers.jobs import Job, JobsFailed, make_executor
@@ -39,10 +39,13 @@ def scheduler(tmp_path_factory):
         processes += [start("dask_worker", address, "--nthreads", "1", "--no-dashboard", "--no-nanny",
                             "--local-directory", str(folder)) for _ in range(2)]
         yield address
-        for one in processes:
+        for one in reversed(processes):      # a worker that loses its scheduler while it closes may hang
             one.terminate()
-        for one in processes:
-            one.wait()
+            try:
+                one.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                one.kill()
+                one.wait()
 
 
 @pytest.fixture(scope="module")
