@@ -109,6 +109,21 @@ def checkout_without_venv(tmp_path: Path) -> Path:
     return launcher
 
 
+def test_launcher_in_a_folder_that_is_a_link(tmp_path: Path) -> None:
+    launcher = checkout_without_venv(tmp_path)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\necho "$0"\n')
+    python.chmod(0o755)
+    (tmp_path / "elsewhere" / "deeper").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "bin").symlink_to(launcher.parent)
+    environment = {name: value for name, value in os.environ.items() if name != "NNET3PY_PYTHON"}
+    done = subprocess.run(["../bin/feat-to-len"], cwd=tmp_path / "elsewhere" / "deeper", env=environment,
+                          capture_output=True, text=True, timeout=60)
+    # As Python shortens it: without a look at what is a link.
+    assert os.path.normpath(done.stdout.strip()) == str(python)
+
+
 def test_launcher_finds_a_python_on_path(tmp_path: Path) -> None:
     launcher = checkout_without_venv(tmp_path)
     bare, able = tmp_path / "bare", tmp_path / "able"

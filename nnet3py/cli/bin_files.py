@@ -27,6 +27,7 @@ _TEMPLATE = """\
 self=$0
 [ ! -h "$self" ] || self=$(readlink -f "$self")
 case $self in */*) here=${{self%/*}} ;; *) here=. ;; esac
+here=$(CDPATH= cd -P -- "$here" && pwd)    # the folder itself may be a link: Python takes ".." out of names by letter
 python=${{NNET3PY_PYTHON:-$here/{python}}}
 if [ -z "$NNET3PY_PYTHON" ] && [ ! -x "$python" ]; then
   exists() {{ [ -e "$1" ]; }}
