@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# A chain model of the spoken digit strings, trained with LF-MMI at a third of the frame rate, and its words decoded.
+#
+#   ./run_chain.sh                               everything
+#   ./run_chain.sh --stage 2                     from training on, which goes on where it was interrupted
+#   ./run_chain.sh --decode false                without words; true: with, or fail; auto: if nnet3py[decode] is there
+#   ./run_chain.sh --scheduler tcp://127.0.0.1:8786    training jobs on the workers of a dask scheduler
+#
+# What it makes lies under exp/: the data and the tree as Kaldi lays them out, and exp/chain.
+
+set -euo pipefail
+cd "$(dirname "$0")"
+. ../utils/recipe.sh
+
+stage=0
+data=data
+dir=exp
+decode=auto
+num_jobs_initial=1
+num_jobs_final=1
+num_epochs=4
+srand=1
+scheduler=                # address of a dask scheduler; none: processes here
+cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
+. ./local/parse_options.sh
+
+net=$dir/chain
+tree=$dir/chain_tree
+
+[ -s conf/chain.xconfig ] || fail "no conf/chain.xconfig"
+case $decode in
+  auto) if local/can_decode.sh; then decode=true; else decode=missing; fi ;;
+  true) local/can_decode.sh || fail "decoding needs more packages: pip install 'nnet3py[decode]'; --decode false does without" ;;
+  false) ;;
+  *) fail "--decode is auto, true or false, not '$decode'" ;;
+esac
+
+if [ $stage -le 0 ]; then
+  echo "$0: laying the data out as Kaldi does; topology, tree and alignments at a third of the frame rate"
+  for part in train test; do
+    need $data/$part/{feats.ark,ali.txt,utt2spk,utt2num_frames,text}
+  done
+  need $data/{phones,lexicon}.txt
+  ./local/make_kaldi_dirs.sh --data $data --dir $dir
+fi
+
+if [ $stage -le 1 ]; then
+  need $tree/{tree,final.mdl,num_jobs}
+  pdfs=$(tree-info $tree/tree 2>/dev/null | sed -n 's/^num-pdfs //p')
+  rm -rf $net
+  mkdir -p $net/configs
+  sed "s|CONFIGS|$net/configs|g; s|PDFS|$pdfs|g" conf/chain.xconfig > $net/configs/network.xconfig
+  run $net/log/xconfig.log xconfig-to-configs --xconfig-file $net/configs/network.xconfig --config-dir $net/configs
+  run $net/log/info.log nnet3-info $net/configs/ref.raw > $net/info.txt
+  echo "$0: $(grep num-parameters $net/info.txt), $pdfs pdfs"
+fi
+
+if [ $stage -le 2 ]; then
+  # The phone language model is estimated from the phones of the training alignments; examples come from alignments at
+  # the full frame rate.
+  need $net/configs/final.config
+  SECONDS=0
+  train-chain ${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --use-gpu=no --feat-dir=$dir/data/train \
+    --tree-dir=$tree --ali-dir=$dir/ali_train --feat.cmvn-opts="--norm-means=false --norm-vars=false" \
+    --chain.lm-opts="--num-extra-lm-states=500" --chain.leaky-hmm-coefficient=0.1 \
+    --chain.l2-regularize=0.00005 --chain.xent-regularize=0.1 \
+    --egs.chunk-width=150,110,90 \
+    --egs.opts="--nj 2 --num-utts-subset 24 --num-egs-diagnostic 60 --num-train-egs-combine 200" \
+    --trainer.frames-per-iter=150000 --trainer.num-chunk-per-minibatch=32,16,8 \
+    --trainer.num-epochs=$num_epochs --trainer.srand=$srand --trainer.max-param-change=2.0 \
+    --trainer.optimization.num-jobs-initial=$num_jobs_initial --trainer.optimization.num-jobs-final=$num_jobs_final \
+    --trainer.optimization.initial-effective-lrate=0.002 --trainer.optimization.final-effective-lrate=0.0002 \
+    --dir=$net || fail "training failed (its logs: $net/log)"
+  need $net/final.mdl
+  echo "$0: trained in $SECONDS s"
+fi
+
+if [ $stage -le 3 ]; then
+  rm -f $net/decode/wer.txt
+  case $decode in
+    missing) echo "$0: not decoding words, which needs more packages: pip install 'nnet3py[decode]'" >&2 ;;
+    true)
+      echo "$0: decoding the words of the test speakers"
+      need $net/frame_subsampling_factor
+      ./local/decode.sh --dir $dir --net $net --tree $tree/tree --self-loop-scale 1.0 --acoustic-scale 1.0 --beam 15 \
+        --options "--frame-subsampling-factor=$(cat $net/frame_subsampling_factor)"
+      echo "$0: $(head -n 1 $net/decode/wer.txt)" ;;
+  esac
+fi
