@@ -158,6 +158,13 @@ class NumpyOps:
     def add_col_sum_product(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float) -> None:
         dst[...] = alpha * (a * b).sum(axis=1) + (0 if beta == 0 else beta * dst)
 
+    def symmetric_eigen(self, values: np.ndarray, vectors: np.ndarray, matrix: np.ndarray, work: np.ndarray) -> bool:
+        if not np.isfinite(matrix).all():
+            return False
+        values[:], columns = np.linalg.eigh(matrix)
+        vectors[:] = columns.T
+        return True
+
     def sum_sq(self, src: np.ndarray) -> float:
         return float((src.astype(np.float64) ** 2).sum())
 

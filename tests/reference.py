@@ -159,6 +159,17 @@ def dot(a, b):
     return float(a.astype(np.float64) @ b)
 
 
+# -- eigen ------------------------------------------------------------------------------------------------------------
+
+
+def symmetric_eigen(values, vectors, matrix, work):
+    if not np.isfinite(matrix).all():
+        return False
+    values[:], columns = np.linalg.eigh(matrix)
+    vectors[:] = columns.T
+    return True
+
+
 # -- random -----------------------------------------------------------------------------------------------------------
 
 

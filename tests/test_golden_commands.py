@@ -15,8 +15,8 @@ TOOLS = ["acc-lda-stats", "ali-to-pdf", "average", "compute-apply-exp", "compute
          "copy-egs-shift", "copy-text", "get-egs", "get-egs-uncompressed", "get-egs-variable", "info", "merge-egs",
          "merge-egs-rules", "show-progress"]
 TRAIN = ["plain", "plain-momentum", "plain-max-change", "plain-l2", "plain-backstitch", "quadratic", "fast",
-         "fast-max-change", "tdnn", "lstm"]
-CHAIN = ["xent"]       # of "plain" see tests/test_chain_trainer.py
+         "fast-max-change", "tdnn", "lstm", "lstm-deriv-times"]
+CHAIN = ["plain", "xent"]
 
 
 @pytest.mark.parametrize(("group", "names"), [("tools", TOOLS), ("train", TRAIN), ("chain", CHAIN)],

@@ -263,14 +263,13 @@ class OnlineNaturalGradient:
             ops.add_mat_mat(work.cross, self.w, work.moment, 1.0, 0.0, trans_b=True)
         else:
             ops.add_mat_mat(work.cross, projected, projected, 1.0, 0.0, trans_a=True)
-        eigenvalues, vectors = self._decompose(ops.copy_out(work.square), ops.copy_out(work.cross), inverse_scales,
-                                               float(per_row), float(keep))
+        eigenvalues, vectors = self._decompose(ops, work, inverse_scales, float(per_row), float(keep))
         floor = f32(self.rho * keep) ** 2
         suspect = bool(eigenvalues[0] > LARGEST_CONDITION * eigenvalues[-1] or (eigenvalues < floor).any())
         roots = np.sqrt(np.maximum(eigenvalues, floor))
         d, rho = self._floored(roots, per_row * size, keep, dim)
         new_scales = self._scales(d, rho, dim)
-        mix = (per_row * new_scales / roots)[:, None] * vectors.T * inverse_scales
+        mix = (per_row * new_scales / roots)[:, None] * vectors * inverse_scales
         coefficients = ops.scratch_vector(self.rank)
         ops.copy_in(coefficients, keep / per_row * (self.d + self.rho))
         ops.copy_in(work.square, mix)
@@ -280,22 +279,25 @@ class OnlineNaturalGradient:
             self._orthogonalise(ops, self._spare, new_scales, work)
         return self._spare, d, rho
 
-    def _decompose(self, square: np.ndarray, cross: np.ndarray, inverse_scales: np.ndarray, per_row: float,
+    def _decompose(self, ops: Any, work: _Work, inverse_scales: np.ndarray, per_row: float,
                    keep: float) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvalues (falling absolute value) and eigenvectors (columns) of the projected new estimate, float32."""
-        if not (np.isfinite(square).all() and np.isfinite(cross).all()):
-            raise NumericError("natural gradient was given numbers whose fourth powers are too large",
-                               "training is diverging or the input is badly scaled; try a lower learning rate")
+        """Eigenvalues (falling absolute value) and eigenvectors (rows) of the projected new estimate, float32."""
+        square, cross = (np.asarray(ops.copy_out(matrix), dtype=np.float64) for matrix in (work.square, work.cross))
         v = inverse_scales.astype(np.float64)
         a = (self.d + self.rho).astype(np.float64)
-        square, cross = square.astype(np.float64), cross.astype(np.float64)
-        z = (0.5 * per_row * per_row) * (square + square.T) * np.outer(v, v)
-        z += (0.5 * per_row * keep) * (cross + cross.T) * np.outer(v, v) * np.add.outer(a, a)
-        z[np.diag_indices_from(z)] += keep * keep * a * a
-        scale = f32(max(1.0, np.trace(z)))
-        values, vectors = np.linalg.eigh((z / np.float64(scale)).astype(f32))
-        order = np.argsort(-np.abs(values), kind="stable")
-        return values[order] * scale, vectors[:, order]
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = (0.5 * per_row * per_row) * (square + square.T) * np.outer(v, v)
+            z += (0.5 * per_row * keep) * (cross + cross.T) * np.outer(v, v) * np.add.outer(a, a)
+            z[np.diag_indices_from(z)] += keep * keep * a * a
+            scale = f32(max(1.0, np.trace(z)))
+            ops.copy_in(work.square, (z / np.float64(scale)).astype(f32))
+        values, vectors = ops.scratch_vector(self.rank), work.cross
+        if not ops.symmetric_eigen(values, vectors, work.square, ops.scratch(3, self.rank)):
+            raise NumericError("natural gradient was given numbers whose fourth powers are too large",
+                               "training is diverging or the input is badly scaled; try a lower learning rate")
+        eigenvalues = ops.copy_out(values)
+        order = np.argsort(-np.abs(eigenvalues), kind="stable")
+        return eigenvalues[order] * scale, ops.copy_out(vectors)[order]
 
     def _floored(self, roots: np.ndarray, seen: np.float32, keep: np.float32,
                  dim: int) -> tuple[np.ndarray, np.float32]:

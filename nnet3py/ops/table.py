@@ -379,6 +379,14 @@ CHAIN = (
               "log of the sum over the paths with an arc a frame, and the columns' posteriors", returns="float"),
 )
 
+# -- eigen: of small symmetric matrices --------------------------------------------------------------------------------
+
+EIGEN = (
+    Operation("symmetric_eigen", "out vec values, out mat vectors, out mat matrix, out mat work",
+              "matrix = vectors' diag(values) vectors; matrix and the three rows of work are destroyed; whether it "
+              "was possible", returns="bool"),
+)
+
 FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module in cpu/ and cuda/
     "rows": ROWS,
     "products": PRODUCTS,
@@ -397,6 +405,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "statistics_pooling": STATISTICS_POOLING,
     "objective": OBJECTIVE,
     "chain": CHAIN,
+    "eigen": EIGEN,
 }
 
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}
