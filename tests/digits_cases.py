@@ -1,6 +1,10 @@
 """A few utterances of the digits recipe, and small networks for them."""
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -9,7 +13,8 @@ import numpy as np
 from nnet3py.io.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.io.tables import SequentialReader, TableWriter, read_matrices
 
-DATA = Path(__file__).resolve().parent.parent / "egs" / "digits" / "data" / "train"
+RECIPE = Path(__file__).resolve().parent.parent / "egs" / "digits"
+DATA = RECIPE / "data" / "train"
 NUM_PHONES = 28
 
 CONFIG = """
@@ -40,3 +45,25 @@ def write_digits(folder: Path, count: int = 3) -> list[str]:
             targets.write(name, labels[name])
             names.append(name)
     return names
+
+
+def write_recipe_data(folder: Path, utterances: dict[str, int]) -> None:
+    """The recipe's data folder, with so many utterances of each part ("train", "test")."""
+    for part, count in utterances.items():
+        source, target = RECIPE / "data" / part, folder / part
+        target.mkdir(parents=True)
+        with TableWriter(f"ark:{target / 'feats.ark'}", FLOAT_MATRIX) as writer:
+            for key, feats in islice(read_matrices(f"ark:{source / 'feats.ark'}"), count):
+                writer.write(key, np.asarray(feats))
+        for name in ("ali.txt", "utt2spk", "text", "utt2num_frames"):
+            lines = (source / name).read_text(encoding="utf-8").splitlines(keepends=True)
+            (target / name).write_text("".join(lines[:count]), encoding="utf-8")
+    for name in ("phones.txt", "lexicon.txt"):
+        shutil.copy(RECIPE / "data" / name, folder)
+
+
+def write_kaldi_dirs(folder: Path, utterances: dict[str, int], jobs: int = 2) -> None:
+    """What ``local/make_kaldi_dirs.sh`` makes of so many utterances, at least as many as jobs, in ``folder``."""
+    write_recipe_data(folder / "source", utterances)
+    command = [RECIPE / "local" / "make_kaldi_dirs.sh", "--data", folder / "source", "--dir", folder, "--nj", str(jobs)]
+    subprocess.run(command, env={**os.environ, "NNET3PY_PYTHON": sys.executable}, capture_output=True, check=True)

@@ -29,7 +29,7 @@ def rows(first_cell: str, text: str = PAGE) -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in body[1].splitlines()]
 
 
-@pytest.mark.parametrize("name", ["coming-from-kaldi.md", "tutorial.md", "commands.md"])
+@pytest.mark.parametrize("name", ["coming-from-kaldi.md", "tutorial.md", "training.md", "commands.md"])
 def test_links_lead_somewhere(name: str) -> None:
     links = re.findall(r"\]\(([^)]*)\)", (DOCS / name).read_text(encoding="utf-8"))
     assert links

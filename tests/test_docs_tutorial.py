@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from itertools import islice
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from digits_cases import write_recipe_data
 from paths import DATA, ROOT
 
 import nnet3py
@@ -53,15 +53,7 @@ def run(blocks: list[tuple[str, str]]) -> None:
 def small_recipe(folder: Path) -> None:
     """A checkout's bin/ and egs/digits, with the first utterances only."""
     (folder / "bin").symlink_to(ROOT / "bin")
-    data = folder / "egs" / "digits" / "data"
-    for name, count in UTTERANCES.items():
-        (data / name).mkdir(parents=True)
-        with TableWriter(f"ark:{data / name / 'feats.ark'}", FLOAT_MATRIX) as writer:
-            for key, feats in islice(read_matrices(f"ark:{RECIPE / 'data' / name / 'feats.ark'}"), count):
-                writer.write(key, np.asarray(feats))
-        lines = (RECIPE / "data" / name / "ali.txt").read_text(encoding="utf-8").splitlines(keepends=True)
-        (data / name / "ali.txt").write_text("".join(lines[:count]), encoding="utf-8")
-    shutil.copy(RECIPE / "data" / "phones.txt", data)
+    write_recipe_data(folder / "egs" / "digits" / "data", UTTERANCES)
 
 
 def kaldi_directory(folder: Path) -> None:

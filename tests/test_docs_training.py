@@ -1,0 +1,93 @@
+"""docs/training.md: its commands run, on a few utterances; those that need other machines are at least understood."""
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from digits_cases import RECIPE, write_recipe_data
+from paths import ROOT
+
+import nnet3py
+from nnet3py.cli.field_options import driver_options, fields_from
+from nnet3py.cli.options import Options, attach_values, parse
+from nnet3py.drivers.options import DnnOptions
+
+PAGE = ROOT / "docs" / "training.md"
+UTTERANCES = {"train": 20, "test": 2}
+SMALLER = {"num-epochs=1": "num-epochs=0.25", "samples-per-iter=4000": "samples-per-iter=200",       # two iterations
+           "num_epochs=1.0": "num_epochs=0.25", "samples_per_iter=4000": "samples_per_iter=200"}
+
+
+def blocks(kind: str) -> list[str]:
+    found = re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for old, new in SMALLER.items():
+        found = [code.replace(old, new) for code in found]
+    return found
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recipe's folder after all commands of the page."""
+    pytest.importorskip("matplotlib", reason="the report needs the extra 'plot'")
+    checkout = tmp_path_factory.mktemp("checkout")
+    (checkout / "bin").symlink_to(ROOT / "bin")
+    recipe = checkout / "egs" / "digits"
+    write_recipe_data(recipe / "data", UTTERANCES)
+    shutil.copytree(RECIPE / "local", recipe / "local")
+    shutil.copy(RECIPE / "path.sh", recipe)
+    shell = blocks("sh")
+    assert len(shell) >= 6 and all(old in PAGE.read_text(encoding="utf-8") for old in SMALLER)
+    done = subprocess.run(["bash", "-e", "-c", "".join(shell)], cwd=checkout, capture_output=True, text=True,
+                          check=False, env={**os.environ, "NNET3PY_PYTHON": sys.executable}, timeout=500)
+    assert done.returncode == 0, done.stderr
+    (recipe / "shown").write_text(done.stdout + done.stderr, encoding="utf-8")
+    return recipe
+
+
+def test_what_the_commands_leave(trained: Path) -> None:
+    folder = trained / "exp" / "tdnn_page"
+    assert nnet3py.read_model(str(folder / "final.mdl")).nnet.output_dim("output") == 28
+    assert len(dict(nnet3py.read_matrices(f"ark:{folder / 'post.ark'}"))) == UTTERANCES["test"]
+    assert (folder / "report" / "report.html").stat().st_size > 1000
+    for name in ("log/combine.log", "log/progress.1.log", "log/train.0.1.log", "driver_options.json", "configs"):
+        assert (folder / name).exists()
+    assert not list(folder.glob("egs/egs.*.ark"))
+
+
+def test_what_the_commands_show(trained: Path) -> None:
+    shown = (trained / "shown").read_text(encoding="utf-8")
+    line = r"Iter: \d+/\d+   Jobs: \d   Epoch: \S+ \(\S+% complete\)   lr: \S+   train: \S+   .* frames/s   \S+ left"
+    assert len(re.findall(line, shown)) >= 2
+    page = next(block for block in blocks("text") if block.startswith("Iter: "))
+    assert all(re.fullmatch(line, one) for one in page.splitlines())
+    assert "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference\n" in shown
+    assert "Overall accuracy for 'output' is " in shown
+
+
+def test_the_python_of_the_page_finds_it_trained(trained: Path, monkeypatch: pytest.MonkeyPatch,
+                                                 caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.chdir(trained)
+    caplog.set_level(logging.INFO)
+    code, = blocks("python")
+    exec(compile(code, str(PAGE), "exec"), {"__name__": "page"})
+    assert "exp/tdnn_page is trained already: exp/tdnn_page/final.mdl" in caplog.text
+
+
+def test_commands_for_other_machines_are_understood() -> None:
+    options = driver_options(DnnOptions)
+    found = [shlex.split(line.replace("\\\n", ""))[1:] for code in blocks("bash")
+             for line in re.findall(r"^train-dnn (?:.*\\\n)*.*\n", code, re.MULTILINE)]
+    assert len(found) == 2
+    for words in found:
+        rest, values, _ = parse(options, attach_values(options, words))
+        assert rest == [] and isinstance(values, Options)
+        read = fields_from(DnnOptions, values)
+        read.check()
+        assert bool(read.cmd) != bool(read.scheduler)
