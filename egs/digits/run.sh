@@ -1,97 +1,124 @@
 #!/usr/bin/env bash
-# Frame classification of spoken digit strings: a TDNN and an LSTM, from features to an accuracy.
+# Spoken digit strings: three networks trained by the drivers, their frames scored, their words decoded.
 #
-#   ./run.sh                 everything
-#   ./run.sh --stage 3       from training on
-#   ./run.sh --nets tdnn     one net only
+#   ./run.sh                                     everything
+#   ./run.sh --nets tdnn                         one network only; there are tdnn, lstm and tdnnf
+#   ./run.sh --stage 2                           from training on, which goes on where it was interrupted
+#   ./run.sh --decode false                      without words; true: with, or fail; auto: if nnet3py[decode] is there
+#   ./run.sh --scheduler tcp://127.0.0.1:8786    training jobs on the workers of a dask scheduler
 #
-# What it makes lies under exp/: examples, models, logs, posteriors (exp/NET/post.ark) and the table (exp/results.txt).
+# What it makes lies under exp/: the data as Kaldi lays it out, a folder for each network, and exp/results.txt.
 
 set -euo pipefail
 cd "$(dirname "$0")"
-. ./path.sh
+. ../utils/recipe.sh
 
 stage=0
-nets="tdnn lstm"
+nets="tdnn lstm tdnnf"
 data=data
 dir=exp
-num_epochs=6
-initial_lrate=0.002
-final_lrate=0.0002       # what the rate would be after the last pass: lrate(i) = initial * (final/initial)^(i/num_epochs)
-left_context=12
-right_context=12
-frames_per_eg=8
-minibatch_size=64
+decode=auto
+num_jobs_initial=1
+num_jobs_final=2
+num_epochs=               # blank: what suits the network, see below
+srand=1
+scheduler=                # address of a dask scheduler; none: processes here
+cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
 . ./local/parse_options.sh
 
-train_egs=$dir/egs/train.ark
-test_egs=$dir/egs/test.ark
-num_pdfs=$(awk 'NF { n = $2 > n ? $2 : n } END { print n + 1 }' $data/phones.txt)
-mkdir -p $dir/egs/log
+for net in $nets; do
+  case $net in tdnn|lstm|tdnnf) ;; *) fail "--nets are some of tdnn, lstm and tdnnf, not '$net'" ;; esac
+done
+case $decode in
+  auto) if local/can_decode.sh; then decode=true; else decode=missing; fi ;;
+  true) local/can_decode.sh || fail "decoding needs more packages: pip install 'nnet3py[decode]'; --decode false does without" ;;
+  false) ;;
+  *) fail "--decode is auto, true or false, not '$decode'" ;;
+esac
 
-run() {   # run LOG COMMAND…: the log keeps the command's messages; they are shown if it fails
-  local log=$1; shift
-  if ! "$@" 2>"$log"; then
-    echo "$0: failed: $* (messages: $log)" >&2
-    grep -E '^(ERROR|WARNING|ASSERTION)' "$log" >&2 || tail -n 5 "$log" >&2
-    exit 1
-  fi
+settings() {   # settings NET: what differs from network to network
+  context=()              # of computing outputs
+  case $1 in
+    tdnn)                 # single frames, each with its context
+      driver=train-dnn epochs=${num_epochs:-3}
+      options=(--egs.frames-per-eg=4 --trainer.samples-per-iter=12000 --trainer.optimization.minibatch-size=128
+        --trainer.optimization.initial-effective-lrate=0.0015 --trainer.optimization.final-effective-lrate=0.00015) ;;
+    lstm)                 # chunks of 20 frames, with 20 more from which it learns what was before
+      driver=train-rnn epochs=${num_epochs:-6}
+      options=(--egs.chunk-width=20 --egs.chunk-left-context=20 --trainer.rnn.num-chunk-per-minibatch=32
+        --trainer.samples-per-iter=2500 --trainer.optimization.momentum=0
+        --trainer.optimization.initial-effective-lrate=0.0015 --trainer.optimization.final-effective-lrate=0.00015)
+      context=(--extra-left-context=20) ;;
+    tdnnf)                # chunks, too: neighbouring frames share most of their context
+      driver=train-rnn epochs=${num_epochs:-6}
+      options=(--egs.chunk-width=20 --egs.chunk-left-context=0 --trainer.rnn.num-chunk-per-minibatch=32
+        --trainer.samples-per-iter=2500 --trainer.optimization.momentum=0
+        --trainer.optimization.initial-effective-lrate=0.0015 --trainer.optimization.final-effective-lrate=0.00015
+        --trainer.dropout-schedule="0,0@0.20,0.2@0.50,0") ;;
+  esac
 }
 
 if [ $stage -le 0 ]; then
-  echo "$0: checking the data"
+  echo "$0: checking the data and laying it out as Kaldi does"
   for part in train test; do
-    for f in feats.ark ali.txt utt2spk utt2num_frames; do
-      [ -s $data/$part/$f ] || { echo "$0: no $data/$part/$f" >&2; exit 1; }
-    done
-    feat-to-len --print-args=false ark:$data/$part/feats.ark ark,t:- | diff -q -b - $data/$part/utt2num_frames >/dev/null ||
-      { echo "$0: the features of $data/$part do not have the lengths of utt2num_frames" >&2; exit 1; }
+    need $data/$part/{feats.ark,ali.txt,utt2spk,utt2num_frames,text}
   done
+  need $data/{phones,lexicon}.txt
+  ./local/make_kaldi_dirs.sh --data $data --dir $dir
 fi
 
 if [ $stage -le 1 ]; then
-  echo "$0: making examples"
-  for part in train test; do
-    run $dir/egs/log/get_egs_$part.log nnet3-get-egs --num-pdfs=$num_pdfs --left-context=$left_context \
-      --right-context=$right_context --num-frames=$frames_per_eg ark:$data/$part/feats.ark \
-      "ark:ali-to-post ark,t:$data/$part/ali.txt ark:- |" ark:$dir/egs/$part.ark
+  for net in $nets; do
+    out=$dir/$net
+    rm -rf $out
+    mkdir -p $out/configs
+    sed "s|CONFIGS|$out/configs|" conf/$net.xconfig > $out/configs/network.xconfig
+    run $out/log/xconfig.log xconfig-to-configs --xconfig-file $out/configs/network.xconfig --config-dir $out/configs
+    run $out/log/info.log nnet3-info $out/configs/ref.raw > $out/info.txt
+    echo "$0: $net: $(grep num-parameters $out/info.txt)"
   done
 fi
 
 if [ $stage -le 2 ]; then
   for net in $nets; do
-    mkdir -p $dir/$net/log
-    run $dir/$net/log/init.log nnet3-init --srand=1 conf/$net.config $dir/$net/0.raw
-    run $dir/$net/log/info.log nnet3-info $dir/$net/0.raw > $dir/$net/info.txt
-    echo "$0: $net: $(grep num-parameters $dir/$net/info.txt)"
+    settings $net
+    need $dir/$net/configs/final.config
+    echo "$0: training $net"
+    SECONDS=0
+    $driver ${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --use-gpu=no --feat-dir=$dir/data/train \
+      --ali-dir=$dir/ali_train --lang=$dir/lang --feat.cmvn-opts="--norm-means=false --norm-vars=false" \
+      --egs.opts="--nj 2 --num-utts-subset 24 --num-frames-diagnostic 4000 --num-train-frames-combine 8000" \
+      --trainer.num-epochs=$epochs --trainer.srand=$srand --trainer.max-param-change=2.0 \
+      --trainer.num-jobs-compute-prior=1 --trainer.max-models-combine=6 \
+      --trainer.optimization.num-jobs-initial=$num_jobs_initial --trainer.optimization.num-jobs-final=$num_jobs_final \
+      "${options[@]}" --dir=$dir/$net || fail "training $net failed (its logs: $dir/$net/log)"
+    need $dir/$net/final.mdl
+    echo "$0: trained $net in $SECONDS s"
   done
 fi
 
 if [ $stage -le 3 ]; then
+  echo "$0: scoring the frames of the test speakers"
   for net in $nets; do
-    : > $dir/$net/passes.txt
-    for ((i = 0; i < num_epochs; i++)); do
-      lrate=$(awk -v a=$initial_lrate -v b=$final_lrate -v i=$i -v n=$num_epochs 'BEGIN { print a * (b / a) ^ (i / n) }')
-      SECONDS=0
-      run $dir/$net/log/train.$i.log nnet3-train --print-interval=20 --srand=$i --max-param-change=2.0 \
-        "nnet3-copy --learning-rate=$lrate $dir/$net/$i.raw - |" \
-        "ark,bg:nnet3-shuffle-egs --buffer-size=5000 --srand=$i ark:$train_egs ark:- | nnet3-merge-egs --minibatch-size=$minibatch_size ark:- ark:- |" \
-        $dir/$net/$((i + 1)).raw
-      objf=$(sed -n "s/.*Overall average objective function for 'output' is \([-0-9.e]*\) over.*/\1/p" $dir/$net/log/train.$i.log)
-      echo "$0: $net: pass $((i + 1)) of $num_epochs, learning rate $lrate: objective $objf ($SECONDS s)"
-      echo "$((i + 1)) $lrate $objf" >> $dir/$net/passes.txt
-    done
-    cp $dir/$net/$num_epochs.raw $dir/$net/final.raw
+    settings $net
+    run $dir/$net/log/compute.log nnet3-compute --use-priors=false --frames-per-chunk=150 ${context[@]+"${context[@]}"} \
+      $dir/$net/final.mdl scp:$dir/data/test/feats.scp ark,scp:$dir/$net/logpost.ark,$dir/$net/logpost.scp
+    run $dir/$net/log/score.log python ../utils/frame_accuracy.py --log scp:$dir/$net/logpost.scp $data/test/ali.txt \
+      > $dir/$net/frames.txt
   done
 fi
 
 if [ $stage -le 4 ]; then
-  echo "$0: scoring the test speakers"
+  case $decode in
+    missing) echo "$0: not decoding words, which needs more packages: pip install 'nnet3py[decode]'" >&2 ;;
+    true) echo "$0: decoding the words of the test speakers" ;;
+  esac
   for net in $nets; do
-    run $dir/$net/log/score.log nnet3-compute-prob $dir/$net/final.raw \
-      "ark:nnet3-merge-egs --minibatch-size=1:$minibatch_size ark:$test_egs ark:- |"
-    run $dir/$net/log/compute.log nnet3-compute --frames-per-chunk=150 --apply-exp=true \
-      $dir/$net/final.raw ark:$data/test/feats.ark ark,scp:$dir/$net/post.ark,$dir/$net/post.scp
+    settings $net
+    rm -f $dir/$net/decode/wer.txt
+    [ $decode = true ] || continue
+    ./local/decode.sh --dir $dir --net $dir/$net --options "${context[*]-}"
+    echo "$0: $net: $(head -n 1 $dir/$net/decode/wer.txt)"
   done
 fi
 

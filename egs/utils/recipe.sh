@@ -5,10 +5,11 @@ export PATH="${NNET3PY_BIN:-$root/bin}:$PATH"
 export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
 export LC_ALL=C
 
+python=${NNET3PY_PYTHON:-$root/.venv/bin/python}
+[ -x "$python" ] || python=python3
+
 python() {
-  local found=${NNET3PY_PYTHON:-$root/.venv/bin/python}
-  [ -x "$found" ] || found=python3
-  command "$found" "$@"
+  command "$python" "$@"
 }
 
 fail() {   # fail MESSAGE…

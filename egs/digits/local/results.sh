@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
-# usage: results.sh DIR NET…: a table of what each net reached, beside what Kaldi reaches with the same nets and schedule.
+# usage: results.sh DIR NET…: a table of what each network reached on the test speakers.
 set -euo pipefail
 dir=$1; shift
 
-number() {   # number PATTERN LOG: what the log says after the pattern
-  sed -n "s/.*$1 is \([-0-9.e]*\) per frame.*/\1/p" "$2"
+number() {   # number PATTERN FILE: what stands after the pattern; - if there is no such file
+  local found=
+  [ ! -e "$2" ] || found=$(sed -n "s/^$1[: ]*\([-0-9.]*\).*/\1/p" "$2")
+  echo "${found:--}"
 }
 
-declare -A kaldi_accuracy=([tdnn]=0.906 [lstm]=0.909)
-printf '%-6s %11s %17s %16s %14s %22s\n' net parameters 'train objective' 'test log-like' 'test accuracy' "Kaldi's test accuracy"
+printf '%-6s %10s %14s %14s %15s\n' net parameters frame-accuracy log-likelihood word-error-rate
 for net in "$@"; do
-  printf '%-6s %11s %17s %16s %14s %22s\n' $net \
-    "$(sed -n 's/^num-parameters: //p' $dir/$net/info.txt)" \
-    "$(tail -n 1 $dir/$net/passes.txt | cut -d' ' -f3)" \
-    "$(number "Overall log-likelihood for 'output'" $dir/$net/log/score.log)" \
-    "$(number "Overall accuracy for 'output'" $dir/$net/log/score.log)" \
-    "${kaldi_accuracy[$net]:--}"
+  printf '%-6s %10s %14s %14s %15s\n' $net "$(number num-parameters $dir/$net/info.txt)" \
+    "$(number 'frame accuracy' $dir/$net/frames.txt)" "$(number log-likelihood $dir/$net/frames.txt)" \
+    "$(number %WER $dir/$net/decode/wer.txt)"
 done

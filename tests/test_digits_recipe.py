@@ -1,0 +1,102 @@
+"""egs/digits: run.sh with and without the packages for decoding; whole runs, here and on dask's workers."""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+DIGITS = ROOT / "egs" / "digits"
+TABLE = ("tdnn     177180          0.910        -0.3000", "frame accuracy 0.910\nlog-likelihood -0.3000\n")
+SAME_ACCURACY = 0.01       # between two short trainings, whose roundings differ with the number of threads
+SHORT = ["--nets", "tdnn", "--num-epochs", "1"]
+LEARNT = 0.85              # frame accuracy, after one pass
+
+
+def run(command: list[str | Path], timeout: float = 60, **variables: str | Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "NNET3PY_PYTHON": sys.executable, **{name: str(value) for name, value in variables.items()}}
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=timeout, env=env)
+
+
+@pytest.fixture
+def no_packages(tmp_path: Path) -> Path:
+    """A Python that finds none of the packages asked for."""
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexit 1\n")
+    python.chmod(0o755)
+    return python
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> Path:
+    """exp/ after stage 3."""
+    (tmp_path / "exp" / "tdnn").mkdir(parents=True)
+    (tmp_path / "exp" / "tdnn" / "info.txt").write_text("left-context: 9\nnum-parameters: 177180\n")
+    (tmp_path / "exp" / "tdnn" / "frames.txt").write_text(TABLE[1])
+    return tmp_path / "exp"
+
+
+@pytest.mark.parametrize("script", ["run.sh", "run_quick.sh", "local/decode.sh", "local/with_dask.sh"])
+def test_help_and_wrong_options(script: str) -> None:
+    helped = run([DIGITS / script, "--help"])
+    assert helped.returncode == 0 and script in helped.stdout and "What it makes" in helped.stdout
+    wrong = run([DIGITS / script, "--no-such", "1"])
+    assert wrong.returncode == 1 and "unknown option --no-such" in wrong.stderr
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--nets", "tdnn gru"], "not 'gru'"),
+    (["--decode", "maybe"], "--decode is auto, true or false, not 'maybe'"),
+])
+def test_wrong_values(options: list[str], message: str, tmp_path: Path) -> None:
+    failed = run([DIGITS / "run.sh", "--dir", tmp_path / "exp", *options])
+    assert failed.returncode == 1 and message in failed.stderr and not (tmp_path / "exp").exists()
+
+
+def test_decoding_that_was_asked_for_fails_before_anything_else(no_packages: Path, tmp_path: Path) -> None:
+    failed = run([DIGITS / "run.sh", "--dir", tmp_path / "exp", "--decode", "true"], NNET3PY_PYTHON=no_packages)
+    assert failed.returncode == 1 and "pip install 'nnet3py[decode]'" in failed.stderr
+    assert not (tmp_path / "exp").exists()
+
+
+@pytest.mark.parametrize(("decode", "said"), [("auto", True), ("false", False)])
+def test_without_decoding(decode: str, said: bool, no_packages: Path, scored: Path) -> None:
+    (scored / "tdnn" / "decode").mkdir()
+    (scored / "tdnn" / "decode" / "wer.txt").write_text("%WER 99.00 [ of an earlier network ]\n")
+    done = run([DIGITS / "run.sh", "--dir", scored, "--stage", "4", "--nets", "tdnn", "--decode", decode],
+               NNET3PY_PYTHON=no_packages)
+    assert done.returncode == 0 and ("pip install 'nnet3py[decode]'" in done.stderr) == said
+    assert done.stdout.splitlines()[1].split() == [*TABLE[0].split(), "-"]
+    assert (scored / "results.txt").read_text() == done.stdout
+
+
+def test_table(scored: Path) -> None:
+    (scored / "tdnn" / "decode").mkdir()
+    (scored / "tdnn" / "decode" / "wer.txt").write_text("%WER 2.18 [ 13 / 596, 2 ins, 4 del, 7 sub ]\n%SER 9.17\n")
+    done = run([DIGITS / "run.sh", "--dir", scored, "--stage", "5", "--nets", "tdnn"])
+    assert done.stdout.splitlines()[1].split() == [*TABLE[0].split(), "2.18"]
+
+
+def test_a_missing_model_is_named(scored: Path) -> None:
+    pytest.importorskip("kaldi_decoder", reason="decoding needs the extra 'decode'")
+    failed = run([DIGITS / "run.sh", "--dir", scored, "--stage", "4", "--nets", "tdnn", "--decode", "true"])
+    assert failed.returncode == 1 and f"no {scored}/tdnn/final.mdl" in failed.stderr
+
+
+def accuracy(table: str) -> float:
+    return float(re.search(r"^tdnn +\d+ +(\S+)", table, re.MULTILINE)[1])
+
+
+@pytest.mark.slow
+def test_dask_workers_train_to_the_same_accuracy(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="dask's workers need the extra 'dask'")
+    here = run([DIGITS / "run.sh", "--dir", tmp_path / "here", *SHORT], timeout=1800)
+    assert here.returncode == 0, here.stderr[-2000:]
+    there = run([DIGITS / "local/with_dask.sh", "--dir", tmp_path / "there", *SHORT], timeout=1800)
+    assert there.returncode == 0, there.stderr[-2000:]
+    assert accuracy(here.stdout) > LEARNT
+    assert accuracy(there.stdout) == pytest.approx(accuracy(here.stdout), abs=SAME_ACCURACY)
