@@ -150,6 +150,7 @@ def test_another_tree_ends_a_training_that_was_begun(prepared: Path) -> None:
     ({"lat_dir": "l", "ali_dir": "a"}, "both --lat-dir and --ali-dir"),
     ({"leaky_hmm_coefficient": 0.0}, "expected above 0"), ({"xent_regularize": -1.0}, "expected 0 or more"),
     ({"frame_subsampling_factor": 0}, "--chain.frame-subsampling-factor=0: expected 1"),
+    ({"chunk_left_context": -1}, "--egs.chunk-left-context=-1"), ({"chunk_width": "0"}, "--egs.chunk-width=0"),
     ({"tree_dir": "a b"}, "a meaning for the shell")])
 def test_options_that_cannot_be(prepared: Path, values: dict, what: str) -> None:
     with pytest.raises(UsageError, match=what):

@@ -9,6 +9,7 @@ from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.commands import Network, Step
 from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.schedules import Plan, models_to_combine
+from nnet3py.errors import UsageError
 
 NETWORK = Network(28, 27)
 
@@ -51,6 +52,14 @@ def test_every_archive_is_trained_on_at_each_shift(egs: EgsFolder) -> None:
     assert models_to_combine(plan, 20) == list(range(21, 41))
 
 
+def test_jobs_may_share_an_archive(egs: EgsFolder) -> None:
+    made = commands(egs)
+    assert made.most_jobs == 6
+    assert Plan(egs.num_archives, made.passes, 1.0, 1, 6, 1, 0.001, 0.0001, made.most_jobs).jobs(0) == 1
+    with pytest.raises(UsageError, match="num-jobs-final=7"):
+        Plan(egs.num_archives, made.passes, 1.0, 1, 7, 1, 0.001, 0.0001, made.most_jobs)
+
+
 def test_the_first_iteration_is_more_careful(egs: EgsFolder) -> None:
     command = commands(egs, minibatch_size="150=128,64/90=256").train(Step(0, 1, 0, 0.0002), 1)
     assert "--minibatch-size=150=64,32/90=128 " in command and "--max-param-change=1.414213562373095" in command
@@ -61,6 +70,11 @@ def test_backstitch_begins_gently(egs: EgsFolder) -> None:
     made = commands(egs, backstitch_scale=0.3, backstitch_interval=4)
     assert [made.backstitch_scale(Step(number, 1, 0, 0.1)) for number in (0, 5, 15, 40)] == pytest.approx(
         [0.0, 0.1, 0.3, 0.3])
+
+
+def test_an_older_option_limits_derivatives(egs: EgsFolder) -> None:
+    command = commands(egs, left_deriv_truncate=-5).train(Step(3, 1, 1, 0.1), 1)
+    assert "--optimization.min-deriv-time=-33 --optimization.max-deriv-time-relative=32 " in command
 
 
 def test_options_go_through(egs: EgsFolder) -> None:

@@ -26,11 +26,17 @@ class ChainCommands(FrameCommands):
         """An epoch goes through each archive once for every frame shift."""
         return self.options.frame_subsampling_factor
 
+    @property
+    def most_jobs(self) -> int:
+        """Jobs that train on the same archive do so at different frame shifts."""
+        return self.egs.num_archives * self.passes
+
     def selection(self, number: int) -> list[str]:
         return [f"--frame-shift={self.archive(number)[1]}"]
 
     def derivative_times(self) -> list[str]:
-        return derivative_limits(self.options.deriv_truncate_margin, self.network)
+        options, old = self.options, self.options.left_deriv_truncate
+        return derivative_limits(options.deriv_truncate_margin if old is None else -old, self.network)
 
     def train_options(self, step: Step) -> list[str]:
         options = self.options

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nnet3py.drivers.egs_folder import is_chunk_width
 from nnet3py.drivers.options import HARMLESS, CommonOptions, opt
 from nnet3py.errors import UsageError
 
@@ -30,6 +31,7 @@ class ChainOptions(CommonOptions):
                                           "The same on the left at the start of utterances (-1: no other)")
     chunk_right_context_final: int = opt("egs.chunk-right-context-final", -1,
                                          "The same on the right at the end of utterances (-1: no other)")
+    egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: as many as is usual)")
 
     lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
     phone_lm: str | None = opt("chain.phone-lm", None, "A phone language model that is there already; blank: one of "
@@ -45,8 +47,8 @@ class ChainOptions(CommonOptions):
     frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame")
     alignment_subsampling_factor: int = opt("chain.alignment-subsampling-factor", 3, "Frames of the lattices or "
                                             "alignments per output frame")
-    left_deriv_truncate: int | None = opt("chain.left-deriv-truncate", None, "Accepted for compatibility",
-                                          effect=HARMLESS)
+    left_deriv_truncate: int | None = opt("chain.left-deriv-truncate", None, "The negative of "
+                                          "--trainer.deriv-truncate-margin, as older recipes give it")
     chain_opts: str = opt("chain-opts", "", "Further options of nnet3-chain-train, with blanks between")
 
     # What frame-level training has under other names.
@@ -78,6 +80,11 @@ class ChainOptions(CommonOptions):
                             ("left-tolerance", 0), ("right-tolerance", 0)):
             if (value := getattr(self, name.replace("-", "_"))) < least:
                 raise UsageError(f"--chain.{name}={value}: expected {least} or more")
+        for name, value in (("left", self.chunk_left_context), ("right", self.chunk_right_context)):
+            if value < 0:
+                raise UsageError(f"--egs.chunk-{name}-context={value}: expected 0 or more")
+        if not is_chunk_width(self.chunk_width):
+            raise UsageError(f"--egs.chunk-width={self.chunk_width}: expected numbers above 0 with commas between")
         if self.leaky_hmm_coefficient <= 0.0:
             raise UsageError(f"--chain.leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected above 0",
                              "0.1 is usual, 1e-5 almost none")

@@ -10,6 +10,7 @@ import hashlib
 import shlex
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -160,6 +161,8 @@ class ChainTraining(FrameLevelTraining):
             alignment_subsampling_factor=options.alignment_subsampling_factor, frames_per_iter=options.samples_per_iter,
             left_tolerance=options.left_tolerance, right_tolerance=options.right_tolerance, srand=options.srand,
             stage=options.egs_stage, online_ivector_dir=options.online_ivector_dir, cmvn_opts=options.cmvn_opts)
+        if options.egs_nj > 0:
+            made = replace(made, nj=options.egs_nj)
         make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path,
                        made.with_words(shlex.split(options.egs_opts or "")), executor)
 
@@ -181,6 +184,7 @@ class ChainTraining(FrameLevelTraining):
                 self._combine("final")
             else:
                 link(f"{number}.mdl", final)
+                self.diagnostics.start("final")
 
         return [Stage(number, "Doing final combination to produce final.mdl", finish, (final,))]
 

@@ -98,6 +98,11 @@ class FrameCommands:
         assert isinstance(self.options, DnnPart)
         return self.options.frames_per_eg
 
+    @property
+    def most_jobs(self) -> int:
+        """How many jobs may train side by side."""
+        return self.egs.num_archives
+
     def selection(self, number: int) -> list[str]:
         """Options of copying the ``number``-th archive (from 0) of the training."""
         return [f"--frame={self.archive(number)[1]}"]

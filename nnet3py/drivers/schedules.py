@@ -28,6 +28,7 @@ class Plan:
     num_epochs : may be a fraction
     jobs_initial, jobs_final, jobs_step : how many jobs train side by side, at the start and at the end
     lrate_initial, lrate_final : effective learning rates
+    most_jobs : how many jobs may train side by side; None: as many as there are archives
     """
 
     num_archives: int
@@ -38,16 +39,17 @@ class Plan:
     jobs_step: int
     lrate_initial: float
     lrate_final: float
+    most_jobs: int | None = None
 
     def __post_init__(self) -> None:
         """UsageError if no training follows from the numbers."""
         if min(self.jobs_initial, self.jobs_final, self.jobs_step) < 1:
             raise UsageError(f"the numbers of jobs must be 1 or more: --trainer.optimization.num-jobs-initial="
                              f"{self.jobs_initial}, num-jobs-final={self.jobs_final}, num-jobs-step={self.jobs_step}")
-        if max(self.jobs_initial, self.jobs_final) > self.num_archives:
+        if max(self.jobs_initial, self.jobs_final) > (self.most_jobs or self.num_archives):
             raise UsageError(f"--trainer.optimization.num-jobs-final={self.jobs_final} (initial: {self.jobs_initial}) "
                              f"is more than the {self.num_archives} archives of examples",
-                             "ask for fewer jobs, or make smaller archives with --trainer.samples-per-iter")
+                             "ask for fewer jobs, or make smaller archives (--trainer.samples-per-iter, or frames-per-iter)")
         if not 0.0 < self.lrate_final < math.inf or not 0.0 < self.lrate_initial < math.inf:
             raise UsageError("the learning rates must be above 0: --trainer.optimization.initial-effective-lrate="
                              f"{self.lrate_initial:g}, final-effective-lrate={self.lrate_final:g}")

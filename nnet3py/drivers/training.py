@@ -115,7 +115,7 @@ class Training(ABC):
         options = self.options
         return Plan(egs.num_archives, self.commands.passes, options.num_epochs, options.num_jobs_initial,
                     options.num_jobs_final, options.num_jobs_step, options.initial_effective_lrate,
-                    options.final_effective_lrate)
+                    options.final_effective_lrate, self.commands.most_jobs)
 
     # -- the whole training --------------------------------------------------------------------------------------------
 
