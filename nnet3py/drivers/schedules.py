@@ -49,7 +49,7 @@ class Plan:
         if max(self.jobs_initial, self.jobs_final) > (self.most_jobs or self.num_archives):
             raise UsageError(f"--trainer.optimization.num-jobs-final={self.jobs_final} (initial: {self.jobs_initial}) "
                              f"is more than the {self.num_archives} archives of examples",
-                             "ask for fewer jobs, or make smaller archives (--trainer.samples-per-iter, or frames-per-iter)")
+                             "ask for fewer jobs, or make smaller archives with --trainer.samples- or frames-per-iter")
         if not 0.0 < self.lrate_final < math.inf or not 0.0 < self.lrate_initial < math.inf:
             raise UsageError("the learning rates must be above 0: --trainer.optimization.initial-effective-lrate="
                              f"{self.lrate_initial:g}, final-effective-lrate={self.lrate_final:g}")
