@@ -17,7 +17,7 @@ left_context=3
 right_context=3
 frames_per_eg=8
 num_valid=4                 # utterances that are held out
-num_iters=3
+num_iters=2
 num_jobs=2
 initial_lrate=0.004
 final_lrate=0.001
@@ -215,7 +215,7 @@ rm -f $dir/cache.*
 
 ### The best of the last models, priors, final.mdl ###
 
-newest_first=$(for ((i = num_iters; i > num_iters - 3; i--)); do echo -n "$dir/$i.mdl "; done)
+newest_first=$(for ((i = num_iters; i > 0; i--)); do echo -n "$dir/$i.mdl "; done)
 job $dir/log/combine.log "nnet3-combine --use-gpu=no --max-objective-evaluations=30 --verbose=3 $newest_first \
   \"ark,bg:nnet3-copy-egs ark:$egs/combine.egs ark:- | nnet3-merge-egs --minibatch-size=1:$minibatch_size ark:- ark:- |\" \
   \"| nnet3-am-copy --set-raw-nnet=- $dir/$num_iters.mdl $dir/combined.mdl\""
@@ -241,7 +241,7 @@ score() {    # score KEY SUBSET NAME: as report scripts read it, from the head o
     $dir/log/compute_prob_$2.$3.log | tail -n 1
 }
 printf '%%Iter\tduration\ttrain_objective\tvalid_objective\tdifference\n' > $dir/accuracy.report
-for name in 0 1 2 combined; do
+for name in 0 1 combined; do
   note "accuracy $name $(score accuracy train $name) $(score accuracy valid $name)"
   note "log-likelihood $name $(score log-likelihood train $name) $(score log-likelihood valid $name)"
   [ -f $dir/log/train.$name.1.log ] || continue
@@ -252,7 +252,7 @@ done
 for ((i = 1; i < num_iters; i++)); do
   note "change $i $(sed -n 's/^LOG.*Relative parameter differences per layer are \[ \(.*\) \].*/\1/p' $dir/log/progress.$i.log)"
 done
-note "saturation $(grep '^component name=tanh2 type=TanhComponent' $dir/log/progress.2.log |
+note "saturation $(grep '^component name=tanh2 type=TanhComponent' $dir/log/progress.1.log |
   sed -n 's/.*deriv-avg=\[[^]]*mean=\([-0-9.e]*\), stddev=[-0-9.e]*\].*/\1/p')"
 note "parameters $(sed -n 's/^num-parameters: //p' $dir/log/progress.1.log)"
 
