@@ -2,7 +2,7 @@
 # Spoken digit strings: three networks trained by the drivers, their frames scored, their words decoded.
 #
 #   ./run.sh                                     everything
-#   ./run.sh --nets tdnn                         one network only; there are tdnn, lstm and tdnnf
+#   ./run.sh --nets tdnn                         one network only; there are tdnn, lstm, tdnnf and chain
 #   ./run.sh --stage 2                           from training on, which goes on where it was interrupted
 #   ./run.sh --decode false                      without words; true: with, or fail; auto: if nnet3py[decode] is there
 #   ./run.sh --scheduler tcp://127.0.0.1:8786    training jobs on the workers of a dask scheduler
@@ -14,7 +14,7 @@ cd "$(dirname "$0")"
 . ../utils/recipe.sh
 
 stage=0
-nets="tdnn lstm tdnnf"
+nets="tdnn lstm tdnnf chain"
 data=data
 dir=exp
 decode=auto
@@ -27,8 +27,10 @@ cmd=                      # such as "queue.pl --mem 2G": how jobs are started; n
 . ./local/parse_options.sh
 
 for net in $nets; do
-  case $net in tdnn|lstm|tdnnf) ;; *) fail "--nets are some of tdnn, lstm and tdnnf, not '$net'" ;; esac
+  case $net in tdnn|lstm|tdnnf|chain) ;; *) fail "--nets are some of tdnn, lstm, tdnnf and chain, not '$net'" ;; esac
 done
+chain=                    # it has a script of its own
+case " $nets " in *" chain "*) chain=chain; nets=$(echo " $nets " | sed 's/ chain / /') ;; esac
 case $decode in
   auto) if local/can_decode.sh; then decode=true; else decode=missing; fi ;;
   true) local/can_decode.sh || fail "decoding needs more packages: pip install 'nnet3py[decode]'; --decode false does without" ;;
@@ -122,6 +124,11 @@ if [ $stage -le 4 ]; then
   done
 fi
 
-if [ $stage -le 5 ]; then
-  ./local/results.sh $dir $nets | tee $dir/results.txt
+if [ $stage -le 5 ] && [ -n "$chain" ]; then
+  ./run_chain.sh --data $data --dir $dir --decode ${decode/missing/auto} --srand $srand --cmd "$cmd" \
+    --scheduler "$scheduler" ${num_epochs:+--num-epochs $num_epochs}
+fi
+
+if [ $stage -le 6 ]; then
+  ./local/results.sh $dir $nets $chain | tee $dir/results.txt
 fi
