@@ -179,8 +179,9 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
     found = []
     for g, group in enumerate(groups):
         members = [units[i] for i in group]
-        if len(members) == 1:
-            found.append(members[0])
+        if len(members) == 1:      # among layers, the arrows say what it takes
+            one = members[0]
+            found.append(Unit(one.name, one.kind, one.lines[:1], one.nodes) if one.kind == "component" else one)
             continue
         nodes = set().union(*(unit.nodes for unit in members))
         kinds = {unit.kind for unit in members}

@@ -23,11 +23,12 @@ p.where { color: #66727e; margin-top: 0 }
 table { border-collapse: collapse } th, td { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top }
 th { color: #66727e; font-weight: normal } td.number { text-align: right; font-variant-numeric: tabular-nums }
 ul.warnings li { margin: .3rem 0 } figure { margin: 1rem 0; overflow-x: auto } svg { max-width: 100%; height: auto }
-thead th { border-bottom: 1px solid #cfd6dc }
+thead th { border-bottom: 1px solid #cfd6dc; text-align: right }
 """
 _ABOUT = {
     "relative-change": "Healthy trainings change parameters by some per cent in an iteration, and less at the end.",
     "max-change": "Near 100 % throughout: the learning rate is too high there, or the max-change too small.",
+    "learning-rate": "The rate of a job, divided by the number of jobs whose models are averaged.",
     "self-repair": "Units whose mean derivative is beyond its limits are pushed back. Many for long: trouble.",
     "derivatives": "Near 0: saturated or dead units, which learn nothing.",
 }

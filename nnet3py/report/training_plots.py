@@ -21,6 +21,7 @@ _COLORS = (BLUE, ORANGE, GREEN, "#8b5fbf", "#b3435f", "#5b7f8c")
 _WIDTH, _HEIGHT = 8.0, 3.6                         # inches
 _ROW, _FRAME = 0.26, 1.3                           # inches: a row of a map, and what is around the rows
 _GRID_COLUMNS, _GRID_HEIGHT = 3, 1.9
+_MANY_ITERATIONS = 8                               # from which on the start may be left out of a plot
 _PERCENTILE_5, _MEDIAN, _PERCENTILE_95 = 3, 6, 9   # places in a summary
 _STYLE = {"font.size": 9.0, "axes.titlesize": 11.0, "axes.edgecolor": GREY, "axes.labelcolor": INK, "text.color": INK,
           "xtick.color": INK, "ytick.color": INK, "axes.grid": True, "grid.color": "#e3e7eb", "axes.axisbelow": True,
@@ -79,6 +80,37 @@ def _figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), layout="constrained")
 
 
+def _plain_numbers(axis: Any) -> None:
+    """0.0015 and not 1.5 × 10⁻³ along a logarithmic axis, unless its numbers are very small or large."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+
+
+def _whole_iterations(axes: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+
+
+def _leave_out_the_start(axes: Any) -> None:
+    """Begin the axis of values where the lines are after a tenth of the training, if what is before takes most of it.
+
+    The first model knows nothing; drawn with it, all later ones look alike.
+    """
+    lines = [line.get_xydata() for line in axes.lines]
+    last = max((line[-1, 0] for line in lines), default=0.0)
+    if last < _MANY_ITERATIONS:
+        return
+    lowest = min(line[:, 1].min() for line in lines)
+    settled = [line[line[:, 0] >= last / 10, 1] for line in lines]
+    low, high = min(part.min() for part in settled if part.size), max(line[:, 1].max() for line in lines)
+    if high - lowest > 2 * (high - low) > 0:
+        axes.set_ylim(low - 0.3 * (high - low), high + 0.1 * (high - low))
+
+
 def _curves(trainings: Trainings, output: str, kind: str) -> Figure:
     """Training data as thin, held-out data as thick lines."""
     with _style():
@@ -92,7 +124,10 @@ def _curves(trainings: Trainings, output: str, kind: str) -> Figure:
                               marker="o" if len(points) < 3 else None,
                               label=what if len(trainings) == 1 else f"{label}, {what}")
         axes.set(xlabel="iteration", ylabel=f"{kind} per frame", title=f"{kind.capitalize()} of '{output}'")
-        axes.legend()
+        if axes.lines:
+            axes.legend()
+            _leave_out_the_start(axes)
+        _whole_iterations(axes)
     return figure
 
 
@@ -109,8 +144,11 @@ def _learning_rates(trainings: Trainings) -> Figure | None:
                 drawn = True
         if not drawn:
             return None
-        axes.set(xlabel="iteration", ylabel="per job", title="Effective learning rate", yscale="log")
-        axes.legend()
+        axes.set(xlabel="iteration", ylabel="learning rate", title="Effective learning rate", yscale="log")
+        _plain_numbers(axes.yaxis)
+        _whole_iterations(axes)
+        if len(trainings) > 1:
+            axes.legend()
     return figure
 
 
@@ -198,7 +236,9 @@ def _map(title: str, values: Values, log: bool) -> Figure:
         axes.set_yticks(range(len(values)), list(values))
         axes.invert_yaxis()
         axes.set(xlabel="iteration", title=title)
-        figure.colorbar(mesh, ax=axes, fraction=0.04, pad=0.01)
+        bar = figure.colorbar(mesh, ax=axes, fraction=0.04, pad=0.01)
+        if isinstance(norm, LogNorm):
+            _plain_numbers(bar.ax.yaxis)
     return figure
 
 
@@ -229,6 +269,7 @@ def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
             axes.fill_between(numbers, low, high, color=BLUE, alpha=0.18, linewidth=0)
             axes.plot(numbers, middle, color=BLUE, marker="o" if len(numbers) < 3 else None)
             axes.set_title(name, fontsize=9)
+            _whole_iterations(axes)
         for axes in grid[len(bands):]:
             axes.set_visible(False)
         figure.suptitle(f"{title} (median unit, and the band of the middle 90 %)", fontsize=11)
