@@ -21,8 +21,10 @@ from nnet3py.drivers.options import DnnOptions
 
 PAGE = ROOT / "docs" / "training.md"
 UTTERANCES = {"train": 20, "test": 2}
-SMALLER = {"num-epochs=1": "num-epochs=0.25", "samples-per-iter=4000": "samples-per-iter=200",       # two iterations
-           "num_epochs=1.0": "num_epochs=0.25", "samples_per_iter=4000": "samples_per_iter=200"}
+# Two iterations on two archives, and fewer small jobs.
+SMALLER = {"num-epochs=1": "num-epochs=0.25 --trainer.num-jobs-compute-prior=1 --egs.opts='--nj 2'",
+           "num_epochs=1.0": "num_epochs=0.25, egs_opts='--nj 2'",
+           "samples-per-iter=4000": "samples-per-iter=400", "samples_per_iter=4000": "samples_per_iter=400"}
 
 
 def blocks(kind: str) -> list[str]:
