@@ -19,6 +19,7 @@ UTTERANCES = {"train": 24, "test": 2}
 HELD_OUT = 4
 NUM_PDFS = 28
 SUM_OF_PROBABILITIES = 1e-5     # of a few dozen float32 numbers
+PRINTED = 1e-5                  # relative: six digits
 COMPRESSED = 0.01               # of the range of a matrix: one byte for each element
 DENOMINATOR = 1e-3              # posteriors of a forward-backward algorithm in float32
 
@@ -157,7 +158,10 @@ def test_frames_training(frames: Trained) -> None:
     assert 1 <= models <= 2 and before <= after < 0
     header, *lines = (frames.folder / "accuracy.report").read_text(encoding="utf-8").splitlines()
     assert header == "%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"
-    assert [line.split("\t")[0] for line in lines] == ["0", "1"]
+    for iteration, line in enumerate(lines):
+        number, seconds, *scores = line.split("\t")
+        assert int(number) == iteration and int(seconds) >= 0
+        assert [float(score) for score in scores[:2]] == pytest.approx(frames.numbers(f"accuracy {iteration}"), rel=PRINTED)
 
 
 def test_frames_model(frames: Trained) -> None:

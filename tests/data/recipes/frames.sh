@@ -247,7 +247,7 @@ for name in 0 1 combined; do
   [ -f $dir/log/train.$name.1.log ] || continue
   seconds=$(sed -n 's/^# Accounting: time=\([0-9]*\) threads=.*/\1/p' $dir/log/train.$name.1.log)
   awk -v i=$name -v s=$seconds -v t=$(score accuracy train $name) -v v=$(score accuracy valid $name) \
-    'BEGIN { printf "%d\t%s\t%g\t%g\t%g\n", i, s, t, v, t - v }' >> $dir/accuracy.report
+    'BEGIN { printf "%d\t%s\t%g\t%g\t%g\n", i, s, t, v, v - t }' >> $dir/accuracy.report
 done
 for ((i = 1; i < num_iters; i++)); do
   note "change $i $(sed -n 's/^LOG.*Relative parameter differences per layer are \[ \(.*\) \].*/\1/p' $dir/log/progress.$i.log)"
