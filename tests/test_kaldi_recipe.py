@@ -161,7 +161,8 @@ def test_frames_training(frames: Trained) -> None:
     for iteration, line in enumerate(lines):
         number, seconds, *scores = line.split("\t")
         assert int(number) == iteration and int(seconds) >= 0
-        assert [float(score) for score in scores[:2]] == pytest.approx(frames.numbers(f"accuracy {iteration}"), rel=PRINTED)
+        expected = frames.numbers(f"accuracy {iteration}")
+        assert [float(score) for score in scores[:2]] == pytest.approx(expected, rel=PRINTED)
 
 
 def test_frames_model(frames: Trained) -> None:
