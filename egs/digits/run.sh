@@ -24,7 +24,7 @@ num_epochs=               # blank: what suits the network, see below
 srand=1
 scheduler=                # address of a dask scheduler; none: processes here
 cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
-. ./local/parse_options.sh
+. ../utils/parse_options.sh
 
 for net in $nets; do
   case $net in tdnn|lstm|tdnnf|chain) ;; *) fail "--nets are some of tdnn, lstm, tdnnf and chain, not '$net'" ;; esac

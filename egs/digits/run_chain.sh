@@ -22,7 +22,7 @@ num_epochs=4
 srand=1
 scheduler=                # address of a dask scheduler; none: processes here
 cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
-. ./local/parse_options.sh
+. ../utils/parse_options.sh
 
 net=$dir/chain
 tree=$dir/chain_tree

@@ -22,7 +22,7 @@ left_context=12
 right_context=12
 frames_per_eg=8
 minibatch_size=64
-. ./local/parse_options.sh
+. ../utils/parse_options.sh
 
 train_egs=$dir/egs/train.ark
 test_egs=$dir/egs/test.ark

@@ -38,7 +38,7 @@ dropout_schedule="0,0@0.20,0.3@0.50,0"
 egs_opts=                 # such as "--num-utts-subset 30", for little data
 use_gpu=optional
 cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
-. "$here/../digits/local/parse_options.sh"
+. "$here/../utils/parse_options.sh"
 
 for name in data_dir ali_dir lang test_data_dir; do
   [ -n "${!name}" ] || fail "--${name//_/-} is needed; see $0 --help"

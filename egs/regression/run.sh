@@ -23,7 +23,7 @@ minibatch_size=128
 classifier=../digits/exp/tdnn/final.mdl   # a network that tells phones of clean features; not used if not there
 classifier_cmvn_opts="--norm-means=false --norm-vars=false"   # how its features are normalised, by speaker
 cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
-. ../digits/local/parse_options.sh
+. ../utils/parse_options.sh
 
 net=$dir/denoise
 

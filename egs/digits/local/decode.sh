@@ -18,7 +18,7 @@ self_loop_scale=0.1
 acoustic_scale=0.1
 beam=13
 options=                  # further ones of nnet3-latgen-faster
-. ./local/parse_options.sh
+. ../utils/parse_options.sh
 
 need $net/final.mdl $dir/lang/{lexicon,phones}.txt $dir/data/test/{feats.scp,text}
 log=$net/decode/log

@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 data=data
 dir=exp
 nj=4
-. ./local/parse_options.sh
+. ../utils/parse_options.sh
 
 complete() { [ -e "$1/.complete" ]; }
 

@@ -16,7 +16,7 @@ nets=tdnn
 num_epochs=
 num_workers=2
 decode=auto
-. ./local/parse_options.sh
+. ../utils/parse_options.sh
 
 python -c 'import distributed' 2>/dev/null || fail "this needs dask: pip install 'nnet3py[dask]'"
 mkdir -p $dir/log
