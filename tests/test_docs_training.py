@@ -44,6 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_recipe_data(recipe / "data", UTTERANCES)
     shutil.copytree(RECIPE / "local", recipe / "local")
     shutil.copy(RECIPE / "path.sh", recipe)
+    (recipe.parent / "utils").symlink_to(ROOT / "egs" / "utils")
     shell = blocks("sh")
     assert len(shell) >= 6 and all(old in PAGE.read_text(encoding="utf-8") for old in SMALLER)
     done = subprocess.run(["bash", "-e", "-c", "".join(shell)], cwd=checkout, capture_output=True, text=True,
