@@ -183,6 +183,18 @@ def test_failing_diagnostics_are_a_warning(folder: Path, caplog: pytest.LogCaptu
     assert (folder / "final.raw").exists()
 
 
+def test_a_regression_is_shown_without_accuracy(folder: Path) -> None:
+    lines = [f"LOG (nnet3-compute-prob[5.5]:x():y.cc:1) Overall {what} per frame, over 8 frames."
+             for what in ("objective for 'output' is -0.75", "accuracy for 'output' is -1.1")]
+    (folder.parent / "programs" / "nnet3-compute-prob").write_text(f'#!/bin/sh\necho "{lines[0]}\n{lines[1]}"\n')
+    terminal = io.StringIO()
+    options = RawDnnOptions(dir="exp", egs_dir="egs", num_epochs=0.1, num_jobs_final=1, use_gpu="no")
+    frame_level.train_raw_dnn(options, terminal=terminal)
+    assert "valid: -0.75" in terminal.getvalue() and "accuracy" not in terminal.getvalue()
+    assert lines[1] in (folder / "log" / "compute_prob_valid.0.log").read_text()
+    assert (folder / "accuracy.output.report").read_text().splitlines()[1].endswith("\t-0.75\t-0.75\t0")
+
+
 def test_a_terminal_is_rewritten(folder: Path) -> None:
     terminal = io.StringIO()
     options = RawDnnOptions(dir="exp", egs_dir="egs", num_epochs=0.1, num_jobs_final=1, use_gpu="no")

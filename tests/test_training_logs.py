@@ -91,6 +91,13 @@ def test_objectives_and_accuracies_of_diagnostics(tmp_path: Path) -> None:
     assert values == {("output", "objective"): -0.75, ("output", "accuracy"): 0.8, ("b", "objective"): -0.12}
 
 
+def test_quadratic_objectives_have_no_accuracy(tmp_path: Path) -> None:
+    text = PROB + PROB.replace("'output'", "'regression'").replace("log-likelihood", "objective")
+    values = read_compute_prob_log(write(tmp_path, "compute_prob_valid.3.log", text))
+    assert values["regression", "objective"] == -0.75 and ("regression", "accuracy") not in values
+    assert values["output", "accuracy"] == 0.8
+
+
 def test_component_lines_fields() -> None:
     relu, lstm, affine = (parse_component_line(line) for line in (RELU, LSTM, AFFINE))
     assert relu is not None and lstm is not None and affine is not None

@@ -17,6 +17,7 @@ from nnet3py.io.streams import write_text
 from nnet3py.report.monitor import Monitor
 from nnet3py.report.training_logs import (
     Iteration,
+    diagnosed_outputs,
     read_compute_prob_log,
     read_iterations,
     read_progress_log,
@@ -144,10 +145,16 @@ def read_job_logs(folder: TrainingFolder, iteration: int) -> dict:
 
 
 def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str = "output") -> str:
-    """The table of accuracies, or objectives, by iteration. Kaldi: generate_acc_logprob_report."""
+    """The table of accuracies, or objectives, by iteration; of objectives, too, where there is no accuracy.
+
+    Kaldi: generate_acc_logprob_report.
+    """
+    iterations = read_iterations(folder.path)
+    if output not in diagnosed_outputs(iterations, kind):
+        kind = "objective"
     lines = ["%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"]
     total = 0.0
-    for one in read_iterations(folder.path):
+    for one in iterations:
         times = [job.seconds for job in one.jobs.values() if not math.isnan(job.seconds)]
         train, valid = one.train.get((output, kind)), one.valid.get((output, kind))
         if times and train is not None and valid is not None:

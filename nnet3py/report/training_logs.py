@@ -152,13 +152,19 @@ def read_train_log(path: Path) -> TrainLog:
 
 
 def read_compute_prob_log(path: Path) -> dict[tuple[str, str], float]:
-    """Read ``compute_prob_SET.I.log``: (output, "objective" or "accuracy") -> the mean per frame."""
+    """Read ``compute_prob_SET.I.log``: (output, "objective" or "accuracy") -> the mean per frame.
+
+    Outputs with a quadratic objective have no accuracy: the logs have a number, but it means nothing.
+    """
     values = {}
+    quadratic = set()
     for line in _lines(path):
         if found := _PROB.search(line):
-            kind = "accuracy" if found[1] == "accuracy" else "objective"
-            values[found[2], kind] = _number(found[3].split()[-1])
-    return values
+            what, output, value = found.groups()
+            if what == "objective":      # of linear objectives it is called log-likelihood
+                quadratic.add(output)
+            values[output, "accuracy" if what == "accuracy" else "objective"] = _number(value.split()[-1])
+    return {key: value for key, value in values.items() if key[1] == "objective" or key[0] not in quadratic}
 
 
 def read_progress_log(path: Path) -> ProgressLog:
