@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from paths import ROOT
 
+from nnet3py.io.tables import read_matrices
+
 EGS = ROOT / "egs"
 RECIPES = ("speaker_id", "regression", "mini_librispeech")
 EXACT = 1e-12           # sums of a few numbers near 1
@@ -144,6 +146,23 @@ def test_trials_are_all_pairs(tmp_path: Path) -> None:
     assert broken.returncode and "line 2 of utt2spk" in broken.stderr
 
 
+def test_speakers_are_held_out_whole(tmp_path: Path) -> None:
+    script, data = EGS / "speaker_id/local/hold_out_speakers.py", EGS / "digits/data/test"
+    done = run([sys.executable, script, "--every", 4, data, tmp_path], tmp_path)
+    assert done.returncode == 0, done.stderr
+    speakers = {}
+    for part in ("train", "test"):
+        utt2spk = dict(line.split() for line in (tmp_path / part / "utt2spk").read_text().splitlines())
+        speakers[part] = set(utt2spk.values())
+        frames = {name: len(features) for name, features in read_matrices(f"ark:{tmp_path / part / 'feats.ark'}")}
+        assert list(utt2spk) == list(frames)
+        assert (tmp_path / part / "utt2num_frames").read_text() == "".join(f"{n} {c}\n" for n, c in frames.items())
+    assert len(speakers["test"]) == 3 and len(speakers["train"]) == 12
+    assert not speakers["test"] & speakers["train"]
+    few = run([sys.executable, script, "--every", 16, data, tmp_path / "few"], tmp_path)
+    assert few.returncode == 1 and "fewer than 16 speakers" in few.stderr and not (tmp_path / "few").exists()
+
+
 def test_scores_of_clear_speakers(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     for part, speakers in (("train", range(8)), ("test", range(8, 12))):
@@ -158,11 +177,12 @@ def test_scores_of_clear_speakers(tmp_path: Path) -> None:
         (tmp_path / f"{part}2spk").write_text("".join(owners))
     trials = run([EGS / "speaker_id/local/make_trials.sh", "test2spk"], tmp_path).stdout
     (tmp_path / "trials").write_text(trials)
-    score = [sys.executable, EGS / "speaker_id/local/score.py", "--lda-dim=4", "ark:train.txt", "train2spk",
+    score = [sys.executable, EGS / "speaker_id/local/score.py", "--lda-dims=4,3", "ark:train.txt", "train2spk",
              "ark:test.txt", "trials"]
     done = run(score, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "cosine 0.00\nlda-cosine 0.00\ntwo-covariance 0.00\n"
+    assert done.stdout == ("cosine 0.00\nlda-cosine-4 0.00\ntwo-covariance-4 0.00\n"
+                           "lda-cosine-3 0.00\ntwo-covariance-3 0.00\n")
     (tmp_path / "trials").write_text(trials + "s8-0 who target\n")
     broken = run(score, tmp_path)
     assert broken.returncode == 1 and "there is no vector of who" in broken.stderr

@@ -13,6 +13,11 @@ cd "$(dirname "$0")"
 stage=0
 data=../digits/data
 dir=exp
+egs=                      # none: DIR/egs
+tdnn_dims=96,192          # units of the two layers that look at frames
+embedding_dim=64
+dropout=0.2
+l2=0.01
 num_archives=8
 pieces_per_speaker=50     # in each archive
 min_frames=60
@@ -22,10 +27,12 @@ num_jobs=2
 initial_lrate=0.001
 final_lrate=0.0001
 minibatch_size=64
+mean_lda_dims=10          # one or more, such as 10,20
+xvector_lda_dims=20
 cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
-. ../digits/local/parse_options.sh
+. ../utils/parse_options.sh
 
-egs=$dir/egs
+egs=${egs:-$dir/egs}
 net=$dir/xvector
 
 if [ $stage -le 0 ]; then
@@ -60,9 +67,21 @@ fi
 if [ $stage -le 2 ]; then
   echo "$0: making the network"
   rm -rf $net
-  run $net/log/xconfig.log xconfig-to-configs --xconfig-file conf/xvector.xconfig --config-dir $net/configs
-  grep -q "output-dim=$(wc -l < $egs/speakers.txt) " $net/configs/final.config ||
-    fail "output-layer of conf/xvector.xconfig must have dim=$(wc -l < $egs/speakers.txt), a speaker each"
+  mkdir -p $net/configs
+  # Layers that look at a few frames, the mean and standard deviation over the whole utterance of what they see, and
+  # layers that tell from these whose voice it is. The embedding is the output of xvector.
+  cat > $net/configs/network.xconfig <<XCONFIG
+input dim=$(cat $egs/info/feat_dim) name=input
+batchnorm-component name=norm input=input
+relu-batchnorm-layer name=tdnn1 dim=${tdnn_dims%,*} input=Append(-2,-1,0,1,2) l2-regularize=$l2
+relu-batchnorm-dropout-layer name=tdnn2 dim=${tdnn_dims#*,} input=Append(-2,0,2) dropout-proportion=$dropout dropout-per-dim=true l2-regularize=$l2
+stats-layer name=stats config=mean+stddev(0:1:1:10000)
+batchnorm-component name=stats-norm input=stats
+affine-layer name=xvector dim=$embedding_dim l2-regularize=$l2
+batchnorm-component name=xvector-norm
+output-layer name=output dim=$(wc -l < $egs/speakers.txt) l2-regularize=$l2
+XCONFIG
+  run $net/log/xconfig.log xconfig-to-configs --xconfig-file $net/configs/network.xconfig --config-dir $net/configs
 fi
 
 if [ $stage -le 3 ]; then
@@ -95,8 +114,9 @@ if [ $stage -le 5 ]; then
   local/make_trials.sh $data/test/utt2spk > $dir/trials
   : > $dir/results.txt
   for vectors in mean xvector; do
-    run $dir/$vectors/log/score.log python local/score.py --scores $dir/$vectors/scores.txt ark:$dir/$vectors/train.ark \
-      $data/train/utt2spk ark:$dir/$vectors/test.ark $dir/trials > $dir/$vectors/eer.txt
+    lda_dims=${vectors}_lda_dims
+    run $dir/$vectors/log/score.log python local/score.py --lda-dims ${!lda_dims} --scores $dir/$vectors/scores.txt \
+      ark:$dir/$vectors/train.ark $data/train/utt2spk ark:$dir/$vectors/test.ark $dir/trials > $dir/$vectors/eer.txt
     sed "s/^/$vectors /" $dir/$vectors/eer.txt >> $dir/results.txt
   done
   local/results.sh $dir/results.txt

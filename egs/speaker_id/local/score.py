@@ -6,7 +6,7 @@
 The vectors are tables, such as ark:exp/xvector/test.ark; a line of TRIALS is `UTTERANCE UTTERANCE target|nontarget`.
 
 cosine          of vectors less the mean of all training vectors
-lda-cosine      the same in the directions in which the training speakers differ most
+lda-cosine      the same in the directions (of the number that follows) in which the training speakers differ most
 two-covariance  log-likelihood ratio of one speaker against two, from covariances within and between the training
                 speakers (as PLDA, with full rank), in the same directions, the vectors having unit length
 """
@@ -52,23 +52,28 @@ def read_trials(path: Path, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(pairs), np.array(is_target)
 
 
-def score_matrices(train: np.ndarray, labels: np.ndarray, test: np.ndarray, lda_dim: int) -> dict[str, np.ndarray]:
-    """Of each way of scoring, the scores of all pairs of ``test`` (n, dim): float64 (n, n)."""
+def lda_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray, lda_dim: int) -> dict[str, np.ndarray]:
+    """Of the two ways of scoring after LDA, the scores of all pairs of ``test`` (n, dim): float64 (n, n)."""
     center = train.mean(0)
-    centred = unit_length(test - center)
     transform = lda(train - center, labels, min(lda_dim, train.shape[1], len(np.unique(labels)) - 1))
     train_lda, test_lda = (unit_length((vectors - center) @ transform.T) for vectors in (train, test))
     offset = train_lda.mean(0)
     within, between = class_scatter(train_lda - offset, labels)
     ridge = 1e-3 * np.trace(within) / len(within) * np.eye(len(within))   # unit length takes a dimension away
-    return {"cosine": centred @ centred.T, "lda-cosine": test_lda @ test_lda.T,
-            "two-covariance": log_likelihood_ratios(test_lda - offset, within + ridge, between)}
+    return {f"lda-cosine-{lda_dim}": test_lda @ test_lda.T,
+            f"two-covariance-{lda_dim}": log_likelihood_ratios(test_lda - offset, within + ridge, between)}
+
+
+def dimensions(text: str) -> list[int]:
+    """Numbers with commas between them."""
+    return [int(part) for part in text.split(",")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lda-dim", type=int, default=20)
-    parser.add_argument("--scores", type=Path, help="write the two-covariance score of each trial here")
+    parser.add_argument("--lda-dims", type=dimensions, default=[20], help="one or more, such as 10,20")
+    parser.add_argument("--scores", type=Path, help="write the two-covariance score (of the last dimension) of each "
+                                                    "trial here")
     parser.add_argument("train_vectors")
     parser.add_argument("train_utt2spk", type=Path)
     parser.add_argument("test_vectors")
@@ -81,12 +86,16 @@ def main() -> None:
         sys.exit(f"score.py: {args.train_utt2spk} does not say whose utterance {unknown[0]} is")
     test_names, test = read_vectors(args.test_vectors)
     pairs, is_target = read_trials(args.trials, test_names)
-    matrices = score_matrices(train, np.array([speakers[name] for name in train_names]), test, args.lda_dim)
+    labels = np.array([speakers[name] for name in train_names])
+    centred = unit_length(test - train.mean(0))
+    matrices = {"cosine": centred @ centred.T}
+    for lda_dim in args.lda_dims:
+        matrices |= lda_scores(train, labels, test, lda_dim)
     for name, matrix in matrices.items():
         rate, _ = equal_error_rate(matrix[pairs[:, 0], pairs[:, 1]], is_target)
         print(f"{name} {100 * rate:.2f}")
     if args.scores:
-        last = matrices["two-covariance"]
+        last = matrices[f"two-covariance-{args.lda_dims[-1]}"]
         args.scores.write_text("".join(f"{test_names[i]} {test_names[j]} {last[i, j]:.5f}\n" for i, j in pairs))
 
 
