@@ -37,7 +37,7 @@ def compute_options(options: Options) -> ComputeOptions:
         extra_right_context_final=options.extra_right_context_final,
         frame_subsampling_factor=options.frame_subsampling_factor, frames_per_chunk=options.frames_per_chunk,
         acoustic_scale=options.acoustic_scale, optimize=optimize_options(options), compiler=compiler_options(options),
-        debug=options["computation.debug"])
+        debug=options["computation.debug"] or options.debug_computation)
 
 
 def check_ivector_options(options: Options) -> None:
