@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.compute_batch import BATCH, UtteranceSource, batch_options
-from nnet3py.cli.latgen import DECODER, LATTICES_HELP, decode_table, decoder_options
+from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, decode_table, decoder_options
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE
 from nnet3py.cli.options import Options
+from nnet3py.cli.utterance_batches import BATCH, UtteranceSource, batch_options
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options
 from nnet3py.errors import NumericError
 
