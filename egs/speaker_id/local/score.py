@@ -6,7 +6,7 @@
 The vectors are tables, such as ark:exp/xvector/test.ark; a line of TRIALS is `UTTERANCE UTTERANCE target|nontarget`.
 
 cosine          of vectors less the mean of all training vectors
-lda-cosine      the same in the directions (of the number that follows) in which the training speakers differ most
+lda-cosine      the same in the directions (their number follows) in which the training speakers differ most
 two-covariance  log-likelihood ratio of one speaker against two, from covariances within and between the training
                 speakers (as PLDA, with full rank), in the same directions, the vectors having unit length
 """
@@ -55,7 +55,8 @@ def read_trials(path: Path, names: list[str]) -> tuple[np.ndarray, np.ndarray]:
 def lda_scores(train: np.ndarray, labels: np.ndarray, test: np.ndarray, lda_dim: int) -> dict[str, np.ndarray]:
     """Of the two ways of scoring after LDA, the scores of all pairs of ``test`` (n, dim): float64 (n, n)."""
     center = train.mean(0)
-    transform = lda(train - center, labels, min(lda_dim, train.shape[1], len(np.unique(labels)) - 1))
+    lda_dim = min(lda_dim, train.shape[1], len(np.unique(labels)) - 1)
+    transform = lda(train - center, labels, lda_dim)
     train_lda, test_lda = (unit_length((vectors - center) @ transform.T) for vectors in (train, test))
     offset = train_lda.mean(0)
     within, between = class_scatter(train_lda - offset, labels)
@@ -95,7 +96,7 @@ def main() -> None:
         rate, _ = equal_error_rate(matrix[pairs[:, 0], pairs[:, 1]], is_target)
         print(f"{name} {100 * rate:.2f}")
     if args.scores:
-        last = matrices[f"two-covariance-{args.lda_dims[-1]}"]
+        last = matrices[list(matrices)[-1]]
         args.scores.write_text("".join(f"{test_names[i]} {test_names[j]} {last[i, j]:.5f}\n" for i, j in pairs))
 
 
