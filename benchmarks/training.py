@@ -53,14 +53,19 @@ def sgemm_rate() -> float:
     return 2 * 2048 ** 3 / statistics.median(seconds[1:]) / 1e9
 
 
+def machine() -> str:
+    """A line about the machine."""
+    name = platform.processor() or platform.machine()
+    return f"machine: {name}, {os.cpu_count()} cores; sgemm {sgemm_rate():.0f} GFLOP/s"
+
+
 def main() -> None:
     """Print a line per net: median, least and greatest seconds, and the ratio of the median to Kaldi's."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
-    machine = platform.processor() or platform.machine()
-    print(f"machine: {machine}, {os.cpu_count()} cores; sgemm {sgemm_rate():.0f} GFLOP/s")
+    print(machine())
     with tempfile.TemporaryDirectory() as temp:
         folder = Path(temp)
         examples = make_examples(folder)
