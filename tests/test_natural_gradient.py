@@ -54,6 +54,23 @@ def test_kept_directions_are_orthonormal(ops):
     np.testing.assert_allclose(q @ q.T, np.eye(8), atol=ORTHONORMAL)
 
 
+def test_where_no_eigenvalues_are_found_lapacks_serve(ops):
+    """With NumpyOps both are LAPACK's, so the results are the same numbers."""
+    class WithoutEigenvalues(NumpyOps):
+        def symmetric_eigen(self, values, vectors, matrix, work):
+            matrix.fill(np.nan)
+            return False
+
+    results = []
+    for each in (ops, WithoutEigenvalues()):
+        rng, preconditioner = np.random.default_rng(4), OnlineNaturalGradient(rank=5)
+        for _ in range(6):
+            x = rows_of(rng, 30, 12)
+            preconditioner.precondition(each, x)
+        results.append(x)
+    np.testing.assert_array_equal(*results)
+
+
 def test_estimate_converges_to_the_second_moments(ops):
     rng, preconditioner = np.random.default_rng(2), OnlineNaturalGradient(rank=3)
     x = rng.standard_normal((4000, 12)).astype(np.float32) * np.array([9, 6, 4] + [1] * 9, dtype=np.float32)

@@ -58,6 +58,26 @@ def test_matrices_of_low_rank(size: int, rank: int, seed: int) -> None:
     check(x @ x.T)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_values_of_very_different_sizes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size = 4 + seed
+    x = rng.standard_normal((size, size)) * 10.0 ** rng.uniform(-9, 0, (size, 1))
+    check((x @ x.T).astype(np.float32))
+
+
+def test_where_rotations_vanish_nothing_wrong_is_returned() -> None:
+    found = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal((12, 12)) * 10.0 ** rng.uniform(-20, 0, (12, 1))
+        matrix = (x @ x.T).astype(np.float32)
+        if decompose(matrix)[0]:
+            check(matrix)
+            found += 1
+    assert 0 < found < 40      # the others are for LAPACK
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_and_infinity_are_told(value: float) -> None:
     matrix = np.eye(4, dtype=np.float32)

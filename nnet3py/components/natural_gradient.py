@@ -290,14 +290,19 @@ class OnlineNaturalGradient:
             z += (0.5 * per_row * keep) * (cross + cross.T) * np.outer(v, v) * np.add.outer(a, a)
             z[np.diag_indices_from(z)] += keep * keep * a * a
             scale = f32(max(1.0, np.trace(z)))
-            ops.copy_in(work.square, (z / np.float64(scale)).astype(f32))
-        values, vectors = ops.scratch_vector(self.rank), work.cross
-        if not ops.symmetric_eigen(values, vectors, work.square, ops.scratch(3, self.rank)):
+            z = (z / np.float64(scale)).astype(f32)
+        if not np.isfinite(z).all():
             raise NumericError("natural gradient was given numbers whose fourth powers are too large",
                                "training is diverging or the input is badly scaled; try a lower learning rate")
-        eigenvalues = ops.copy_out(values)
+        ops.copy_in(work.square, z)
+        found = ops.scratch_vector(self.rank), work.cross
+        if ops.symmetric_eigen(*found, work.square, ops.scratch(3, self.rank)):
+            eigenvalues, vectors = (ops.copy_out(array) for array in found)
+        else:
+            eigenvalues, columns = np.linalg.eigh(z)
+            vectors = columns.T
         order = np.argsort(-np.abs(eigenvalues), kind="stable")
-        return eigenvalues[order] * scale, ops.copy_out(vectors)[order]
+        return eigenvalues[order] * scale, vectors[order]
 
     def _floored(self, roots: np.ndarray, seen: np.float32, keep: np.float32,
                  dim: int) -> tuple[np.ndarray, np.float32]:

@@ -15,7 +15,9 @@ from nnet3py.ops.cpu.jit import inline, kernel, row
 
 f32 = np.float32
 PRECISION = f32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is nothing
-MOST_STEPS = 60                 # QR steps for each eigenvalue; two or three are usual
+NOTHING = f32(2.0**-100)        # and so is any that small, the matrix's largest value being near 1
+SMALLEST_SQUARE = f32(1.0e-30)  # that still has all its digits
+MOST_STEPS = 30                 # QR steps for each eigenvalue; two or three are usual
 
 
 @inline
@@ -24,43 +26,51 @@ def _root(value):
 
 
 @inline
-def _normalise(matrix):
-    """Scale ``matrix`` by a power of two, to a largest value near 1, so that squares keep their digits."""
-    n = matrix.shape[0]
+def _exponent(x, count):
+    """Of the power of two that is just above the largest of ``count`` values; 0 if all are 0."""
     largest = f32(0.0)
-    for i in range(n):
-        source = row(matrix, i)
-        for j in range(n):
-            largest = max(largest, abs(source[j]))
-    if largest == 0:
-        return 0
-    exponent = math.frexp(largest)[1]
-    for i in range(n):
-        target = row(matrix, i)
-        for j in range(n):
-            target[j] = math.ldexp(target[j], -exponent)
-    return exponent
+    for i in range(count):
+        largest = max(largest, abs(x[i]))
+    return math.frexp(largest)[1] if largest > 0 else 0
+
+
+@inline
+def _scale(x, count, exponent):
+    """Multiply ``count`` values by a power of two, which changes no digits."""
+    for i in range(count):
+        x[i] = math.ldexp(x[i], exponent)
 
 
 @inline
 def _reflector(x, count, v):
-    """v of I - b v vᵀ, which turns the first ``count`` values of ``x`` into (0, …, 0, |x|), with last 1; returns b."""
+    """v of I - b v vᵀ, which turns the first ``count`` values of ``x`` into (0, …, 0, |x|), with last 1; b and |x|.
+
+    Where only the last of them differs from 0, b is 0 and |x| is that value, whatever its sign.
+    """
     last = count - 1
-    rest = f32(0.0)
+    exponent = _exponent(x, count)      # squares of values as they are could vanish
+    rest, total = f32(0.0), f32(0.0)
+    for i in range(count):
+        v[i] = math.ldexp(x[i], -exponent)
     for i in range(last):
-        v[i] = x[i]
-        rest += x[i] * x[i]
+        rest += v[i] * v[i]
+    for i in range(count):
+        total += v[i] * v[i]
+    end = v[last]
     v[last] = f32(1.0)
     if rest == 0:
-        return f32(0.0)
-    end = x[last]
+        return f32(0.0), x[last]
     size = _root(end * end + rest)
     pivot = end - size if end <= 0 else -rest / (end + size)
     square = pivot * pivot
     scale = f32(1.0) / pivot
     for i in range(last):
         v[i] *= scale
-    return f32(2.0) * square / (rest + square)
+    if square > SMALLEST_SQUARE:
+        b = f32(2.0) * square / (rest + square)
+    else:
+        b = f32(2.0) / (f32(1.0) + (end + size) * ((end + size) / rest))
+    return b, f32(math.ldexp(_root(total), exponent))
 
 
 @inline
@@ -74,15 +84,10 @@ def _tridiagonalise(a, vectors, diagonal, beside, v, p):
         target[i] = f32(1.0)
     for k in range(n - 1, 0, -1):
         x = row(a, k)
-        b = _reflector(x, k, v)
+        b, beside[k - 1] = _reflector(x, k, v)
         diagonal[k] = x[k]
-        beside[k - 1] = x[k - 1]
         if b == 0:
             continue
-        total = f32(0.0)
-        for i in range(k):
-            total += x[i] * x[i]
-        beside[k - 1] = _root(total)
         inner = f32(0.0)
         for i in range(k):
             source = row(a, i)
@@ -116,10 +121,11 @@ def _tridiagonalise(a, vectors, diagonal, beside, v, p):
 def _qr_step(diagonal, beside, first, last, vectors):
     """One step on the part ``first`` to ``last`` of the three diagonals; its rotations go into rows of ``vectors``."""
     n = vectors.shape[1]
-    below = beside[last - 1] * beside[last - 1]
-    half = (diagonal[last - 1] - diagonal[last]) * f32(0.5)
-    root = _root(half * half + below)
-    shift = diagonal[last] - (below / (half + root if half >= 0 else half - root) if below > 0 else f32(0.0))
+    half, corner = (diagonal[last - 1] - diagonal[last]) * f32(0.5), beside[last - 1]
+    exponent = math.frexp(max(abs(half), abs(corner)))[1]
+    half, corner = f32(math.ldexp(half, -exponent)), f32(math.ldexp(corner, -exponent))      # as in _reflector
+    root = _root(half * half + corner * corner)
+    shift = diagonal[last] - f32(math.ldexp(corner * corner / (half + root if half >= 0 else half - root), exponent))
     x, z = diagonal[first] - shift, beside[first]
     for k in range(first, last):
         if z == 0:
@@ -153,22 +159,26 @@ def _qr_step(diagonal, beside, first, last, vectors):
 def symmetric_eigen(values, vectors, matrix, work):
     """Eigenvalues (in no order) and eigenvectors (rows of ``vectors``) of a symmetric matrix, which is destroyed.
 
-    ``work`` has three rows of the matrix's size. Returns False if they were not found (NaN or infinity).
+    ``work`` has three rows of the matrix's size. Returns False if they were not found: NaN or infinity, or values of so
+    different sizes that rotations vanish, for which LAPACK is there.
     """
     n = matrix.shape[0]
-    exponent = _normalise(matrix)
+    exponent = -1000
+    for i in range(n):
+        exponent = max(exponent, _exponent(row(matrix, i), n))
+    for i in range(n):
+        _scale(row(matrix, i), n, -exponent)
     beside = row(work, 0)
     _tridiagonalise(matrix, vectors, values, beside, row(work, 1), row(work, 2))
     for _ in range(MOST_STEPS * n):
         for i in range(n - 1):
-            if abs(beside[i]) <= PRECISION * (abs(values[i]) + abs(values[i + 1])):
+            if abs(beside[i]) <= PRECISION * (abs(values[i]) + abs(values[i + 1])) or abs(beside[i]) <= NOTHING:
                 beside[i] = f32(0.0)
         last = n - 1
         while last > 0 and beside[last - 1] == 0:
             last -= 1
         if last == 0:
-            for i in range(n):
-                values[i] = math.ldexp(values[i], exponent)
+            _scale(values, n, exponent)
             return True
         first = last - 1
         while first > 0 and beside[first - 1] != 0:
