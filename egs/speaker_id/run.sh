@@ -14,6 +14,7 @@ stage=0
 data=../digits/data
 dir=exp
 egs=                      # none: DIR/egs
+# These, num_epochs to final_lrate, and the dimensions for scoring were chosen with local/choose.sh.
 tdnn_dims=96,192          # units of the two layers that look at frames
 embedding_dim=64
 dropout=0.2
@@ -22,13 +23,13 @@ num_archives=8
 pieces_per_speaker=50     # in each archive
 min_frames=60
 max_frames=120
-num_epochs=3
+num_epochs=1.5
 num_jobs=2
 initial_lrate=0.001
 final_lrate=0.0001
 minibatch_size=64
-mean_lda_dims=10          # one or more, such as 10,20
-xvector_lda_dims=20
+mean_lda_dims=15          # one or more, such as 10,20
+xvector_lda_dims=40
 cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
 . ../utils/parse_options.sh
 
