@@ -27,21 +27,25 @@ HEADINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("Discriminative examples and training", ("nnet3-discriminative-*",)),
     ("Computing outputs", ("nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs")),
     ("Examples", ("nnet3-*egs", "nnet3-egs-*", "nnet3-get-egs-*")),
-    ("Training drivers", ("nnet3-train-*", "train-*")),
+    ("Training drivers", ("nnet3-train-*", "train-*", "make-egs", "make-chain-egs", "nnet3-report", "nnet3-monitor")),
     ("Training and evaluation", ("nnet3-train", "nnet3-compute-prob", "nnet3-show-progress", "nnet3-average",
-                                 "nnet3-combine", "report")),
-    ("Decoding", ("nnet3-latgen*", "nnet3-align*")),
+                                 "nnet3-combine")),
+    ("Decoding", ("nnet3-latgen*", "nnet3-align*", "latgen*", "lattice-*", "make-graph", "compile-train-graphs",
+                  "word-error-rate")),
     ("LDA and feature transforms", ("*lda*", "*-get-feature-transform")),
     ("Networks", ("nnet3-*", "xconfig-*")),
     ("The GPU", ("cuda-*",)),
     ("Features", ("*feat*", "*cmvn*", "add-deltas")),
-    ("Alignments and posteriors", ("ali-*", "*post*", "*int-vector*")),
+    ("Sound", ("wav-*", "extract-segments")),
+    ("Topologies, trees and phones", ("make-topology", "make-mono-tree", "text-to-phones")),
+    ("Alignments and posteriors", ("ali-*", "phones-to-ali", "convert-ali", "*post*", "*int-vector*")),
     ("Matrices and vectors", ("*matri*", "*vector*")),
     ("Other commands", ("*",)),
 )
 ORDER = ("Networks", "Acoustic models", "Examples", "Training and evaluation", "Training drivers", "Computing outputs",
          "X-vectors", "Chain examples and training", "Discriminative examples and training", "Decoding", "Features",
-         "LDA and feature transforms", "Alignments and posteriors", "Matrices and vectors", "The GPU", "Other commands")
+         "Sound", "LDA and feature transforms", "Topologies, trees and phones", "Alignments and posteriors",
+         "Matrices and vectors", "The GPU", "Other commands")
 
 
 class Shared(NamedTuple):
@@ -70,6 +74,25 @@ SHARED = (
 )
 # What an argument is, by its name; the first pattern that fits.
 ARGUMENTS: tuple[tuple[str, str], ...] = (
+    ("fst-in|*", "a decoding graph (a file to read), or a table to read with a graph for each utterance"),
+    ("*silence-phones", "numbers of phones, with colons between; empty for none"),
+    ("*nonsilence-phones", "numbers of phones, with colons between"),
+    ("*ali-dir or *", "a folder of alignments, or a file or folder of other targets, as described above"),
+    ("exp-dir*", "the folder of a training"),
+    ("*data-dir", "a folder of data, with feats.scp"),
+    ("chain-dir", "a folder with the tree, 0.trans_mdl and normalization.fst of a chain training"),
+    ("egs-dir", "the folder to write examples to"),
+    ("graph-dir", "the folder to write the graph to"),
+    ("lang-dir or lexicon", "a text file with a word and its phones in each line, or a folder made by --write-lang"),
+    ("*lexicon*", "a text file to read, with a word and its phones in each line"),
+    ("*lang-dir*", "a folder with words.txt, phones.txt and a lexicon"),
+    ("grammar", "what words may follow each other, as described above"),
+    ("den*-fst-dir", "a folder with a denominator graph for each language"),
+    ("*fst*out", "a file to write, with a graph"),
+    ("*fst", "a file to read, with a graph"),
+    ("*tree", "a file to read, with a tree"),
+    ("*topology*", "a file to read, with a topology"),
+    ("*text", "a text file to read: in each line an utterance's name and its words"),
     ("*rspecifier*", "a table to read: `ark:FILE`, `scp:FILE`, `'ark:COMMAND \\|'`, `ark:-`"),
     ("*wspecifier*", "a table to write: `ark:FILE`, `ark,t:FILE`, `ark,scp:FILE,FILE`, `ark:-`"),
     ("*rxfilename*", "a file to read; `-` is standard input, `'COMMAND \\|'` a pipe"),
@@ -169,7 +192,8 @@ def _command_section(name: str) -> str:
     arguments = argument_names(usage)
     if arguments:
         lines.append("\n| argument | what it is |\n|---|---|\n")
-        lines += [f"| `{argument}` | {_argument_text(argument)} |\n" for argument in arguments]
+        lines += [f"| `{argument.replace('|', chr(92) + '|')}` | {_argument_text(argument)} |\n"
+                  for argument in arguments]
     lines.append(_options_text(made))
     if see:
         others = [other.strip() for other in see.split(",")]
