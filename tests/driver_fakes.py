@@ -21,16 +21,18 @@ for last; do :; done
 words="$*"
 contents() {
   echo "$name $words"
-  [ ! -p /dev/stdin ] || cat
+  [ ! -p /dev/stdin ] || grep . || exit 1
   for word in $words; do
     case $word in *cache.*|"$last") ;; *) word=${word#ark:}; [ ! -f "$word" ] || cat "$word" ;; esac
   done
 }
-write() {
+write() {   # nothing, if what came before in a pipe was killed
+  local body
+  body=$(contents) || exit 1
   case $1 in
-    -) contents | sha256sum ;;
-    "|"*) contents | sha256sum | bash -c "${1#|}" ;;
-    *) contents | sha256sum > "$1.$$" && mv "$1.$$" "$1" ;;
+    -) sha256sum <<<"$body" ;;
+    "|"*) sha256sum <<<"$body" | bash -c "${1#|}" ;;
+    *) sha256sum <<<"$body" > "$1.$$" && mv "$1.$$" "$1" ;;
   esac
 }
 case $name in

@@ -184,9 +184,11 @@ class ChainTraining(FrameLevelTraining):
                 self._combine("final")
             else:
                 link(f"{number}.mdl", final)
-                self.diagnostics.start("final")
 
         return [Stage(number, "Doing final combination to produce final.mdl", finish, (final,))]
+
+    def diagnosed_at_end(self) -> str | None:
+        return "final"
 
     # -- shrinkage, what a training is bound to ------------------------------------------------------------------------
 

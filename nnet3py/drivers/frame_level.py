@@ -199,7 +199,6 @@ class FrameLevelTraining(Training):
         newest_first = sorted(self.combined_models(), reverse=True)
         self.run_jobs({"combine": self.commands.combine(newest_first, str(self.folder.model(target)))},
                       on_gpu=True)
-        self.diagnostics.start(target)
 
     def _sum_outputs(self, which: int | str, options: AcousticOptions | RawOptions) -> Path:
         """Sum a model's outputs over some examples; returns the file of the sum."""
@@ -306,6 +305,9 @@ class AcousticTraining(FrameLevelTraining):
         return [*stages, Stage(number + 1, "Getting average posterior for purposes of adjusting the priors",
                                self._adjust_priors, (self.folder.model("final"),))]
 
+    def diagnosed_at_end(self) -> str | None:
+        return "combined" if self.options.do_final_combination else None
+
     def _adjust_priors(self) -> None:
         which: int | str = "combined" if self.options.do_final_combination else self.plan.num_iters
         total = self._sum_outputs(which, self.options)
@@ -371,6 +373,9 @@ class RawTraining(FrameLevelTraining):
             stages.append(Stage(number + 1, "Getting average posterior for output-node 'output'.",
                                 lambda: self._average_outputs(), (self.folder.path / "post.final.vec",)))
         return stages
+
+    def diagnosed_at_end(self) -> str | None:
+        return "final" if self.options.do_final_combination else None
 
     def _average_outputs(self) -> None:
         self._sum_outputs("final", self.options)

@@ -102,6 +102,10 @@ class Training(ABC):
     def stages_to_final(self) -> list[Stage]:
         """What comes after the last iteration; the last stage makes the final model."""
 
+    @abstractmethod
+    def diagnosed_at_end(self) -> str | None:
+        """The model, ``combined`` or ``final``, whose objectives are computed in the end; None for none."""
+
     def begin(self) -> None:
         """Copy small files to the folder, and look at the data; on every start."""
         return
@@ -123,6 +127,7 @@ class Training(ABC):
         """Train. Raises Nnet3Error if that is not possible; what is complete by then is kept."""
         (self.folder.path / "log").mkdir(parents=True, exist_ok=True)
         with FolderLock(self.folder.path):
+            self.folder.remove_temporary()
             start = self._starting_stage()
             if start is None and self._record.get(_FINISHED):
                 logger.info("%s is trained already: %s", self.folder.path, self.folder.model("final"))
@@ -139,7 +144,6 @@ class Training(ABC):
 
     def _train(self, start: int | None) -> bool:
         """Run the stages from ``start``, or those not done; True if none is left."""
-        self.folder.remove_temporary()
         self.begin()
         if not self._run_stages(self.stages_to_egs(), start):
             return False
@@ -154,6 +158,8 @@ class Training(ABC):
         if not self._run_iterations(self._first_iteration(start)):
             return False
         finished = self._run_stages(self.stages_to_final(), start)
+        if finished and (last := self.diagnosed_at_end()) is not None:
+            self.diagnostics.start(last, again=self._redo)
         self.diagnostics.wait_for_all()
         return finished
 
@@ -216,6 +222,8 @@ class Training(ABC):
             raise UsageError(f"--stage={start} begins with {needed}, which is not there",
                              f"the last model is {self.folder.model(self.folder.last_model())}")
         self.folder.model("final").unlink(missing_ok=True)
+        for log in self.folder.log("x").parent.glob("compute_prob_*.[cf]*.log"):      # of models combined or final
+            log.unlink()
         if start <= self.folder.last_model():
             self.folder.model("combined").unlink(missing_ok=True)
         for number in range(max(start + 1, 0), self.folder.last_model() + 1):
