@@ -46,7 +46,7 @@ settings() {   # settings NET: what differs from network to network
       options=(--egs.frames-per-eg=4 --trainer.samples-per-iter=12000 --trainer.optimization.minibatch-size=128
         --trainer.optimization.initial-effective-lrate=0.0015 --trainer.optimization.final-effective-lrate=0.00015) ;;
     lstm)                 # chunks of 20 frames, with 20 more from which it learns what was before
-      driver=train-rnn epochs=${num_epochs:-6}
+      driver=train-rnn epochs=${num_epochs:-24}
       options=(--egs.chunk-width=20 --egs.chunk-left-context=20 --trainer.rnn.num-chunk-per-minibatch=32
         --trainer.samples-per-iter=2500 --trainer.optimization.momentum=0
         --trainer.optimization.initial-effective-lrate=0.0015 --trainer.optimization.final-effective-lrate=0.00015)

@@ -84,7 +84,7 @@ def _plain_numbers(axis: Any) -> None:
     """0.0015 and not 1.5 × 10⁻³ along a logarithmic axis, unless its numbers are very small or large."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
 
