@@ -120,6 +120,16 @@ def test_trainings_are_compared(tmp_path: Path) -> None:
     assert list(figures["learning-rate"].axes[0].lines[0].get_ydata()) == [0.001, 0.0005, pytest.approx(0.001 / 3)]
 
 
+def test_the_first_models_do_not_flatten_the_curves(tmp_path: Path) -> None:
+    trainings = (read_iterations(write_training(tmp_path / str(count), count)) for count in (4, 40))
+    few, many = (training_plots({"x": iterations})["objective-output"] for iterations in trainings)
+    assert few.axes[0].get_ylim()[0] < -3.2             # all of it
+    low, high = many.axes[0].get_ylim()
+    lowest_later = -3 / 5 - 0.2                         # after a tenth of the iterations
+    assert 2 * lowest_later < low < lowest_later and high > -3 / 40
+    assert all(tick == round(tick) for tick in [*few.axes[0].get_xticks(), *many.axes[0].get_xticks()])
+
+
 def test_a_training_of_one_iteration_is_reported(tmp_path: Path) -> None:
     text = write_report([write_training(tmp_path / "new", 1)], tmp_path / "report").read_text(encoding="utf-8")
     assert "max-change" in Page(text).ids and "norm" not in Page(text).ids

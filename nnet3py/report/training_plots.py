@@ -272,5 +272,7 @@ def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
             _whole_iterations(axes)
         for axes in grid[len(bands):]:
             axes.set_visible(False)
+        for axes in grid[:len(bands)][-_GRID_COLUMNS:]:       # the lowest of each column
+            axes.tick_params(labelbottom=True)
         figure.suptitle(f"{title} (median unit, and the band of the middle 90 %)", fontsize=11)
     return figure
