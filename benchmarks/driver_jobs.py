@@ -16,8 +16,8 @@ from pathlib import Path
 
 from training import ROOT, machine, make_examples, run
 
-from nnet3py.drivers.jobs import Job
-from nnet3py.drivers.jobs_local import LocalExecutor
+from nnet3py.drivers.jobs.executor import Job
+from nnet3py.drivers.jobs.local import LocalExecutor
 from nnet3py.ops.threads import available_cores
 
 EGS_EACH_JOB = 60      # merged minibatches

@@ -15,8 +15,8 @@ from nnet3py.cli.main import load
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.chain_training import ChainTraining, check_examples, train_chain
-from nnet3py.drivers.egs_folder import EgsFolder
-from nnet3py.drivers.jobs import Job
+from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.jobs.executor import Job
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 
 

@@ -16,9 +16,10 @@ from paths import ROOT
 
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel
-from nnet3py.drivers import frame_level, job_process
+from nnet3py.drivers import frame_level
 from nnet3py.drivers.folder import FolderInUse, FolderLock
-from nnet3py.drivers.jobs import JobsFailed
+from nnet3py.drivers.jobs import process as job_process
+from nnet3py.drivers.jobs.executor import JobsFailed
 from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 

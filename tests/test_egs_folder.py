@@ -1,4 +1,4 @@
-"""nnet3py/drivers/egs_folder.py: folders of examples read, checked against a network, and removed."""
+"""nnet3py/drivers/egs/egs_folder.py: folders of examples read, checked against a network, and removed."""
 from __future__ import annotations
 
 import logging
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.errors import FormatError, Nnet3Error
 
 INFO = {"feat_dim": "40", "ivector_dim": "0", "num_archives": "2", "num_frames": "1000", "frames_per_eg": "8",

@@ -1,4 +1,4 @@
-"""nnet3py/drivers/egs_parts.py, egs_options.py and steps.py: what is held out, how lists are cut, what is done."""
+"""nnet3py/drivers/egs/parts.py, egs_options.py and steps.py: what is held out, how lists are cut, what is done."""
 from __future__ import annotations
 
 import logging
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from job_recorder import Recorder
 
-from nnet3py.drivers.egs_options import EgsOptions
-from nnet3py.drivers.egs_parts import ArchivePlan, choose_subsets, plan_archives, split
-from nnet3py.drivers.jobs import Job, JobsFailed
-from nnet3py.drivers.steps import Steps, check_plain
+from nnet3py.drivers.egs.options import EgsOptions
+from nnet3py.drivers.egs.parts import ArchivePlan, choose_subsets, plan_archives, split
+from nnet3py.drivers.egs.steps import Steps, check_plain
+from nnet3py.drivers.jobs.executor import Job, JobsFailed
 from nnet3py.errors import UsageError
 
 NAMES = [f"s{number // 10:02d}-u{number % 10}" for number in range(200)]

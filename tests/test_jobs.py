@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.drivers.job_process import describe_status, log_footer, log_header
-from nnet3py.drivers.jobs import Job, JobsFailed, make_executor
-from nnet3py.drivers.jobs_command import CommandExecutor, parse_command
-from nnet3py.drivers.jobs_local import LocalExecutor
-from nnet3py.drivers.launchers import launcher_folder
+from nnet3py.drivers.jobs.command import CommandExecutor, parse_command
+from nnet3py.drivers.jobs.executor import Job, JobsFailed, make_executor
+from nnet3py.drivers.jobs.launchers import launcher_folder
+from nnet3py.drivers.jobs.local import LocalExecutor
+from nnet3py.drivers.jobs.process import describe_status, log_footer, log_header
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.ops import threads as threads_module
 
@@ -260,7 +260,7 @@ DRIVER = """
 import sys
 from pathlib import Path
 from nnet3py.cli.command import run_process
-from nnet3py.drivers.jobs import Job, make_executor
+from nnet3py.drivers.jobs.executor import Job, make_executor
 folder = Path(sys.argv[1])
 def body():
     with make_executor(**eval(sys.argv[2])) as executor:

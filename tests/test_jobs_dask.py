@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from test_jobs import PATIENCE, SOON, is_alive, own_lines, read, start_driver, wait_for
 
-from nnet3py.drivers import jobs_dask
-from nnet3py.drivers.jobs import Job, JobsFailed, make_executor
-from nnet3py.drivers.launchers import launcher_folder
+from nnet3py.drivers.jobs import on_dask as jobs_dask
+from nnet3py.drivers.jobs.executor import Job, JobsFailed, make_executor
+from nnet3py.drivers.jobs.launchers import launcher_folder
 from nnet3py.errors import Nnet3Error
 
 pytest.importorskip("distributed", reason="dask's workers need the extra 'dask'")

@@ -96,7 +96,7 @@ def nnet3py(ctx: click.Context, version: bool) -> None:
 @nnet3py.command("bin-path")
 def bin_path() -> None:
     """Print the folder of the launchers with Kaldi's names, for PATH."""
-    from nnet3py.drivers.launchers import launcher_folder
+    from nnet3py.drivers.jobs.launchers import launcher_folder
 
     click.echo(launcher_folder())
 

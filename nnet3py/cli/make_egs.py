@@ -9,7 +9,7 @@ from typing import Any
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.field_options import driver_options, fields_from
 from nnet3py.cli.options import Options, option
-from nnet3py.drivers.egs_options import ChainEgsOptions, EgsOptions
+from nnet3py.drivers.egs.options import ChainEgsOptions, EgsOptions
 
 _EGS: Any = EgsOptions
 _CHAIN: Any = ChainEgsOptions
@@ -42,8 +42,8 @@ def make_egs(args: list[str], options: Options) -> int:
     """Make a folder of examples."""
     import os
 
-    from nnet3py.drivers import make_egs as maker
-    from nnet3py.drivers.jobs import make_executor
+    from nnet3py.drivers.egs import make_egs as maker
+    from nnet3py.drivers.jobs.executor import make_executor
 
     data, labels, folder = args
     values = fields_from(_EGS, options)
@@ -70,8 +70,8 @@ See also: make-egs, chain-make-den-fst, chain-get-supervision, nnet3-chain-get-e
 """, arguments=(4, 4), options=[*driver_options(_CHAIN), *_JOBS], detached_values=True)
 def make_chain_egs(args: list[str], options: Options) -> int:
     """Make a folder of chain examples."""
-    from nnet3py.drivers import make_chain_egs as maker
-    from nnet3py.drivers.jobs import make_executor
+    from nnet3py.drivers.egs import make_chain_egs as maker
+    from nnet3py.drivers.jobs.executor import make_executor
 
     data, chain, labels, folder = args
     values = fields_from(_CHAIN, options)

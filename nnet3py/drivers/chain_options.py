@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3py.drivers.egs_folder import is_chunk_width
+from nnet3py.drivers.egs.egs_folder import is_chunk_width
 from nnet3py.drivers.options import HARMLESS, CommonOptions, opt
 from nnet3py.errors import UsageError
 

@@ -15,17 +15,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from nnet3py.drivers.ali_folder import AliFolder
 from nnet3py.drivers.chain_commands import CHAIN, ChainCommands
 from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.commands import ModelFiles
-from nnet3py.drivers.egs_folder import EgsFolder
-from nnet3py.drivers.egs_options import ChainEgsOptions
+from nnet3py.drivers.egs.ali_folder import AliFolder
+from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
+from nnet3py.drivers.egs.options import ChainEgsOptions
+from nnet3py.drivers.egs.steps import check_plain
 from nnet3py.drivers.frame_level import FrameLevelTraining
-from nnet3py.drivers.jobs import Executor
-from nnet3py.drivers.make_chain_egs import make_chain_egs
+from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.drivers.schedules import Plan
-from nnet3py.drivers.steps import check_plain
 from nnet3py.drivers.training import Stage, link
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.io.object_files import read_object

@@ -15,7 +15,7 @@ from nnet3py.drivers.options import CommonOptions, DnnPart, RnnPart
 from nnet3py.drivers.schedules import archive_and_pass, halved_minibatch_size
 
 if TYPE_CHECKING:
-    from nnet3py.drivers.egs_folder import EgsFolder
+    from nnet3py.drivers.egs.egs_folder import EgsFolder
 
 PRINT_INTERVAL = 10
 VERBOSE_EVERY = 20           # iterations between two in which the training program says more

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nnet3py.drivers.commands import FrameCommands
 from nnet3py.drivers.folder import TrainingFolder
-from nnet3py.drivers.jobs import Executor, Job, JobsFailed, Started
+from nnet3py.drivers.jobs.executor import Executor, Job, JobsFailed, Started
 from nnet3py.io.streams import write_text
 from nnet3py.report.monitor import Monitor
 from nnet3py.report.training_logs import (

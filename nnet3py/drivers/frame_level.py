@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import IO, ClassVar
 
 from nnet3py.drivers import schedules
-from nnet3py.drivers.ali_folder import AliFolder
 from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, FrameCommands, ModelFiles, Network
-from nnet3py.drivers.data_folder import table_dim
-from nnet3py.drivers.egs_folder import EgsFolder
-from nnet3py.drivers.egs_options import EgsOptions
+from nnet3py.drivers.egs.ali_folder import AliFolder
+from nnet3py.drivers.egs.data_folder import table_dim
+from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.egs.make_egs import make_egs, make_target_egs
+from nnet3py.drivers.egs.options import EgsOptions
 from nnet3py.drivers.folder import context_from_vars, read_vars
-from nnet3py.drivers.jobs import Executor, make_executor
-from nnet3py.drivers.make_egs import make_egs, make_target_egs
+from nnet3py.drivers.jobs.executor import Executor, make_executor
 from nnet3py.drivers.options import (
     AcousticOptions,
     DnnOptions,

@@ -15,10 +15,10 @@ from typing import IO, Any, ClassVar, NamedTuple
 from nnet3py.drivers.commands import FrameCommands, ModelFiles, Network, Step, gpu_option
 from nnet3py.drivers.diagnostics import Diagnostics, read_job_logs, write_report
 from nnet3py.drivers.display import Display
-from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
-from nnet3py.drivers.jobs import Executor, Job, make_executor
-from nnet3py.drivers.jobs_command import parse_command
+from nnet3py.drivers.jobs.command import parse_command
+from nnet3py.drivers.jobs.executor import Executor, Job, make_executor
 from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
@@ -182,7 +182,7 @@ class Training(ABC):
     def _make_executor(self) -> Executor:
         command = parse_command(self.options.cmd or LOCAL)
         if command.is_local and not self.options.scheduler:
-            from nnet3py.drivers.jobs_local import LocalExecutor
+            from nnet3py.drivers.jobs.local import LocalExecutor
 
             return LocalExecutor(command.max_jobs, command.threads, self.options.num_threads or None)
         return make_executor(self.options.cmd or LOCAL, self.options.scheduler)

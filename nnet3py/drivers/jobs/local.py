@@ -1,8 +1,8 @@
 """Jobs as processes of this machine, which share its cores."""
 from __future__ import annotations
 
-from nnet3py.drivers.job_process import JobProcesses, describe_status
-from nnet3py.drivers.jobs import Executor, Job
+from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.jobs.process import JobProcesses, describe_status
 from nnet3py.ops.threads import num_threads
 
 

@@ -184,11 +184,11 @@ def make_executor(cmd: str = "run.pl", scheduler: str | None = None, slots: int 
     slots : the most jobs at once; None for the number of cores (run.pl), or no limit
     """
     if scheduler:
-        from nnet3py.drivers.jobs_dask import DaskExecutor
+        from nnet3py.drivers.jobs.on_dask import DaskExecutor
 
         return DaskExecutor(scheduler, slots)
-    from nnet3py.drivers.jobs_command import CommandExecutor, parse_command
-    from nnet3py.drivers.jobs_local import LocalExecutor
+    from nnet3py.drivers.jobs.command import CommandExecutor, parse_command
+    from nnet3py.drivers.jobs.local import LocalExecutor
 
     command = parse_command(cmd)
     if command.is_local:

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from nnet3py.drivers.data_folder import DataFolder, read_lengths, write_list
-from nnet3py.drivers.egs_folder import EgsFolder
-from nnet3py.drivers.egs_options import CommonEgsOptions
-from nnet3py.drivers.egs_parts import ArchivePlan, Features, Ivectors, choose_subsets, plan_archives, split
+from nnet3py.drivers.egs.data_folder import DataFolder, read_lengths, write_list
+from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.egs.options import CommonEgsOptions
+from nnet3py.drivers.egs.parts import ArchivePlan, Features, Ivectors, choose_subsets, plan_archives, split
+from nnet3py.drivers.egs.steps import Steps, check_plain
 from nnet3py.drivers.folder import FolderLock
-from nnet3py.drivers.jobs import Executor, Job
-from nnet3py.drivers.steps import Steps, check_plain
+from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import FormatError
 from nnet3py.io.streams import write_text
 

@@ -9,8 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from nnet3py.drivers.job_process import JobProcesses, describe_status, job_environment
-from nnet3py.drivers.jobs import Executor, Job
+from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.jobs.process import JobProcesses, describe_status, job_environment
 from nnet3py.errors import UsageError
 
 _WITHOUT_VALUE = ("-V",)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nnet3py.drivers.jobs import Executor, Job
+from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import UsageError
 from nnet3py.io.streams import write_text
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from nnet3py.drivers.data_folder import DataFolder, select, spk2utt, table_dim, write_list
-from nnet3py.drivers.steps import check_plain
+from nnet3py.drivers.egs.data_folder import DataFolder, select, spk2utt, table_dim, write_list
+from nnet3py.drivers.egs.steps import check_plain
 from nnet3py.errors import FormatError, UsageError
 
 logger = logging.getLogger(__name__)

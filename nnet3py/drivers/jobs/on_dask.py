@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nnet3py.drivers.job_process import JobProcesses, describe_status
-from nnet3py.drivers.jobs import Executor, Job
+from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.jobs.process import JobProcesses, describe_status
 from nnet3py.errors import Nnet3Error
 from nnet3py.ops.threads import num_threads
 

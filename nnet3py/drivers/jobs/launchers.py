@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nnet3py.errors import Nnet3Error
 
-PACKAGE = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parent.parent.parent
 CHECKOUT_FOLDER = PACKAGE.parent / "bin"
 INSTALLED_FOLDER = PACKAGE / "launchers"
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nnet3py.drivers.ali_folder import AliFolder
-from nnet3py.drivers.data_folder import read_list, select, table_dim, write_list
-from nnet3py.drivers.egs_folder import EgsFolder
-from nnet3py.drivers.egs_maker import EgsMaker, fingerprint
-from nnet3py.drivers.egs_options import CommonEgsOptions, EgsOptions
-from nnet3py.drivers.jobs import Executor, Job
-from nnet3py.drivers.steps import check_plain
+from nnet3py.drivers.egs.ali_folder import AliFolder
+from nnet3py.drivers.egs.data_folder import read_list, select, table_dim, write_list
+from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.egs.maker import EgsMaker, fingerprint
+from nnet3py.drivers.egs.options import CommonEgsOptions, EgsOptions
+from nnet3py.drivers.egs.steps import check_plain
+from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import FormatError, UsageError
 
 __all__ = ["AlignmentLists", "EgsOptions", "make_egs", "make_target_egs", "read_unsorted_list"]

@@ -14,15 +14,15 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from nnet3py.drivers.ali_folder import AliFolder
-from nnet3py.drivers.data_folder import write_list
-from nnet3py.drivers.egs_folder import EgsFolder
-from nnet3py.drivers.egs_maker import EgsMaker, fingerprint
-from nnet3py.drivers.egs_options import ChainEgsOptions
-from nnet3py.drivers.jobs import Executor, Job
-from nnet3py.drivers.launchers import launcher_folder
-from nnet3py.drivers.make_egs import AlignmentLists, read_unsorted_list
-from nnet3py.drivers.steps import check_plain
+from nnet3py.drivers.egs.ali_folder import AliFolder
+from nnet3py.drivers.egs.data_folder import write_list
+from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.egs.make_egs import AlignmentLists, read_unsorted_list
+from nnet3py.drivers.egs.maker import EgsMaker, fingerprint
+from nnet3py.drivers.egs.options import ChainEgsOptions
+from nnet3py.drivers.egs.steps import check_plain
+from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.jobs.launchers import launcher_folder
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tree import ContextDependency

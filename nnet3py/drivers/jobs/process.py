@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from nnet3py.drivers import watcher
-from nnet3py.drivers.launchers import launcher_folder
+from nnet3py.drivers.jobs import watcher
+from nnet3py.drivers.jobs.launchers import launcher_folder
 from nnet3py.errors import Nnet3Error
 from nnet3py.ops.threads import environment_of_threads
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nnet3py.drivers.egs_folder import is_chunk_width
+from nnet3py.drivers.egs.egs_folder import is_chunk_width
 from nnet3py.drivers.options import opt
 from nnet3py.errors import UsageError
 

@@ -1,0 +1,1 @@
+"""Folders of examples for training: made of folders of data and alignments, read, checked."""

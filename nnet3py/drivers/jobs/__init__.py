@@ -1,0 +1,1 @@
+"""The jobs of a driver: bash command lines, run here, by dask's workers, or by a grid engine."""
