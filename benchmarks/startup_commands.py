@@ -17,7 +17,8 @@ NOWHERE, NO_TABLE = "/dev/null", "ark:/dev/null"
 COMMANDS = [
     # Models
     ("nnet3-init", "config", NOWHERE), ("nnet3-info", "raw"), ("nnet3-inspect", "raw"), ("nnet3-copy", "raw", NOWHERE),
-    ("nnet3-compile", "raw"), ("nnet3-average", "raw", "raw", NOWHERE), ("nnet3-show-progress", "raw", "raw"),
+    ("nnet3-compile", "--frames=1", "--summary", "raw"),
+    ("nnet3-average", "raw", "raw", NOWHERE), ("nnet3-show-progress", "raw", "raw"),
     ("nnet3-am-init", MODEL, "raw", NOWHERE), ("nnet3-am-info", "am"), ("nnet3-am-copy", "am", NOWHERE),
     ("nnet3-am-adjust-priors", "am", "counts", NOWHERE), ("nnet3-am-train-transitions", "am", "ark:ali", NOWHERE),
     ("xconfig-to-configs", "--xconfig-file=xconfig", "--config-dir=configs"),
@@ -45,10 +46,9 @@ COMMANDS = [
     ("nnet3-chain-e2e-get-egs", "--num-frames=20", str(CHAIN / "normalization.fst"), "ark:feats", "ark:graphs",
      str(CHAIN / "0.trans_mdl"), NO_TABLE),
     # Graphs and lattices
-    ("chain-get-supervision", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), f"ark:{CHAIN / 'phones.len'}", NO_TABLE),
-    ("chain-est-phone-lm", f"ark:{CHAIN / 'phones.seq'}", NOWHERE),
-    ("chain-make-den-fst", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"),
-     str(CHAIN / "phone_lm.fst"), NOWHERE, NOWHERE),
+    ("chain-get-supervision", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), "ark:lengths", NO_TABLE),
+    ("chain-est-phone-lm", "ark:sequences", NOWHERE),
+    ("chain-make-den-fst", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), "phone_lm", NOWHERE, NOWHERE),
     ("chain-make-num-fst-e2e", str(CHAIN / "0.trans_mdl"), str(CHAIN / "normalization.fst"), "ark:graphs", NO_TABLE),
     ("text-to-phones", "lexicon", "text", NO_TABLE),
     ("lattice-scale", "ark:lats", NO_TABLE), ("lattice-best-path", "ark:lats", NO_TABLE),
@@ -131,12 +131,13 @@ def write_inputs(folder: Path) -> None:
             "text": "a one two\n", "lexicon": "one 1 2\ntwo 2 1\n", "segments": "s a 0.1 0.4\n",
             "frames": "a 1 1 1 1 1 1\n",
             "graphs": "a\n0 1 1 1\n1\n\n", "lats": "a\n0 1 1 1 1,1\n1 0,0\n\n",
-            "lengths": "a 1 10 ; 2 10\n"}.items():
+            "lengths": "a 1 10 ; 2 10\n", "sequences": "a 1 2 3\nb 3 2 1\n"}.items():
         (folder / name).write_text(text)
     _write_logs(folder / "exp" / "log")
     _write_sound(folder / "wav")
     for name, *words in (("acc-lda", MODEL, "ark:feats", "ark:post", "lda"), ("nnet3-init", "config", "raw"),
-                         ("make-topology", "1:2", "", "topo"), ("nnet3-am-init", MODEL, "raw", "am"),
+                         ("make-topology", "1:2", "", "topo"), ("chain-est-phone-lm", "ark:sequences", "phone_lm"),
+                         ("nnet3-am-init", MODEL, "raw", "am"),
                          ("nnet3-get-egs", "--num-frames=8", "--left-context=1", "--right-context=1", "--num-pdfs=10",
                           "ark:feats", "ark:post", "ark:egs"),
                          ("chain-get-supervision", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), "ark:lengths",
