@@ -21,10 +21,17 @@ decode=auto
 python -c 'import distributed' 2>/dev/null || fail "this needs dask: pip install 'nnet3py[dask]'"
 mkdir -p $dir/log
 rm -f $dir/scheduler.json
-processes=()
-stop() {
-  kill "${processes[@]}" 2>/dev/null || true
-  wait "${processes[@]}" 2>/dev/null || true
+processes=()              # the scheduler, then its workers
+stop() {   # workers first: without a scheduler they wait for it to come back
+  local n tenths
+  for ((n = ${#processes[@]} - 1; n >= 0; n--)); do
+    kill ${processes[n]} 2>/dev/null || continue
+    for ((tenths = 0; tenths < 50; tenths++)); do
+      kill -0 ${processes[n]} 2>/dev/null || break
+      sleep 0.1
+    done
+    kill -9 ${processes[n]} 2>/dev/null || true
+  done
 }
 trap stop EXIT
 trap 'exit 1' INT TERM HUP
