@@ -227,6 +227,7 @@ def test_threads_bind_a_command_and_its_pipes(tmp_path):
 
 
 def test_variable_is_weaker_than_the_option(monkeypatch):
+    monkeypatch.setattr(threads_module, "_chosen", None)       # another test may have chosen
     monkeypatch.setenv("NNET3PY_NUM_THREADS", "3")
     assert threads_module.num_threads() == 3
     monkeypatch.setattr(threads_module, "_chosen", 1)
