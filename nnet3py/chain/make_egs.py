@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 
@@ -56,8 +57,12 @@ class ChainExampleMaker:
         self.cutter = ExampleMaker(splitter, compress, online_ivector_period=online_ivector_period)
         self._splitter, self._normalizer, self._model = splitter, normalizer, model
         self._compress, self._long_key = compress, long_key
-        self._random = philox(seed)
+        self._seed = seed
         self.num_normalized = self.num_not_normalized = 0
+
+    @cached_property
+    def _random(self) -> np.random.Generator:
+        return philox(self._seed)     # made when needed: numpy.random takes 10 ms to load
 
     def examples(self, utterance: str, features: GeneralMatrix, supervision: Supervision,
                  ivectors: np.ndarray | None = None,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -63,7 +64,11 @@ class TextPhones:
             raise UsageError(f"the lexicon lacks the word '{unknown_word}' that stands for unknown ones")
         self._silence = phones[silences.phone] if silences.phone else 0
         self._silences, self._unknown = silences, unknown_word
-        self._random = np.random.default_rng(seed)
+        self._seed = seed
+
+    @cached_property
+    def _random(self) -> np.random.Generator:
+        return np.random.default_rng(self._seed)     # made when needed: numpy.random takes 10 ms to load
 
     def __call__(self, words: Sequence[str]) -> list[int]:
         """The phones of an utterance; UnknownWordError for a word that the lexicon lacks."""

@@ -5,6 +5,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -84,12 +85,16 @@ class UtteranceSplitter:
     def __init__(self, options: SplitOptions, seed: int = 1) -> None:
         self.options = options
         self.random = CRandom(seed)
-        self._gap_random = philox(seed)
+        self._seed = seed
         self._pools = [] if options.num_frames == (-1,) else split_pools(options)
         self.num_utterances = self.num_frames = self.num_chunks = self.num_chunk_frames = self.num_overlap = 0
         self._frames_by_size: Counter[int] = Counter()
 
     # -- cutting -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _gap_random(self) -> np.random.Generator:
+        return philox(self._seed)     # made when needed: numpy.random takes 10 ms to load
 
     def chunks(self, utterance_length: int) -> list[Chunk]:
         """The chunks of an utterance of so many frames, in order of time; none if it is too short.
@@ -136,7 +141,8 @@ class UtteranceSplitter:
             every, extra = divmod(total, len(sizes) + 1)
             gaps = np.full(len(sizes) + 1, every)
             gaps[:extra] += 1
-            self._gap_random.shuffle(gaps)
+            if extra:
+                self._gap_random.shuffle(gaps)
             return [factor * int(gap) for gap in gaps[:-1]]
         if len(sizes) == 1:
             raise Nnet3Error(f"Chunk size is {sizes[0]} but utterance length is only {utterance_length}")

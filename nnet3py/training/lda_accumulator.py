@@ -1,6 +1,8 @@
 """Gathering LDA statistics of a network's outputs. Kaldi: ``NnetLdaStatsAccumulator``."""
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
@@ -23,9 +25,13 @@ class LdaAccumulator:
         if not rand_prune >= 0.0:
             raise UsageError(f"--rand-prune={rand_prune:g} must be 0 or more")
         self._rand_prune = np.float32(rand_prune)
-        self._rng = np.random.Generator(np.random.Philox(seed))
+        self._seed = seed
         self._counts = np.zeros(0)
         self._sums = self._second = np.zeros((0, 0))
+
+    @cached_property
+    def _rng(self) -> np.random.Generator:
+        return np.random.Generator(np.random.Philox(self._seed))     # made when needed: it takes 10 ms to load
 
     @property
     def count(self) -> float:
