@@ -1,6 +1,8 @@
 """How long commands take to start, as ratios to importing what they cannot do without.
 
-usage: python benchmarks/startup.py [--runs=20] [--model=FILE] [--only=NAME]
+usage: python benchmarks/startup.py [--runs=20] [--model=FILE] [--only=NAME] [--profile]
+
+With --profile: where the time of those above their goal goes (importing our modules, others', and the work itself).
 
 All commands are measured that need no compiled kernel (startup_commands.py).
 Every command is measured against a bare interpreter that imports click (for help) or numpy and click (for a command
@@ -13,6 +15,7 @@ import compileall
 import contextlib
 import io
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -58,11 +61,44 @@ def with_library(library: str | None) -> list[str]:
     return [sys.executable, "-c", f"import numpy, click, {library}"] if library else IMPORT_NUMPY
 
 
+_PROFILED = """
+import sys, time
+import numpy, click
+start = time.perf_counter()
+sys.stderr.write("BEGIN\\n")
+from nnet3py.cli.main import collect_rarely, load
+collect_rarely()
+load(sys.argv[1]).execute(sys.argv[2:])
+sys.stderr.write(f"TOTAL {1e3 * (time.perf_counter() - start):g}\\n")
+"""
+
+
+def profile(name: str, words: list[str]) -> str:
+    """Milliseconds of a command beyond the imports it is compared with, by what they are spent on; the median of 5."""
+    rows = []
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-X", "importtime", "-c", _PROFILED, name, *words],
+                              capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        text = done.stderr.partition("BEGIN")[2]
+        total = float(text.partition("TOTAL ")[2].split()[0])
+        modules = re.findall(r"import time: *(\d+) \| *\d+ \| *(\S+)", text)
+        ours, others = ([int(time) / 1e3 for time, module in modules if module.startswith("nnet3py") == mine]
+                        for mine in (True, False))
+        drawing = sum(int(time) for time, module in modules if module.startswith(("numpy.random", "secrets", "hmac",
+                                                                                   "_hashlib", "hashlib"))) / 1e3
+        rows.append((total, sum(ours), len(ours), sum(others), len(others), drawing))
+    total, own, num_own, other, num_other, drawing = (statistics.median(values) for values in zip(*rows, strict=True))
+    return (f"{name:32} {total:5.1f} ms: {own:4.1f} for {num_own:.0f} modules of nnet3py, {other:4.1f} for "
+            f"{num_other:.0f} others ({drawing:.1f} of them numpy.random), {total - own - other:4.1f} for the work "
+            "(timing imports included)")
+
+
 @click.command()
+@click.option("--profile", "profiled", is_flag=True, help="Profile the commands above their goal.")
 @click.option("--runs", default=20, show_default=True, help="Runs of each command.")
 @click.option("--model", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A model for nnet3-info.")
 @click.option("--only", default="", help="Only commands whose name contains this.")
-def main(runs: int, model: Path | None, only: str) -> None:
+def main(runs: int, model: Path | None, only: str, profiled: bool) -> None:
     """Print the start-up time of commands, and its ratio to that of the imports they need."""
     compileall.compile_dir(ROOT / "nnet3py", quiet=2)
     model = model.resolve() if model else None
@@ -70,6 +106,9 @@ def main(runs: int, model: Path | None, only: str) -> None:
         os.chdir(folder)
         write_inputs(Path(folder))
         missed = measure(runs, [case for case in cases(model) if only in case[0]])
+        for name, *words in COMMANDS:
+            if profiled and name in missed:
+                click.echo(profile(name, words))
     click.echo(f"Above the goal: {', '.join(missed) or 'none'}. Not measured: {', '.join(NOT_MEASURED)}")
 
 
