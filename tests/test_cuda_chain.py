@@ -4,41 +4,25 @@ See tests/test_cuda_rows.py: run as a program, in a process of its own, this fil
 """
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from cuda_checks import COMPUTE_CAPABILITIES, check_in_simulator, check_ptx
 
 LAUNCHES = [((1, 1), (1, 1)), ((2, 2), (2, 3)), ((1, 3), (4, 2))]      # grid and block, off every size below
 SHAPES = [(1, 1, 2, 3), (4, 5, 5, 4)]                                  # frames, sequences, states, pdfs
-COMPUTE_CAPABILITIES = [(7, 5), (9, 0)]
 KERNELS = ["chain_exp", "chain_add_posteriors", "chain_out_of_range", "_gather", "_forward_frame", "_backward_frame"]
 TOLERANCE = 2e-5      # float32 over a few frames, against float64
 
 
 def test_in_the_simulator():
-    paths = [str(folder) for folder in Path(__file__).resolve().parents[:2]]      # tests/ and the package
-    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    result = subprocess.run([sys.executable, "-W", "error", __file__], capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == [str(len(LAUNCHES) * len(SHAPES))]
+    check_in_simulator(__file__, len(LAUNCHES) * len(SHAPES))
 
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("compute_capability", COMPUTE_CAPABILITIES)
 def test_compiles_to_ptx(name, compute_capability):
     from nnet3py.ops.cuda import chain
-    try:
-        ptx = getattr(chain, name).ptx(compute_capability)
-    except Exception as error:
-        if "nvvm" in f"{type(error).__name__} {error}".lower():
-            pytest.skip(f"NVVM is not installed: {error}")
-        raise
-    assert f".target sm_{compute_capability[0]}{compute_capability[1]}" in ptx
-    assert ".entry" in ptx and ".f64" not in ptx, "float32 arithmetic only"
+    check_ptx(chain, name, compute_capability)
 
 
 def test_launches_have_places_for_their_sums():

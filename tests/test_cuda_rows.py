@@ -5,40 +5,24 @@ file, run as a program, compares the kernels with the reference under several la
 """
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
+from cuda_checks import COMPUTE_CAPABILITIES, check_in_simulator, check_ptx
 
 LAUNCHES = [((1, 1), (1, 1)), ((2, 1), (3, 2)), ((1, 2), (2, 5))]      # grid and block, off every size below
 SIZES = [(0, 3), (1, 1), (5, 1), (3, 0), (7, 5)]
-COMPUTE_CAPABILITIES = [(7, 5), (9, 0)]
 ROW_KERNELS = ["copy_rows"]
 
 
 def test_in_the_simulator():
-    paths = [str(folder) for folder in Path(__file__).resolve().parents[:2]]      # tests/ and the package
-    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    result = subprocess.run([sys.executable, "-W", "error", __file__], capture_output=True, text=True, env=environment)
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == [str(len(LAUNCHES) * len(SIZES))]
+    check_in_simulator(__file__, len(LAUNCHES) * len(SIZES))
 
 
 @pytest.mark.parametrize("name", ROW_KERNELS)
 @pytest.mark.parametrize("compute_capability", COMPUTE_CAPABILITIES)
 def test_compiles_to_ptx(name, compute_capability):
     from nnet3py.ops.cuda import rows
-    try:
-        ptx = getattr(rows, name).ptx(compute_capability)
-    except Exception as error:
-        if "nvvm" in f"{type(error).__name__} {error}".lower():
-            pytest.skip(f"NVVM is not installed: {error}")
-        raise
-    assert f".target sm_{compute_capability[0]}{compute_capability[1]}" in ptx
-    assert ".entry" in ptx and ".f64" not in ptx, "float32 arithmetic only"
+    check_ptx(rows, name, compute_capability)
 
 
 def test_launch_covers_the_matrix():

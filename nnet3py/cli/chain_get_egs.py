@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.normalization import NORMALIZATION_SCALE, read_normalizer
-from nnet3py.cli.option_groups import EGGEN
+from nnet3py.cli.option_groups import EGGEN, EGS_OF_FEATURES
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import Nnet3Error, within
 
@@ -16,13 +16,8 @@ if TYPE_CHECKING:
     from nnet3py.egs.splitter import UtteranceSplitter
 
 _OPTIONS = (
-    *EGGEN,
-    option("compress", bool, True, "Store features in compressed form"),
-    option("ivectors", str, "", "Alias for --online-ivectors"),
-    option("online-ivectors", str, "", "Rspecifier of iVectors, one matrix per utterance"),
-    option("online-ivector-period", int, 1, "Frames between the rows of --online-ivectors"),
+    *EGS_OF_FEATURES,
     option("srand", int, 0, "Seed of the random choices"),
-    option("length-tolerance", int, 100, "Frames by which features and iVectors may differ in length"),
 )
 
 

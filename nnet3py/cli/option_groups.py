@@ -133,6 +133,16 @@ EGGEN: Group = (
     option("frame-subsampling-factor", int, 1, "Input frames per output frame"),
 )
 
+# What examples made of features have besides, frame-level and chain ones alike.
+EGS_OF_FEATURES: Group = (
+    *EGGEN,
+    option("compress", bool, True, "Store features in compressed form"),
+    option("ivectors", str, "", "Alias for --online-ivectors"),
+    option("online-ivectors", str, "", "Rspecifier of iVectors, one matrix per utterance"),
+    option("online-ivector-period", int, 1, "Frames between the rows of --online-ivectors"),
+    option("length-tolerance", int, 100, "Frames by which features and iVectors may differ in length"),
+)
+
 MERGE: Group = (
     option("compress", bool, False, "Compress the features of the merged examples"),
     option("measure-output-frames", str, "deprecated", "Ignored"),
