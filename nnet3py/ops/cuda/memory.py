@@ -34,6 +34,11 @@ def stream() -> Any:
     return made
 
 
+def stream_handle() -> int | None:
+    """The address of this thread's stream in the driver."""
+    return getattr(stream().handle, "value", None) or int(stream().handle)
+
+
 # -- what the host is needed for ---------------------------------------------------------------------------------------
 
 
