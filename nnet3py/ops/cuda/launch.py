@@ -43,19 +43,22 @@ Shape = tuple[tuple[int, int], tuple[int, int]]     # grid and block, each (alon
 
 THREADS = 256          # threads of a block
 MAX_BLOCKS = 1024      # of a grid in each direction: enough to fill any GPU, and the loops do the rest
+NOTHING: Shape = (0, 0), (1, 1)     # the shape for which no launch is needed
 
 _forced: Shape | None = None
 
 
 def launch_2d(rows: int, cols: int) -> Shape:
     """Grid and block, each (along columns, along rows), for a kernel over a (rows, cols) matrix."""
+    if not rows or not cols:
+        return NOTHING
     if _forced is not None:
         return _forced
     width = 32
     while width < cols and width < THREADS:
         width *= 2
     height = THREADS // width
-    return ((max(1, min(-(-cols // width), MAX_BLOCKS)), max(1, min(-(-rows // height), MAX_BLOCKS))), (width, height))
+    return (min(-(-cols // width), MAX_BLOCKS), min(-(-rows // height), MAX_BLOCKS)), (width, height)
 
 
 @contextmanager
@@ -111,8 +114,9 @@ class Kernel:
     def __call__(self, *args: Any) -> None:
         size = args[self.over].shape
         rows, cols = size if len(size) == 2 else (1, size[0])
-        if rows and cols:
-            self.launch(self.shape(rows, cols), *args)
+        shape = self.shape(rows, cols)
+        if shape != NOTHING:
+            self.launch(shape, *args)
 
     def _on_device(self, args: tuple[Any, ...]) -> list[Any]:
         """The arguments as the compiled kernel wants them."""
@@ -159,7 +163,7 @@ def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launc
     ----------
     kinds : as for the CPU
     over : the argument whose (rows, cols) the grid covers; a vector counts as one row
-    shape : makes grid and block of rows and columns
+    shape : makes grid and block of rows and columns, NOTHING where there is nothing to do
     cells : places of scalars that are given in device memory, see the module
     fastmath : quicker exp, tanh, division … of a few digits less
     """

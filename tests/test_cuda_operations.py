@@ -1,0 +1,47 @@
+"""The operations on the GPU, without a GPU: the CPU's tests run on them in numba's simulator, and they compile to PTX."""
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_checks import COMPUTE_CAPABILITIES, check_ptx
+
+TESTS = Path(__file__).resolve().parent
+# test files of the CPU's operations, in groups for a process each, and how many operations they call at least
+GROUPS = [(["rows", "elementwise", "reductions", "random"], 300)]
+FAMILIES = ["rows", "elementwise", "reductions", "random"]
+IN_DOUBLE = {"add_row_sum_double", "add_row_sum_sq_double", "add_col_sum_product", "_products",
+             "_normal"}      # the GPU's own sine takes large angles apart in float64
+
+
+def kernels(family: str) -> list[str]:
+    from nnet3py.ops.cuda.launch import Kernel
+    module = importlib.import_module(f"nnet3py.ops.cuda.{family}")
+    return [name for name, value in vars(module).items()
+            if isinstance(value, Kernel) and value.function.__module__ == module.__name__]
+
+
+@pytest.mark.parametrize(("families", "least"), GROUPS)
+def test_in_the_simulator(families, least):
+    files = [str(TESTS / ("test_random.py" if family == "random" else f"test_ops_{family}.py")) for family in families]
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1",
+                                "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
+    result = subprocess.run([sys.executable, "-m", "pytest", "-p", "simulated_ops", "-p", "no:cacheprovider", "-x", "-q",
+                             *files], capture_output=True, text=True, env=environment, cwd=TESTS.parent)
+    assert result.returncode == 0, result.stdout
+    calls = re.search(r"twins called: (\d+)", result.stdout)
+    assert calls and int(calls[1]) >= least, result.stdout
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiles_to_ptx(family):
+    module, names = importlib.import_module(f"nnet3py.ops.cuda.{family}"), kernels(family)
+    assert names
+    for name in names:
+        for compute_capability in COMPUTE_CAPABILITIES:
+            check_ptx(module, name, compute_capability, in_double=name in IN_DOUBLE)
