@@ -36,7 +36,7 @@ LSTM_LIMITS = {"training": 7.7, "computing": 4.0}   # seconds at that rate: half
 RECIPES_KALDI = {"tdnn": 5.1, "lstm": 7.5}          # Kaldi's seconds there, one thread, which is its fastest
 MEMORY_KALDI = {"tdnnf": 545, "tdnn-lstm": 285}     # MB, Kaldi's training
 START_LIMIT = 0.8                                   # seconds beyond the import of numpy and numba
-CONVOLUTIONS = ("conv1d", "native", "channels-last")
+PRODUCTS = "rows"                                   # PyTorch's way that is no convolution
 PARTS = ("tdnnf", "lstm", "recipes", "start")
 
 
@@ -110,18 +110,14 @@ def main() -> None:
 # -- PyTorch -----------------------------------------------------------------------------------------------------------
 
 def torch_ways(bench: Bench, task: str) -> dict[str, list[str | Path]]:
-    """The commands of PyTorch's fastest convolution and of its matrix products; none without PyTorch."""
-    version = processes.run([sys.executable, "-c", "import importlib.util as u; print(int(u.find_spec('torch') is not "
-                             "None))"], bench.threads).output.strip()
-    if version == "0":
+    """The commands of PyTorch's ways to do a task; none without PyTorch."""
+    import torch_tdnnf
+
+    if not torch_tdnnf.is_installed():
         print("PyTorch is not installed (pip install 'nnet3py[bench]'): its times on another machine stand in, scaled")
         return {}
-    command: list[str | Path] = [sys.executable, HERE / "torch_tdnnf.py", task, f"--threads={bench.threads}", "--json"]
-    found = json.loads(processes.run(command, bench.threads).output)
-    print(f"PyTorch {found['version']}, TDNN-F {task}, once each way: "
-          + ", ".join(f"{way} {seconds:.2f} s" for way, seconds in found["seconds"].items()))
-    fastest = min(CONVOLUTIONS, key=found["seconds"].__getitem__)
-    return {way: [*command, f"--way={way}"] for way in (fastest, "rows")}
+    return {way: [sys.executable, HERE / "torch_tdnnf.py", task, f"--threads={bench.threads}", "--json", f"--way={way}"]
+            for way in torch_tdnnf.WAYS[task]}
 
 
 def torch_seconds(run: Run) -> float:
@@ -130,13 +126,17 @@ def torch_seconds(run: Run) -> float:
 
 
 def against_torch(bench: Bench, what: str, task: str, ours: float, found: dict[str, Runs], limit: float) -> None:
-    """Print the targets of a TDNN-F run."""
+    """Print the targets of a TDNN-F run: against PyTorch's fastest convolutions, and its matrix products."""
     ways = {way: runs.median(torch_seconds) for way, runs in found.items() if way != "ours"}
     if not ways:
         bench.target(what, ours, "s", bench.scaled(TORCH_THERE[task]), "PyTorch elsewhere, scaled", limit)
-    for way, seconds in ways.items():
-        named = f"PyTorch, {way}" if way == "rows" else f"PyTorch, fastest convolution ({way})"
-        bench.target(what if way != "rows" else f"{what}, rows", ours, "s", seconds, named, limit)
+        return
+    version = json.loads(found[PRODUCTS].first.output)["version"]
+    print(f"PyTorch {version}, TDNN-F {task}: " + ", ".join(
+        f"{way} {seconds:.2f} s ({found[way].spread(torch_seconds)})" for way, seconds in ways.items()))
+    fastest = min((way for way in ways if way != PRODUCTS), key=ways.__getitem__)
+    bench.target(what, ours, "s", ways[fastest], f"PyTorch's convolutions, {fastest}", limit)
+    bench.target(f"{what}, by products", ours, "s", ways[PRODUCTS], "PyTorch's products, by hand", limit)
 
 
 # -- the parts ---------------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ and log-softmax with the linear objective. Training is plain SGD, which does les
 orthonormal constraint, max-change or statistics). Times are those of the steps alone: neither Python's start, nor the
 import of torch, nor a first step, which is not counted.
 
-PyTorch can do this in several ways; `--way=all` (the default) measures each, and cpu.py takes the fastest:
+PyTorch can do this in several ways; `--way=all` (the default) measures each, and cpu.py compares with the fastest:
 
 - conv1d: 1-D convolutions over (sequences, channels, frames), by oneDNN, which is what one would write first
-- native: the same without oneDNN
+- native: the same without oneDNN; only for computing, since it trains several times more slowly
 - channels-last: 2-D convolutions of height 1 in the memory format torch.channels_last
 - rows: matrix products over (frames, sequences, channels), one for each time offset; a shift in time is then a view
 """
@@ -29,12 +29,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))   # nnet3py, where it is not installed
 CONFIG = ROOT / "benchmarks" / "nets" / "tdnnf.config"
-WAYS = ("conv1d", "native", "channels-last", "rows")
+WAYS = {"train": ("conv1d", "channels-last", "rows"), "compute": ("conv1d", "native", "channels-last", "rows")}
 SEQUENCES, FRAMES, STEPS = 32, 60, 13      # of a training minibatch, and minibatches in a pass
 PIECE, TOTAL = 150, 24717                  # frames computed at a time, and in all
 LEARNING_RATE = 1e-3
@@ -69,6 +67,8 @@ def read_layers(config: Path = CONFIG) -> list[Layer]:
 
 
 def _layer(nnet: Any, i: int) -> Layer:
+    import numpy as np
+
     component, kind = nnet.component_of(i), _KINDS.get(type(nnet.component_of(i)).__name__)
     parts = nnet.descriptor_of(i - 1).descriptor.parts
     origin = np.zeros((1, 3), np.int32)
@@ -100,7 +100,7 @@ def context(layers: list[Layer]) -> tuple[int, int]:
 
 
 class Model:
-    """The network, computed in one of ``WAYS``."""
+    """The network, computed in one of the ways above."""
 
     def __init__(self, layers: list[Layer], way: str) -> None:
         import torch
@@ -281,7 +281,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=("train", "compute"), nargs="?", default="train")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--way", choices=(*WAYS, "all"), default="all")
+    parser.add_argument("--way", choices=(*WAYS["compute"], "all"), default="all")
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
@@ -291,7 +291,7 @@ def main() -> None:
     import torch
 
     measured = {way: statistics.median(seconds(args.task, way, args.threads) for _ in range(args.runs))
-                for way in (WAYS if args.way == "all" else (args.way,))}
+                for way in (WAYS[args.task] if args.way == "all" else (args.way,))}
     if args.json:
         print(json.dumps({"version": torch.__version__, "seconds": measured}))
         return
