@@ -60,6 +60,7 @@ class CudaOps:
         self.reset_scratch = self.workspace.reset_scratch
         self.new_vector = memory.new_array
         self.upload = memory.upload
+        self.keep = memory.resident
         copies = memory.Copies(lambda: self.copy_mat, self._packed)
         self.copy_in = copies.copy_in
         self.copy_out = copies.copy_out

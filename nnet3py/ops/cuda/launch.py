@@ -20,7 +20,8 @@ Scalars that differ from minibatch to minibatch (random draws, the minibatch's n
 launch. A kernel that takes some names their places: ``@kernel("vec f32 int", cells=(2,))``. Such an argument is a
 device array of one element (int64 for ``int``, float32 for ``f32``), read as ``draw[0]``; a caller may give a number.
 
-Index tables (``ivec``, ``lvec``, ``imat``) may be host arrays that never change: they are uploaded once.
+Index tables (``ivec``, ``lvec``, ``imat``) may be host arrays that never change: they are uploaded once. So may be
+other arrays that were given to ``ops.keep`` before.
 """
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ import numpy as np
 
 from nnet3py.errors import DeviceError
 from nnet3py.ops import device
-from nnet3py.ops.cuda.memory import constant_cell, resident, stream
+from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
 from nnet3py.ops.kinds import cell_type, kinds_of
 from nnet3py.ops.table import INDEXES
 
@@ -121,14 +122,15 @@ class Kernel:
     def _on_device(self, args: tuple[Any, ...]) -> list[Any]:
         """The arguments as the compiled kernel wants them."""
         ready = list(args)
-        for place in self._indexes:
-            if type(args[place]) is np.ndarray:
-                ready[place] = resident(args[place])
         for place, cell in self._cells:
             if not hasattr(args[place], "shape"):
                 ready[place] = constant_cell(args[place], str(cell.dtype))
         for place, value in enumerate(ready):
-            if type(value) is np.ndarray:
+            if type(value) is not np.ndarray:
+                continue
+            if place in self._indexes or is_resident(value):
+                ready[place] = resident(value)
+            else:
                 raise DeviceError(f"argument {place} of the GPU kernel {self.__name__} is a host array",
                                   "this is a fault of nnet3py: copy it to the device before")
         return ready

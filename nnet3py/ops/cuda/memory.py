@@ -126,6 +126,12 @@ def resident(table: np.ndarray) -> Any:
     return array
 
 
+def is_resident(table: np.ndarray) -> bool:
+    """Whether :func:`resident` has a copy of the array."""
+    known = _resident.get(id(table))
+    return known is not None and known[0]() is table
+
+
 # -- copies ------------------------------------------------------------------------------------------------------------
 
 
