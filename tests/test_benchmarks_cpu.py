@@ -152,7 +152,8 @@ def test_peak_memory_is_of_the_child() -> None:
     """Measured from a small process, as the benchmark is one: a child's peak begins with its parent's memory."""
     held = 200_000_000
     child = f"held = bytearray(b'1') * {held}"
-    code = f"from cpu_parts import processes as p; import sys; print(p.run([sys.executable, '-c', {child!r}], 1).peak_bytes)"
+    code = ("import sys; from cpu_parts import processes; "
+            f"print(processes.run([sys.executable, '-c', {child!r}], 1).peak_bytes)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True)
     assert held < int(done.stdout) < held + 50_000_000, done.stderr
 
