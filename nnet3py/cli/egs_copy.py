@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from nnet3py import log
@@ -150,16 +151,18 @@ def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _K
     source, *targets = args
     kind = changing() if any(options.given(name) for name in _CHANGES) else _Kind()
     with ExitStack() as stack:
-        changes = _Changes(options, kind, random, stack)
+        changes = _Changes(options, kind, stack)
         holder = kind.holder if changes.needed else copying_holder(*targets, raw=raw)
         writers = [stack.enter_context(TableWriter(target, holder)) for target in targets]
         # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
         reader = stack.enter_context(SequentialReader(source, holder))
         num_read = num_written = 0
+        keep_proportion, at_random = options.keep_proportion, options.random
         for key, example in log.progress(reader, "Copying examples"):
             num_read += 1
-            for copy in changes.copies(key, example):
-                chosen = random.draw() if options.random else num_written
+            count = random.count(keep_proportion)
+            for copy in changes.copies(key, example, count) if changes.needed else repeat(example, count):
+                chosen = random.draw() if at_random else num_written
                 writers[chosen % len(writers)].write(key, copy)
                 num_written += 1
     return _Done(num_read, num_written, changes.num_errors)
@@ -168,8 +171,8 @@ def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _K
 class _Changes:
     """What the options ask to be done to each example."""
 
-    def __init__(self, options: Options, kind: _Kind, random: Any, stack: ExitStack) -> None:
-        self._keep, self._random, self._select = options.keep_proportion, random, kind.select
+    def __init__(self, options: Options, kind: _Kind, stack: ExitStack) -> None:
+        self._select = kind.select
         self.num_errors = 0
         self._changes: list[tuple[Any, str, Callable]] = []      # table, what it holds, what is done with that
         self.needed = False
@@ -185,9 +188,8 @@ class _Changes:
                 self._changes.append((table, what, change))
         self.needed = bool(self._changes) or kind.select is not None
 
-    def copies(self, key: str, example: Any) -> Iterator[Any]:
-        """Yield the example as often as it is to be written, changed as asked."""
-        count = self._random.count(self._keep)
+    def copies(self, key: str, example: Any, count: int) -> Iterator[Any]:
+        """Yield the example ``count`` times, changed as asked."""
         for table, what, _ in self._changes:
             if key not in table:
                 log.warning(f"No {what} for example key {key}", file=f"{log.program()}.cc", line=390)

@@ -92,11 +92,15 @@ Entry = tuple[bytes, Any]
 
 
 class Skimmer:
-    """Finds the entries in bytes of an archive. ``walk`` passes over one value, header not included."""
+    """Finds the entries in bytes of an archive. ``walk`` passes over one value, header not included.
+
+    ``runs`` says of the entries found last where those of another layout begin; None for one that no other was like.
+    """
 
     def __init__(self, walk: Callable[[Walk], None]) -> None:
         self._walk = walk
         self._layouts: list[Layout] = []                 # the last one that matched comes first
+        self.runs: list[tuple[int, Layout | None]] = []
         self._seen: set[int] = set()                     # hashes of what made layouts
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
@@ -105,6 +109,7 @@ class Skimmer:
         If it is neither unusual nor found, the bytes end before it does.
         """
         found: list[Entry] = []
+        self.runs = []
         at = 0
         while at < len(data):
             for place, layout in enumerate(self._layouts):
@@ -113,6 +118,7 @@ class Skimmer:
                     continue
                 if place:
                     self._layouts.insert(0, self._layouts.pop(place))
+                self.runs.append((len(found), layout))
                 search = layout.pattern.match
                 while match is not None:
                     found.append(match.groups())  # type: ignore[arg-type]
@@ -126,6 +132,7 @@ class Skimmer:
                     break
                 except Unusual:
                     return found, at, True
+                self.runs.append((len(found), None))
                 found.append(walked[0])
                 at = walked[1]
         return found, at, False
