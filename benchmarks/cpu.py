@@ -47,20 +47,18 @@ class Bench:
     folder: Path
     threads: int
     runs: int
-    rates: list[float] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)     # of sgemm, in all turns
+    rate: float = 0.0                                    # of sgemm, GFLOP/s: the median of the last measurement's turns
     missed: list[str] = field(default_factory=list)
 
     def turns(self, commands: dict[str, list[str | Path]]) -> dict[str, Runs]:
         """Run the commands in turns, a measurement of the sgemm rate with each."""
         rate = [sys.executable, "-c", processes.SGEMM]
         found = processes.take_turns({**commands, "sgemm": rate}, self.runs, self.threads)
-        self.rates += [float(run.output) for run in found.pop("sgemm").counted]
+        rates = [float(run.output) for run in found.pop("sgemm").counted]
+        self.rate = statistics.median(rates)
+        self.rates += rates
         return found
-
-    @property
-    def rate(self) -> float:
-        """This machine's sgemm rate, GFLOP/s: the median so far."""
-        return statistics.median(self.rates)
 
     def scaled(self, seconds: float) -> float:
         """What would take ``seconds`` at 182 GFLOP/s, at this machine's rate."""
@@ -229,7 +227,7 @@ def profiles(bench: Bench, chosen: list[str]) -> Iterator[str]:
             for task, command in (("train", data.train_command), ("compute", data.compute_command)):
                 found = profile_text.profile(command(bench.folder, net, bench.threads), bench.threads, bench.folder)
                 yield profile_text.describe(f"{net} {task}, {bench.threads} threads", found,
-                                            useful_operations(bench, net, task), bench.rate)
+                                            useful_operations(bench, net, task), statistics.median(bench.rates))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ natural gradient costs beyond the plain gradient's own product is told apart by 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import threading
 import time
@@ -55,6 +56,8 @@ class Clock:
         self._gradients: list[tuple[int, int, set[int]]] = []    # of open steps: rows, output dim, dims of the parts
         self.num_commands = 0
         self.num_timers = 0
+        self.arena_bytes = 0
+        self.bytes_before = 0       # held at most before anything was run
 
     def add(self, kind: str, name: str, seconds: float, work: float = 0.0) -> None:
         """Count a call."""
@@ -204,16 +207,23 @@ def _install_operations(clock: Clock) -> None:
 
 
 def _install_counter(clock: Clock) -> None:
-    """Count the calls of the stages that are run."""
+    """Count the calls of the stages that are run; note the memory held before, and the largest arena."""
     from nnet3py.runtime.computer import Computer
 
     timed_run = Computer.run
 
     def run(self: Any) -> None:
+        clock.bytes_before = clock.bytes_before or peak_bytes()
         timed_run(self)
         clock.num_commands += len(self._stage.calls)
+        clock.arena_bytes = max(clock.arena_bytes, self._bound.arena.buffer.nbytes)
 
     Computer.run = run   # type: ignore[method-assign]
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def main() -> None:
@@ -231,8 +241,9 @@ def main() -> None:
     status = load(program).execute(words)
     total = time.time() - float(started)
     rows = [(kind, name, *record) for (kind, name), record in clock.records.items()]
+    peak = {"before": clock.bytes_before, "end": peak_bytes(), "arena": clock.arena_bytes}
     Path(result).write_text(json.dumps({"total": total, "start": start, "commands": clock.num_commands, "rows": rows,
-                                        "timers": clock.num_timers, "cost": cost}), encoding="utf-8")
+                                        "timers": clock.num_timers, "cost": cost, "memory": peak}), encoding="utf-8")
     sys.exit(status or 0)
 
 

@@ -23,7 +23,8 @@ KINDS = {
     "model files": "reading and writing models, test mode", "objective": "objective function and its derivative",
     "max-change": "limits of the parameters' change, applying it", "orthonormal": "orthonormal constraint",
     "l2": "l2 regularisation", "other": "Python that no timer stands around"}
-SHOWN_OPERATIONS, SHOWN_PRODUCTS = 24, 16
+SHOWN_OPERATIONS, SHOWN_PRODUCTS = 24, 20
+MANY = 1000         # rows
 
 
 def profile(command: Sequence[str | Path], threads: int, folder: Path) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def describe(title: str, found: dict[str, Any], operations: float, rate: float) 
     least = operations / 1e9 / rate
     lines = [f"== {title}: {found['total']:.2f} s, of which the timers took about {timers:.2f} s",
              f"The useful products, {operations / 1e9:.0f} GFLOP, take {least:.2f} s at the {rate:.0f} GFLOP/s of "
-             f"sgemm: {least / (found['total'] - timers):.0%} of the time.", "",
+             f"sgemm: {least / (found['total'] - timers):.0%} of the time.", _memory(found["memory"]), "",
              f"{'kind':20} {'seconds':>8} {'share':>6} {'calls':>8}"]
     for kind, (calls, seconds, work) in sorted(kinds.items(), key=lambda item: -item[1][1]):
         note = _rate(kind, seconds, work)
@@ -68,6 +69,12 @@ def describe(title: str, found: dict[str, Any], operations: float, rate: float) 
                      f"{KINDS.get(kind, '')}".rstrip())
     lines += ["", *_operations(rows), "", *_products(rows)]
     return "\n".join(lines) + "\n"
+
+
+def _memory(peak: dict[str, int]) -> str:
+    megabytes = {name: value / 1e6 for name, value in peak.items()}
+    return (f"Peak memory {megabytes['end']:.0f} MB: {megabytes['before']:.0f} before the first run (Python, modules, "
+            f"models),\n{megabytes['arena']:.0f} for the arena of all matrices, the rest for scratch space, kernels, examples.")
 
 
 def _rate(kind: str, seconds: float, work: float) -> str:
@@ -91,10 +98,28 @@ def _operations(rows: list[Any]) -> list[str]:
 
 
 def _products(rows: list[Any]) -> list[str]:
-    """A line for each shape of product, the slowest first: rows x inner dim x columns, which factor is transposed."""
-    products = sorted((row for row in rows if " x " in row[1]), key=lambda row: -row[3])
+    """A line for each kind of product, the slowest first: rows x inner dim x columns, which factor is transposed.
+
+    "many" stands for any number of rows of activations from ``MANY`` on.
+    """
+    merged: dict[tuple[str, str], list[float]] = {}
+    for kind, name, calls, seconds, work in rows:
+        if " x " in name:
+            record = merged.setdefault((_without_rows(name), kind), [0, 0.0, 0.0])
+            for i, value in enumerate((calls, seconds, work)):
+                record[i] += value
     lines = [f"{'product':42} {'kind':20} {'calls':>7} {'seconds':>8} {'us a call':>10}"]
-    for kind, name, calls, seconds, work in products[:SHOWN_PRODUCTS]:
+    for (name, kind), (calls, seconds, work) in sorted(merged.items(), key=lambda item: -item[1][1])[:SHOWN_PRODUCTS]:
         lines.append(f"{name:42} {kind:20} {calls:7.0f} {seconds:8.3f} {seconds / calls * 1e6:10.1f}  "
                      f"{_rate(kind, seconds, work)}".rstrip())
     return lines
+
+
+def _without_rows(name: str) -> str:
+    """The name of a product whose number of activations' rows, if it is large, is not spelled out."""
+    operation, m, _, k, _, n, flags = name.split(" ")
+    if flags == "TN":          # a gradient or a moment: the inner dimension goes over rows
+        k = "many" if int(k) >= MANY else k
+    else:
+        m = "many" if int(m) >= MANY else m
+    return f"{operation} {m} x {k} x {n} {flags}"
