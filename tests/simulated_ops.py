@@ -7,18 +7,18 @@ Arguments are host arrays, as the tests have them; each call copies them to the 
 from __future__ import annotations
 
 import itertools
+import sys
 from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-import ops_cases
 
 import nnet3py.ops
 from nnet3py.ops import device
 from nnet3py.ops.random import Random
 
 LAUNCHES = [((1, 1), (1, 1)), ((2, 1), (3, 2)), ((1, 2), (2, 5)), ((2, 2), (4, 1))]      # grid and block
-MOST_ELEMENTS = 100      # of the matrices of the usual sizes, in the simulator
+MOST_ELEMENTS = 100      # of a matrix in the simulator
 TOO_LARGE = {"test_long_sums_stay_accurate", "test_distributions",
              "test_exponential_is_accurate_over_its_whole_range"}
 
@@ -38,8 +38,13 @@ class Twins:
     def __init__(self, get_ops: Any) -> None:
         self._ops, self._cuda = get_ops("cuda"), device.cuda()
         self._launches = itertools.cycle(LAUNCHES)
+        self._launch = LAUNCHES[0]
         self.random = Random(self)
         self.calls = 0
+
+    def change_launch(self) -> None:
+        """Use the next grid and block from now on."""
+        self._launch = next(self._launches)
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._ops, name)
@@ -51,7 +56,7 @@ class Twins:
         self.calls += 1
         copies: dict[int, tuple[np.ndarray, Any]] = {}
         ready = [self._on_device(arg, copies) for arg in args]
-        with launch.forced_launch(*next(self._launches)) if device.is_simulated() else nullcontext():
+        with launch.forced_launch(*self._launch) if device.is_simulated() else nullcontext():
             result = operation(*ready)
         for original, copy in copies.values():
             original[...] = copy.copy_to_host()
@@ -90,14 +95,25 @@ def pytest_configure(config: Any) -> None:
     config.twins = Twins(get_ops)
     nnet3py.ops.get_ops = lambda name="cpu": config.twins      # type: ignore[assignment]
     if device.is_simulated():
-        ops_cases.SIZES[:] = [size for size in ops_cases.SIZES if size[0] * size[1] <= MOST_ELEMENTS]
+        sys.setswitchinterval(1e-5)      # the simulator's threads wait for each other by asking again and again
     config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning")   # numpy's scalars warn of NaN and overflow
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     """Leave out of the simulator what has too many elements for it."""
     if device.is_simulated():
-        items[:] = [item for item in items if item.name not in TOO_LARGE]
+        items[:] = [item for item in items if item.name not in TOO_LARGE and not is_too_large(item)]
+
+
+def is_too_large(item: Any) -> bool:
+    """Whether a test is for matrices of a size (rows, cols) that the simulator takes long for."""
+    size = item.callspec.params.get("size") if hasattr(item, "callspec") else None
+    return isinstance(size, tuple) and size[0] * size[1] > MOST_ELEMENTS
+
+
+def pytest_runtest_setup(item: Any) -> None:
+    """Each test has another launch, but only one, since the order of a sum depends on it."""
+    item.config.twins.change_launch()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

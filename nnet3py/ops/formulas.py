@@ -6,6 +6,7 @@ carries out some of the divisions in double; the last bit of a result may differ
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -135,3 +136,15 @@ def excess(value, target):  # type: ignore[no-untyped-def]
     size = abs(value) - target
     size = size if size > ZERO else ZERO
     return size if value > ZERO else -size
+
+
+SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # of a row's mean square, relative to the target's
+FLOORED_SCALE = np.float32(2.0 ** 33)           # the scale of a row at the floor, a power of two and so exact
+
+
+def row_scale(square, inverse):  # type: ignore[no-untyped-def]
+    """target / rms of a row, from its squared norm and 1 / (dim target^2)."""
+    ratio = square * inverse
+    if ratio < SQUARED_NORM_FLOOR:
+        ratio = SQUARED_NORM_FLOOR
+    return ONE / np.float32(math.sqrt(ratio))

@@ -22,5 +22,5 @@ sigmoid, sigmoid_slope = _bound.sigmoid, _bound.sigmoid_slope
 tanh, tanh_slope = _bound.tanh, _bound.tanh_slope
 lstm_cell, lstm_cell_backprop = _bound.lstm_cell, _bound.lstm_cell_backprop
 gru_cell, gru_cell_backprop = _bound.gru_cell, _bound.gru_cell_backprop
-keep, away_from_zero, excess = (device_function(f) for f in (
-    formulas.keep, formulas.away_from_zero, formulas.excess))
+keep, away_from_zero, excess, row_scale = (device_function(f) for f in (
+    formulas.keep, formulas.away_from_zero, formulas.excess, formulas.row_scale))

@@ -1,6 +1,13 @@
 """Sums and maxima over the threads of a block, in an order that depends on the block's shape alone.
 
-Every thread of the block calls them together and gets the result. There are two bodies. On a GPU, threads of a warp
+Every thread of the block calls them together, with an array of MOST_THREADS elements in shared memory that the kernel
+made, and gets the result::
+
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    ...
+    total = sum_along_team(shared, part)
+
+There are two bodies. On a GPU, threads of a warp
 exchange their values directly, and warps through shared memory. Where a block is no whole number of warps, or x no
 power of two, and in the simulator, which has no warps, everything goes through shared memory.
 
@@ -10,8 +17,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
 
 from nnet3py.ops import device
 from nnet3py.ops.cuda import launch
@@ -62,13 +67,12 @@ def launch_parts(rows: int, cols: int) -> Shape:
     return (grid_x, max(1, min(grid_y, MOST_PARTS // grid_x))), block
 
 
-def _reductions(dtype: Any, combine: Any, with_shuffles: bool) -> SimpleNamespace:
-    """The reductions of values of type ``dtype`` by ``combine`` (a device function of two)."""
+def _reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
+    """The reductions by ``combine`` (a device function of two values)."""
 
     @device_function
-    def tree(value, first, step, place, count):      # type: ignore[no-untyped-def]
-        """Over the ``count`` threads whose ``place`` differs and whose ``first`` does not; all through shared memory."""
-        shared = cuda.shared.array(MOST_THREADS, dtype)
+    def tree(shared, value, first, step, place, count):      # type: ignore[no-untyped-def]
+        """Over the ``count`` threads whose ``place`` differs and whose ``first`` does not, through shared memory."""
         shared[first + place * step] = value
         cuda.syncthreads()
         while count > 1:
@@ -91,9 +95,8 @@ def _reductions(dtype: Any, combine: Any, with_shuffles: bool) -> SimpleNamespac
         return value
 
     @device_function
-    def across_warps(value, first, step, place, count, is_writer):      # type: ignore[no-untyped-def]
+    def across_warps(shared, value, first, step, place, count, is_writer):      # type: ignore[no-untyped-def]
         """Over ``count`` warps, or parts of them, whose ``place`` differs."""
-        shared = cuda.shared.array(MOST_THREADS, dtype)
         if is_writer:
             shared[first + place * step] = value
         cuda.syncthreads()
@@ -108,48 +111,49 @@ def _reductions(dtype: Any, combine: Any, with_shuffles: bool) -> SimpleNamespac
         return width & (width - 1) == 0 and width * cuda.blockDim.y % WARP == 0
 
     @device_function
-    def along_team_by_tree(value):      # type: ignore[no-untyped-def]
+    def along_team_by_tree(shared, value):      # type: ignore[no-untyped-def]
         width = cuda.blockDim.x
-        return tree(value, cuda.threadIdx.y * width, 1, cuda.threadIdx.x, width)
+        return tree(shared, value, cuda.threadIdx.y * width, 1, cuda.threadIdx.x, width)
 
     @device_function
-    def along_team(value):      # type: ignore[no-untyped-def]
+    def along_team(shared, value):      # type: ignore[no-untyped-def]
         width = cuda.blockDim.x
         if not fits_warps(width):
-            return along_team_by_tree(value)
+            return along_team_by_tree(shared, value)
         value = across_lanes(value, 1, width if width < WARP else WARP)
         if width <= WARP:
             return value
         warps = width // WARP
-        return across_warps(value, cuda.threadIdx.y * warps, 1, cuda.threadIdx.x // WARP, warps,
+        return across_warps(shared, value, cuda.threadIdx.y * warps, 1, cuda.threadIdx.x // WARP, warps,
                             cuda.threadIdx.x % WARP == 0)
 
     @device_function
-    def down_column_by_tree(value):      # type: ignore[no-untyped-def]
-        return tree(value, cuda.threadIdx.x, cuda.blockDim.x, cuda.threadIdx.y, cuda.blockDim.y)
+    def down_column_by_tree(shared, value):      # type: ignore[no-untyped-def]
+        return tree(shared, value, cuda.threadIdx.x, cuda.blockDim.x, cuda.threadIdx.y, cuda.blockDim.y)
 
     @device_function
-    def down_column(value):      # type: ignore[no-untyped-def]
+    def down_column(shared, value):      # type: ignore[no-untyped-def]
         width = cuda.blockDim.x
         if width > WARP or not fits_warps(width):
-            return down_column_by_tree(value)
+            return down_column_by_tree(shared, value)
         value = across_lanes(value, width, WARP)
         rows_of_warp = WARP // width
-        return across_warps(value, cuda.threadIdx.x, width, cuda.threadIdx.y // rows_of_warp,
+        return across_warps(shared, value, cuda.threadIdx.x, width, cuda.threadIdx.y // rows_of_warp,
                             cuda.blockDim.y // rows_of_warp, cuda.threadIdx.y % rows_of_warp == 0)
 
     @device_function
-    def over_block_by_tree(value):      # type: ignore[no-untyped-def]
+    def over_block_by_tree(shared, value):      # type: ignore[no-untyped-def]
         place = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-        return tree(value, 0, 1, place, cuda.blockDim.x * cuda.blockDim.y)
+        return tree(shared, value, 0, 1, place, cuda.blockDim.x * cuda.blockDim.y)
 
     @device_function
-    def over_block(value):      # type: ignore[no-untyped-def]
+    def over_block(shared, value):      # type: ignore[no-untyped-def]
         if not fits_warps(cuda.blockDim.x):
-            return over_block_by_tree(value)
+            return over_block_by_tree(shared, value)
         place = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
         value = across_lanes(value, 1, WARP)
-        return across_warps(value, 0, 1, place // WARP, cuda.blockDim.x * cuda.blockDim.y // WARP, place % WARP == 0)
+        return across_warps(shared, value, 0, 1, place // WARP, cuda.blockDim.x * cuda.blockDim.y // WARP,
+                            place % WARP == 0)
 
     if not with_shuffles:
         return SimpleNamespace(along_team=along_team_by_tree, down_column=down_column_by_tree,
@@ -169,11 +173,7 @@ def larger(a, b):
     return a if a > b else b
 
 
-_shuffles = not device.is_simulated()
-_sums, _maxima = _reductions(np.float32, add, _shuffles), _reductions(np.float32, larger, _shuffles)
-_double_sums = _reductions(np.float64, add, _shuffles)
+_sums, _maxima = (_reductions(combine, not device.is_simulated()) for combine in (add, larger))
 
 sum_along_team, sum_down_column, sum_over_block = _sums.along_team, _sums.down_column, _sums.over_block
 max_along_team = _maxima.along_team
-double_sum_along_team, double_sum_down_column, double_sum_over_block = (
-    _double_sums.along_team, _double_sums.down_column, _double_sums.over_block)

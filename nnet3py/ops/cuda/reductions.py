@@ -1,7 +1,7 @@
-"""Sums on the GPU: over the rows of a matrix, along its rows, or over everything; the twins of ``ops/cpu/reductions.py``.
+"""Sums on the GPU: over the rows of a matrix, along its rows, or over everything.
 
-The order of a sum depends on the sizes alone. Those to one number run in float64; they make the host wait for them,
-and so have no place where time counts.
+The twins of ``ops/cpu/reductions.py``. The order of a sum depends on the sizes alone. Those to one number run in
+float64; they make the host wait for them, and so have no place where time counts.
 """
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from nnet3py.ops.cuda.element_formulas import keep
 from nnet3py.ops.cuda.launch import kernel
 from nnet3py.ops.cuda.memory import results
 from nnet3py.ops.cuda.reduce import (
-    double_sum_along_team,
-    double_sum_down_column,
-    double_sum_over_block,
+    MOST_THREADS,
     launch_columns,
     launch_parts,
     launch_teams,
+    sum_along_team,
     sum_down_column,
+    sum_over_block,
 )
 from nnet3py.ops.cuda.threads import (
     block_column,
     block_rows,
     column_blocks,
     cuda,
+    is_first_of_block,
     own_columns,
     own_rows,
     row,
@@ -40,12 +41,13 @@ ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
 @kernel("vec mat f32 f32", shape=launch_columns)
 def add_row_sum(dst, src, alpha, beta):
     """``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
     for first in column_blocks(src.shape[1]):
         j, mine = block_column(first, src.shape[1])
         part = ZERO
         for i in block_rows(src.shape[0]):
             part += row(src, i)[j]
-        total = sum_down_column(part)
+        total = sum_down_column(shared, part)
         if mine:
             dst[j] = alpha * total + keep(beta, dst[j])
 
@@ -53,13 +55,14 @@ def add_row_sum(dst, src, alpha, beta):
 @kernel("vec mat f32 f32", shape=launch_columns)
 def add_row_sum_sq(dst, src, alpha, beta):
     """``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
     for first in column_blocks(src.shape[1]):
         j, mine = block_column(first, src.shape[1])
         part = ZERO
         for i in block_rows(src.shape[0]):
             value = row(src, i)[j]
             part += value * value
-        total = sum_down_column(part)
+        total = sum_down_column(shared, part)
         if mine:
             dst[j] = alpha * total + keep(beta, dst[j])
 
@@ -67,12 +70,13 @@ def add_row_sum_sq(dst, src, alpha, beta):
 @kernel("vec mat mat f32 f32", shape=launch_columns)
 def add_row_sum_product(dst, a, b, alpha, beta):
     """``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``. Kaldi: AddDiagMatMat of the transposes."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
     for first in column_blocks(a.shape[1]):
         j, mine = block_column(first, a.shape[1])
         part = ZERO
         for i in block_rows(a.shape[0]):
             part += row(a, i)[j] * row(b, i)[j]
-        total = sum_down_column(part)
+        total = sum_down_column(shared, part)
         if mine:
             dst[j] = alpha * total + keep(beta, dst[j])
 
@@ -80,12 +84,13 @@ def add_row_sum_product(dst, a, b, alpha, beta):
 @kernel("dvec mat f64", shape=launch_columns)
 def add_row_sum_double(dst, src, alpha):
     """``dst[j] += alpha (sum over i of src[i, j])`` in float64. Kaldi: AddRowSumMat, then an addition in double."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
     for first in column_blocks(src.shape[1]):
         j, mine = block_column(first, src.shape[1])
         part = DOUBLE_ZERO
         for i in block_rows(src.shape[0]):
             part += np.float64(row(src, i)[j])
-        total = double_sum_down_column(part)
+        total = sum_down_column(shared, part)
         if mine:
             dst[j] += alpha * total
 
@@ -93,13 +98,14 @@ def add_row_sum_double(dst, src, alpha):
 @kernel("dvec mat f64", shape=launch_columns)
 def add_row_sum_sq_double(dst, src, alpha):
     """``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64. Kaldi: AddDiagMat2, then an addition in double."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
     for first in column_blocks(src.shape[1]):
         j, mine = block_column(first, src.shape[1])
         part = DOUBLE_ZERO
         for i in block_rows(src.shape[0]):
             value = np.float64(row(src, i)[j])
             part += value * value
-        total = double_sum_down_column(part)
+        total = sum_down_column(shared, part)
         if mine:
             dst[j] += alpha * total
 
@@ -107,12 +113,13 @@ def add_row_sum_sq_double(dst, src, alpha):
 @kernel("vec mat mat f32 f32", over=1, shape=launch_teams)
 def add_col_sum_product(dst, a, b, alpha, beta):
     """``dst[i] = alpha (sum over j of a[i, j] b[i, j]) + beta dst[i]``, summed in float64. Kaldi: AddDiagMatMat."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
     for first in row_blocks(a.shape[0]):
         i, mine = team_row(first, a.shape[0])
         x, y, part = row(a, i), row(b, i), DOUBLE_ZERO
         for j in team_columns(x.shape[0]):
             part += np.float64(x[j]) * np.float64(y[j])
-        total = double_sum_along_team(part)
+        total = sum_along_team(shared, part)
         if mine and cuda.threadIdx.x == 0:
             dst[i] = alpha * np.float32(total) + keep(beta, dst[i])
 
@@ -123,13 +130,14 @@ def add_col_sum_product(dst, a, b, alpha, beta):
 @kernel("dvec mat mat", shape=launch_parts)
 def _products(parts, a, b):
     """``parts[k]`` = the sum of the products that block k comes across."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
     part = DOUBLE_ZERO
     for i in own_rows(a.shape[0]):
         x, y = row(a, i), row(b, i)
         for j in own_columns(x.shape[0]):
             part += np.float64(x[j]) * np.float64(y[j])
-    total = double_sum_over_block(part)
-    if cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0:
+    total = sum_over_block(shared, part)
+    if is_first_of_block():
         parts[cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x] = total
 
 

@@ -11,7 +11,7 @@ A kernel in which a team, the threads of a block with the same y, works on a row
     for first in row_blocks(dst.shape[0]):
         i, mine = team_row(first, dst.shape[0])
         for j in team_columns(dst.shape[1]): ...
-        total = sum_along_team(part)
+        total = sum_along_team(shared, part)
 
 All threads of a block go through that loop equally often, since they wait for each other in it; those for which no row
 is left read the last one, and write nothing (``mine`` is False).
@@ -21,7 +21,7 @@ A kernel in which a block sums columns over the rows::
     for first in column_blocks(src.shape[1]):
         j, mine = block_column(first, src.shape[1])
         for i in block_rows(src.shape[0]): ...
-        total = sum_down_column(part)
+        total = sum_down_column(shared, part)
 
 (``min`` and ``max`` of two numbers cannot be compiled for a GPU by every numba; hence the conditional expressions.)
 
@@ -36,8 +36,25 @@ import numpy as np
 
 from nnet3py.ops import device
 
-cuda = device.cuda()
-device_function = cuda.jit(device=True)
+
+class _SimulatedCuda:
+    """``numba.cuda`` as code inside a kernel sees it in the simulator, whichever module that code is in."""
+
+    def __init__(self) -> None:
+        self._simulator = device.cuda().simulator.kernel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._simulator._get_kernel_context(), name)
+
+
+def _as_it_is(function: Any) -> Any:
+    return function
+
+
+# The simulator would put its threadIdx and so on into the module of a device function while that runs, one thread not
+# knowing of the others; so there, device functions are plain functions.
+cuda: Any = _SimulatedCuda() if device.is_simulated() else device.cuda()
+device_function: Any = _as_it_is if device.is_simulated() else cuda.jit(device=True)
 
 
 @device_function
@@ -89,6 +106,19 @@ def block_column(first, count):
 def block_rows(count):
     """The rows of this thread where a block shares the rows of its columns."""
     return range(cuda.threadIdx.y, count, cuda.blockDim.y)
+
+
+@device_function
+def places_in_block(count):
+    """The places of this thread among ``count`` that a single block shares."""
+    return range(np.uint64(cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x), np.uint64(count),
+                 np.uint64(cuda.blockDim.x * cuda.blockDim.y))
+
+
+@device_function
+def is_first_of_block():
+    """Whether this thread writes what is there once for the block."""
+    return cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0
 
 
 def _compiled_views() -> tuple[Any, Any]:
