@@ -173,9 +173,22 @@ def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
     return plan
 
 
-def merge_packed(examples: Sequence[Any], compress: bool = False) -> bytes | NnetExample:
-    """One example made of several PackedExample and NnetExample: the bytes that are written of what
-    :func:`~nnet3py.egs.merger.merge_examples` makes of them, or that itself. Raises as that does.
+class PackedMinibatch:
+    """A minibatch as what is written of it, piece by piece."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes | memoryview] = []
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write it; only binary files can be written."""
+        for piece in self.pieces:
+            writer.raw(piece)
+
+
+def merge_packed(examples: Sequence[Any], compress: bool = False) -> PackedMinibatch | NnetExample:
+    """One example made of several PackedExample and NnetExample, to be written in binary.
+
+    The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and what is raised is the same.
     """
     first = examples[0]
     if not all(isinstance(one, PackedExample) and one.layout is first.layout for one in examples):
@@ -183,8 +196,8 @@ def merge_packed(examples: Sequence[Any], compress: bool = False) -> bytes | Nne
                               compress)
     layout, count = first.layout, len(examples)
     data = np.frombuffer(b"".join([one.data for one in examples]), dtype=np.uint8).reshape(count, layout.length)
-    stream = io.BytesIO()
-    writer = TokenWriter(stream, binary=True)
+    minibatch = PackedMinibatch()
+    writer = TokenWriter(_Pieces(minibatch.pieces), binary=True)
     writer.token("<Nnet3Eg>")
     writer.token("<NumIo>")
     writer.integer(len(layout.parts))
@@ -193,7 +206,14 @@ def merge_packed(examples: Sequence[Any], compress: bool = False) -> bytes | Nne
         _write_matrix(writer, data, layout.parts[place], layout.example.io[place].features, compress)
         writer.token("</NnetIo>")
     writer.token("</Nnet3Eg>")
-    return stream.getvalue()
+    return minibatch
+
+
+class _Pieces:
+    """A stream that keeps what is written to it as it is."""
+
+    def __init__(self, pieces: list[bytes | memoryview]) -> None:
+        self.write = pieces.append
 
 
 def _write_matrix(writer: TokenWriter, data: np.ndarray, part: Part, matrix: Any, compress: bool) -> None:

@@ -25,6 +25,7 @@ _FEWEST_CM_ROWS = 8                                  # fewer rows of a CM matrix
 _TABLE_ROWS = 256                                    # from here on decoding a column by a table of 256 is faster
 _TABLE_SIZE = 1 << 16
 
+_BATCH = 1 << 14                                     # elements decoded at once, so that they stay in the cache
 _ROWS_AT_ONCE = 4096                                 # keeps the part of the target that is written in the cache
 
 _TINY, _HUGE = 1e-30, 1e33                           # between these, floats do
@@ -272,7 +273,11 @@ def decode_batch(like: CompressedMatrix, data: np.ndarray, target: np.ndarray) -
         if like.token == "CM":
             percentiles = np.ascontiguousarray(body[:, :8 * cols]).view("<u2").reshape(-1, cols, 4)
             codes = body[:, 8 * cols:].reshape(-1, cols, rows).transpose(0, 2, 1)
-            _decode_pieces(codes, _decode_percentiles(percentiles, minimum, range_), target)
+            points = _decode_percentiles(percentiles, minimum, range_)
+            step = max(1, _BATCH // (rows * cols))
+            for first in range(0, len(target), step):
+                part = slice(first, first + step)
+                _decode_pieces(codes[part], points[part], target[part])
         else:
             kind = like.codes.dtype.newbyteorder("<")
             codes = np.ascontiguousarray(body).view(kind).reshape(-1, rows, cols)
