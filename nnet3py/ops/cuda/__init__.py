@@ -6,7 +6,6 @@ from importlib.util import find_spec
 from typing import Any
 
 from nnet3py.errors import DeviceError
-from nnet3py.ops.random import Random
 from nnet3py.ops.table import FAMILY_OF
 from nnet3py.ops.workspace import Workspace
 
@@ -51,6 +50,7 @@ class CudaOps:
 
     def __init__(self) -> None:
         from nnet3py.ops.cuda import memory
+        from nnet3py.ops.cuda.draws import DeviceRandom
 
         self.workspace = Workspace(memory.new_array)
         self.scratch = self.workspace.scratch
@@ -64,7 +64,7 @@ class CudaOps:
         copies = memory.Copies(lambda: self.copy_mat, self._packed)
         self.copy_in = copies.copy_in
         self.copy_out = copies.copy_out
-        self.random = Random(self)
+        self.random = DeviceRandom(self)
 
     def _packed(self, rows: int, cols: int) -> Any:
         """Scratch space that is free again for what is queued next."""

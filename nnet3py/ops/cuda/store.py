@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, THREADS, Kernel, Shape, cuda, forced, kernel
 from nnet3py.ops.cuda.memory import new_array, results, upload
-from nnet3py.ops.cuda.reduce import double_sum_over_block
+from nnet3py.ops.cuda.reduce import MOST_THREADS, sum_over_block
 
 PARTS = 64          # blocks that share a segment
 ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
@@ -26,13 +26,14 @@ def _over_segments(rows: int, cols: int) -> Shape:
 @kernel("dmat vec vec lvec", over=3, shape=_over_segments)
 def _partial_products(parts, a, b, starts):      # type: ignore[no-untyped-def]
     """parts[s, p] = the sum of a b over the p-th share of segment s, in float64."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
     for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
         for p in range(cuda.blockIdx.x, parts.shape[1], cuda.gridDim.x):
             total = DOUBLE_ZERO
             first = starts[s] + p * cuda.blockDim.x + cuda.threadIdx.x
             for i in range(first, starts[s + 1], parts.shape[1] * cuda.blockDim.x):
                 total += np.float64(a[i]) * np.float64(b[i])
-            total = double_sum_over_block(total)
+            total = sum_over_block(shared, total)
             if cuda.threadIdx.x == 0:
                 parts[s, p] = total
 
