@@ -7,7 +7,6 @@ Arguments are host arrays, as the tests have them; each call copies them to the 
 from __future__ import annotations
 
 import itertools
-import sys
 from contextlib import nullcontext
 from typing import Any
 
@@ -95,7 +94,8 @@ def pytest_configure(config: Any) -> None:
     config.twins = Twins(get_ops)
     nnet3py.ops.get_ops = lambda name="cpu": config.twins      # type: ignore[assignment]
     if device.is_simulated():
-        sys.setswitchinterval(1e-5)      # the simulator's threads wait for each other by asking again and again
+        import simulator_turns
+        simulator_turns.install()
     config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning")   # numpy's scalars warn of NaN and overflow
 
 

@@ -13,11 +13,11 @@ from cuda_checks import COMPUTE_CAPABILITIES, check_ptx
 
 TESTS = Path(__file__).resolve().parent
 # what of the CPU's test files runs in one process, and how many operations it calls at least
-GROUPS = [("rows elementwise reductions", 300), ("random nonlinear", 300)]
-FAMILIES = ["rows", "elementwise", "reductions", "random", "nonlinear", "normalize", "recurrent"]
+GROUPS = [("rows elementwise reductions", 300), ("random nonlinear structural", 400)]
+FAMILIES = ["rows", "elementwise", "reductions", "random", "nonlinear", "normalize", "recurrent", "structural"]
 IN_DOUBLE = set("""add_row_sum_double add_row_sum_sq_double add_col_sum_product _products
     _normal _count _sigmoid_sums _tanh_sums _relu_sums _value_sums _square_sums low_slope_repair relu_repair
-    batch_norm_store_stats lstm_self_repair lstm_store_stats""".split())
+    batch_norm_store_stats _count_rows _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats""".split())
 
 
 def kernels(family: str) -> list[str]:
