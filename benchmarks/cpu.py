@@ -50,6 +50,7 @@ class Bench:
     rates: list[float] = field(default_factory=list)     # of sgemm, in all turns
     rate: float = 0.0                                    # of sgemm, GFLOP/s: the median of the last measurement's turns
     missed: list[str] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)        # of the table for README.md
 
     def turns(self, commands: dict[str, list[str | Path]]) -> dict[str, Runs]:
         """Run the commands in turns, a measurement of the sgemm rate with each."""
@@ -71,8 +72,16 @@ class Bench:
         met = ratio >= limit if at_least else ratio <= limit
         if not met:
             self.missed.append(what)
+        bound = f"{'at least' if at_least else 'at most'} {limit:.2f}"
+        self.rows.append(f"| {what} | {shown(ours)} {unit} | {named}: {shown(reference)} {unit} | {ratio:.2f} | {bound}: "
+                         f"{'met' if met else 'missed'} |")
         print(f"{what:46} {ours:8.2f} {unit:8} {named:38} {reference:8.2f}   ratio {ratio:5.2f}  "
-              f"({'at least' if at_least else 'at most'} {limit:.2f}): {'met' if met else 'MISSED'}", flush=True)
+              f"({bound}): {'met' if met else 'MISSED'}", flush=True)
+
+
+def shown(value: float) -> str:
+    """A number as a table shows it."""
+    return f"{value:.1f}" if value < 20 else f"{value:.0f}"
 
 
 def main() -> None:
@@ -97,6 +106,8 @@ def main() -> None:
             MEASURES[part](bench)
         print(f"machine: {processes.describe_machine(args.threads, bench.rates)}")
         print(f"targets missed: {', '.join(bench.missed) or 'none'}")
+        print("", f"| {args.threads} threads | nnet3py | compared with | ratio | target |", "|---|---|---|---|---|",
+              *bench.rows, sep="\n")
         if args.profile or args.profile_to:
             text = "\n".join(profiles(bench, chosen))
             if args.profile_to:

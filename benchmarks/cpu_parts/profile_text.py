@@ -24,7 +24,7 @@ KINDS = {
     "max-change": "limits of the parameters' change, applying it", "orthonormal": "orthonormal constraint",
     "l2": "l2 regularisation", "other": "Python that no timer stands around"}
 SHOWN_OPERATIONS, SHOWN_PRODUCTS = 24, 20
-MANY = 1000         # rows
+MANY = 500         # rows
 
 
 def profile(command: Sequence[str | Path], threads: int, folder: Path) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def describe(title: str, found: dict[str, Any], operations: float, rate: float) 
 def _memory(peak: dict[str, int]) -> str:
     megabytes = {name: value / 1e6 for name, value in peak.items()}
     return (f"Peak memory {megabytes['end']:.0f} MB: {megabytes['before']:.0f} before the first run (Python, modules, "
-            f"models),\n{megabytes['arena']:.0f} for the arena of all matrices, the rest for scratch space, kernels, examples.")
+            f"models),\n{megabytes['arena']:.0f} for the arena of all matrices, the rest for scratch space and examples.")
 
 
 def _rate(kind: str, seconds: float, work: float) -> str:
