@@ -1,0 +1,148 @@
+"""Dropout masks on the GPU, made from uniform random numbers that the caller drew.
+
+The twins of ``ops/cpu/dropout.py``.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
+from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
+
+ZERO, ONE, TWO, FOUR = np.float32(0), np.float32(1), np.float32(2), np.float32(4)
+
+
+def launch_each_row(rows: int, cols: int) -> Shape:
+    """A thread for each row of a matrix; they lie along x."""
+    return launch_2d(1, rows)
+
+
+def launch_sequences(rows: int, cols: int) -> Shape:
+    """A thread for each of the sequences that a vector of starts (and one end) has."""
+    return launch_2d(1, max(cols - 1, 0))
+
+
+@device_function
+def _below(draw, count):
+    """A whole number from 0 to ``count`` - 1 made of a uniform number; the product is rounded as on the CPU."""
+    number = int(np.float64(draw) * np.float64(count))
+    return number if number < count else count - 1
+
+
+@kernel("mat mat mat f32")
+def dropout_elements(dst, src, draws, proportion):
+    """``dst = src`` where ``draws`` (uniform, of the same size) is above ``proportion``, else 0."""
+    for i in own_rows(dst.shape[0]):
+        d, s, u = row(dst, i), row(src, i), row(draws, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = s[j] if u[j] > proportion else ZERO
+
+
+@kernel("mat mat mat f32")
+def dropout_rows(dst, src, draws, proportion):
+    """``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
+    for i in own_rows(dst.shape[0]):
+        d, s, kept = row(dst, i), row(src, i), draws[i, 0] > proportion
+        for j in own_columns(d.shape[0]):
+            d[j] = s[j] if kept else ZERO
+
+
+@kernel("mat mat mat mat")
+def dropout_backprop(dx, x, y, dy):
+    """``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
+    for i in own_rows(dx.shape[0]):
+        d, s, v, e = row(dx, i), row(x, i), row(y, i), row(dy, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = e[j] * (v[j] / s[j]) if s[j] != ZERO else e[j]
+
+
+@kernel("mat f32 f32")
+def binary_mask(mask, proportion, kept):
+    """Uniform numbers become ``kept`` where they are above ``proportion``, else 0."""
+    for i in own_rows(mask.shape[0]):
+        m = row(mask, i)
+        for j in own_columns(m.shape[0]):
+            m[j] = kept if m[j] > proportion else ZERO
+
+
+@kernel("mat mat f32", shape=launch_each_row)
+def complementary_masks(mask, draws, proportion):
+    """Two columns of ``mask`` from one draw (uniform): 1 if above ``proportion``; 1 if below 1 minus that."""
+    for _ in own_rows(1):
+        for place in own_columns(mask.shape[0]):
+            i = np.int64(place)
+            draw = draws[i, 0]
+            mask[i, 0] = ONE if draw > proportion else ZERO
+            mask[i, 1] = ONE if ONE - proportion > draw else ZERO
+
+
+@kernel("mat f32")
+def continuous_mask(mask, proportion):
+    """Uniform numbers u become 4 proportion u + 1 - 2 proportion."""
+    slope, start = FOUR * proportion, ONE - TWO * proportion
+    for i in own_rows(mask.shape[0]):
+        m = row(mask, i)
+        for j in own_columns(m.shape[0]):
+            m[j] = slope * m[j] + start
+
+
+@kernel("mat mat int", shape=launch_each_row)
+def specaugment_mask(mask, draws, max_zeroed):
+    """Each row of ``mask`` becomes 1 with a random band of at most ``max_zeroed`` zeros, split into regions.
+
+    ``draws`` (uniform) has a column for the band's width, one for its start, and one for each region after the first:
+    there a stretch of a quarter of the row is mirrored around its middle, which cuts a band in two. A thread makes a
+    row: there is one for each sequence only.
+    """
+    width = mask.shape[1]
+    half = width // 2
+    quarter = half // 2
+    for _ in own_rows(1):
+        for place in own_columns(mask.shape[0]):
+            m, u = row(mask, np.int64(place)), row(draws, np.int64(place))
+            for k in range(width):
+                m[k] = ONE
+            zeroed = _below(u[0], max_zeroed + 1)
+            start = _below(u[1], width)
+            for k in range(zeroed):
+                m[(start + k) % width] = ZERO
+            for c in range(2, u.shape[0]):
+                first = _below(u[c], width)
+                for k in range(quarter):
+                    a, b = (first + k) % width, (first + half - k) % width
+                    swapped = m[a]
+                    m[a] = m[b]
+                    m[b] = swapped
+
+
+@kernel("vec mat ivec ivec f32 int int", over=3, shape=launch_sequences)
+def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kept):
+    """Stretches of zeros and ones by turns in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
+
+    A sequence begins with ones with probability ``start_kept``; lengths are uniform from 1 to the longest, and what
+    reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers, of which sequence s uses
+    those from ``starts[s] + s`` on. Kaldi: SpecAugmentTimeMaskComponent::GetMemo.
+    """
+    u = row(draws, 0)
+    for _ in own_rows(1):
+        for sequence in own_columns(starts.shape[0] - 1):
+            s = np.int64(sequence)
+            frame, end, draw = np.int64(starts[s]), np.int64(starts[s + 1]), np.int64(starts[s]) + s
+            keep = u[draw] < start_kept
+            while frame < end:
+                draw += 1
+                stop = frame + 1 + _below(u[draw], longest_kept if keep else longest_zeroed)
+                stop = stop if stop < end else end
+                for k in range(frame, stop):
+                    mask[rows[k]] = ONE if keep else ZERO
+                frame = stop
+                keep = not keep
+
+
+@kernel("mat mat mat ivec")
+def mul_mask_rows(dst, src, mask, indexes):
+    """``dst[i] = src[i] mask[indexes[i]]``, elementwise; ``dst`` may be ``src``. Kaldi: MulRows."""
+    for i in own_rows(dst.shape[0]):
+        d, s, m = row(dst, i), row(src, i), row(mask, indexes[i])
+        for j in own_columns(d.shape[0]):
+            d[j] = s[j] * m[j]

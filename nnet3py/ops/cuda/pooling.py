@@ -1,0 +1,91 @@
+"""Pooling over columns on the GPU: 2-norms of groups and maxima of boxes; the twins of ``ops/cpu/pooling.py``."""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row, span
+
+ZERO = np.float32(0)
+LOWEST = np.float32(-1e20)      # a maximum is never below this, as in Kaldi
+
+
+@kernel("mat mat")
+def pnorm(dst, src):
+    """``dst[i, j]`` = the 2-norm of the j-th group of consecutive columns of ``src[i]``. Kaldi: GroupPnorm."""
+    size = src.shape[1] // dst.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(d.shape[0]):
+            group, total = span(s, np.int64(j) * size, size), ZERO
+            for k in range(size):
+                total += group[k] * group[k]
+            d[j] = math.sqrt(total)
+
+
+@kernel("mat mat mat mat", over=2)
+def pnorm_backprop(dx, x, y, dy):
+    """Derivative of ``pnorm``: ``dx = dy x / y`` with y and dy of the group, 0 where ``y`` is 0."""
+    size = x.shape[1] // y.shape[1]
+    for i in own_rows(dx.shape[0]):
+        d, s, norm, e = row(dx, i), row(x, i), row(y, i), row(dy, i)
+        for j in own_columns(norm.shape[0]):
+            first = np.int64(j) * size
+            for k in range(first, first + size):
+                d[k] = s[k] / norm[j] * e[j] if norm[j] != ZERO else ZERO
+
+
+@kernel("mat mat ivec")
+def max_pool(dst, src, shape):
+    """``dst`` = the maxima of boxes of the tensors that the rows of ``src`` are.
+
+    ``shape`` (12,) is the tensor's x, y, z dimensions, the box's, its steps, and how many boxes there are, along each.
+    """
+    plane, line = shape[1] * shape[2], shape[2]
+    for r in own_rows(dst.shape[0]):
+        d, s = row(dst, r), row(src, r)
+        for place in own_columns(d.shape[0]):
+            p = np.int64(place)
+            i, j, k = p // (shape[10] * shape[11]), p // shape[11] % shape[10], p % shape[11]
+            start = i * shape[6] * plane + j * shape[7] * line + k * shape[8]
+            largest = LOWEST
+            for x in range(shape[3]):
+                for y in range(shape[4]):
+                    first = start + x * plane + y * line
+                    for c in range(first, first + shape[5]):
+                        largest = s[c] if s[c] > largest else largest
+            d[p] = largest
+
+
+@device_function
+def _boxes_over(place, size, step, count):
+    """The boxes along one axis that a place lies in: the first, and the one after the last."""
+    first = (place - size) // step + 1 if place >= size else 0
+    end = place // step + 1
+    return first, (end if end < count else count)
+
+
+@kernel("mat mat mat mat ivec")
+def max_pool_backprop(dx, x, y, dy, shape):
+    """Add the derivative of ``max_pool`` to ``dx``: every member of a box equal to its maximum gets all of ``dy``.
+
+    A thread looks for the boxes that its element is in, so that nobody else adds to it.
+    """
+    plane, line = shape[1] * shape[2], shape[2]
+    for r in own_rows(dx.shape[0]):
+        d, s, largest, e = row(dx, r), row(x, r), row(y, r), row(dy, r)
+        for place in own_columns(d.shape[0]):
+            c = np.int64(place)
+            first_i, end_i = _boxes_over(c // plane, shape[3], shape[6], shape[9])
+            first_j, end_j = _boxes_over(c % plane // line, shape[4], shape[7], shape[10])
+            first_k, end_k = _boxes_over(c % line, shape[5], shape[8], shape[11])
+            total = d[c]
+            for i in range(first_i, end_i):
+                for j in range(first_j, end_j):
+                    for k in range(first_k, end_k):
+                        p = (i * shape[10] + j) * shape[11] + k
+                        if s[c] == largest[p]:
+                            total += e[p]
+            d[c] = total

@@ -1,0 +1,105 @@
+"""Sums of frames and their squares over ranges of rows, and means and standard deviations of such sums, on the GPU.
+
+The twins of ``ops/cpu/statistics_pooling.py``.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
+
+ZERO, ONE, TWO, HALF = np.float32(0), np.float32(1), np.float32(2), np.float32(0.5)
+
+
+@kernel("mat mat imat")
+def extract_statistics(dst, src, ranges):
+    """``dst[i]`` += the number of rows in ``ranges[i]``, their sum in ``src``, and the sum of their squares.
+
+    The squares are left out where ``dst`` has no columns for them. Kaldi: StatisticsExtractionComponent::Propagate.
+    """
+    dim = src.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, first, last = row(dst, i), ranges[i, 0], ranges[i, 1]
+        for place in own_columns(d.shape[0]):
+            j = np.int64(place)
+            total = d[j]
+            if j == 0:
+                total += np.float32(last - first)
+            elif j <= dim:
+                for r in range(first, last):
+                    total += row(src, r)[j - 1]
+            else:
+                for r in range(first, last):
+                    value = row(src, r)[j - 1 - dim]
+                    total += value * value
+            d[j] = total
+
+
+@kernel("mat mat mat ivec")
+def extract_statistics_backprop(dx, x, dy, rows):
+    """``dx[r]`` = the derivative of the sums in ``dy[rows[r]]``, and 2 ``x`` times that of the squares."""
+    dim = dx.shape[1]
+    for r in own_rows(dx.shape[0]):
+        d, s, e = row(dx, r), row(x, r), row(dy, rows[r])
+        for place in own_columns(dim):
+            j = np.int64(place)
+            d[j] = e[1 + j] + TWO * s[j] * e[1 + dim + j]
+
+
+@device_function
+def _range_sum(src, first, last, column):
+    total = ZERO
+    for r in range(first, last):
+        total += row(src, r)[column]
+    return total
+
+
+@kernel("mat mat imat int bool f32")
+def pool_statistics(dst, src, ranges, num_log_counts, stddevs, variance_floor):
+    """Means of sums: the rows of ``src`` in ``ranges[i]`` added up, and divided by their count, in column 0 of ``src``.
+
+    The first ``num_log_counts`` columns of ``dst`` become the logarithm of the count. With ``stddevs`` the second half
+    of the means, those of squares, becomes standard deviations; ``variance_floor`` is the smallest variance.
+    Kaldi: StatisticsPoolingComponent::Propagate.
+    """
+    half = (dst.shape[1] - num_log_counts) // 2
+    for i in own_rows(dst.shape[0]):
+        d, first, last = row(dst, i), ranges[i, 0], ranges[i, 1]
+        for place in own_columns(d.shape[0]):
+            j = np.int64(place) - num_log_counts
+            count = _range_sum(src, first, last, 0)
+            if j < 0:
+                d[place] = math.log(count)
+            else:
+                inverse = ONE / count
+                value = _range_sum(src, first, last, 1 + j) * inverse
+                if stddevs and j >= half:
+                    mean = _range_sum(src, first, last, 1 + j - half) * inverse
+                    variance = value - mean * mean
+                    value = np.float32(math.sqrt(variance if variance > variance_floor else variance_floor))
+                d[place] = value
+
+
+@kernel("mat mat mat mat int bool")
+def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
+    """``dst`` = derivative by the sums that ``pool_statistics`` divided, of its output ``y`` and derivative ``dy``.
+
+    ``counts`` (rows, 1) holds the counts, or their logarithms if there are log-count columns. Nothing flows through the
+    counts, and the floor of the variance has no effect. ``y`` is read only with ``stddevs``.
+    """
+    half = dst.shape[1] // 2
+    for i in own_rows(dst.shape[0]):
+        d, v, e = row(dst, i), row(y, i), row(dy, i)
+        inverse = np.float32(math.exp(-counts[i, 0])) if num_log_counts > 0 else ONE / counts[i, 0]
+        for place in own_columns(d.shape[0]):
+            j = np.int64(place)
+            value = inverse * e[num_log_counts + j]
+            if stddevs and j >= half:
+                value *= HALF / v[num_log_counts + j]
+            elif stddevs:
+                of_stddev = inverse * e[num_log_counts + half + j] * (HALF / v[num_log_counts + half + j])
+                value -= TWO * v[num_log_counts + j] * of_stddev
+            d[j] = value
