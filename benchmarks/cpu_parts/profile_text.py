@@ -74,7 +74,8 @@ def describe(title: str, found: dict[str, Any], operations: float, rate: float) 
 def _memory(peak: dict[str, int]) -> str:
     megabytes = {name: value / 1e6 for name, value in peak.items()}
     return (f"Peak memory {megabytes['end']:.0f} MB: {megabytes['before']:.0f} before the first run (Python, modules, "
-            f"models), {megabytes['arena']:.0f} for the\narena of all matrices, the rest for scratch space and examples.")
+            f"models), {megabytes['arena']:.0f} for the "
+            "arena\nof all matrices, the rest for scratch space and examples.")
 
 
 def _rate(kind: str, seconds: float, work: float) -> str:
