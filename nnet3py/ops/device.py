@@ -26,6 +26,17 @@ def cuda() -> Any:
     return module
 
 
+def driver_library() -> Any:
+    """The NVIDIA driver as a ctypes library, the one that numba uses. OSError or AttributeError if there is none."""
+    import ctypes
+
+    module = cuda()
+    loaded = getattr(module.cudadrv.driver.driver, "lib", None)
+    if isinstance(loaded, ctypes.CDLL):
+        return ctypes.CDLL(loaded._name)         # of its own, for numba declares its functions otherwise
+    return ctypes.CDLL("nvcuda.dll" if os.name == "nt" else "libcuda.so.1")
+
+
 def is_simulated() -> bool:
     """True if ``NUMBA_ENABLE_CUDASIM=1`` makes numba run CUDA kernels as Python."""
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")

@@ -26,19 +26,19 @@ class Workspace:
     Parameters
     ----------
     allocate : makes an uninitialised float32 vector of a size, in the memory that is wanted
+
+    Attributes
+    ----------
+    generation : counts how often the arrays have moved to another place
     """
 
     def __init__(self, allocate: Callable[[int], Any] = _aligned_block) -> None:
         self._allocate = allocate
         self._block = allocate(0)
+        self.generation = 0
         self._views: dict[tuple[int, int, int], Any] = {}
         self._used = 0       # elements handed out since the last reset
         self._needed = 0     # the most that was ever handed out
-
-    @property
-    def block(self) -> Any:
-        """Where the arrays lie now; another object after a reset that had to make room."""
-        return self._block
 
     def scratch(self, rows: int, cols: int) -> Any:
         """An uninitialised contiguous float32 (rows, cols) matrix, valid until the next reset."""
@@ -81,4 +81,5 @@ class Workspace:
         self.release_scratch(0)
         if self._needed > self._block.size:
             self._block = self._allocate(self._needed)
+            self.generation += 1
             self._views.clear()

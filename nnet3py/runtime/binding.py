@@ -44,6 +44,15 @@ class Stage:
     commands: list[int] = field(default_factory=list)       # the command that each call belongs to
     outputs: dict[str, Any] = field(default_factory=dict)   # node name -> view to read
     next_stage: int = -1                                    # the number of the stage after it; -1: the following one
+    runner: Callable[[], None] | None = None                # runs the calls in a device's own way
+
+    def run(self) -> None:
+        """Run all calls."""
+        if self.runner is not None:
+            self.runner()
+            return
+        for function, args in self.calls:
+            function(*args)
 
 
 class BoundComputation:
@@ -98,6 +107,8 @@ class BoundComputation:
         self._loop_swaps = self.computation.loop_swaps()
         for c, command in enumerate(self.computation.commands):
             self._bind_command(c, command)
+        if self.ops.device == "cuda":
+            self._capture_stages()
 
     def _bind_command(self, c: int, command: Command) -> None:
         stage = self._stages[-1]
@@ -117,6 +128,13 @@ class BoundComputation:
                 stage = self._new_stage()
             stage.calls.extend(calls)
             stage.commands.extend([c] * len(calls))
+
+    def _capture_stages(self) -> None:
+        from nnet3py.runtime.cuda_graphs import StageRunner
+
+        networks = [network for network in (self.nnet, self.update, self.stats) if network is not None]
+        for stage in self._stages:
+            stage.runner = StageRunner(self.ops, stage.calls, networks)
 
     def _hand_over(self, command: Command) -> Call:
         """What is in the second matrix goes into the first, whose place stays the same in every round of the loop."""

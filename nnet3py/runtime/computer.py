@@ -103,8 +103,7 @@ class Computer:
         if self._debug:
             run_traced(self._bound, self._stage)
         else:
-            for function, args in self._stage.calls:
-                function(*args)
+            self._stage.run()
         for network in self._pulled:
             network.pull()      # type: ignore[union-attr]
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1

@@ -77,7 +77,10 @@ def new_array(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
     Raises
     ------
     DeviceError : the GPU has no room for it; the message says how much is free
+    HostNeeded : launches are being captured; memory that a graph uses must outlive it
     """
+    if getattr(_local, "capturing", False):
+        raise HostNeeded
     try:
         return cuda.device_array(shape, dtype)
     except Exception as error:      # numba raises the driver's errors as several classes

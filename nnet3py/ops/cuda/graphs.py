@@ -1,0 +1,118 @@
+"""Launches that are captured once and replayed with a single call: CUDA graphs, through the driver's own interface.
+
+numba has no interface to graphs, but its streams are the driver's: between begin and end of a capture, whatever is
+queued in this thread's stream is recorded and not run. What is recorded are addresses and numbers as they are then.
+"""
+from __future__ import annotations
+
+import ctypes
+import logging
+import weakref
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from nnet3py.errors import DeviceError
+from nnet3py.ops import device
+from nnet3py.ops.cuda import memory
+
+logger = logging.getLogger(__name__)
+
+RELAXED = 2         # CUstreamCaptureMode: other calls of the driver go on as usual
+_POINTER = ctypes.c_void_p
+_FUNCTIONS: dict[str, list[Any]] = {
+    "cuStreamBeginCapture_v2": [_POINTER, ctypes.c_int],
+    "cuStreamEndCapture": [_POINTER, ctypes.POINTER(_POINTER)],
+    "cuGraphInstantiateWithFlags": [ctypes.POINTER(_POINTER), _POINTER, ctypes.c_ulonglong],
+    "cuGraphGetNodes": [_POINTER, _POINTER, ctypes.POINTER(ctypes.c_size_t)],
+    "cuGraphLaunch": [_POINTER, _POINTER],
+    "cuGraphDestroy": [_POINTER],
+    "cuGraphExecDestroy": [_POINTER],
+}
+
+
+class CaptureFailed(Exception):
+    """The driver would not capture or make a graph; nothing was run."""
+
+
+@cache
+def driver() -> Any:
+    """The driver's functions for graphs, or None if there are none: an old driver, or the simulator."""
+    if device.is_simulated():
+        return None
+    try:
+        loaded = device.driver_library()
+        for name, types in _FUNCTIONS.items():
+            function = getattr(loaded, name)
+            function.restype, function.argtypes = ctypes.c_int, types
+    except (AttributeError, OSError) as error:
+        logger.warning("Kernels are launched one by one: the driver has no CUDA graphs (%s)", error)
+        return None
+    return loaded
+
+
+def _check(status: int, what: str) -> None:
+    if status != 0:
+        raise CaptureFailed(f"{what}: the driver's status is {status}")
+
+
+class Graph:
+    """Launches that are replayed together.
+
+    Attributes
+    ----------
+    num_nodes : how many launches and copies it holds
+    """
+
+    def __init__(self, functions: Any, graph: Any) -> None:
+        self._functions = functions
+        self._executable = _POINTER()
+        count = ctypes.c_size_t(0)
+        try:
+            _check(functions.cuGraphGetNodes(graph, None, ctypes.byref(count)), "counting a graph's nodes")
+            _check(functions.cuGraphInstantiateWithFlags(ctypes.byref(self._executable), graph, 0), "making a graph")
+        finally:
+            functions.cuGraphDestroy(graph)
+        self.num_nodes = count.value
+        weakref.finalize(self, functions.cuGraphExecDestroy, self._executable)
+
+    def launch(self) -> None:
+        """Queue all of it in this thread's stream.
+
+        Raises
+        ------
+        DeviceError : the driver refuses
+        """
+        status = self._functions.cuGraphLaunch(self._executable, memory.stream_handle())
+        if status != 0:
+            raise DeviceError(f"a CUDA graph could not be launched (status {status})",
+                              "NNET3PY_CUDA_GRAPHS=0 does without")
+
+
+def capture(run: Callable[[], None], functions: Any = None) -> Graph:
+    """Record what ``run`` queues in this thread's stream, without running it.
+
+    Parameters
+    ----------
+    functions : the driver's (default: :func:`driver`'s, which must not be None)
+
+    Raises
+    ------
+    HostNeeded : ``run`` needs the host for a copy, a decision or memory
+    CaptureFailed : the driver cannot
+    """
+    functions = functions or driver()
+    stream, graph = memory.stream_handle(), _POINTER()
+    _check(functions.cuStreamBeginCapture_v2(stream, RELAXED), "beginning to capture")
+    memory.set_capturing(True)
+    try:
+        run()
+    except BaseException:
+        functions.cuStreamEndCapture(stream, ctypes.byref(graph))
+        if graph:
+            functions.cuGraphDestroy(graph)
+        raise
+    finally:
+        memory.set_capturing(False)
+    _check(functions.cuStreamEndCapture(stream, ctypes.byref(graph)), "capturing")
+    return Graph(functions, graph)
