@@ -1,17 +1,17 @@
 """Matrix products on the CPU. Kaldi: AddMatMat of ``cu-matrix.h``.
 
-A large product is cut into blocks of rows or columns, each of which is a product that BLAS computes with one thread:
-BLAS's own threads would meet several times in a product and spin while they wait, which on a busy machine takes
-milliseconds, and some shapes they cut badly.
+A large product is cut into blocks of rows or columns, which the threads share. One thread multiplies by tiles
+(``tiles.py``), or on a processor for which those were not tuned with scipy's BLAS.
 """
 from __future__ import annotations
 
-from nnet3py.ops.cpu import team
+from nnet3py.ops.cpu import team, tiles
 from nnet3py.ops.cpu.blas import sgemm
 from nnet3py.ops.cpu.jit import inline, kernel, row
 
-WORK_PER_ELEMENT = 25     # multiply-adds in the time of adding one number to another in memory
-LEAST_BLOCK = 64          # rows or columns of a block: BLAS is slow with fewer
+PER_ADDITION = 20        # multiply-adds in the time in which a kernel adds one number to another in memory
+WITH_TILES = tiles.KNOWN_PROCESSOR
+PANEL, TILE_ROWS = tiles.PANEL, tiles.TILE_ROWS
 
 
 @inline
@@ -23,11 +23,14 @@ def _leading_dim(matrix):
 
 @inline
 def _multiply(dst, a, b, alpha, beta, trans_a, trans_b):
-    """The product with one thread; ``dst`` is not empty."""
-    m, n = dst.shape
-    k = a.shape[0] if trans_a else a.shape[1]
-    # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
-    sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
+    """The product with one thread; no dimension is 0."""
+    if WITH_TILES:
+        tiles.multiply(dst, a, b, alpha, beta, trans_a, trans_b)
+    else:
+        m, n = dst.shape
+        k = a.shape[0] if trans_a else a.shape[1]
+        # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
+        sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
 
 
 @inline
@@ -59,15 +62,18 @@ def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
                 target[j] = beta * target[j] if beta != 0 else beta
         return
     arguments = (dst, a, b, alpha, beta, trans_a, trans_b)
-    by_rows = m >= n
-    count = m if by_rows else n
-    chunk = max(team.chunk_size(count, (m * n // count) * k // WORK_PER_ELEMENT, 16), LEAST_BLOCK)
+    # by columns a transposed b is copied once, not once for each block
+    by_columns = n >= m or (trans_b and n >= 8 * PANEL)
     shared = False
-    if chunk < count:
-        place = team.address_of(arguments)
-        if by_rows:
-            shared = team.run_shared(team.part_address(_multiply_rows, arguments), place, count, chunk)
-        else:
-            shared = team.run_shared(team.part_address(_multiply_columns, arguments), place, count, chunk)
+    if by_columns:
+        chunk = team.chunk_size(n, m * k // PER_ADDITION, PANEL)
+        if chunk < n:
+            shared = team.run_shared(team.part_address(_multiply_columns, arguments), team.address_of(arguments), n,
+                                     chunk)
+    else:
+        chunk = team.chunk_size(m, n * k // PER_ADDITION, TILE_ROWS)
+        if chunk < m:
+            shared = team.run_shared(team.part_address(_multiply_rows, arguments), team.address_of(arguments), m,
+                                     chunk)
     if not shared:
         _multiply(dst, a, b, alpha, beta, trans_a, trans_b)
