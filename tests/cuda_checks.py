@@ -21,8 +21,8 @@ def check_in_simulator(file: str, comparisons: int) -> None:
     assert result.stdout.split() == [str(comparisons)]
 
 
-def check_ptx(family: ModuleType, name: str, compute_capability: tuple[int, int]) -> None:
-    """Compile a kernel; it must be an entry for that capability, and compute in float32 only."""
+def check_ptx(family: ModuleType, name: str, compute_capability: tuple[int, int], in_double: bool = False) -> None:
+    """Compile a kernel; it must be an entry for that capability, and compute in float32 only unless ``in_double``."""
     try:
         ptx = getattr(family, name).ptx(compute_capability)
     except Exception as error:
@@ -30,4 +30,5 @@ def check_ptx(family: ModuleType, name: str, compute_capability: tuple[int, int]
             pytest.skip(f"NVVM is not installed: {error}")
         raise
     assert f".target sm_{compute_capability[0]}{compute_capability[1]}" in ptx
-    assert ".entry" in ptx and ".f64" not in ptx, "float32 arithmetic only"
+    assert ".entry" in ptx
+    assert (".f64" in ptx) == in_double, f"{name}: float32 arithmetic only"

@@ -23,6 +23,8 @@ class NumpyRandom:
     def uniform(self) -> float:
         return self.uniforms.pop(0) if self.uniforms else float(self._rng.random())
 
+    draw_integer, draw_uniform = integer, uniform
+
     def fill_uniform(self, dst: np.ndarray) -> None:
         dst[...] = self._rng.random(dst.shape)
 

@@ -170,8 +170,6 @@ def test_options_that_make_no_sense(option, message):
 
 @pytest.mark.parametrize(("count", "size"), [(1, 1), (2, 2), (3, 4), (5, 8), (16, 16), (17, 32), (63, 64), (65, 128)])
 def test_sizes_of_partial_minibatches(count, size):
-    computer = BatchComputer(Nnet.from_config(LSTM), SMALL)
-    computer._accept(utterances((10,))[0], 0)
-    shape = next(iter(computer._groups))
-    assert shape.full_size == 128 and count <= computer._size_for(count, shape) <= 2 * count
-    assert computer._size_for(count, shape) == size
+    cutter = BatchComputer(Nnet.from_config(LSTM), SMALL).cutter
+    assert next(cutter.chunks(utterances((10,))[0], 0)).shape.full_size == 128
+    assert cutter.size_for(count, 128) == size and count <= size <= 2 * count

@@ -55,6 +55,8 @@ class Draws:
         self.asked.append("uniform")
         return self.uniforms.pop(0)
 
+    draw_integer, draw_uniform = integer, uniform
+
 
 @pytest.fixture
 def draws(ops, monkeypatch):

@@ -9,7 +9,7 @@ from nnet3py.egs.example import NnetExample, NnetIo, read_egs
 from nnet3py.egs.make import time_indexes
 from nnet3py.egs.merger import merge_examples
 from nnet3py.egs.random_sequence import CRandom
-from nnet3py.egs.select import ExampleSelector, Selection, number_of_copies, rename_output, scale_outputs
+from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.sparse import SparseMatrix
@@ -93,8 +93,8 @@ def test_weights_and_names():
 
 def test_proportions():
     random = CRandom()
-    assert [number_of_copies(k, random) for k in (0.0, 1.0, 3.0)] == [0, 1, 3]
-    counts = [number_of_copies(1.25, random) for _ in range(2000)]
+    assert [random.count(k) for k in (0.0, 1.0, 3.0)] == [0, 1, 3]
+    counts = [random.count(1.25) for _ in range(2000)]
     assert set(counts) == {1, 2} and abs(sum(counts) - 2500) < 100        # 100: five standard deviations
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from runtime_cases import LSTM, TDNN
 
-from nnet3py.network.locality import is_local
+from nnet3py.network.locality import is_local, looks_ahead_at_most
 from nnet3py.network.nnet import Nnet
 
 POOLING = """
@@ -49,3 +49,23 @@ def with_input(expression: str, dim: int = 2) -> str:
 ])
 def test_is_local(config, expected):
     assert is_local(Nnet.from_config(config)) is expected
+
+
+@pytest.mark.parametrize(("config", "frames"), [
+    (TDNN, 3), (LSTM, 0), (LSTM.replace("Offset(m, -1)", "Offset(m, 1)"), None), (POOLING, 5),
+    (CONVOLUTION.format(""), 1), (CONVOLUTION.format("required-time-offsets=0"), 1),
+    (with_input("Sum(input, IfDefined(Offset(input, 2)))"), 2),
+    (with_input("Sum(input, IfDefined(Offset(input, -2)))"), 0),
+    (with_input("Offset(input, -2)"), -2), (with_input("Append(input, ReplaceIndex(ivector, t, 0))", 4), 0),
+    (with_input("Append(input, ReplaceIndex(input, t, 0))", 4), None),
+    (with_input("Switch(input, Offset(input, 1), Offset(input, -1))"), 1),
+    (with_input("Sum(Offset(input, 3), IfDefined(Offset(a, -3)))"), 3),
+    (with_input("Sum(input, IfDefined(Offset(a, -1)), IfDefined(Offset(a, 2)))"), None),
+])
+def test_how_far_ahead_a_network_looks(config, frames):
+    """None: without end, or it cannot be said."""
+    nnet = Nnet.from_config(config)
+    if frames is None:
+        assert not looks_ahead_at_most(nnet, 10**6)
+    else:
+        assert looks_ahead_at_most(nnet, frames) and not looks_ahead_at_most(nnet, frames - 1)

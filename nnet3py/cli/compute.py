@@ -5,7 +5,8 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_one, compute_options, model_for_test
+from nnet3py.cli.utterance_batches import UtteranceSource, warn_of
+from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
 
 
 @kaldi_command("nnet3-compute", usage="""
@@ -34,23 +35,22 @@ def compute(args: list[str], options: Options) -> int:
     check_ivector_options(options)
     device = set_up(options)
     start = time.perf_counter()
-    num_done = num_failed = num_frames = 0
+    num_done = 0
     nnet, priors = model_for_test(args[0], options.use_priors)
     computer = UtteranceComputer(nnet, compute_options(options), priors, device)
     # The writer comes first, so that an error of a reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:
-        for key, feats in features:
-            output = compute_one(computer, ivectors, key, feats, options.online_ivector_period)
-            if output is None:
-                num_failed += 1
+        source = UtteranceSource(features, ivectors)
+        for key, output in computer.compute_all(source, options.online_ivector_period):
+            if not isinstance(output, np.ndarray):
+                warn_of(key, output)
                 continue
             writer.write(key, np.exp(output) if options.apply_exp else output)
             num_done += 1
-            num_frames += len(feats)
     elapsed = time.perf_counter() - start
-    factor = elapsed * 100 / max(num_frames, 1)
+    factor = elapsed * 100 / max(source.num_frames, 1)
     log.log(f"Time taken {elapsed:.6g}s: real-time factor assuming 100 frames/sec is {factor:.6g}")
-    log.log(f"Done {num_done} utterances, failed for {num_failed}")
+    log.log(f"Done {num_done} utterances, failed for {source.num_read - num_done}")
     computer.compiler.log_time()
     return 0 if num_done else 1

@@ -5,9 +5,8 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterance_batches import BATCH, UtteranceSource, batch_options
+from nnet3py.cli.utterance_batches import BATCH, UtteranceSource, batch_options, warn_of
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
-from nnet3py.errors import NumericError
 
 
 @kaldi_command("nnet3-compute-batch", usage="""
@@ -45,8 +44,8 @@ def compute_batch(args: list[str], options: Options) -> int:
             IvectorSource(options) as ivectors:
         source = UtteranceSource(features, ivectors)
         for key, output in computer.compute(source, options.online_ivector_period):
-            if isinstance(output, NumericError):
-                log.warning(f"Skipping utterance {key}: {output}")
+            if not isinstance(output, np.ndarray):
+                warn_of(key, output)
                 continue
             writer.write(key, np.exp(output) if options.apply_exp else output)
             num_done += 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from nnet3py import log
@@ -40,15 +41,20 @@ e.g.: nnet3-copy-egs ark:train.egs ark,t:text.egs
 ])
 def copy_egs(args: list[str], options: Options) -> int:
     """Copy examples; without being decoded where nothing is changed."""
-    from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.random_sequence import CRandom
-    from nnet3py.egs.raw_example import copying_holder
-    from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
+    from nnet3py.egs.raw_example import RAW_EXAMPLE
 
     random = CRandom(options.srand)
-    selection = Selection.parse(options.frame, options.left_context, options.right_context, options.frame_shift)
-    selector = None if selection.is_everything() else ExampleSelector(selection, random)
-    done = _copy(args, options, _Kind(EXAMPLE, copying_holder, selector, scale_outputs, rename_output), random)
+
+    def changing() -> _Kind:
+        from nnet3py.egs.example import EXAMPLE
+        from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
+
+        selection = Selection.parse(options.frame, options.left_context, options.right_context, options.frame_shift)
+        selector = None if selection.is_everything() else ExampleSelector(selection, random)
+        return _Kind(EXAMPLE, selector, scale_outputs, rename_output)
+
+    done = _copy(args, options, RAW_EXAMPLE, changing, random)
     log.log(f"{done}, {done.num_errors} examples had errors.", file="nnet3-copy-egs.cc", line=431)
     return 0 if done.num_written else 1
 
@@ -68,15 +74,18 @@ e.g.: nnet3-chain-copy-egs --frame-shift=1 ark:train.cegs ark:-
 ])
 def chain_copy_egs(args: list[str], options: Options) -> int:
     """Copy chain examples; their bytes where nothing is changed."""
-    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.egs.random_sequence import CRandom
-    from nnet3py.egs.raw_example import copying_holder_of
-    from nnet3py.egs.sequence_select import SequenceSelector, rename_supervision, scale_supervision
+    from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE
 
-    selector = SequenceSelector(options.frame_shift, options.left_context, options.right_context)
-    done = _copy(args, options, _Kind(CHAIN_EXAMPLE, copying_holder_of(CHAIN_EXAMPLE),
-                                      None if selector.changes_nothing else selector, scale_supervision,
-                                      rename_supervision), CRandom(options.srand))
+    def changing() -> _Kind:
+        from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+        from nnet3py.egs.sequence_select import SequenceSelector, rename_supervision, scale_supervision
+
+        selector = SequenceSelector(options.frame_shift, options.left_context, options.right_context)
+        return _Kind(CHAIN_EXAMPLE, None if selector.changes_nothing else selector, scale_supervision,
+                     rename_supervision)
+
+    done = _copy(args, options, RAW_CHAIN_EXAMPLE, changing, CRandom(options.srand))
     log.log(f"{done}, {done.num_errors} examples had errors.", file="nnet3-chain-copy-egs.cc", line=400)
     return 0 if done.num_written else 1
 
@@ -92,26 +101,31 @@ e.g.: nnet3-discriminative-copy-egs ark:train.degs ark,t:text.degs
 """, arguments=(2, None), options=[*_HOW_MANY, _SHIFT])
 def discriminative_copy_egs(args: list[str], options: Options) -> int:
     """Copy discriminative examples; their bytes where nothing is changed."""
-    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.random_sequence import CRandom
-    from nnet3py.egs.raw_example import copying_holder_of
-    from nnet3py.egs.sequence_select import SequenceSelector
+    from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE
 
-    selector = SequenceSelector(options.frame_shift)
-    done = _copy(args, options, _Kind(DISCRIMINATIVE_EXAMPLE, copying_holder_of(DISCRIMINATIVE_EXAMPLE),
-                                      None if selector.changes_nothing else selector), CRandom(options.srand))
+    def changing() -> _Kind:
+        from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
+        from nnet3py.egs.sequence_select import SequenceSelector
+
+        selector = SequenceSelector(options.frame_shift)
+        return _Kind(DISCRIMINATIVE_EXAMPLE, None if selector.changes_nothing else selector)
+
+    done = _copy(args, options, RAW_DISCRIMINATIVE_EXAMPLE, changing, CRandom(options.srand))
     log.log(str(done), file="nnet3-discriminative-copy-egs.cc", line=142)
     return 0 if done.num_written else 1
 
 
+_CHANGES = ("left-context", "right-context", "frame-shift", "frame", "weights", "outputs")
+
+
 class _Kind(NamedTuple):
-    """A kind of example: how it is read and written, as it is and changed, and what can be changed.
+    """A kind of example: how it is read and written, and what can be changed.
 
     ``select(example)`` gives a changed example, or None for one that is left out; it is None if nothing is asked for.
     """
 
-    holder: Any
-    copying_holder: Callable[..., Any]
+    holder: Any = None
     select: Callable[[Any], Any] | None = None
     scale: Callable[[Any, float], None] | None = None
     rename: Callable[[Any, str], None] | None = None
@@ -126,22 +140,29 @@ class _Done(NamedTuple):
         return f"Read {self.num_read} neural-network training examples, wrote {self.num_written}"
 
 
-def _copy(args: list[str], options: Options, kind: _Kind, random: Any) -> _Done:
-    """Copy examples as the options say."""
+def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> _Done:
+    """Copy examples as the options say.
+
+    ``raw`` is the holder of their bytes; ``changing`` loads what is needed for changes, and is called for none.
+    """
+    from nnet3py.egs.raw_example import copying_holder
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     source, *targets = args
+    kind = changing() if any(options.given(name) for name in _CHANGES) else _Kind()
     with ExitStack() as stack:
-        changes = _Changes(options, kind, random, stack)
-        holder = kind.holder if changes.needed else kind.copying_holder(*targets)
+        changes = _Changes(options, kind, stack)
+        holder = kind.holder if changes.needed else copying_holder(*targets, raw=raw)
         writers = [stack.enter_context(TableWriter(target, holder)) for target in targets]
         # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
         reader = stack.enter_context(SequentialReader(source, holder))
         num_read = num_written = 0
+        keep_proportion, at_random = options.keep_proportion, options.random
         for key, example in log.progress(reader, "Copying examples"):
             num_read += 1
-            for copy in changes.copies(key, example):
-                chosen = random.draw() if options.random else num_written
+            count = random.count(keep_proportion)
+            for copy in changes.copies(key, example, count) if changes.needed else repeat(example, count):
+                chosen = random.draw() if at_random else num_written
                 writers[chosen % len(writers)].write(key, copy)
                 num_written += 1
     return _Done(num_read, num_written, changes.num_errors)
@@ -150,13 +171,16 @@ def _copy(args: list[str], options: Options, kind: _Kind, random: Any) -> _Done:
 class _Changes:
     """What the options ask to be done to each example."""
 
-    def __init__(self, options: Options, kind: _Kind, random: Any, stack: ExitStack) -> None:
+    def __init__(self, options: Options, kind: _Kind, stack: ExitStack) -> None:
+        self._select = kind.select
+        self.num_errors = 0
+        self._changes: list[tuple[Any, str, Callable]] = []      # table, what it holds, what is done with that
+        self.needed = False
+        if kind.holder is None:
+            return
         from nnet3py.io.holders import FLOAT, TOKEN
         from nnet3py.io.tables import RandomAccessReader
 
-        self._keep, self._random, self._select = options.keep_proportion, random, kind.select
-        self.num_errors = 0
-        self._changes = []                       # table, what it holds, what is done with that
         for name, what, holder, change in (("weights", "weight", FLOAT, kind.scale),
                                            ("outputs", "output name", TOKEN, kind.rename)):
             if change is not None and options[name]:
@@ -164,11 +188,8 @@ class _Changes:
                 self._changes.append((table, what, change))
         self.needed = bool(self._changes) or kind.select is not None
 
-    def copies(self, key: str, example: Any) -> Iterator[Any]:
-        """Yield the example as often as it is to be written, changed as asked."""
-        from nnet3py.egs.select import number_of_copies
-
-        count = number_of_copies(self._keep, self._random)
+    def copies(self, key: str, example: Any, count: int) -> Iterator[Any]:
+        """Yield the example ``count`` times, changed as asked."""
         for table, what, _ in self._changes:
             if key not in table:
                 log.warning(f"No {what} for example key {key}", file=f"{log.program()}.cc", line=390)

@@ -23,8 +23,13 @@ def merge_egs(args: list[str], options: Options) -> int:
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.merger import ExampleMerger
     from nnet3py.egs.minibatch_size import MinibatchSizes
+    from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
+    from nnet3py.io.specifiers import parse_wspecifier
 
-    return _merge(args, EXAMPLE, ExampleMerger(MinibatchSizes(options.minibatch_size), options.compress))
+    sizes = MinibatchSizes(options.minibatch_size)
+    if not parse_wspecifier(args[1]).binary:
+        return _merge(args, EXAMPLE, ExampleMerger(sizes, options.compress))
+    return _merge(args, PACKED_EXAMPLE, ExampleMerger(sizes, options.compress, merge_packed))
 
 
 @kaldi_command("nnet3-chain-merge-egs", usage="""

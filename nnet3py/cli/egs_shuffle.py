@@ -34,10 +34,9 @@ e.g.: nnet3-chain-shuffle-egs --srand=1 ark:train.cegs ark:shuffled.cegs
 """, arguments=(2, 2), options=[option("srand", int, 0, "Seed of the random order"), _BUFFER_SIZE])
 def chain_shuffle_egs(args: list[str], options: Options) -> int:
     """Put chain examples into random order. The seed has an effect in both ways; Kaldi's, only with a buffer."""
-    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.egs.raw_example import copying_holder_of
+    from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
 
-    return _shuffle(args, options, copying_holder_of(CHAIN_EXAMPLE)(args[1]), buffer_seed=options.srand)
+    return _shuffle(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), buffer_seed=options.srand)
 
 
 @kaldi_command("nnet3-discriminative-shuffle-egs", usage="""
@@ -49,10 +48,9 @@ e.g.: nnet3-discriminative-shuffle-egs --srand=1 ark:train.degs ark:shuffled.deg
 """, arguments=(2, 2), options=_OPTIONS)
 def discriminative_shuffle_egs(args: list[str], options: Options) -> int:
     """Put discriminative examples into random order."""
-    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-    from nnet3py.egs.raw_example import copying_holder_of
+    from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE, copying_holder
 
-    return _shuffle(args, options, copying_holder_of(DISCRIMINATIVE_EXAMPLE)(args[1]))
+    return _shuffle(args, options, copying_holder(args[1], raw=RAW_DISCRIMINATIVE_EXAMPLE))
 
 
 def _shuffle(args: list[str], options: Options, holder: Any, buffer_seed: int = 1) -> int:

@@ -36,10 +36,9 @@ e.g.: nnet3-chain-subset-egs --n=1000 ark:all.cegs ark:subset.cegs
 """, arguments=(2, 2), options=_OPTIONS)
 def chain_subset_egs(args: list[str], options: Options) -> int:
     """Keep a random subset of chain examples."""
-    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.egs.raw_example import copying_holder_of
+    from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
 
-    return _subset(args, options, copying_holder_of(CHAIN_EXAMPLE)(args[1]), "nnet3+chain training examples")
+    return _subset(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), "nnet3+chain training examples")
 
 
 @kaldi_command("nnet3-discriminative-subset-egs", usage="""
@@ -51,10 +50,9 @@ e.g.: nnet3-discriminative-subset-egs --n=1000 ark:all.degs ark:subset.degs
 """, arguments=(2, 2), options=_OPTIONS)
 def discriminative_subset_egs(args: list[str], options: Options) -> int:
     """Keep a random subset of discriminative examples."""
-    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-    from nnet3py.egs.raw_example import copying_holder_of
+    from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE, copying_holder
 
-    return _subset(args, options, copying_holder_of(DISCRIMINATIVE_EXAMPLE)(args[1]),
+    return _subset(args, options, copying_holder(args[1], raw=RAW_DISCRIMINATIVE_EXAMPLE),
                    "neural-network discriminative training examples")
 
 

@@ -8,9 +8,9 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, decode_table, decoder_options
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE
 from nnet3py.cli.options import Options
-from nnet3py.cli.utterance_batches import BATCH, UtteranceSource, batch_options
+from nnet3py.cli.utterance_batches import BATCH, MissingData, UtteranceSource, batch_options, warn_of
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options
-from nnet3py.errors import NumericError
+from nnet3py.errors import Nnet3Error
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,19 +46,19 @@ def latgen_faster_batch(args: list[str], options: Options) -> int:
     decoder = Decoder(read_fst_file(args[1]), model.transition_model, decoder_options(options))
 
     def inputs() -> Iterator[tuple[str, Decoder | None, Any]]:
-        num_computed = 0
         with SequentialReader(args[2], FLOAT_MATRIX) as features, IvectorSource(options) as ivectors:
             source = UtteranceSource(features, ivectors)
             for key, output in computer.compute(source, options.online_ivector_period):
-                num_computed += 1
-                yield key, decoder, output
-        for _ in range(source.num_read - num_computed):      # it has warned of these
-            yield "", None, None
+                if isinstance(output, MissingData):
+                    warn_of(key, output)
+                    yield key, None, None
+                else:
+                    yield key, decoder, output
 
     return decode_table(args[3:], options, inputs(), _checked, options.frame_subsampling_factor)
 
 
-def _checked(key: str, output: np.ndarray | NumericError) -> np.ndarray:
-    if isinstance(output, NumericError):
+def _checked(key: str, output: np.ndarray | Nnet3Error) -> np.ndarray:
+    if isinstance(output, Nnet3Error):
         raise output
     return output

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.options import Options, option
 from nnet3py.cli.utterances import IvectorSource
+from nnet3py.errors import Nnet3Error, within
 
 if TYPE_CHECKING:
-    from nnet3py.runtime.batch import BatchOptions, Utterance
+    from nnet3py.runtime.cutting import BatchOptions, Utterance
 
 BATCH = (
     option("minibatch-size", int, 128, "Chunks that are computed at a time"),
@@ -23,7 +24,7 @@ BATCH = (
 
 def batch_options(options: Options) -> BatchOptions:
     """What the ``BATCH`` options ask for."""
-    from nnet3py.runtime.batch import BatchOptions
+    from nnet3py.runtime.cutting import BatchOptions
 
     return BatchOptions(
         minibatch_size=options.minibatch_size, edge_minibatch_size=options.edge_minibatch_size,
@@ -31,24 +32,35 @@ def batch_options(options: Options) -> BatchOptions:
         partial_minibatch_factor=options.partial_minibatch_factor)
 
 
+class MissingData(Nnet3Error):
+    """An utterance has no features or no i-vector. The message is the whole warning."""
+
+
 class UtteranceSource:
-    """Features with their i-vectors; warns of utterances that lack either."""
+    """Features with their i-vectors. An utterance that lacks either has an error, so that warnings come in order."""
 
     def __init__(self, features: Any, ivectors: IvectorSource) -> None:
         self._features, self._ivectors = features, ivectors
-        self.num_read = 0
+        self.num_read = self.num_frames = 0
 
     def __iter__(self) -> Iterator[Utterance]:
-        from nnet3py.runtime.batch import Utterance
+        from nnet3py.runtime.cutting import Utterance
 
         for key, feats in self._features:
             self.num_read += 1
             if len(feats) == 0:
-                log.warning(f"Zero-length utterance: {key}")
+                yield Utterance(key, feats, error=MissingData(f"Zero-length utterance: {key}"))
                 continue
             try:
-                found = self._ivectors.find(key)
+                with within(f"utterance {key}"):
+                    found = self._ivectors.find(key)
             except KeyError as error:
-                log.warning(f"No {error.args[0]} available for utterance {key}")
+                yield Utterance(key, feats, error=MissingData(f"No {error.args[0]} available for utterance {key}"))
                 continue
+            self.num_frames += len(feats)
             yield Utterance(key, feats, *found)
+
+
+def warn_of(key: str, error: Nnet3Error) -> None:
+    """Warn of an utterance that was not computed."""
+    log.warning(str(error) if isinstance(error, MissingData) else f"Skipping utterance {key}: {error}")

@@ -51,7 +51,7 @@ class NonlinearComponent(SameDimComponent):
 
     def _store_output_deriv(self, ops: Any, dy: Any) -> None:
         """Add ``dy``'s squares to ``oderiv_sumsq``: the first time always, then three times out of four."""
-        ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.integer(4))
+        ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
     # -- files and text -------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class _Squashing(NonlinearComponent):
         lower = self.self_repair_lower_threshold
         threshold = self.DEFAULT_THRESHOLD if lower == UNSET else lower
         ops.low_slope_repair(repair, update.counters, self.deriv_sum, self.counters, threshold, scale,
-                             ops.random.uniform() if scale else 1.0)
+                             ops.random.draw_uniform() if scale else 1.0)
         return repair
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
@@ -238,7 +238,7 @@ class _Squashing(NonlinearComponent):
 
     def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
         store = getattr(ops, f"{self.OPERATION}_stats")
-        store(self.value_sum, self.deriv_sum, self.counters, y, ops.random.integer(2))
+        store(self.value_sum, self.deriv_sum, self.counters, y, ops.random.draw_integer(2))
         self.stored[:ODERIV] = True
 
 
@@ -289,11 +289,11 @@ class RectifiedLinearComponent(NonlinearComponent):
         lower, upper = self.self_repair_lower_threshold, self.self_repair_upper_threshold
         ops.relu_repair(repair, update.counters, self.deriv_sum, self.counters, self.block_dim,
                         self.DEFAULT_LOWER if lower == UNSET else lower,
-                        self.DEFAULT_UPPER if upper == UNSET else upper, scale, ops.random.uniform())
+                        self.DEFAULT_UPPER if upper == UNSET else upper, scale, ops.random.draw_uniform())
         return repair
 
     def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
-        ops.relu_stats(self.value_sum, self.deriv_sum, self.counters, y, ops.random.integer(2))
+        ops.relu_stats(self.value_sum, self.deriv_sum, self.counters, y, ops.random.draw_integer(2))
         self.stored[:ODERIV] = True
 
 

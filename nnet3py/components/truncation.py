@@ -62,7 +62,7 @@ class ClipGradientComponent(SameDimComponent):
         if update is None or self.self_repair_clipped_proportion_threshold >= 1.0 or self.self_repair_scale == 0.0:
             return
         ops.clip_gradient_repair(dx, counters, x, self.counters, self.self_repair_clipped_proportion_threshold,
-                                 self.self_repair_target, self.self_repair_scale, ops.random.uniform())
+                                 self.self_repair_target, self.self_repair_scale, ops.random.draw_uniform())
 
     # The counters are whole numbers in Kaldi: a fraction is cut off, and only the first two are scaled and added.
 

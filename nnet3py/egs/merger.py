@@ -40,21 +40,27 @@ def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> N
     Sparse features stay sparse; others become one dense matrix, compressed again if ``compress``. ShapeError if columns
     differ. The examples are left as they are. Kaldi: MergeExamples.
     """
-    stride = 1 + int(examples[0].io[0].indexes[:, 0].max(initial=0))
     names = sorted({io.name for example in examples for io in example.io})
     merged = []
     for name in names:
         parts = [(j, io) for j, example in enumerate(examples) for io in example.io if io.name == name]
-        lengths = [len(io.indexes) for _, io in parts]
-        indexes = np.concatenate([io.indexes for _, io in parts])
-        indexes[:, 0] += np.repeat(np.array([j * stride for j, _ in parts], dtype=np.int32), lengths)
         if len({io.features.shape[1] for _, io in parts if io.features.shape[0]}) > 1:
             raise ShapeError("Merging examples with inconsistent feature dims: "
                              + " vs. ".join(str(d) for d in sorted({io.features.shape[1] for _, io in parts}))
                              + f" (io '{name}')")
         features = _append_rows([io.features for _, io in parts])
+        indexes = joined_indexes(examples, [io for _, io in parts], [j for j, _ in parts])
         merged.append(NnetIo(name, indexes, compressed(features) if compress else features))
     return NnetExample(merged)
+
+
+def joined_indexes(examples: Sequence[NnetExample], parts: Sequence[NnetIo], places: Sequence[int]) -> np.ndarray:
+    """The indexes of ``parts``, inputs or outputs of the examples at ``places``, when ``examples`` are merged."""
+    stride = 1 + int(examples[0].io[0].indexes[:, 0].max(initial=0))
+    lengths = [len(io.indexes) for io in parts]
+    indexes = np.concatenate([io.indexes for io in parts])
+    indexes[:, 0] += np.repeat(np.array([j * stride for j in places], dtype=np.int32), lengths)
+    return indexes
 
 
 def _append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:

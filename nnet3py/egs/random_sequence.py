@@ -7,14 +7,23 @@ Kaldi: ``Rand``, ``RandInt``, ``WithProb`` of ``kaldi-math.h``.
 from __future__ import annotations
 
 import random
+import struct
 from collections import deque
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 RAND_MAX = 2147483647
 _LAGS = (3, 31)                 # the additive feedback generator of glibc
 _WARM_UP = 310                  # numbers that it throws away after seeding
+_FLOAT32 = struct.Struct("<f")
 _RARE = 128                     # below 1/128 a probability is split in two draws
+
+
+def float32(number: float) -> float:
+    """A number rounded to float."""
+    return _FLOAT32.unpack(_FLOAT32.pack(number))[0]
 
 
 class CRandom:
@@ -41,7 +50,7 @@ class CRandom:
 
     def uniform(self) -> float:
         """A float32 between 0 and 1. Kaldi: RandUniform."""
-        return float(np.float32((self.draw() + 1.0) / (RAND_MAX + 2.0)))
+        return float32((self.draw() + 1.0) / (RAND_MAX + 2.0))
 
     def integer(self, low: int, high: int) -> int:
         """An integer in low … high, both included; nothing is drawn if there is no choice."""
@@ -55,7 +64,15 @@ class CRandom:
             if self.draw() >= RAND_MAX // _RARE:
                 return False
             probability *= _RARE
-        return self.draw() < np.float32(RAND_MAX + 1.0) * np.float32(probability)
+        return self.draw() < float32((RAND_MAX + 1.0) * float32(probability))
+
+    def count(self, mean: float) -> int:
+        """A whole number around ``mean``: its whole part, and one more with the probability of the rest."""
+        number = 0
+        while mean > 1.0:
+            number += 1
+            mean -= 1.0
+        return number + self.happens(mean)
 
 
 def _mersenne_twister(seed: int) -> random.Random:
@@ -104,4 +121,6 @@ def shuffled(count: int, seed: int) -> list[int]:
 
 def philox(seed: int = 0) -> np.random.Generator:
     """A counter-based generator, for what has no sequence of Kaldi's to follow."""
+    import numpy as np
+
     return np.random.Generator(np.random.Philox(seed))

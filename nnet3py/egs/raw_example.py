@@ -1,19 +1,22 @@
 """Examples that are moved without being decoded: shuffled, selected, distributed over archives.
 
 A binary example is kept as its bytes. Its length is found by going through its structure, which is checked only as
-far as that needs.
+far as that needs; see ``walk_example.py``.
 """
 from __future__ import annotations
 
 import re
 import struct
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from nnet3py.io.holders import Holder
-from nnet3py.io.index_vector import skip_codes
+from nnet3py.egs.walk_example import walk_chain_example, walk_discriminative_example, walk_example
+from nnet3py.io.holder import Holder
+from nnet3py.io.skim import Skimmer
 from nnet3py.io.specifiers import parse_wspecifier
-from nnet3py.io.tokens import TokenReader, TokenWriter
+
+if TYPE_CHECKING:
+    from nnet3py.io.tokens import TokenReader, TokenWriter
 
 RawExample: TypeAlias = "bytes | object"       # object: an NnetExample, read from text
 
@@ -67,6 +70,8 @@ def read_raw(reader: TokenReader) -> RawExample:
         from nnet3py.egs.example import NnetExample
 
         return NnetExample.read(reader)
+    from nnet3py.io.index_vector import skip_codes
+
     recorder = _Recorder(reader)
     for _ in range(recorder.count_after(b"<Nnet3Eg> <NumIo> ", 1)):
         recorder.expect(b"<NnetIo> ")
@@ -110,29 +115,49 @@ def _write_raw(writer: TokenWriter, value: RawExample) -> None:
         value.write(writer)  # type: ignore[attr-defined]
 
 
-RAW_EXAMPLE: Holder[RawExample] = Holder("training example", read_raw, _write_raw)
-
-
-def copying_holder_of(holder: Holder) -> Callable[..., Holder]:
-    """What :func:`copying_holder` is for examples of another kind: they are decoded, but only their bytes are kept."""
+def _reading_of(load: Callable[[], Holder]) -> Callable[[TokenReader], RawExample]:
+    """Reads examples by decoding them, and keeps the bytes of binary ones: for what cannot be walked over."""
     def read(reader: TokenReader) -> RawExample:
+        holder = load()
         if not reader.binary:
             return holder.read(reader)
         reader.start_capture()
         holder.read(reader)
         return reader.end_capture()
 
-    def chosen(*wspecifiers: str) -> Holder:
-        binary = all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
-        return Holder(holder.name, read, _write_raw) if binary else holder
-
-    return chosen
+    return read
 
 
-def copying_holder(*wspecifiers: str) -> Holder:
-    """The holder for examples that are only moved: undecoded if everything is written in binary."""
-    if all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers):
-        return RAW_EXAMPLE
+def _example() -> Holder:
     from nnet3py.egs.example import EXAMPLE
 
     return EXAMPLE
+
+
+def _chain_example() -> Holder:
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+
+    return CHAIN_EXAMPLE
+
+
+def _discriminative_example() -> Holder:
+    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
+
+    return DISCRIMINATIVE_EXAMPLE
+
+
+RAW_EXAMPLE: Holder[RawExample] = Holder("training example", read_raw, _write_raw,
+                                         skimmer=lambda: Skimmer(walk_example))
+RAW_CHAIN_EXAMPLE: Holder[RawExample] = Holder("chain example", _reading_of(_chain_example), _write_raw,
+                                               skimmer=lambda: Skimmer(walk_chain_example))
+RAW_DISCRIMINATIVE_EXAMPLE: Holder[RawExample] = Holder(
+    "discriminative example", _reading_of(_discriminative_example), _write_raw,
+    skimmer=lambda: Skimmer(walk_discriminative_example))
+_DECODING = {RAW_EXAMPLE: _example, RAW_CHAIN_EXAMPLE: _chain_example,
+             RAW_DISCRIMINATIVE_EXAMPLE: _discriminative_example}
+
+
+def copying_holder(*wspecifiers: str, raw: Holder[RawExample] = RAW_EXAMPLE) -> Holder:
+    """The holder for examples that are only moved: ``raw`` if everything is written in binary, else what decodes."""
+    binary = all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
+    return raw if binary else _DECODING[raw]()

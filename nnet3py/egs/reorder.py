@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from nnet3py.egs.random_sequence import CRandom, shuffled
+from nnet3py.egs.random_sequence import CRandom, float32, shuffled
 
 Item = TypeVar("Item")
 
@@ -44,13 +44,7 @@ def subset(items: Iterable[Item], count: int, seed: int = 0, randomize_order: bo
     for item in items:
         if seen < count:
             kept.append(item)
-        elif count > 0 and random.happens(_float32_ratio(count, seen + 1)):
+        elif count > 0 and random.happens(float32(float32(count) / float32(seen + 1))):
             kept[random.integer(0, count - 1)] = item
         seen += 1
     return [kept[i] for i in shuffled(len(kept), seed)] if randomize_order else kept, seen
-
-
-def _float32_ratio(a: int, b: int) -> float:
-    import numpy as np
-
-    return float(np.float32(a) / np.float32(b))

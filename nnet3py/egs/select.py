@@ -154,12 +154,3 @@ def rename_output(example: NnetExample, name: str) -> None:
         raise Nnet3Error("an example without 'output' cannot have it renamed")
     for io in outputs:
         io.name = name
-
-
-def number_of_copies(keep_proportion: float, random: CRandom) -> int:
-    """How often an example is copied: the whole part, and once more with the probability of the rest."""
-    count = 0
-    while keep_proportion > 1.0:
-        count += 1
-        keep_proportion -= 1.0
-    return count + random.happens(keep_proportion)

@@ -2,34 +2,76 @@
 from __future__ import annotations
 
 import re
-from typing import Generic, TypeVar
+from collections import deque
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from nnet3py.errors import within
-from nnet3py.io.holders import Holder
-from nnet3py.io.object_files import token_reader
+from nnet3py.io.byte_source import ByteSource
+from nnet3py.io.holder import Holder
 from nnet3py.io.specifiers import is_token
 from nnet3py.io.streams import InputStream
+
+if TYPE_CHECKING:
+    from nnet3py.io.tokens import TokenReader
 
 Value = TypeVar("Value")
 
 _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
 _LONGEST_KEY = 10000        # bytes; what is longer is no archive
+_SKIMMED = 1 << 18          # bytes; how much is skimmed at a time
+_PATIENCE = 1 << 20         # bytes; a value that has not ended after so many is read
+_MOST_UNUSUAL = 3           # values in a row; then all are read
 
 
 class ArchiveScanner(Generic[Value]):
     """Reads entries from an open archive, without seeking, so pipes will do."""
 
     def __init__(self, stream: InputStream, holder: Holder[Value]) -> None:
-        self._holder = holder
-        self._reader = token_reader(stream)
+        self._holder, self._path = holder, stream.path
+        self._source = ByteSource(stream, stream.size)
+        self._skimmer = holder.skimmer() if holder.skimmer is not None else None
+        self._skimmed: deque[tuple[str, Any]] = deque()
+        self._num_unusual = 0
+
+    @cached_property
+    def _reader(self) -> TokenReader:
+        from nnet3py.io.tokens import TokenReader
+
+        return TokenReader(self._source, path=self._path)
 
     def next(self) -> tuple[str, Value] | None:
         """The next (key, value), or None at the end. FormatError, naming the key, for what cannot be read."""
+        if self._skimmer is not None and (self._skimmed or self._skim()):
+            return self._skimmed.popleft()
+        if not self._source.peek(1):
+            return None
         key = self._read_key()
         if key is None:
             return None
         with within(f"cannot read the value of key {key}"):
             return key, self._holder.read_value(self._reader)
+
+    def _skim(self) -> bool:
+        """Find entries in what comes next; False if the next one must be read, or there is none."""
+        assert self._skimmer is not None
+        length = -1
+        data = self._source.look_ahead(0) or self._source.look_ahead(_SKIMMED)
+        while length < len(data) < _PATIENCE:
+            length = len(data)
+            entries, consumed, unusual = self._skimmer.entries(data)
+            if entries:
+                self._skimmed.extend((key.decode("utf-8", "surrogateescape"), value) for key, value in entries)
+                self._source.consume(consumed)
+                self._num_unusual = 0
+                return True
+            if unusual:
+                self._num_unusual += 1
+                if self._num_unusual == _MOST_UNUSUAL:
+                    self._skimmer = None
+                return False
+            data = self._source.look_ahead(_SKIMMED)
+        return False
 
     def _read_key(self) -> str | None:
         """The next key; the blank after it is consumed, but a newline is not (it may be an empty text value)."""

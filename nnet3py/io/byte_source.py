@@ -11,6 +11,7 @@ import stat
 from typing import Any
 
 _PIECE = 1 << 20        # bytes; how much of a length that nothing vouches for is read at a time
+_PEEKED = 1 << 12       # bytes; how much more than asked for is shown of what was pushed back, which is copied
 
 
 class ByteSource:
@@ -24,22 +25,24 @@ class ByteSource:
         self._stream = _with_peek(stream)
         self._seekable = _is_seekable(self._stream)
         self._size = size if size is not None else _size_of(stream)
-        self._pushed_back = b""
+        self._ahead = b""                               # taken from the stream, but not consumed from _at on
+        self._at = 0
         self._consumed = 0                              # bytes read here; tells the offset if the stream cannot
         self._record: bytearray | None = None
         self._choose()
 
     def _choose(self) -> None:
-        plain = self._seekable and not self._pushed_back and self._record is None
+        plain = self._seekable and self._at == len(self._ahead) and self._record is None
         self.read: Any = self._stream.read if plain else self._read
 
     def _read(self, count: int) -> bytes:
-        if self._pushed_back:
-            data = self._pushed_back[:count]
-            self._pushed_back = self._pushed_back[count:]
+        if self._at < len(self._ahead):
+            data = self._ahead[self._at:self._at + count]
+            self._at += len(data)
             if len(data) < count:
                 data += self._stream.read(count - len(data))
-            if not self._pushed_back:
+            if self._at == len(self._ahead):
+                self._ahead, self._at = b"", 0
                 self._choose()
         else:
             data = self._stream.read(count)
@@ -52,10 +55,23 @@ class ByteSource:
         """Make ``data``, which was read last, the next to be read."""
         if not data:
             return
-        self._pushed_back = data + self._pushed_back
+        self._ahead, self._at = data + self._ahead[self._at:], 0
         self._consumed -= len(data)
         if self._record is not None:
             del self._record[-len(data):]
+        self._choose()
+
+    def look_ahead(self, count: int) -> bytes:
+        """All bytes taken from the stream that are not consumed, up to ``count`` of them taken now."""
+        taken = getattr(self._stream, "read1", self._stream.read)(count) if count else b""
+        self._ahead, self._at = self._ahead[self._at:] + taken, 0
+        self._choose()
+        return self._ahead
+
+    def consume(self, count: int) -> None:
+        """Pass over ``count`` of the bytes that :meth:`look_ahead` gave."""
+        self._at += count
+        self._consumed += count
         self._choose()
 
     def read_pieces(self, count: int) -> bytearray:
@@ -92,21 +108,24 @@ class ByteSource:
     def peek(self, count: int = 1) -> bytes:
         """The next bytes, none of them consumed: at least ``count``, fewer only at the end, often many more."""
         while True:
-            data = self._pushed_back + self._stream.peek(count)
+            left = len(self._ahead) - self._at
+            if left >= count:
+                return self._ahead[self._at:self._at + count + _PEEKED]
+            data = self._ahead[self._at:] + self._stream.peek(count)
             if len(data) >= count:
                 return data
-            taken = self._stream.read(count - len(self._pushed_back))
-            self._pushed_back += taken                  # too close to the edge of the stream's buffer
+            taken = self._stream.read(count - left)     # too close to the edge of the stream's buffer
+            self._ahead, self._at = self._ahead[self._at:] + taken, 0
             self._choose()
-            if len(self._pushed_back) < count:
-                return self._pushed_back
+            if len(self._ahead) < count:
+                return self._ahead
 
     @property
     def offset(self) -> int:
         """Bytes before the next one."""
         if self._seekable:
             try:
-                return self._stream.tell() - len(self._pushed_back)
+                return self._stream.tell() - len(self._ahead) + self._at
             except (OSError, ValueError):
                 pass
         return self._consumed

@@ -1,20 +1,16 @@
-"""How the values of each type of table are read and written. Kaldi: ``kaldi-holder.h``.
-
-A :class:`Holder` is what a table reader or writer is given besides its specifier.
-"""
+"""How the values of each type of table are read and written. Kaldi: ``kaldi-holder.h``."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.general import read_general_matrix, to_dense, write_general_matrix
+from nnet3py.io.holder import Holder
 from nnet3py.io.kaldi_io_adapter import read_matrix, read_vector
 from nnet3py.io.matrices import write_matrix, write_vector
 from nnet3py.io.posteriors import read_posterior, write_posterior
@@ -37,37 +33,10 @@ from nnet3py.io.simple_values import (
     write_token_value,
 )
 from nnet3py.io.specifiers import RANGE_TOLERANCE, parse_range
-from nnet3py.io.tokens import TokenReader, TokenWriter
+
+__all__ = ["Holder"]          # and its instances below
 
 logger = logging.getLogger(__name__)
-
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class Holder(Generic[Value]):
-    """One type of table values.
-
-    Attributes
-    ----------
-    name : for messages
-    read : reads a value, after its header
-    write : writes a value, after its header
-    has_header : whether binary values begin with ``\\0B``
-    select : the part of a value that a range such as ``0:9`` in a script line asks for; None if there are no ranges
-    """
-
-    name: str
-    read: Callable[[TokenReader], Value]
-    write: Callable[[TokenWriter, Value], None]
-    has_header: bool = True
-    select: Callable[[Value, str], Value] | None = None
-
-    def read_value(self, reader: TokenReader) -> Value:
-        """Read the header, if there may be one, and the value."""
-        if self.has_header:
-            reader.read_header()
-        return self.read(reader)
 
 
 def _bounds(part: tuple[int, int] | None, size: int, tolerance: int, what: str, text: str) -> slice:

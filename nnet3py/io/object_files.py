@@ -10,14 +10,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from nnet3py.io.holder import BINARY_HEADER
 from nnet3py.io.matrices import read_matrix
 from nnet3py.io.specifiers import split_range
 from nnet3py.io.streams import InputStream, failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 Value = TypeVar("Value")
-
-BINARY_HEADER = b"\0B"
 
 
 def token_reader(stream: InputStream) -> TokenReader:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.archive import ArchiveScanner
-from nnet3py.io.holders import TOKEN, Holder
+from nnet3py.io.holder import Holder
 from nnet3py.io.script import LoadedObject, Script, sort_key
 from nnet3py.io.specifiers import Rspecifier, is_token, parse_rspecifier
 from nnet3py.io.streams import failed_command, open_input
@@ -245,6 +245,8 @@ class RandomAccessMappedReader(Generic[Value]):
         self._table = RandomAccessReader(rspecifier, holder)
         self._map: RandomAccessReader[str] | None = None
         if utt2spk:
+            from nnet3py.io.holders import TOKEN
+
             try:
                 self._map = RandomAccessReader(utt2spk, TOKEN)
             except BaseException:

@@ -1,49 +1,103 @@
-"""Reading one entry ahead in a thread, for ``ark,bg:``."""
+"""Doing the next things in threads while the present one is worked on: reading (``ark,bg:``, training), merging."""
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-_PATIENCE_S = 0.1       # how often a waiting thread looks whether anybody still wants its item
+
+class _Ahead:
+    """What a thread has fetched and nobody has taken yet; it waits while that is ``most`` items or ``most_bytes``."""
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
+        self._changed = threading.Condition()
+        self._ready: deque[tuple[str, Any, int]] = deque()
+        self._num_bytes = 0
+        self._unwanted = False
+
+    def put(self, kind: str, item: Any, num_bytes: int = 0) -> bool:
+        """Add an item when there is room; False if nobody wants it any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._unwanted or not self._ready or (
+                len(self._ready) < self._most and self._num_bytes + num_bytes <= self._most_bytes))
+            self._ready.append((kind, item, num_bytes))
+            self._num_bytes += num_bytes
+            self._changed.notify_all()
+            return not self._unwanted
+
+    def take(self) -> tuple[str, Any]:
+        """The next item, when there is one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready)
+            kind, item, num_bytes = self._ready.popleft()
+            self._num_bytes -= num_bytes
+            self._changed.notify_all()
+            return kind, item
+
+    def stop(self) -> None:
+        """Say that nothing is wanted any more."""
+        with self._changed:
+            self._unwanted = True
+            self._changed.notify_all()
 
 
-def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield ``items``, while a thread already fetches the next one. Its exceptions are raised here."""
-    ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
-    unwanted = threading.Event()
+def read_ahead(items: Iterable[Item], most: int = 1, most_bytes: int = 1 << 62,
+               size: Callable[[Item], int] = lambda item: 0) -> Iterator[Item]:
+    """Yield ``items``, while a thread already fetches the next ones. Its exceptions are raised here.
 
-    def put(kind: str, item: Any) -> bool:
-        while not unwanted.is_set():
-            try:
-                ready.put((kind, item), timeout=_PATIENCE_S)
-                return True
-            except queue.Full:
-                continue
-        return False
+    Besides the item that it is fetching, the thread holds up to ``most`` items of up to ``most_bytes`` bytes together,
+    as ``size(item)`` says, but at least one.
+    """
+    ahead = _Ahead(most, most_bytes)
 
     def fetch() -> None:
         try:
             for item in items:
-                if not put("item", item):
+                if not ahead.put("item", item, size(item)):
                     return
-            put("end", None)
+            ahead.put("end", None)
         except BaseException as error:      # handed over, so that it is raised where the items are used
-            put("error", error)
+            ahead.put("error", error)
 
     thread = threading.Thread(target=fetch, name="nnet3py read-ahead", daemon=True)
     thread.start()
     try:
         while True:
-            kind, item = ready.get()
+            kind, item = ahead.take()
             if kind == "end":
                 return
             if kind == "error":
                 raise item
             yield item
     finally:
-        unwanted.set()
+        ahead.stop()
         thread.join()
+
+
+def map_ahead(function: Callable[[Item], Result], items: Iterable[Item], num_threads: int) -> Iterator[Result]:
+    """Yield ``function(item)`` for each of ``items``, in order, while ``num_threads`` threads compute the next ones.
+
+    Twice as many results as there are threads are waited for or held. Exceptions are raised in the place of the result.
+    """
+    if num_threads < 2:
+        yield from map(function, items)
+        return
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(num_threads, "nnet3py map-ahead") as pool:
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                if len(waiting) == 2 * num_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.holders import Holder
-from nnet3py.io.object_files import BINARY_HEADER, token_reader
+from nnet3py.io.holder import BINARY_HEADER, Holder
 from nnet3py.io.specifiers import is_token, parse_script_line, split_range
 from nnet3py.io.streams import open_input
 
@@ -82,6 +81,8 @@ class LoadedObject(Generic[Value]):
         rxfilename, part = split_range(name)
         if rxfilename != self._name:
             self._name = None
+            from nnet3py.io.object_files import token_reader
+
             with open_input(rxfilename) as stream:
                 self._value = self._holder.read_value(token_reader(stream))
             self._name = rxfilename

@@ -16,6 +16,7 @@ RANGE_TOLERANCE = 3                    # rows by which a range may end beyond th
 
 _OFFSET = re.compile(r"(.*):([0-9]+)", re.DOTALL)
 _NUMBERS = re.compile(r"([0-9]+):([0-9]+)")
+_TOKEN = re.compile("[^\x00-\x20\x7f\udcff]+")
 
 
 class Medium(Enum):
@@ -205,7 +206,7 @@ def parse_wxfilename(text: str) -> FileName:
 
 def is_token(key: str) -> bool:
     """True if ``key`` can be a table's key: not empty, no white space, no control characters."""
-    return bool(key) and not any(c in WHITESPACE or c < " " or c in "\x7f\udcff" for c in key)
+    return _TOKEN.fullmatch(key) is not None
 
 
 def parse_script_line(line: str) -> tuple[str, str] | None:

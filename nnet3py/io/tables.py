@@ -6,23 +6,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.archive import ArchiveScanner
-from nnet3py.io.holders import FLOAT_MATRIX, Holder
-from nnet3py.io.object_files import BINARY_HEADER
+from nnet3py.io.holder import BINARY_HEADER, Holder
 from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReader
 from nnet3py.io.read_ahead import read_ahead
 from nnet3py.io.script import LoadedObject, Script, read_script_line
 from nnet3py.io.specifiers import Medium, is_token, parse_rspecifier, parse_wspecifier, parse_wxfilename
 from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_input, open_output
-from nnet3py.io.tokens import TokenWriter
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from nnet3py.io.tokens import TokenWriter
 
 __all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "read_matrices"]
 
@@ -77,14 +77,17 @@ class SequentialReader(_Closing, Generic[Value]):
                               hint="is it an archive? then the specifier begins with 'ark:'")
 
     def __iter__(self) -> Iterator[tuple[str, Value]]:
-        entries = ((key, load()) for key, load in self.lazy())
+        entries = (self._archive_entries() if self.specifier.kind == "ark"
+                   else ((key, load()) for key, load in self._script_entries()))
         return read_ahead(entries) if self.specifier.background else entries
 
     def lazy(self) -> Iterator[tuple[str, Callable[[], Value]]]:
         """Like iterating, but with a function to load the value: a script's objects are read only if asked for."""
-        return self._archive_entries() if self.specifier.kind == "ark" else self._script_entries()
+        if self.specifier.kind == "ark":
+            return ((key, partial(_identity, value)) for key, value in self._archive_entries())
+        return self._script_entries()
 
-    def _archive_entries(self) -> Iterator[tuple[str, Callable[[], Value]]]:
+    def _archive_entries(self) -> Iterator[tuple[str, Value]]:
         scanner = ArchiveScanner(self._stream, self.holder)
         first = True
         while True:
@@ -99,8 +102,7 @@ class SequentialReader(_Closing, Generic[Value]):
                 self._at_end = True
                 return
             first = False
-            key, value = entry
-            yield key, partial(_identity, value)
+            yield entry
 
     def _stop(self, error: Exception) -> None:
         logger.warning("Stopped reading %s: %s", self.specifier.text, error)
@@ -161,7 +163,6 @@ class TableWriter(_Closing, Generic[Value]):
             if script is not None and parse_wxfilename(archive).medium is not Medium.FILE:
                 logger.warning("The archive of '%s' is not a file, so its script cannot be used", wspecifier)
             self._archive = open_output(archive)
-            self._tokens = TokenWriter(self._archive, self.specifier.binary)
             self._header = BINARY_HEADER if self.specifier.binary and holder.has_header else b""
             if script is not None:
                 try:
@@ -172,8 +173,14 @@ class TableWriter(_Closing, Generic[Value]):
         elif script is not None:
             self._names = Script(script)
 
+    @cached_property
+    def _tokens(self) -> TokenWriter:
+        from nnet3py.io.tokens import TokenWriter
+
+        return TokenWriter(self._archive, self.specifier.binary)
+
     def write(self, key: str, value: Value) -> None:
-        """Write one entry. ``key`` must not be empty nor contain blanks."""
+        """Write one entry. ``key`` must not be empty nor contain blanks. Bytes are written as they are."""
         if not is_token(key):
             raise Nnet3Error(f"'{key}' cannot be a key", hint="keys are not empty and contain no blanks")
         if self._archive is None:
@@ -186,7 +193,10 @@ class TableWriter(_Closing, Generic[Value]):
             self._script.write(b"%b %b:%d\n" % (encoded, name, self._archive.tell()))
         if self._header:
             self._archive.write(self._header)
-        self.holder.write(self._tokens, value)
+        if isinstance(value, bytes):
+            self._archive.write(value)
+        else:
+            self.holder.write(self._tokens, value)
         if self.specifier.flush:
             self._archive.flush()
             if self._script is not None:
@@ -199,6 +209,8 @@ class TableWriter(_Closing, Generic[Value]):
             if not self.specifier.permissive:
                 raise Nnet3Error(f"the script of '{self.specifier.text}' has no entry for key {key}")
             return
+        from nnet3py.io.tokens import TokenWriter
+
         with open_output(name) as stream:
             if self.specifier.binary and self.holder.has_header:
                 stream.write(BINARY_HEADER)
@@ -229,5 +241,7 @@ def read_matrices(rspecifier: str) -> Iterator[tuple[str, np.ndarray]]:
 
     Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialBaseFloatMatrixReader.
     """
+    from nnet3py.io.holders import FLOAT_MATRIX
+
     with SequentialReader(rspecifier, FLOAT_MATRIX) as reader:
         yield from reader

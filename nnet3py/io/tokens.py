@@ -65,7 +65,7 @@ class TokenReader:
     """
 
     def __init__(self, stream: BinaryIO | Any, path: str = "", size: int | None = None, binary: bool = False) -> None:
-        self._source = ByteSource(stream, size)
+        self._source = stream if isinstance(stream, ByteSource) else ByteSource(stream, size)
         self.path = path
         self.binary = binary
         self.component: str | None = None

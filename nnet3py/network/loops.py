@@ -50,7 +50,7 @@ def _has_loop(nnet: Nnet, nodes: list[int]) -> bool:
         return False
     place = {node: i * period for i, node in enumerate(nodes)}
     edges = [(place[node] + t, place[source] + (t + offset) % period, offset)
-             for node in nodes for source, t, offset in _needs(nnet, node, period) if source in place]
+             for node in nodes for source, t, offset in node_needs(nnet, node, period) if source in place]
     count = len(nodes) * period
     arcs: list[list[int]] = [[] for _ in range(count)]
     for start, end, _ in edges:
@@ -79,14 +79,17 @@ def _has_circle(count: int, starts: np.ndarray, ends: np.ndarray, offsets: np.nd
     return True
 
 
-def _needs(nnet: Nnet, i: int, period: int) -> list[tuple[int, int, int]]:
-    """(source, t, offset) for each t of a period: node ``i`` at t uses ``source`` at t + offset."""
+def node_needs(nnet: Nnet, i: int, period: int, any_x: bool = False) -> list[tuple[int, int, int]]:
+    """(source, t, offset) for each t of a period: node ``i`` at t uses ``source`` at t + offset, if it is there.
+
+    Node ``i`` is at x = 0, and without ``any_x`` so are sources.
+    """
     times = np.zeros((period, 3), dtype=np.int32)
     times[:, 1] = np.arange(period)
     node = nnet.nodes[i]
     if isinstance(node, ComponentNode) and not nnet.component_of(i).has(Properties.SIMPLE):
         found = nnet.component_of(i).input_indexes(times)
-        return [(i - 1, t, offset) for t in range(period) for offset in _offsets(t, found[t])]
+        return [(i - 1, t, offset) for t in range(period) for offset in _offsets(t, found[t], any_x)]
     if not isinstance(node, DescriptorNode):
         return [(source, t, 0) for source in node_dependencies(nnet, i) for t in range(period)]
     needs = []
@@ -94,13 +97,13 @@ def _needs(nnet: Nnet, i: int, period: int) -> list[tuple[int, int, int]]:
         for leaf in part.leaves():
             sources, found = leaf.map(times)
             needs += [(source, t, offset) for t, source in enumerate(sources.tolist())
-                      for offset in _offsets(t, found[t:t + 1])]
+                      for offset in _offsets(t, found[t:t + 1], any_x)]
     return needs
 
 
-def _offsets(t: int, indexes: np.ndarray) -> list[int]:
-    """How far from t each index is; those of another x lead out of the circle."""
-    return [found - t for _, found, x in indexes.tolist() if x == 0 and found != NO_TIME]
+def _offsets(t: int, indexes: np.ndarray, any_x: bool) -> list[int]:
+    """How far from t each index is; those of another x lead out of a circle."""
+    return [found - t for _, found, x in indexes.tolist() if (any_x or x == 0) and found != NO_TIME]
 
 
 def strong_components(arcs: Arcs) -> list[int]:

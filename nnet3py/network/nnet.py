@@ -6,6 +6,8 @@ import logging
 import math
 import os
 
+import numpy as np
+
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.io.object_files import write_object
@@ -233,6 +235,23 @@ class Nnet:
         return sum(mine.dot_product(theirs)    # type: ignore[attr-defined]
                    for mine, theirs in zip(self.components, other.components, strict=True)
                    if mine.has(Properties.UPDATABLE))
+
+    def squares(self) -> np.ndarray:
+        """For each component the sum of the squares of its trainable parameters, float64; 0 for one without."""
+        return np.array([component.dot_product(component) if component.has(Properties.UPDATABLE) else 0.0
+                         for component in self.components])     # type: ignore[attr-defined]
+
+    def scale_components(self, factors: np.ndarray) -> None:
+        """Multiply parameters and statistics of each component by its factor, in place; 0 makes exact zeros."""
+        for component, factor in zip(self.components, factors, strict=True):
+            if factor != 1.0:
+                component.scale(float(factor))
+
+    def add_components(self, factors: np.ndarray, other: Nnet) -> None:
+        """Add to each component that of ``other`` times its factor, in place; nothing for 0."""
+        for component, factor, theirs in zip(self.components, factors, other.components, strict=True):
+            if factor != 0.0:
+                component.add(float(factor), theirs)
 
     def num_parameters(self) -> int:
         """How many numbers training changes."""

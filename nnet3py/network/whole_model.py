@@ -92,8 +92,8 @@ def scale_batchnorm_stats(nnet: Nnet, factor: float) -> None:
     if not 0.0 <= factor <= 1.0:
         raise UsageError(f"batch-norm statistics cannot be scaled by {factor:g}; the factor is between 0 and 1")
     if factor != 1.0:
-        for component in components_of_type(nnet, "BatchNormComponent"):
-            component.scale(factor)
+        nnet.scale_components(np.array([factor if is_a(component, "BatchNormComponent") else 1.0
+                                        for component in nnet.components]))
 
 
 def zero_component_stats(nnet: Nnet) -> None:
@@ -122,12 +122,13 @@ def convert_repeated_to_block_affine(nnet: Nnet) -> None:
 # -- orthonormal constraint --------------------------------------------------------------------------------------------
 
 
-def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool]) -> None:
+def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool], ops: Any = None) -> None:
     """Move the matrices of constrained components a step towards equal singular values, in place.
 
     Parameters
     ----------
     draw : called once per constrained component, in order; True with probability 1/4: the step is taken
+    ops : the operations of the device that has the network's arrays; None if they are on the host
 
     Raises
     ------
@@ -141,7 +142,10 @@ def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool]) -> None:
         if constraint != 0.0 and draw():
             parameters = component.parameters()
             weights = parameters["linear_params"] if "linear_params" in parameters else parameters["params"]
-            constrain_matrix(weights, constraint, name)
+            if ops is None:
+                constrain_matrix(weights, constraint, name)
+            else:
+                constrain_device_matrix(ops, weights, constraint, name)
 
 
 def constrain_matrix(weights: np.ndarray, constraint: float, name: str) -> None:
@@ -155,15 +159,36 @@ def constrain_matrix(weights: np.ndarray, constraint: float, name: str) -> None:
     """
     m = weights if weights.shape[0] <= weights.shape[1] else weights.T
     p = m @ m.T
+    factor = _orthonormal_step(p, constraint, name)
+    if factor:
+        m -= factor * (p @ m)
+
+
+def constrain_device_matrix(ops: Any, weights: Any, constraint: float, name: str) -> None:
+    """As :func:`constrain_matrix` for a matrix of a device; M Mᵀ goes to the host and back."""
+    ops.reset_scratch()
+    wide = weights.shape[0] <= weights.shape[1]
+    p, copied = ops.scratch(*[min(weights.shape)] * 2), ops.scratch(*weights.shape)
+    ops.add_mat_mat(p, weights, weights, 1.0, 0.0, trans_a=not wide, trans_b=wide)
+    on_host = ops.copy_out(p)
+    factor = _orthonormal_step(on_host, constraint, name)
+    if factor:
+        ops.copy_in(p, on_host)
+        ops.copy_mat(copied, weights, 1.0)
+        ops.add_mat_mat(weights, *((p, copied) if wide else (copied, p)), -float(factor), 1.0)
+
+
+def _orthonormal_step(p: np.ndarray, constraint: float, name: str) -> np.float32:
+    """Make P - s² I of P = M Mᵀ, in place; returns the f of the step M -= f (P - s² I) M, 0 for none."""
     speed, scale = UPDATE_SPEED, np.float32(constraint)
     if constraint < 0.0:
         trace, trace_of_square = np.trace(p), np.vdot(p, p)
         if trace < SMALLEST_TRACE:
-            return
+            return np.float32(0)
         scale = np.sqrt(trace_of_square / trace)
         speed = _update_speed(float(trace_of_square * len(p) / (trace * trace)), name)
     p[np.diag_indices(len(p))] -= scale * scale
-    m -= (np.float32(4.0) * speed / (scale * scale)) * (p @ m)
+    return np.float32(4.0) * speed / (scale * scale)
 
 
 def _update_speed(ratio: float, name: str) -> np.float32:

@@ -6,6 +6,7 @@ carries out some of the divisions in double; the last bit of a result may differ
 """
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -116,3 +117,34 @@ def bind(jit: Callable[..., Any], exp: Callable[..., Any]) -> SimpleNamespace:
     return SimpleNamespace(sigmoid=sigmoid, tanh=tanh, sigmoid_slope=sigmoid_slope, tanh_slope=tanh_slope,
                            lstm_cell=lstm_cell, lstm_cell_backprop=lstm_cell_backprop, gru_cell=gru_cell,
                            gru_cell_backprop=gru_cell_backprop)
+
+
+def keep(beta, value):  # type: ignore[no-untyped-def]
+    """``beta value``, and 0 for beta 0 whatever the value."""
+    return beta * value if beta != ZERO else ZERO
+
+
+def away_from_zero(scale, smallest):  # type: ignore[no-untyped-def]
+    """``scale``, or +-``smallest`` of its sign if it is closer to 0; a NaN counts as negative."""
+    if abs(scale) >= smallest:
+        return scale
+    return smallest if scale >= ZERO else -smallest
+
+
+def excess(value, target):  # type: ignore[no-untyped-def]
+    """How far the size of ``value`` is above ``target``, with the sign of ``value``; 0 counts as negative."""
+    size = abs(value) - target
+    size = size if size > ZERO else ZERO
+    return size if value > ZERO else -size
+
+
+SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # of a row's mean square, relative to the target's
+FLOORED_SCALE = np.float32(2.0 ** 33)           # the scale of a row at the floor, a power of two and so exact
+
+
+def row_scale(square, inverse):  # type: ignore[no-untyped-def]
+    """target / rms of a row, from its squared norm and 1 / (dim target^2)."""
+    ratio = square * inverse
+    if ratio < SQUARED_NORM_FLOOR:
+        ratio = SQUARED_NORM_FLOOR
+    return ONE / np.float32(math.sqrt(ratio))

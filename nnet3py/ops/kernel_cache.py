@@ -22,7 +22,8 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,18 @@ def source_hash(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+@contextmanager
+def kept_on_disk(path: Path) -> Iterator[None]:
+    """What numba caches inside belongs to the kernels of the source file at ``path``; for one thread at a time."""
+    with _lock:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(cache_folder() / source_hash(path))
+        try:
+            yield
+        finally:
+            config.CACHE_DIR = before
+
+
 def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...],
                    fastmath: Any = False) -> Callable[..., Any]:
     """Machine code of ``function`` for one signature, from the disk cache if it is there.
@@ -125,14 +138,8 @@ def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...],
     A callable that releases the GIL, checks no bounds, and follows numpy where Python would raise (1/0 is inf).
     """
     global _announced
-    with _lock:
-        folder = cache_folder() / source_hash(Path(function.__code__.co_filename).resolve())
-        before = config.CACHE_DIR
-        config.CACHE_DIR = str(folder)
-        try:
-            compiled = numba.njit(signature, nogil=True, error_model="numpy", cache=True, fastmath=fastmath)(function)
-        finally:
-            config.CACHE_DIR = before
+    with kept_on_disk(Path(function.__code__.co_filename).resolve()):
+        compiled = numba.njit(signature, nogil=True, error_model="numpy", cache=True, fastmath=fastmath)(function)
         if not _announced and getattr(compiled, "stats", None) and compiled.stats.cache_misses:
             _announced = True
             logger.info("Compiling kernels for this machine (once; they are kept in %s)", cache_folder())

@@ -27,3 +27,8 @@ def kinds_of(text: str) -> tuple[Any, ...]:
     if unknown:
         raise ValueError(f"unknown argument kinds {unknown}; known: {', '.join(TYPES)}")
     return tuple(TYPES[kind] for kind in text.split())
+
+
+def cell_type(scalar: Any) -> Any:
+    """The type of a scalar of type ``scalar`` that lies in device memory, in an array of one element."""
+    return types.Array(scalar, 1, "C")

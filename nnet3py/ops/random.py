@@ -76,6 +76,14 @@ class Random:
         """A number in [0, 1), a multiple of 2^-32."""
         return self._word() * 2.0 ** -32
 
+    def draw_integer(self, n: int) -> Any:
+        """As ``integer``, for a kernel to read: on a GPU it stays in device memory."""
+        return self.integer(n)
+
+    def draw_uniform(self) -> Any:
+        """As ``uniform``, for a kernel to read: on a GPU it stays in device memory."""
+        return self.uniform()
+
     def fill_uniform(self, dst: Any) -> None:
         """Fill a float32 matrix or contiguous vector with numbers in [0, 1), multiples of 2^-24."""
         self._fill(self._ops.philox_uniform, dst)

@@ -1,6 +1,9 @@
 """Scratch space for one component call: a bump allocator that stops allocating once it knows the largest need."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 _ALIGNMENT = 16         # floats: a cache line of 64 bytes
@@ -19,15 +22,25 @@ class Workspace:
 
     A request that does not fit gets a block of its own; the next reset replaces all blocks by one that would have been
     large enough. The arrays of one size at one place are the same objects again and again.
+
+    Parameters
+    ----------
+    allocate : makes an uninitialised float32 vector of a size, in the memory that is wanted
     """
 
-    def __init__(self) -> None:
-        self._block = _aligned_block(0)
-        self._views: dict[tuple[int, int, int], np.ndarray] = {}
+    def __init__(self, allocate: Callable[[int], Any] = _aligned_block) -> None:
+        self._allocate = allocate
+        self._block = allocate(0)
+        self._views: dict[tuple[int, int, int], Any] = {}
         self._used = 0       # elements handed out since the last reset
         self._needed = 0     # the most that was ever handed out
 
-    def scratch(self, rows: int, cols: int) -> np.ndarray:
+    @property
+    def block(self) -> Any:
+        """Where the arrays lie now; another object after a reset that had to make room."""
+        return self._block
+
+    def scratch(self, rows: int, cols: int) -> Any:
         """An uninitialised contiguous float32 (rows, cols) matrix, valid until the next reset."""
         key = (self._used, rows, cols)
         view = self._views.get(key)
@@ -38,7 +51,7 @@ class Workspace:
         self._used += -(-rows * cols // _ALIGNMENT) * _ALIGNMENT
         return view
 
-    def scratch_vector(self, dim: int) -> np.ndarray:
+    def scratch_vector(self, dim: int) -> Any:
         """An uninitialised contiguous float32 (dim,) vector, valid until the next reset."""
         key = (self._used, dim, -1)
         view = self._views.get(key)
@@ -49,10 +62,10 @@ class Workspace:
         self._used += -(-dim // _ALIGNMENT) * _ALIGNMENT
         return view
 
-    def _take(self, size: int) -> np.ndarray:
+    def _take(self, size: int) -> Any:
         if self._used + size <= self._block.size:
             return self._block[self._used:self._used + size]
-        return _aligned_block(size)
+        return self._allocate(size)
 
     def mark_scratch(self) -> int:
         """A mark for ``release_scratch``."""
@@ -67,5 +80,5 @@ class Workspace:
         """Take back all that was handed out."""
         self.release_scratch(0)
         if self._needed > self._block.size:
-            self._block = _aligned_block(self._needed)
+            self._block = self._allocate(self._needed)
             self._views.clear()

@@ -16,6 +16,7 @@ from nnet3py.compiler.computation import Command, CommandType, Computation, SubM
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.device_nnet import keep_on_device, on_device
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -63,8 +64,8 @@ class BoundComputation:
         if computation.need_model_derivative and update is None:
             raise Nnet3Error("the computation updates a model, but none was given to update",
                              "give update=nnet or update=nnet.as_gradient()")
-        self.computation, self.nnet, self.ops, self.arena = computation, nnet, ops, arena
-        self.update, self.stats = update, stats
+        self.computation, self.ops, self.arena = computation, ops, arena
+        self.nnet, self.update, self.stats = (on_device(network, ops) for network in (nnet, update, stats))
         self.plan: MemoryPlan = plan_memory(computation)
         self.versions = [n.version for n in (nnet, update, stats) if n is not None]
         self._bind()
@@ -192,7 +193,7 @@ class BoundComputation:
             memo = component.new_memo(self.ops, self.computation.submatrices[y].num_rows)
             if memo_index > 0:
                 self._memos[memo_index] = memo
-        indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
+        indexes = keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
         x_view, y_view = self.view(x), self.view(y)
         calls = [self._component_call(c, component.propagate, (indexes, x_view, y_view, memo))]
         if store_stats == 1 and self.stats is not None:
@@ -203,7 +204,7 @@ class BoundComputation:
     def _bind_backprop(self, command: Command) -> list[Call]:
         c, precomputed, x, y, dy, dx, memo_index = command.args[:7]
         component = self.nnet.components[c]
-        indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
+        indexes = keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
         memo = self._memos[memo_index] if memo_index > 0 else None
         return [self._component_call(c, component.backprop, (
             indexes, self.view(x), self.view(y), self.view(dy), memo, self._updated_component(command, c),

@@ -35,6 +35,9 @@ class Computer:
         self._owns_random_key = ops is None
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
                                        stats if stats is not None else update)
+        given = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
+        twins = {id(bound): bound for bound, network in given if bound is not network}
+        self._pulled = list(twins.values())     # into the caller's networks, after each run
         self._next_stage = 0
         self._pending: set[str] = set()
         self._stage: Stage | None = None
@@ -102,6 +105,8 @@ class Computer:
         else:
             for function, args in self._stage.calls:
                 function(*args)
+        for network in self._pulled:
+            network.pull()      # type: ignore[union-attr]
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 

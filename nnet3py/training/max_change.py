@@ -9,6 +9,8 @@ import logging
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from nnet3py.components.base import Properties
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
@@ -51,7 +53,7 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
     False if the change is infinite and was therefore not applied.
     """
     stats.num_minibatches += 1
-    changes = []   # (component index, name, factor)
+    squares, factors = delta.squares(), np.zeros(len(delta.components))
     total, smallest = 0.0, (1.0, "", 0.0)
     num_updatable = num_limited = 0
     for c, change in enumerate(delta.components):
@@ -59,7 +61,7 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
             continue
         num_updatable += 1
         name, limit = delta.component_names[c], change.max_change * max_change_scale   # type: ignore[attr-defined]
-        square = change.dot_product(change)   # type: ignore[attr-defined]
+        square = float(squares[c])
         size, factor = math.sqrt(square) * abs(scale), 1.0
         if limit != 0.0 and size > limit:
             factor = limit / size
@@ -67,7 +69,7 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
             stats.num_per_component[name] = stats.num_per_component.get(name, 0) + 1
             if factor < smallest[0]:
                 smallest = (factor, name, limit / max_change_scale)
-        changes.append((c, factor))
+        factors[c] = factor
         total += factor * factor * square
     global_factor = _global_factor(abs(scale) * math.sqrt(total), max_param_change * max_change_scale)
     if global_factor is None:
@@ -75,8 +77,7 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
         return False
     stats.num_global += global_factor < 1.0
     _log_limits(num_limited, num_updatable, smallest, global_factor, max_param_change)
-    for c, factor in changes:
-        nnet.components[c].add(factor * scale * global_factor, delta.components[c])
+    nnet.add_components(factors * scale * global_factor, delta)
     return True
 
 

@@ -29,8 +29,10 @@ from nnet3py.network.whole_model import (
     scale_batchnorm_stats,
     zero_component_stats,
 )
+from nnet3py.ops import get_ops
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.device_nnet import DeviceNnet, on_device
 from nnet3py.training.example_request import example_request
 from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
 from nnet3py.training.objective import check_supervision, compute_objective
@@ -105,8 +107,11 @@ class MinibatchTrainer(ABC):
         self.delta = nnet.copy()
         self.delta.scale(0.0)
         self.compiler = options.compiler.compiler(nnet, options.optimize)
-        self._computers = ComputerCache(nnet, self.compiler, update=self.delta, stats=nnet, device=options.device,
-                                        capacity=options.compiler.cache_capacity, debug=options.debug)
+        ops = get_ops(options.device)
+        self._trained, self._change = on_device(nnet, ops), on_device(self.delta, ops)    # themselves on the CPU
+        self._computers = ComputerCache(self._trained, self.compiler, update=self._change, stats=self._trained,
+                                        device=options.device, capacity=options.compiler.cache_capacity,
+                                        debug=options.debug)
         self._draws = np.random.Generator(np.random.Philox(key=options.srand & (2**64 - 1)))
         self._seed = int(self._draws.integers(0, 100001))
         self.num_minibatches = 0
@@ -151,8 +156,20 @@ class MinibatchTrainer(ABC):
             self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 1.0, True, True))
         self.num_minibatches += 1
 
+    def synchronise(self) -> None:
+        """Bring what was trained on a device into the arrays of ``nnet`` and ``delta``; nothing to do on the CPU."""
+        for network in (self._trained, self._change):
+            if isinstance(network, DeviceNnet):
+                network.pull()
+
     def log_totals(self) -> bool:
-        """Log the closing lines; True if some output had any weight."""
+        """End the training: log the closing lines, and see to it that ``nnet`` has it all.
+
+        Returns
+        -------
+        True if some output had any weight.
+        """
+        self.synchronise()
         for name in sorted(self.objectives):
             self.objectives[name].log_total()
         for line in self.max_change_stats.lines(self.nnet.component_names):
@@ -175,15 +192,16 @@ class MinibatchTrainer(ABC):
         self._process_outputs(computer, eg, step.suffix)
         computer.run()
         self._apply_l2(eg, step.l2_scale)
-        applied = update_with_max_change(self.nnet, self.delta, self.options.max_param_change, step.max_change_scale,
-                                         step.scale, self.max_change_stats)
+        applied = update_with_max_change(self._trained, self._change, self.options.max_param_change,
+                                         step.max_change_scale, step.scale, self.max_change_stats)
         if step.scales_batchnorm:
-            scale_batchnorm_stats(self.nnet, self.options.batchnorm_stats_scale)
+            scale_batchnorm_stats(self._trained, self.options.batchnorm_stats_scale)
         if step.orthonormal:
-            constrain_orthonormal(self.nnet, lambda: int(self._draws.integers(0, 4)) == 0)
+            constrain_orthonormal(self._trained, lambda: int(self._draws.integers(0, 4)) == 0,
+                                  computer.ops if isinstance(self._trained, DeviceNnet) else None)
         momentum = self.options.momentum if applied and not self.options.backstitch_training_scale else 0.0
-        for component in self._updatable(self.delta):
-            component.scale(momentum)
+        self._change.scale_components(np.array([momentum if c.has(Properties.UPDATABLE) else 1.0
+                                                for c in self._change.components]))
 
     def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
         """Add a minibatch to the averages of an output."""
@@ -196,14 +214,10 @@ class MinibatchTrainer(ABC):
         if factor == 0.0:
             return
         factor *= num_sequences(self._parts(eg))
-        for component, change in zip(self._updatable(self.nnet), self._updatable(self.delta), strict=True):
-            scale = -2.0 * factor * change.learning_rate * change.l2_regularize
-            if scale != 0.0:
-                change.add(scale, component)
-
-    @staticmethod
-    def _updatable(nnet: Nnet) -> list:
-        return [c for c in nnet.components if c.has(Properties.UPDATABLE)]
+        scales = np.array([-2.0 * factor * c.learning_rate * c.l2_regularize if c.has(Properties.UPDATABLE) else 0.0
+                           for c in self.delta.components])    # type: ignore[attr-defined]
+        if scales.any():
+            self._change.add_components(scales, self._trained)
 
 
 class NnetTrainer(MinibatchTrainer):

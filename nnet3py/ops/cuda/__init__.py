@@ -6,12 +6,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from nnet3py.errors import DeviceError
-from nnet3py.ops.random import Random
 from nnet3py.ops.table import FAMILY_OF
-
-# what an ops object offers besides operations; without them nothing can be bound to a device
-_MEMORY = ("new_vector", "scratch", "scratch_vector", "reset_scratch", "mark_scratch", "release_scratch", "copy_in",
-           "copy_out", "upload")
+from nnet3py.ops.workspace import Workspace
 
 
 def why_not_usable() -> str | None:
@@ -38,9 +34,6 @@ def load(name: str) -> Any:
         It has no CUDA kernel.
     """
     family = FAMILY_OF.get(name)
-    if name in _MEMORY:
-        raise DeviceError("networks cannot be computed on a GPU: " + (why_not_usable() or "it has no memory"),
-                          "use device='cpu'")
     if family is None:
         raise AttributeError(f"no operation is called {name!r}; nnet3py/ops/table.py lists them")
     module = f"{__name__}.{family}"
@@ -51,12 +44,34 @@ def load(name: str) -> Any:
 
 
 class CudaOps:
-    """The operations of ``ops/table.py`` on device arrays; for one thread."""
+    """The operations of ``ops/table.py`` on device arrays, with scratch space and a random stream; for one thread."""
 
     device = "cuda"
 
     def __init__(self) -> None:
-        self.random = Random(self)
+        from nnet3py.ops.cuda import memory
+        from nnet3py.ops.cuda.draws import DeviceRandom
+
+        self.workspace = Workspace(memory.new_array)
+        self.scratch = self.workspace.scratch
+        self.scratch_vector = self.workspace.scratch_vector
+        self.mark_scratch = self.workspace.mark_scratch
+        self.release_scratch = self.workspace.release_scratch
+        self.reset_scratch = self.workspace.reset_scratch
+        self.new_vector = memory.new_array
+        self.upload = memory.upload
+        self.keep = memory.resident
+        copies = memory.Copies(lambda: self.copy_mat, self._packed)
+        self.copy_in = copies.copy_in
+        self.copy_out = copies.copy_out
+        self.random = DeviceRandom(self)
+
+    def _packed(self, rows: int, cols: int) -> Any:
+        """Scratch space that is free again for what is queued next."""
+        mark = self.mark_scratch()
+        matrix = self.scratch(rows, cols)
+        self.release_scratch(mark)
+        return matrix
 
     def __getattr__(self, name: str) -> Any:
         operation = load(name)

@@ -149,9 +149,9 @@ def chain_forward(sums: Any, alpha: Any, arriving: Any, y: Any, initial: Any, pr
                   state_entries: Any, entry_pdfs: Any, leaky: float) -> None:
     """The leaky forward pass: sums over paths to each entry and frame. Kaldi: DenominatorComputation::Forward."""
     shape = _launch(initial.shape[0], sums.shape[1])
-    frame = _forward_frame.compile()[shape]
     for t in range(-1, sums.shape[0]):
-        frame(sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs, leaky, t)
+        _forward_frame.launch(shape, sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries,
+                              entry_pdfs, leaky, t)
 
 
 @cuda.jit(device=True)
@@ -205,10 +205,9 @@ def chain_backward(y: Any, arriving: Any, beta: Any, sums: Any, initial: Any, pr
                    pdf_starts: Any, pdf_entries: Any, entry_pdfs: Any, entry_states: Any, leaky: float) -> None:
     """The leaky backward pass, which turns ``y`` into posteriors. Kaldi: DenominatorComputation::Backward."""
     shape = _launch(initial.shape[0], sums.shape[1])
-    frame = _backward_frame.compile()[shape]
     for t in range(sums.shape[0] - 2, -2, -1):
-        frame(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
-              entry_states, leaky, t)
+        _backward_frame.launch(shape, y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts,
+                               pdf_entries, entry_pdfs, entry_states, leaky, t)
 
 
 def _launch(num_states: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:

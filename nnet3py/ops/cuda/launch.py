@@ -10,35 +10,56 @@ A kernel has the name and the arguments of its CPU twin and is decorated like it
             for j in range(first_col, dst.shape[1], col_step): ...
 
 The loops run over whatever grid they get, so the launch shape decides the speed and never the result. Neighbouring
-threads work on neighbouring columns.
+threads work on neighbouring columns. ``shape`` chooses the grid: :func:`launch_2d` (the default) spreads threads over a
+matrix; ``reduce.py`` has the shapes of kernels that reduce.
+
+Operations that return a number to the host write it into ``memory.results().place(count)`` and return
+``memory.results().read(count)``; that is the only way by which an operation may wait.
+
+Scalars that differ from minibatch to minibatch (random draws, the minibatch's number) cannot be part of a captured
+launch. A kernel that takes some names their places: ``@kernel("vec f32 int", cells=(2,))``. Such an argument is a
+device array of one element (int64 for ``int``, float32 for ``f32``), read as ``draw[0]``; a caller may give a number.
+
+Index tables (``ivec``, ``lvec``, ``imat``) may be host arrays that never change: they are uploaded once. So may be
+other arrays that were given to ``ops.keep`` before.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
+from nnet3py.errors import DeviceError
 from nnet3py.ops import device
-from nnet3py.ops.kinds import kinds_of
+from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
+from nnet3py.ops.kinds import cell_type, kinds_of
+from nnet3py.ops.table import INDEXES
 
 cuda = device.cuda()
+Shape = tuple[tuple[int, int], tuple[int, int]]     # grid and block, each (along columns, along rows)
 
 THREADS = 256          # threads of a block
 MAX_BLOCKS = 1024      # of a grid in each direction: enough to fill any GPU, and the loops do the rest
+NOTHING: Shape = (0, 0), (1, 1)     # the shape for which no launch is needed
 
-_forced: tuple[tuple[int, int], tuple[int, int]] | None = None
+_forced: Shape | None = None
 
 
-def launch_2d(rows: int, cols: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def launch_2d(rows: int, cols: int) -> Shape:
     """Grid and block, each (along columns, along rows), for a kernel over a (rows, cols) matrix."""
+    if not rows or not cols:
+        return NOTHING
     if _forced is not None:
         return _forced
     width = 32
     while width < cols and width < THREADS:
         width *= 2
     height = THREADS // width
-    return ((max(1, min(-(-cols // width), MAX_BLOCKS)), max(1, min(-(-rows // height), MAX_BLOCKS))), (width, height))
+    return (min(-(-cols // width), MAX_BLOCKS), min(-(-rows // height), MAX_BLOCKS)), (width, height)
 
 
 @contextmanager
@@ -52,34 +73,76 @@ def forced_launch(grid: tuple[int, int], block: tuple[int, int]) -> Iterator[Non
         _forced = None
 
 
+def forced() -> Shape | None:
+    """The grid and block that every kernel is launched with, if they are forced."""
+    return _forced
+
+
 class Kernel:
     """A function compiled for one signature when it is first launched, on a grid that fits one of its matrices."""
 
-    def __init__(self, function: Callable[..., Any], kinds: str, over: int) -> None:
+    def __init__(self, function: Callable[..., Any], kinds: str, over: int, shape: Callable[[int, int], Shape],
+                 cells: tuple[int, ...], fastmath: bool) -> None:
         self.function = function
         self.kinds = tuple(kinds.split())
-        self.signature = kinds_of(kinds)
-        self.over = over
+        types = list(kinds_of(kinds))
+        self._cells = [(place, cell_type(types[place])) for place in cells]
+        for place, cell in self._cells:
+            types[place] = cell
+        self.signature = tuple(types)
+        self._indexes = tuple(place for place, kind in enumerate(self.kinds) if kind in INDEXES)
+        self.over, self.shape, self.fastmath = over, shape, fastmath
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._compiled: Any = None
 
     def compile(self) -> Any:
-        """The dispatcher of numba.cuda, compiled for the current device."""
+        """The dispatcher of numba.cuda, compiled for the current device, or loaded from the disk cache."""
         if self._compiled is None:
-            self._compiled = cuda.jit(self.signature)(self.function)
+            self._compiled = _compile(self.function, self.signature, self.fastmath)
         return self._compiled
 
     def ptx(self, compute_capability: tuple[int, int]) -> str:
         """The kernel's PTX for a compute capability such as (7, 5); needs NVVM, but no GPU."""
         with _as_if_on(compute_capability):
-            return cuda.compile_ptx(self.function, self.signature, cc=compute_capability)[0]
+            return cuda.compile_ptx(self.function, self.signature, cc=compute_capability, fastmath=self.fastmath)[0]
+
+    def launch(self, shape: Shape, *args: Any) -> None:
+        """Queue the kernel on a grid of one's own choice, however large its matrices are."""
+        compiled = self._compiled or self.compile()
+        compiled[shape[0], shape[1], stream()](*self._on_device(args))
 
     def __call__(self, *args: Any) -> None:
-        rows, cols = args[self.over].shape
-        if rows and cols:
-            grid, block = launch_2d(rows, cols)
-            (self._compiled or self.compile())[grid, block](*args)
+        size = args[self.over].shape
+        rows, cols = size if len(size) == 2 else (1, size[0])
+        shape = self.shape(rows, cols)
+        if shape != NOTHING:
+            self.launch(shape, *args)
+
+    def _on_device(self, args: tuple[Any, ...]) -> list[Any]:
+        """The arguments as the compiled kernel wants them."""
+        ready = list(args)
+        for place, cell in self._cells:
+            if not hasattr(args[place], "shape"):
+                ready[place] = constant_cell(args[place], str(cell.dtype))
+        for place, value in enumerate(ready):
+            if type(value) is not np.ndarray:
+                continue
+            if place in self._indexes or is_resident(value):
+                ready[place] = resident(value)
+            else:
+                raise DeviceError(f"argument {place} of the GPU kernel {self.__name__} is a host array",
+                                  "this is a fault of nnet3py: copy it to the device before")
+        return ready
+
+
+def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: bool) -> Any:
+    if device.is_simulated():
+        return cuda.jit(signature)(function)
+    from nnet3py.ops.kernel_cache import kept_on_disk
+
+    with kept_on_disk(Path(function.__code__.co_filename).resolve()):
+        return cuda.jit(signature, fastmath=fastmath, cache=True)(function)
 
 
 @contextmanager
@@ -94,6 +157,16 @@ def _as_if_on(compute_capability: tuple[int, int]) -> Iterator[None]:
         module.get_current_device = asked
 
 
-def kernel(kinds: str, over: int = 0) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a :class:`Kernel`; ``kinds`` as for the CPU, ``over`` the argument whose (rows, cols) the grid covers."""
-    return lambda function: Kernel(function, kinds, over)
+def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launch_2d, cells: tuple[int, ...] = (),
+           fastmath: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make a :class:`Kernel`.
+
+    Parameters
+    ----------
+    kinds : as for the CPU
+    over : the argument whose (rows, cols) the grid covers; a vector counts as one row
+    shape : makes grid and block of rows and columns, NOTHING where there is nothing to do
+    cells : places of scalars that are given in device memory, see the module
+    fastmath : quicker exp, tanh, division … of a few digits less
+    """
+    return lambda function: Kernel(function, kinds, over, shape, cells, fastmath)

@@ -1,0 +1,245 @@
+"""Training and computing on the CPU beside PyTorch, and beside what Kaldi took; one line for each target.
+
+    python benchmarks/cpu.py [--threads 2] [--runs 5] [--only tdnnf,lstm,recipes,start] [--profile]
+
+Whole processes are timed, as a user sees them, in turns with what they are compared with; the first turn is not
+counted (kernels may be compiled in it), and of the others the median is shown. The nets are those of benchmarks/nets
+and of egs/digits, the data egs/digits/data: 120 utterances in 13 minibatches of 32 x 60 frames for the large nets, all
+training utterances in 181 minibatches of 64 x 8 frames for the small ones.
+
+PyTorch's times are those of its steps alone (see torch_tdnnf.py); without PyTorch its times on the machine below stand
+in. Kaldi's, on two cores of an AMD EPYC whose sgemm did 182 GFLOP/s, are scaled by this machine's sgemm rate, which is
+measured in each turn. A rate of useful operations counts 2mnk for each matrix product in the optimised command lists,
+natural gradient not included.
+
+With --profile each large run is run once more with timers inside: where its time goes, by kind and by operation.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cpu_parts import data, processes, profile_text
+from cpu_parts.processes import Run, Runs
+
+HERE = Path(__file__).resolve().parent
+RATE_THERE = 182.0                      # GFLOP/s of sgemm where the seconds below were measured, with two threads
+TORCH_THERE = {"train": 9.2, "compute": 4.8}        # PyTorch's seconds there
+LSTM_LIMITS = {"training": 7.7, "computing": 4.0}   # seconds at that rate: half and a third of Kaldi's
+RECIPES_KALDI = {"tdnn": 5.1, "lstm": 7.5}          # Kaldi's seconds there, one thread, which is its fastest
+MEMORY_KALDI = {"tdnnf": 545, "tdnn-lstm": 285}     # MB, Kaldi's training
+START_LIMIT = 0.8                                   # seconds beyond the import of numpy and numba
+PRODUCTS = "rows"                                   # PyTorch's way that is no convolution
+PARTS = ("tdnnf", "lstm", "recipes", "start")
+
+
+@dataclass
+class Bench:
+    """What all measurements share, and the lines that they made."""
+
+    folder: Path
+    threads: int
+    runs: int
+    rates: list[float] = field(default_factory=list)     # of sgemm, in all turns
+    rate: float = 0.0                                    # of sgemm, GFLOP/s: the median of the last measurement's turns
+    missed: list[str] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)        # of the table for README.md
+
+    def turns(self, commands: dict[str, list[str | Path]]) -> dict[str, Runs]:
+        """Run the commands in turns, a measurement of the sgemm rate with each."""
+        rate = [sys.executable, "-c", processes.SGEMM]
+        found = processes.take_turns({**commands, "sgemm": rate}, self.runs, self.threads)
+        rates = [float(run.output) for run in found.pop("sgemm").counted]
+        self.rate = statistics.median(rates)
+        self.rates += rates
+        return found
+
+    def scaled(self, seconds: float) -> float:
+        """What would take ``seconds`` at 182 GFLOP/s, at this machine's rate."""
+        return seconds * RATE_THERE / self.rate
+
+    def target(self, what: str, ours: float, unit: str, reference: float, named: str, limit: float,
+               at_least: bool = False) -> None:
+        """Print a target: ours, the reference, their ratio, its limit, and whether it is met."""
+        ratio = ours / reference
+        met = ratio >= limit if at_least else ratio <= limit
+        if not met:
+            self.missed.append(what)
+        bound = f"{'at least' if at_least else 'at most'} {limit:.2f}"
+        self.rows.append(f"| {what} | {shown(ours)} {unit} | {named}: {shown(reference)} {unit} | {ratio:.2f} | {bound}: "
+                         f"{'met' if met else 'missed'} |")
+        print(f"{what:46} {ours:8.2f} {unit:8} {named:38} {reference:8.2f}   ratio {ratio:5.2f}  "
+              f"({bound}): {'met' if met else 'MISSED'}", flush=True)
+
+
+def shown(value: float) -> str:
+    """A number as a table shows it."""
+    return f"{value:.1f}" if value < 20 else f"{value:.0f}"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", default=",".join(PARTS), help="parts to measure, with commas")
+    parser.add_argument("--profile", action="store_true", help="also say where the time of the large runs goes")
+    parser.add_argument("--profile-to", type=Path, help="a file for the profiles, instead of standard output")
+    parser.add_argument("--data", type=Path, help="a folder that keeps the data for another run")
+    args = parser.parse_args()
+    chosen = args.only.split(",")
+    if not set(chosen) <= set(PARTS):
+        parser.error(f"--only={args.only}: the parts are {', '.join(PARTS)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = args.data or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
+        data.make(folder)
+        bench = Bench(folder, args.threads, args.runs)
+        for part in chosen:
+            MEASURES[part](bench)
+        print(f"machine: {processes.describe_machine(args.threads, bench.rates)}")
+        print(f"targets missed: {', '.join(bench.missed) or 'none'}")
+        print("", f"| {args.threads} threads | nnet3py | compared with | ratio | target |", "|---|---|---|---|---|",
+              *bench.rows, sep="\n")
+        if args.profile or args.profile_to:
+            text = "\n".join(profiles(bench, chosen))
+            if args.profile_to:
+                args.profile_to.write_text(text, encoding="utf-8")
+            else:
+                print(f"\n{text}")
+
+
+# -- PyTorch -----------------------------------------------------------------------------------------------------------
+
+def torch_ways(bench: Bench, task: str) -> dict[str, list[str | Path]]:
+    """The commands of PyTorch's ways to do a task; none without PyTorch."""
+    import torch_tdnnf
+
+    if not torch_tdnnf.is_installed():
+        print("PyTorch is not installed (pip install 'nnet3py[bench]'): its times on another machine stand in, scaled")
+        return {}
+    return {way: [sys.executable, HERE / "torch_tdnnf.py", task, f"--threads={bench.threads}", "--json", f"--way={way}"]
+            for way in torch_tdnnf.WAYS[task]}
+
+
+def torch_seconds(run: Run) -> float:
+    """The seconds that torch_tdnnf.py measured of its own steps."""
+    return float(next(iter(json.loads(run.output)["seconds"].values())))
+
+
+def against_torch(bench: Bench, what: str, task: str, ours: float, found: dict[str, Runs], limit: float) -> None:
+    """Print the targets of a TDNN-F run: against PyTorch's fastest convolutions, and its matrix products."""
+    ways = {way: runs.median(torch_seconds) for way, runs in found.items() if way != "ours"}
+    if not ways:
+        bench.target(what, ours, "s", bench.scaled(TORCH_THERE[task]), "PyTorch elsewhere, scaled", limit)
+        return
+    version = json.loads(found[PRODUCTS].first.output)["version"]
+    print(f"PyTorch {version}, TDNN-F {task}: " + ", ".join(
+        f"{way} {seconds:.2f} s ({found[way].spread(torch_seconds)})" for way, seconds in ways.items()))
+    fastest = min((way for way in ways if way != PRODUCTS), key=ways.__getitem__)
+    bench.target(what, ours, "s", ways[fastest], f"PyTorch's convolutions, {fastest}", limit)
+    bench.target(f"{what}, by products", ours, "s", ways[PRODUCTS], "PyTorch's products, by hand", limit)
+
+
+# -- the parts ---------------------------------------------------------------------------------------------------------
+
+def compile_seconds(run: Run) -> float:
+    """The seconds of compilation that a command logged."""
+    match = re.search(r"([\d.e+-]+) seconds taken in nnet3 compilation total", run.log)
+    return float(match[1]) if match else 0.0
+
+
+def useful_operations(bench: Bench, net: str, task: str) -> float:
+    """Useful operations of training or computing a large net, counted in another process."""
+    file = bench.folder / ("large.ark" if task == "train" else "features.ark")
+    return float(processes.run([sys.executable, HERE / "cpu_parts" / "operations.py", task, bench.folder / f"{net}.raw",
+                                f"ark:{file}"], bench.threads).output)
+
+
+def show_run(what: str, runs: Runs) -> None:
+    """Print a line about whole processes."""
+    print(f"{what}: whole process {runs.median():.2f} s ({runs.spread()}, {len(runs.counted)} runs, first "
+          f"{runs.first.seconds:.2f}), of which {runs.median(compile_seconds):.2f} s compiling; peak memory "
+          f"{runs.peak() / 1e6:.0f} MB", flush=True)
+
+
+def tdnnf(bench: Bench) -> None:
+    """Targets 1, 2 and 5 for the TDNN-F."""
+    command = data.train_command(bench.folder, "tdnnf", bench.threads)
+    found = bench.turns({"ours": command, **torch_ways(bench, "train")})
+    show_run("TDNN-F training", found["ours"])
+    seconds = found["ours"].median()
+    against_torch(bench, "TDNN-F training", "train", seconds, found, 1.0)
+    rate = useful_operations(bench, "tdnnf", "train") / seconds / 1e9
+    bench.target("TDNN-F training, useful operations", rate, "GFLOP/s", bench.rate, "sgemm", 0.5, at_least=True)
+    memory(bench, "tdnnf", found["ours"])
+    found = bench.turns({"ours": data.compute_command(bench.folder, "tdnnf", bench.threads),
+                         **torch_ways(bench, "compute")})
+    show_run("TDNN-F computing", found["ours"])
+    seconds = found["ours"].median(lambda run: run.seconds - compile_seconds(run))
+    against_torch(bench, "TDNN-F computing, compilation excluded", "compute", seconds, found, 0.5)
+    rate = useful_operations(bench, "tdnnf", "compute") / seconds / 1e9
+    print(f"TDNN-F computing: {rate:.0f} GFLOP/s of useful operations, {rate / bench.rate:.2f} of sgemm's")
+
+
+def lstm(bench: Bench) -> None:
+    """Targets 3 and 5 for the TDNN-LSTM."""
+    found = bench.turns({"training": data.train_command(bench.folder, "tdnn-lstm", bench.threads),
+                         "computing": data.compute_command(bench.folder, "tdnn-lstm", bench.threads)})
+    for task, limit in LSTM_LIMITS.items():
+        show_run(f"TDNN-LSTM {task}", found[task])
+        bench.target(f"TDNN-LSTM {task}", found[task].median(), "s", bench.scaled(limit),
+                     f"{limit} s at {RATE_THERE:.0f} GFLOP/s, scaled", 1.0)
+    memory(bench, "tdnn-lstm", found["training"])
+
+
+def recipes(bench: Bench) -> None:
+    """Target 4: one pass of the digits recipe's nets."""
+    found = bench.turns({net: data.train_command(bench.folder, net, bench.threads) for net in RECIPES_KALDI})
+    for net, kaldi in RECIPES_KALDI.items():
+        what = f"digits {net.upper()}, one pass"
+        show_run(what, found[net])
+        bench.target(what, found[net].median(), "s", bench.scaled(kaldi), f"Kaldi {kaldi} s, scaled", 0.5)
+        bench.target(f"{what}, unscaled", found[net].median(), "s", kaldi, f"Kaldi {kaldi} s", 0.5)
+
+
+def memory(bench: Bench, net: str, runs: Runs) -> None:
+    """Target 5: peak memory against Kaldi's and the interpreter's."""
+    interpreter = statistics.median(processes.run(processes.INTERPRETER, bench.threads).peak_bytes for _ in range(3))
+    bench.target(f"{net.upper()} training, peak memory", runs.peak() / 1e6, "MB",
+                 MEMORY_KALDI[net] + interpreter / 1e6,
+                 f"Kaldi {MEMORY_KALDI[net]} + interpreter {interpreter / 1e6:.0f} MB", 1.0)
+
+
+def start(bench: Bench) -> None:
+    """Time to the first result: one short utterance against the import of numpy and numba."""
+    found = bench.turns({"ours": data.compute_command(bench.folder, "tdnnf", bench.threads, "short"),
+                         "imports": processes.IMPORTS})
+    show_run("TDNN-F computing of one short utterance", found["ours"])
+    bench.target("first result beyond imports", found["ours"].median() - found["imports"].median(), "s", START_LIMIT,
+                 f"import numpy, numba {found['imports'].median():.2f} s; beyond", 1.0)
+
+
+MEASURES: dict[str, Callable[[Bench], None]] = {"tdnnf": tdnnf, "lstm": lstm, "recipes": recipes, "start": start}
+
+
+def profiles(bench: Bench, chosen: list[str]) -> Iterator[str]:
+    """The profiles of the large runs of the chosen parts."""
+    yield f"machine: {processes.describe_machine(bench.threads, bench.rates)}\n"
+    for part, net in (("tdnnf", "tdnnf"), ("lstm", "tdnn-lstm")):
+        if part in chosen:
+            for task, command in (("train", data.train_command), ("compute", data.compute_command)):
+                found = profile_text.profile(command(bench.folder, net, bench.threads), bench.threads, bench.folder)
+                yield profile_text.describe(f"{net} {task}, {bench.threads} threads", found,
+                                            useful_operations(bench, net, task), statistics.median(bench.rates))
+
+
+if __name__ == "__main__":
+    main()

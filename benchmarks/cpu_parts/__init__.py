@@ -1,0 +1,1 @@
+"""What benchmarks/cpu.py is made of."""

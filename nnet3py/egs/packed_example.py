@@ -1,0 +1,235 @@
+"""Examples that are merged without being decoded one by one.
+
+An example stays the bytes of its file, with its layout, which nearly all examples of an archive share; the layout's
+structure is decoded once. A minibatch of one layout is decoded, and made into bytes again, by few operations on all of
+its examples. Whatever does not fit this is decoded and merged as usual, with the same result to the bit.
+"""
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.egs.example import EXAMPLE, NnetExample
+from nnet3py.egs.merger import joined_indexes, merge_examples
+from nnet3py.egs.walk_example import Part, walk_example
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.compressed import CompressedMatrix, decode_batch
+from nnet3py.io.general import write_general_matrix
+from nnet3py.io.holder import Holder
+from nnet3py.io.index_vector import write_index_vector
+from nnet3py.io.skim import Entry, Layout, Skimmer
+from nnet3py.io.sparse import SparseMatrix
+from nnet3py.io.tokens import TokenReader, TokenWriter
+
+_SPARSE_HEAD, _ROW_HEAD, _PAIR = 8, 13, 10     # bytes: of a sparse matrix, of a row, of an element
+_PLANS = 64                                    # of minibatches, that are kept
+
+
+class _Sparse(NamedTuple):
+    """What must hold for the elements of a sparse matrix: where each begins, whether it continues a row; columns."""
+
+    places: np.ndarray
+    continues: np.ndarray
+    num_cols: int
+
+
+class PackedLayout:
+    """A layout with its structure decoded.
+
+    Attributes
+    ----------
+    example : one example of this layout
+    parts : where the matrices of its inputs and outputs lie
+    structure, size : what examples of this layout are grouped by
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.example = _decoded(layout.sample)
+        self.parts: tuple[Part, ...] = layout.parts
+        self.length = len(layout.sample)
+        self.structure = self.example.structure()
+        self.size = self.example.size()
+        self._sparse = [_sparse(part, one.features) for part, one in zip(self.parts, self.example.io, strict=True)
+                        if isinstance(one.features, SparseMatrix)]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether examples of this layout can be merged as bytes."""
+        names = {one.name for one in self.example.io}
+        kinds = {part.kind for part in self.parts}
+        return (len(names) == len(self.example.io) and b"DM " not in kinds
+                and all(one.features.shape[0] for one in self.example.io))
+
+    def num_sound(self, examples: np.ndarray) -> int:
+        """How many of ``examples``, uint8 (n, bytes), from the first on hold nothing that reading would refuse.
+
+        That can only be elements of sparse matrices: all else is the same, or may be anything.
+        """
+        count = len(examples)
+        for places, continues, num_cols in self._sparse:
+            elements = examples[:count, places[:, None] + np.arange(_PAIR)]
+            columns = np.ascontiguousarray(elements[:, :, 1:5]).view("<i4")[:, :, 0]
+            bad = (elements[:, :, 0] != 4) | (elements[:, :, 5] != 4) | (columns < 0) | (columns >= num_cols)
+            bad[:, 1:] |= (columns[:, 1:] <= columns[:, :-1]) & continues[1:]
+            wrong = bad.any(axis=1)
+            count = int(wrong.argmax()) if wrong.any() else count
+        return count
+
+
+class PackedExample:
+    """An example as the bytes of its file; to be merged, like an NnetExample."""
+
+    __slots__ = ("data", "layout")
+
+    def __init__(self, data: bytes, layout: PackedLayout) -> None:
+        self.data, self.layout = data, layout
+
+    def structure(self) -> tuple[Any, ...]:
+        """What examples that can be merged share."""
+        return self.layout.structure
+
+    def size(self) -> int:
+        """The largest number of indexes of any input or output."""
+        return self.layout.size
+
+
+def _decoded(data: bytes) -> NnetExample:
+    return NnetExample.read(TokenReader(io.BytesIO(data), binary=True))
+
+
+def _sparse(part: Part, matrix: SparseMatrix) -> _Sparse:
+    rows = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.row_starts))
+    places = part.first + _SPARSE_HEAD + _ROW_HEAD * (rows + 1) + _PAIR * np.arange(len(rows))
+    return _Sparse(places, np.diff(rows, prepend=-1) == 0, matrix.num_cols)
+
+
+class PackingSkimmer(Skimmer):
+    """Finds the examples of an archive. What reading would refuse counts as unusual."""
+
+    def __init__(self) -> None:
+        super().__init__(walk_example)
+        self._packed: dict[bytes, PackedLayout] = {}
+
+    def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
+        """Key and PackedExample (NnetExample, where there is no layout yet) of the examples in front."""
+        found, consumed, unusual = super().entries(data)
+        values: list[Entry] = []
+        ends = [*(first for first, _ in self.runs[1:]), len(found)]
+        for (first, layout), end in zip(self.runs, ends, strict=False):
+            values += self._run(found[first:end], layout)
+            if len(values) < end:
+                return values, sum(len(key) + len(b" \0B") + len(value) for key, value in found[:len(values)]), True
+        return values, consumed, unusual
+
+    def _run(self, entries: list[Entry], layout: Layout | None) -> list[Entry]:
+        """The entries of one layout up to the first that cannot be read."""
+        packed = None
+        try:
+            if layout is not None:
+                packed = self._packed.get(layout.pattern.pattern)
+                if packed is None:
+                    packed = self._packed[layout.pattern.pattern] = PackedLayout(layout)
+            if packed is None or not packed.is_plain:
+                return _read(entries)
+        except Nnet3Error:
+            return _read(entries)
+        examples = np.frombuffer(b"".join([value for _, value in entries]), dtype=np.uint8)
+        count = packed.num_sound(examples.reshape(len(entries), packed.length))
+        return [(key, PackedExample(value, packed)) for key, value in entries[:count]]
+
+
+def _read(entries: list[Entry]) -> list[Entry]:
+    values = []
+    for key, value in entries:
+        try:
+            values.append((key, _decoded(value)))
+        except Nnet3Error:
+            break
+    return values
+
+
+class _Plan(NamedTuple):
+    """Of each input or output of a minibatch: its place in the example, and its bytes before the matrix."""
+
+    place: int
+    head: bytes
+
+
+@lru_cache(maxsize=_PLANS)
+def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
+    examples = [layout.example] * count
+    plan = []
+    for place, one in sorted(enumerate(layout.example.io), key=lambda item: item[1].name):
+        stream = io.BytesIO()
+        writer = TokenWriter(stream, binary=True)
+        writer.token("<NnetIo>")
+        writer.token(one.name)
+        write_index_vector(writer, joined_indexes(examples, [one] * count, range(count)))
+        plan.append(_Plan(place, stream.getvalue()))
+    return plan
+
+
+class PackedMinibatch:
+    """A minibatch as what is written of it, piece by piece."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes | memoryview] = []
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write it; only binary files can be written."""
+        for piece in self.pieces:
+            writer.raw(piece)
+
+
+def merge_packed(examples: Sequence[Any], compress: bool = False) -> PackedMinibatch | NnetExample:
+    """One example made of several PackedExample and NnetExample, to be written in binary.
+
+    The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and what is raised is the same.
+    """
+    first = examples[0]
+    if not all(isinstance(one, PackedExample) and one.layout is first.layout for one in examples):
+        return merge_examples([_decoded(one.data) if isinstance(one, PackedExample) else one for one in examples],
+                              compress)
+    layout, count = first.layout, len(examples)
+    data = np.frombuffer(b"".join([one.data for one in examples]), dtype=np.uint8).reshape(count, layout.length)
+    minibatch = PackedMinibatch()
+    writer = TokenWriter(_Pieces(minibatch.pieces), binary=True)
+    writer.token("<Nnet3Eg>")
+    writer.token("<NumIo>")
+    writer.integer(len(layout.parts))
+    for place, head in _plan(layout, count):
+        writer.raw(head)
+        _write_matrix(writer, data, layout.parts[place], layout.example.io[place].features, compress)
+        writer.token("</NnetIo>")
+    writer.token("</Nnet3Eg>")
+    return minibatch
+
+
+class _Pieces:
+    """A stream that keeps what is written to it as it is."""
+
+    def __init__(self, pieces: list[bytes | memoryview]) -> None:
+        self.write = pieces.append
+
+
+def _write_matrix(writer: TokenWriter, data: np.ndarray, part: Part, matrix: Any, compress: bool) -> None:
+    """Write the rows that ``data``, uint8 (n, bytes), has for one input or output."""
+    if isinstance(matrix, SparseMatrix):
+        writer.token("SM")
+        writer.integer(len(data) * matrix.num_rows)
+        writer.array(data[:, part.first + _SPARSE_HEAD:part.end], np.uint8)
+        return
+    dense = np.empty((len(data), *matrix.shape), dtype=np.float32)
+    if isinstance(matrix, CompressedMatrix):
+        decode_batch(matrix, data[:, part.first:part.end], dense)
+    else:
+        dense.reshape(len(data), -1).view(np.uint8)[...] = data[:, part.end - dense[0].nbytes:part.end]
+    rows = dense.reshape(-1, matrix.shape[1])
+    write_general_matrix(writer, CompressedMatrix.compress(rows) if compress else rows)
+
+
+PACKED_EXAMPLE: Holder[Any] = Holder("training example", EXAMPLE.read, EXAMPLE.write, skimmer=PackingSkimmer)

@@ -1,0 +1,174 @@
+"""Finding where the binary values of an archive end without reading them, so that their bytes can be moved.
+
+A kind of value is known by a function that walks over one: over the bytes that say how much follows (``expect``,
+``integer``), and over what follows (``skip``). Most values of an archive are laid out alike. So the bytes walked over
+become a regular expression, which finds such values at the speed of copying them; what it does not match is walked.
+Whatever is unusual, such as text, is left to whoever reads values properly, who also says what is wrong with it.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+_KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as writers of archives put them
+_MOST_LAYOUTS = 6               # that are tried on each value; more would cost more than walking
+_MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
+_MOST_SEEN = 10_000             # layouts of single values that are remembered
+
+
+class Unusual(Exception):
+    """The bytes are not those of a value of the plain kind."""
+
+
+class Incomplete(Exception):
+    """The bytes end before the value does."""
+
+
+class Walk:
+    """The way over one value in ``data``; ``at`` is how far it got, ``skipped`` what it did not look at."""
+
+    __slots__ = ("at", "begin", "data", "parts", "skipped")
+
+    def __init__(self, data: bytes, begin: int) -> None:
+        self.data, self.begin, self.at = data, begin, begin
+        self.skipped: list[tuple[int, int]] = []         # first byte and number, counted from the value's begin
+        self.parts: list[Any] = []                       # what the walker notes for later
+
+    def expect(self, literal: bytes) -> None:
+        """Pass ``literal``; Unusual if something else is there."""
+        end = self.at + len(literal)
+        found = self.data[self.at:end]
+        if found != literal:
+            raise Incomplete if literal.startswith(found) else Unusual
+        self.at = end
+
+    def take(self, count: int) -> bytes:
+        """The next ``count`` bytes, which must be the same in values that are laid out alike."""
+        found = self.data[self.at:self.at + count]
+        if len(found) < count:
+            raise Incomplete
+        self.at += count
+        return found
+
+    def integer(self, literal: bytes = b"") -> int:
+        """The sized int32 after ``literal``, none below 0."""
+        self.expect(literal + b"\4")
+        number = int.from_bytes(self.take(4), "little", signed=True)
+        if number < 0:
+            raise Unusual
+        return number
+
+    def word(self) -> bytes:
+        """The bytes before the next blank, which is passed, too."""
+        end = self.data.find(b" ", self.at)
+        if end < 0:
+            raise Incomplete
+        found = self.take(end - self.at)
+        self.at += 1
+        return found
+
+    def skip(self, count: int) -> None:
+        """Pass ``count`` bytes, whatever they are."""
+        if self.at + count > len(self.data):
+            raise Incomplete
+        if count:
+            self.skipped.append((self.at - self.begin, count))
+            self.at += count
+
+
+class Layout(NamedTuple):
+    """Values that are laid out alike: all but what is skipped is the same.
+
+    ``pattern`` matches an entry, its groups are key and value; ``sample`` is one value; ``parts`` the walker's notes.
+    """
+
+    pattern: re.Pattern[bytes]
+    sample: bytes
+    parts: tuple[Any, ...]
+
+
+Entry = tuple[bytes, Any]
+
+
+class Skimmer:
+    """Finds the entries in bytes of an archive. ``walk`` passes over one value, header not included.
+
+    ``runs`` says of the entries found last where those of another layout begin; None for one that no other was like.
+    """
+
+    def __init__(self, walk: Callable[[Walk], None]) -> None:
+        self._walk = walk
+        self._layouts: list[Layout] = []                 # the last one that matched comes first
+        self.runs: list[tuple[int, Layout | None]] = []
+        self._seen: set[int] = set()                     # hashes of what made layouts
+
+    def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
+        """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
+
+        If it is neither unusual nor found, the bytes end before it does.
+        """
+        found: list[Entry] = []
+        self.runs = []
+        at = 0
+        while at < len(data):
+            for place, layout in enumerate(self._layouts):
+                match = layout.pattern.match(data, at)
+                if match is None:
+                    continue
+                if place:
+                    self._layouts.insert(0, self._layouts.pop(place))
+                self.runs.append((len(found), layout))
+                search = layout.pattern.match
+                while match is not None:
+                    found.append(match.groups())  # type: ignore[arg-type]
+                    at = match.end()
+                    match = search(data, at)
+                break
+            else:
+                try:
+                    walked = self._walked(data, at)
+                except Incomplete:
+                    break
+                except Unusual:
+                    return found, at, True
+                self.runs.append((len(found), None))
+                found.append(walked[0])
+                at = walked[1]
+        return found, at, False
+
+    def _walked(self, data: bytes, at: int) -> tuple[Entry, int]:
+        """The entry at ``at``, and where it ends."""
+        head = _ENTRY.match(data, at)
+        if head is None:
+            raise Incomplete if _PARTIAL_ENTRY.fullmatch(data, at) else Unusual
+        walk = Walk(data, head.end())
+        self._walk(walk)
+        value = data[walk.begin:walk.at]
+        self._learn(value, walk)
+        return (head[1], value), walk.at
+
+    def _learn(self, value: bytes, walk: Walk) -> None:
+        """Keep the layout of a value, if one before was laid out the same."""
+        if len(walk.skipped) > _MOST_SKIPPED:
+            return
+        literals, at = [], 0
+        for first, count in walk.skipped:
+            literals.append(value[at:first])
+            at = first + count
+        literals.append(value[at:])
+        known = hash((*walk.skipped, *literals))
+        if known not in self._seen:
+            if len(self._seen) < _MOST_SEEN:
+                self._seen.add(known)
+            return
+        pieces = [re.escape(literals[0])]
+        for (_, count), literal in zip(walk.skipped, literals[1:], strict=True):
+            pieces += [b".{%d}" % count, re.escape(literal)]
+        self._layouts.insert(0, Layout(re.compile(_KEY + b"(" + b"".join(pieces) + b")", re.DOTALL), value,
+                                       tuple(walk.parts)))
+        del self._layouts[_MOST_LAYOUTS:]
+
+
+_ENTRY = re.compile(_KEY)
+_PARTIAL_ENTRY = re.compile(rb"[!-~\x80-\xfe]{0,10000}( \x00?)?", re.DOTALL)

@@ -1,0 +1,175 @@
+"""The door to cuBLAS: NVIDIA's matrix products, called through ctypes on the addresses of device arrays.
+
+The library is found where it is already installed: by ``cuda.pathfinder`` if that package is there, in the wheels
+``nvidia-cublas…`` (which CuPy, PyTorch and nvmath bring along), in the CUDA toolkit, or wherever the system's loader
+looks. Nothing is copied: matrices are given by address, leading dimension and size, rows of any stride.
+
+Products are computed in float32 throughout ("pedantic"). With ``NNET3PY_TF32=1`` in the environment, or after
+``allow_tf32(True)``, the factors are rounded to TF32 (10 bits of mantissa) first: many times as fast on the tensor
+cores of newer GPUs.
+"""
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from nnet3py.errors import DeviceError
+
+logger = logging.getLogger(__name__)
+
+MAJOR_VERSIONS = (13, 12, 11)
+PEDANTIC, TF32 = 2, 3                       # cublasMath_t
+NOT_TRANSPOSED, TRANSPOSED = 0, 1           # cublasOperation_t
+WORKSPACE = 32 << 20                        # bytes, what NVIDIA advises for Hopper; given, so that nothing is allocated
+_local = threading.local()
+
+
+def _folders() -> Iterator[Path]:
+    """Where the library may lie, the likeliest place first."""
+    for entry in map(Path, sys.path):
+        nvidia = entry / "nvidia"
+        if nvidia.is_dir():
+            yield nvidia / "cublas" / "lib"
+            yield from (nvidia / f"cu{major}" / "lib" for major in MAJOR_VERSIONS)
+            yield nvidia / "cublas" / "bin"
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        home = os.environ.get(variable)
+        if home:
+            yield from (Path(home) / name for name in ("lib64", "lib", "targets/x86_64-linux/lib", "bin", "bin/x64"))
+    yield from (Path("/usr/local/cuda") / name for name in ("lib64", "targets/x86_64-linux/lib"))
+
+
+def _names() -> list[str]:
+    if sys.platform == "win32":
+        return [f"cublas64_{major}.dll" for major in MAJOR_VERSIONS]
+    return [f"libcublas.so.{major}" for major in MAJOR_VERSIONS] + ["libcublas.so"]
+
+
+def _paths() -> Iterator[str]:
+    """What to try to load, in order: full paths of files that exist, then bare names for the system's loader."""
+    if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.pathfinder") is not None:
+        pathfinder = importlib.import_module("cuda.pathfinder")
+        try:
+            yield pathfinder.load_nvidia_dynamic_lib("cublas").abs_path
+        except Exception as error:          # its own classes; it says at length where it looked
+            logger.debug("cuda.pathfinder: %s", error)
+    for folder in _folders():
+        yield from (str(folder / name) for name in _names() if (folder / name).is_file())
+    yield from _names()
+
+
+@cache
+def library() -> Any:
+    """cuBLAS as a ctypes library, or None if it is not installed."""
+    for path in _paths():
+        try:
+            loaded = ctypes.CDLL(path)
+            _declare(loaded)
+        except (OSError, AttributeError) as error:
+            logger.debug("cuBLAS not loaded from %s: %s", path, error)
+            continue
+        logger.debug("cuBLAS loaded from %s", path)
+        return loaded
+    return None
+
+
+def _declare(loaded: Any) -> None:
+    """Say what the functions take; AttributeError if one is missing."""
+    pointer, integer, number = ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_float)
+    for name, types in (
+            ("cublasCreate_v2", [ctypes.POINTER(pointer)]), ("cublasDestroy_v2", [pointer]),
+            ("cublasSetStream_v2", [pointer, pointer]), ("cublasSetMathMode", [pointer, integer]),
+            ("cublasSetWorkspace_v2", [pointer, pointer, ctypes.c_size_t]),
+            ("cublasSgemm_v2", [pointer, integer, integer, integer, integer, integer, number, pointer, integer,
+                                pointer, integer, number, pointer, integer])):
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = ctypes.c_int, types
+
+
+def tf32_is_allowed() -> bool:
+    """Whether factors may be rounded to TF32."""
+    return _settings["tf32"]
+
+
+def allow_tf32(allowed: bool) -> None:
+    """Round factors to TF32 from now on, or compute in float32 throughout again."""
+    _settings["tf32"] = allowed
+
+
+_settings = {"tf32": os.environ.get("NNET3PY_TF32", "0") not in ("", "0")}
+
+
+def address(array: Any) -> int:
+    """The device address of an array's first element."""
+    return array.__cuda_array_interface__["data"][0]
+
+
+class Cublas:
+    """One handle, on one stream.
+
+    Parameters
+    ----------
+    loaded : the library, see :func:`library`
+    stream : the handle of the stream, an address or None for the default one
+    workspace : a device array that the library may use, for as long as the handle lives
+    """
+
+    def __init__(self, loaded: Any, stream: int | None, workspace: Any) -> None:
+        self._library, self._workspace, self._mode = loaded, workspace, -1
+        self._handle = ctypes.c_void_p()
+        self._check(loaded.cublasCreate_v2(ctypes.byref(self._handle)), "create a handle")
+        self._check(loaded.cublasSetStream_v2(self._handle, stream), "set the stream")
+        self._check(loaded.cublasSetWorkspace_v2(self._handle, address(workspace), workspace.size * 4),
+                    "set the workspace")
+
+    @staticmethod
+    def _check(status: int, what: str) -> None:
+        if status != 0:
+            raise DeviceError(f"cuBLAS could not {what} (status {status})",
+                              "is the installed cuBLAS made for this driver and GPU?")
+
+    def sgemm(self, dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> None:
+        """``dst = alpha op(a) op(b) + beta dst`` on float32 device matrices with adjacent columns."""
+        mode = TF32 if tf32_is_allowed() else PEDANTIC
+        if mode != self._mode:
+            self._check(self._library.cublasSetMathMode(self._handle, mode), "set the arithmetic")
+            self._mode = mode
+        m, n = dst.shape
+        k = a.shape[0] if trans_a else a.shape[1]
+        # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
+        self._check(self._library.cublasSgemm_v2(
+            self._handle, TRANSPOSED if trans_b else NOT_TRANSPOSED, TRANSPOSED if trans_a else NOT_TRANSPOSED, n, m, k,
+            ctypes.byref(ctypes.c_float(alpha)), address(b), leading_dim(b), address(a), leading_dim(a),
+            ctypes.byref(ctypes.c_float(beta)), address(dst), leading_dim(dst)), "multiply matrices")
+
+
+def leading_dim(matrix: Any) -> int:
+    """Elements from one row to the next; at least the row's length even where there is no next row."""
+    return max(matrix.strides[0] // 4 if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
+
+
+def handle() -> Cublas | None:
+    """This thread's handle on its stream, or None if cuBLAS is not installed or nothing but simulated."""
+    from nnet3py.ops import device
+    from nnet3py.ops.cuda import memory
+
+    made = _local.__dict__
+    if "handle" not in made:
+        loaded = None if device.is_simulated() else library()
+        if loaded is None:
+            made["handle"] = None
+            if not device.is_simulated():
+                logger.warning("cuBLAS is not installed: products use a slower kernel of our own "
+                               "(pip install nvidia-cublas-cu12 brings it)")
+        else:
+            made["handle"] = Cublas(loaded, memory.stream_handle(), memory.new_array(WORKSPACE // 4))
+    return made["handle"]

@@ -1,0 +1,245 @@
+"""Device memory, the stream that everything goes through, and the ways between host and device.
+
+All launches and copies of a thread go through one stream, in order; the host waits for it only where it reads. So a
+copy to the device may lie in pinned memory until its turn has come: two pinned buffers take turns, and the host waits
+only if it is two copies ahead.
+
+A captured piece of a computation (``graphs.py``) is a list of launches without the host between them. Whatever needs
+the host calls :func:`touch_host`: then the piece is run launch by launch instead.
+"""
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnet3py.errors import DeviceError
+from nnet3py.ops import device
+
+cuda = device.cuda()
+
+ALIGNMENT = 64               # floats: 256 bytes, as the driver's own allocations are aligned
+_OUT_OF_MEMORY = "OUT_OF_MEMORY"
+_local = threading.local()
+
+
+def stream() -> Any:
+    """The stream of this thread, which is not the default one, since that cannot be captured."""
+    made = _local.__dict__.get("stream")
+    if made is None:
+        made = _local.stream = cuda.stream()
+    return made
+
+
+def stream_handle() -> int | None:
+    """The address of this thread's stream in the driver."""
+    return getattr(stream().handle, "value", None) or int(stream().handle)
+
+
+# -- what the host is needed for ---------------------------------------------------------------------------------------
+
+
+class HostNeeded(Exception):
+    """Raised where the host is needed while launches are being captured."""
+
+
+def touch_host() -> None:
+    """Say that the host takes part in what is running: it reads, writes or decides.
+
+    Raises
+    ------
+    HostNeeded : launches are being captured; nothing was done
+    """
+    if getattr(_local, "capturing", False):
+        raise HostNeeded
+    _local.touches = host_touches() + 1
+
+
+def host_touches() -> int:
+    """How often this thread's host code has taken part, see :func:`touch_host`."""
+    return getattr(_local, "touches", 0)
+
+
+def set_capturing(capturing: bool) -> None:
+    """Whether this thread's launches are being captured."""
+    _local.capturing = capturing
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def new_array(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
+    """Uninitialised device memory.
+
+    Raises
+    ------
+    DeviceError : the GPU has no room for it; the message says how much is free
+    """
+    try:
+        return cuda.device_array(shape, dtype)
+    except Exception as error:      # numba raises the driver's errors as several classes
+        if _OUT_OF_MEMORY not in str(error):
+            raise
+        raise out_of_memory(int(np.prod(shape)) * np.dtype(dtype).itemsize) from error
+
+
+def out_of_memory(wanted: int) -> DeviceError:
+    """The error for ``wanted`` bytes that the GPU does not have."""
+    free, total = cuda.current_context().get_memory_info()
+    share = min(99, 100 * free // max(wanted, 1))
+    return DeviceError(f"the GPU has {free / 2**20:.0f} of {total / 2**20:.0f} MB free, and {wanted / 2**20:.0f} MB "
+                       "more are needed", f"use smaller minibatches (about {share} % of the size would fit; "
+                       "--minibatch-size), or a GPU that nothing else uses")
+
+
+def free_memory() -> tuple[int, int]:
+    """Bytes of the GPU's memory that are free, and all of them."""
+    free, total = cuda.current_context().get_memory_info()
+    return int(free), int(total)
+
+
+def upload(table: np.ndarray) -> Any:
+    """A copy of a host array in device memory; a device array is returned as it is."""
+    if not isinstance(table, np.ndarray):
+        return table
+    touch_host()
+    array = new_array(table.shape, table.dtype)
+    if table.size:
+        cuda.to_device(np.ascontiguousarray(table), stream=stream(), to=array)
+    return array
+
+
+_resident: dict[int, tuple[Any, Any]] = {}
+
+
+def resident(table: np.ndarray) -> Any:
+    """The device copy of an index table that never changes, made once and kept as long as the table lives."""
+    key = id(table)
+    known = _resident.get(key)
+    if known is not None and known[0]() is table:
+        return known[1]
+    array = upload(table)
+    _resident[key] = weakref.ref(table, lambda _: _resident.pop(key, None)), array
+    return array
+
+
+def is_resident(table: np.ndarray) -> bool:
+    """Whether :func:`resident` has a copy of the array."""
+    known = _resident.get(id(table))
+    return known is not None and known[0]() is table
+
+
+# -- copies ------------------------------------------------------------------------------------------------------------
+
+
+class _PinnedBuffer:
+    """Page-locked host memory of any size; ``free`` is recorded behind the copy that read it last."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+        self._free: Any = None
+
+    def take(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """A host array in the buffer, once the copy before has left it."""
+        if self._free is not None:
+            self._free.synchronize()
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        if size > self._bytes.size:
+            self._bytes = cuda.pinned_array(size, np.uint8)
+        return self._bytes[:size].view(dtype).reshape(shape)
+
+    def sent(self) -> None:
+        """The copy out of the buffer has been queued."""
+        if self._free is None:
+            self._free = cuda.event()
+        self._free.record(stream())
+
+
+class Copies:
+    """Copies between host arrays and matrices of the device, any row stride.
+
+    Parameters
+    ----------
+    copy_mat : the device's operation of that name, for matrices whose rows do not follow each other
+    scratch : a function (rows, cols) -> device matrix to pass them through, valid until the copy has been queued
+    """
+
+    def __init__(self, copy_mat: Callable[[], Any], scratch: Callable[[int, int], Any]) -> None:
+        self._copy_mat, self._scratch = copy_mat, scratch
+        self._buffers = [_PinnedBuffer(), _PinnedBuffer()]
+
+    def copy_in(self, dst: Any, src: np.ndarray) -> None:
+        """Fill a device array from a host array of any float type; the host does not wait."""
+        touch_host()
+        if not dst.size:
+            return
+        self._buffers.reverse()
+        buffer = self._buffers[0]
+        pinned = buffer.take(dst.shape, dst.dtype)
+        np.copyto(pinned, src, casting="same_kind")
+        if dst.is_c_contiguous():
+            dst.copy_to_device(pinned, stream=stream())
+        else:
+            packed = self._scratch(*dst.shape)
+            packed.copy_to_device(pinned, stream=stream())
+            self._copy_mat()(dst, packed, 1.0)
+        buffer.sent()
+
+    def copy_out(self, src: Any) -> np.ndarray:
+        """A contiguous host copy of a device array; the host waits for all that was queued before."""
+        touch_host()
+        if not src.size:
+            return np.empty(src.shape, src.dtype)
+        if not src.is_c_contiguous():
+            packed = self._scratch(*src.shape)
+            self._copy_mat()(packed, src, 1.0)
+            src = packed
+        host = np.empty(src.shape, src.dtype)
+        src.copy_to_host(host, stream=stream())
+        stream().synchronize()
+        return host
+
+
+# -- numbers that change from minibatch to minibatch -------------------------------------------------------------------
+
+_constants: dict[tuple[str, float], Any] = {}
+
+
+def constant_cell(value: float, dtype: str) -> Any:
+    """A device array of one element that holds a number for good."""
+    key = dtype, float(value)
+    if key not in _constants:
+        _constants[key] = upload(np.array([value], dtype))
+    return _constants[key]
+
+
+class Results:
+    """The float64 sums that an operation returns to the host: a few numbers in device memory, then read."""
+
+    def __init__(self) -> None:
+        self._device: Any = None
+
+    def place(self, count: int) -> Any:
+        """A device float64 (count,) array for a kernel to write its results into, valid until the next."""
+        if self._device is None or self._device.size < count:
+            self._device = new_array(max(count, 16), np.float64)
+        return self._device[:count]
+
+    def read(self, count: int) -> np.ndarray:
+        """Wait for the kernel, and return what it wrote."""
+        touch_host()
+        host = np.empty(count)
+        self._device[:count].copy_to_host(host, stream=stream())
+        stream().synchronize()
+        return host
+
+
+def results() -> Results:
+    """This thread's :class:`Results`."""
+    made = _local.__dict__.get("results")
+    if made is None:
+        made = _local.results = Results()
+    return made

@@ -1,0 +1,368 @@
+"""Sigmoid, tanh, rectifier and softmax on the GPU: values, derivatives, statistics and self-repair.
+
+The twins of ``ops/cpu/nonlinear.py``, which says what ``counters`` holds. Whether a call's statistics count is decided
+on the device. The counters change in a launch of their own, since every block of the sums asks them before.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nnet3py.ops.cuda.element_formulas import exp, sigmoid_slope, tanh_slope
+from nnet3py.ops.cuda.element_formulas import sigmoid as _sigmoid
+from nnet3py.ops.cuda.element_formulas import tanh as _tanh
+from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.reduce import (
+    MOST_THREADS,
+    launch_block,
+    launch_columns,
+    launch_teams,
+    max_along_team,
+    sum_along_team,
+    sum_down_column,
+    sum_over_block,
+)
+from nnet3py.ops.cuda.threads import (
+    block_column,
+    block_rows,
+    column_blocks,
+    cuda,
+    device_function,
+    is_first_of_block,
+    own_columns,
+    own_rows,
+    places_in_block,
+    row,
+    row_blocks,
+    team_columns,
+    team_row,
+)
+
+COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
+REPAIR_PROBABILITY = np.float32(0.5)
+SOFTMAX_FLOOR = np.float32(1.0e-20)
+ZERO, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float32(2), np.float64(0)
+LOWEST = np.float32(-np.inf)
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat")
+def sigmoid(dst, src):
+    """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = _sigmoid(s[j])
+
+
+@kernel("mat mat")
+def tanh(dst, src):
+    """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = _tanh(s[j])
+
+
+@kernel("mat mat")
+def relu(dst, src):
+    """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = ZERO if s[j] < ZERO else s[j]
+
+
+@device_function
+def _team_maximum(shared, vector):
+    largest = LOWEST
+    for j in team_columns(vector.shape[0]):
+        largest = vector[j] if vector[j] > largest else largest
+    return max_along_team(shared, largest)
+
+
+@kernel("mat mat", shape=launch_teams)
+def softmax(dst, src):
+    """Each row: exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``. Kaldi: SoftMaxPerRow, ApplyFloor."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    for first in row_blocks(dst.shape[0]):
+        i, mine = team_row(first, dst.shape[0])
+        d, s = row(dst, i), row(src, i)
+        largest = _team_maximum(shared, s)
+        part = ZERO
+        for j in team_columns(d.shape[0]):
+            e = exp(s[j] - largest)
+            part += e
+            if mine:
+                d[j] = e
+        total = sum_along_team(shared, part)
+        if mine:
+            scale = ONE / total
+            for j in team_columns(d.shape[0]):
+                value = d[j] * scale
+                d[j] = SOFTMAX_FLOOR if value < SOFTMAX_FLOOR else value
+
+
+@kernel("mat mat", shape=launch_teams)
+def log_softmax(dst, src):
+    """Each row: src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    for first in row_blocks(dst.shape[0]):
+        i, mine = team_row(first, dst.shape[0])
+        d, s = row(dst, i), row(src, i)
+        largest = _team_maximum(shared, s)
+        part = ZERO
+        for j in team_columns(d.shape[0]):
+            part += exp(s[j] - largest)
+        total = sum_along_team(shared, part)
+        if mine:
+            shift = np.float32(math.log(total))
+            for j in team_columns(d.shape[0]):      # the largest first: in one sum, small digits would be lost
+                d[j] = s[j] - largest - shift
+
+
+# -- derivatives ------------------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat mat vec")
+def sigmoid_backprop(dx, y, dy, repair):
+    """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
+    for i in own_rows(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = e[j] * sigmoid_slope(v[j]) - repair[j] * (TWO * v[j] - ONE)
+
+
+@kernel("mat mat mat vec")
+def tanh_backprop(dx, y, dy, repair):
+    """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
+    for i in own_rows(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = e[j] * tanh_slope(v[j]) - repair[j] * v[j]
+
+
+@kernel("mat mat mat vec")
+def relu_backprop(dx, y, dy, repair):
+    """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
+    for i in own_rows(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = (e[j] if v[j] > ZERO else ZERO) - repair[j]
+
+
+@kernel("mat mat mat", shape=launch_teams)
+def softmax_backprop(dx, y, dy):
+    """Each row: ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    for first in row_blocks(dx.shape[0]):
+        i, mine = team_row(first, dx.shape[0])
+        d, v, e, part = row(dx, i), row(y, i), row(dy, i), ZERO
+        for j in team_columns(d.shape[0]):
+            part += v[j] * e[j]
+        total = sum_along_team(shared, part)
+        if mine:
+            for j in team_columns(d.shape[0]):
+                d[j] = v[j] * (e[j] - total)
+
+
+@kernel("mat mat mat", shape=launch_teams)
+def log_softmax_backprop(dx, y, dy):
+    """Each row: ``dx = dy - exp(y) (sum of dy)``; ``dx`` may be ``dy``. Kaldi: DiffLogSoftmaxPerRow."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    for first in row_blocks(dx.shape[0]):
+        i, mine = team_row(first, dx.shape[0])
+        d, v, e, part = row(dx, i), row(y, i), row(dy, i), ZERO
+        for j in team_columns(d.shape[0]):
+            part += e[j]
+        total = sum_along_team(shared, part)
+        if mine:
+            for j in team_columns(d.shape[0]):
+                d[j] = e[j] - exp(v[j]) * total
+
+
+# -- statistics -------------------------------------------------------------------------------------------------------
+
+
+@device_function
+def _is_refused(counters, place, draw):
+    """Whether nothing is to be added, since ``draw`` is 0 and something is stored already."""
+    return draw[0] == 0 and counters[place] != 0.0
+
+
+@kernel("dvec int int int", shape=launch_block, cells=(3,))
+def _count(counters, place, num_rows, draw):
+    if is_first_of_block() and not _is_refused(counters, place, draw):
+        counters[place] += num_rows
+
+
+@device_function
+def _add_sums(shared, value_sum, deriv_sum, j, mine, value, slope):
+    value, slope = sum_down_column(shared, value), sum_down_column(shared, slope)
+    if mine:
+        value_sum[j] += value
+        deriv_sum[j] += slope
+
+
+@kernel("dvec dvec dvec mat int", shape=launch_columns, cells=(4,))
+def _sigmoid_sums(value_sum, deriv_sum, counters, y, draw):
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    if _is_refused(counters, COUNT, draw):
+        return
+    for first in column_blocks(y.shape[1]):
+        j, mine = block_column(first, y.shape[1])
+        value, slope = DOUBLE_ZERO, DOUBLE_ZERO
+        for i in block_rows(y.shape[0]):
+            v = row(y, i)[j]
+            value += v
+            slope += sigmoid_slope(v)
+        _add_sums(shared, value_sum, deriv_sum, j, mine, value, slope)
+
+
+@kernel("dvec dvec dvec mat int", shape=launch_columns, cells=(4,))
+def _tanh_sums(value_sum, deriv_sum, counters, y, draw):
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    if _is_refused(counters, COUNT, draw):
+        return
+    for first in column_blocks(y.shape[1]):
+        j, mine = block_column(first, y.shape[1])
+        value, slope = DOUBLE_ZERO, DOUBLE_ZERO
+        for i in block_rows(y.shape[0]):
+            v = row(y, i)[j]
+            value += v
+            slope += tanh_slope(v)
+        _add_sums(shared, value_sum, deriv_sum, j, mine, value, slope)
+
+
+@kernel("dvec dvec dvec mat int", shape=launch_columns, cells=(4,))
+def _relu_sums(value_sum, deriv_sum, counters, y, draw):
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    if _is_refused(counters, COUNT, draw):
+        return
+    for first in column_blocks(y.shape[1]):
+        j, mine = block_column(first, y.shape[1])
+        value, slope = DOUBLE_ZERO, DOUBLE_ZERO
+        for i in block_rows(y.shape[0]):
+            v = row(y, i)[j]
+            value += v
+            slope += ONE if v > ZERO else ZERO
+        _add_sums(shared, value_sum, deriv_sum, j, mine, value, slope)
+
+
+@kernel("dvec mat", shape=launch_columns)
+def _value_sums(value_sum, y):
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    for first in column_blocks(y.shape[1]):
+        j, mine = block_column(first, y.shape[1])
+        part = DOUBLE_ZERO
+        for i in block_rows(y.shape[0]):
+            part += row(y, i)[j]
+        total = sum_down_column(shared, part)
+        if mine:
+            value_sum[j] += total
+
+
+@kernel("dvec dvec mat int", shape=launch_columns, cells=(3,))
+def _square_sums(oderiv_sumsq, counters, dy, draw):
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    if _is_refused(counters, ODERIV_COUNT, draw):
+        return
+    for first in column_blocks(dy.shape[1]):
+        j, mine = block_column(first, dy.shape[1])
+        part = DOUBLE_ZERO
+        for i in block_rows(dy.shape[0]):
+            e = row(dy, i)[j]
+            part += e * e
+        total = sum_down_column(shared, part)
+        if mine:
+            oderiv_sumsq[j] += total
+
+
+def sigmoid_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
+    """Add the columns' sums of ``y`` and y (1 - y), unless ``draw`` is 0 and something is stored already."""
+    _sigmoid_sums(value_sum, deriv_sum, counters, y, draw)
+    _count(counters, COUNT, y.shape[0], draw)
+
+
+def tanh_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
+    """Add the columns' sums of ``y`` and 1 - y^2, unless ``draw`` is 0 and something is stored already."""
+    _tanh_sums(value_sum, deriv_sum, counters, y, draw)
+    _count(counters, COUNT, y.shape[0], draw)
+
+
+def relu_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
+    """Add the columns' sums of ``y`` and how often it is positive, unless ``draw`` is 0 and something is stored."""
+    _relu_sums(value_sum, deriv_sum, counters, y, draw)
+    _count(counters, COUNT, y.shape[0], draw)
+
+
+def value_stats(value_sum: Any, counters: Any, y: Any) -> None:
+    """Add the columns' sums of ``y``."""
+    _value_sums(value_sum, y)
+    _count(counters, COUNT, y.shape[0], 1)
+
+
+def output_deriv_stats(oderiv_sumsq: Any, counters: Any, dy: Any, draw: Any) -> None:
+    """Add the columns' sums of squares of ``dy``, unless ``draw`` is 0 and something is stored already."""
+    _square_sums(oderiv_sumsq, counters, dy, draw)
+    _count(counters, ODERIV_COUNT, dy.shape[0], draw)
+
+
+# -- self-repair ------------------------------------------------------------------------------------------------------
+
+
+@kernel("vec dvec dvec dvec f32 f32 f32", shape=launch_block, cells=(6,))
+def low_slope_repair(repair, updated_counters, deriv_sum, counters, threshold, scale, draw):
+    """What ``sigmoid_backprop`` and ``tanh_backprop`` need to repair columns of low average derivative.
+
+    ``repair`` becomes 2 ``scale`` in the columns whose average derivative is below ``threshold``, 0 in the others; 0
+    everywhere if nothing is stored or ``draw`` is above 0.5. ``updated_counters`` may be ``counters``.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    count = counters[COUNT]
+    limit = threshold * np.float32(count)
+    active = scale != ZERO and count != 0.0 and draw[0] <= REPAIR_PROBABILITY
+    part = ZERO
+    for j in places_in_block(repair.shape[0]):
+        low = active and limit > np.float32(deriv_sum[j])
+        repair[j] = scale / REPAIR_PROBABILITY if low else ZERO
+        part += ONE if low else ZERO
+    num_repaired = sum_over_block(shared, part)
+    if is_first_of_block():
+        updated_counters[NUM_PROCESSED] += repair.shape[0]
+        updated_counters[NUM_REPAIRED] += num_repaired
+
+
+@kernel("vec dvec dvec dvec int f32 f32 f32 f32", shape=launch_block, cells=(8,))
+def relu_repair(repair, updated_counters, deriv_sum, counters, block_dim, lower, upper, scale, draw):
+    """What ``relu_backprop`` needs to repair units that are too rarely or too often active.
+
+    ``repair`` becomes -2 ``scale`` where a unit is active in at most ``lower`` of the rows, 2 ``scale`` where in more
+    than ``upper``, 0 between; 0 everywhere if nothing is stored or ``draw`` is above 0.5. A unit is a place in a block
+    of ``block_dim`` columns, and its activity the mean over the blocks. ``updated_counters`` may be ``counters``.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    count = counters[COUNT]
+    active_now = count != 0.0 and draw[0] <= REPAIR_PROBABILITY
+    num_blocks = repair.shape[0] // block_dim
+    low, high = lower * np.float32(count), upper * np.float32(count)
+    part = ZERO
+    for place in places_in_block(block_dim):
+        c = np.int64(place)
+        direction = ZERO
+        if active_now:
+            total = DOUBLE_ZERO
+            for b in range(num_blocks):
+                total += deriv_sum[b * block_dim + c]
+            active = np.float32(total / num_blocks)
+            direction = ONE if active > high else -ONE if active <= low else ZERO
+        part += ONE if direction != ZERO else ZERO
+        for b in range(num_blocks):
+            repair[b * block_dim + c] = direction * (scale / REPAIR_PROBABILITY)
+    num_repaired = sum_over_block(shared, part)
+    if is_first_of_block() and active_now:
+        updated_counters[NUM_PROCESSED] += block_dim
+        updated_counters[NUM_REPAIRED] += num_repaired

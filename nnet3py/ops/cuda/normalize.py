@@ -1,0 +1,170 @@
+"""Row normalisation and batch normalisation on the GPU; the twins of ``ops/cpu/normalize.py``."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nnet3py.ops.cuda.element_formulas import row_scale
+from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, launch_teams, sum_along_team, sum_down_column
+from nnet3py.ops.cuda.threads import (
+    block_column,
+    block_rows,
+    column_blocks,
+    cuda,
+    own_columns,
+    own_rows,
+    row,
+    row_blocks,
+    team_columns,
+    team_row,
+)
+from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
+
+ZERO, ONE = np.float32(0), np.float32(1)
+MEAN, UNCENTERED_VARIANCE, SCALE, WORK_0, WORK_1 = range(5)     # rows of a batch-norm memo
+
+
+@kernel("mat mat f32", over=1, shape=launch_teams)
+def normalize_rows(dst, src, target_rms):
+    """Scale each row to the rms ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.
+
+    If ``dst`` has a column more than ``src``, it gets the logarithm of the row's rms.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    dim = src.shape[1]
+    inverse = ONE / (np.float32(dim) * target_rms * target_rms)
+    for first in row_blocks(src.shape[0]):
+        i, mine = team_row(first, src.shape[0])
+        d, s, part = row(dst, i), row(src, i), ZERO
+        for j in team_columns(dim):
+            part += s[j] * s[j]
+        scale = row_scale(sum_along_team(shared, part), inverse)
+        if mine:
+            for j in team_columns(dim):
+                d[j] = scale * s[j]
+            if d.shape[0] > dim and cuda.threadIdx.x == 0:
+                d[dim] = np.float32(math.log(target_rms)) - np.float32(math.log(scale))
+
+
+@kernel("mat mat mat f32 f32", shape=launch_teams)
+def normalize_rows_backprop(dx, x, dy, target_rms, beta):
+    """Derivative of ``normalize_rows``, plus ``beta`` (0 or 1) times ``dx``; ``dx`` may be ``dy`` if ``beta`` is 0.
+
+    Kaldi: DiffNormalizePerRow.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    dim = x.shape[1]
+    inverse = ONE / (np.float32(dim) * target_rms * target_rms)
+    smallest = np.float32(dim) * SQUARED_NORM_FLOOR
+    for first in row_blocks(x.shape[0]):
+        i, mine = team_row(first, x.shape[0])
+        d, s, e = row(dx, i), row(x, i), row(dy, i)
+        square, product = ZERO, ZERO
+        for j in team_columns(dim):
+            square += s[j] * s[j]
+            product += s[j] * e[j]
+        square, product = sum_along_team(shared, square), sum_along_team(shared, product)
+        scale = row_scale(square, inverse)
+        # at the floor the scale does not depend on x
+        towards_x = ZERO if scale == FLOORED_SCALE else -inverse * scale * scale * scale * product
+        if e.shape[0] > dim:
+            towards_x += e[dim] / (square if square > smallest else smallest)
+        if mine:
+            for j in team_columns(dim):
+                value = scale * e[j] + towards_x * s[j]
+                d[j] = value if beta == ZERO else d[j] + value
+
+
+# -- batch normalisation ----------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat f32 f32", shape=launch_columns)
+def _moments(memo, src, epsilon, target_rms):
+    """The columns' mean, mean square and scale."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    inverse_count = ONE / np.float32(src.shape[0])
+    inverse_target = ONE / (target_rms * target_rms)
+    for first in column_blocks(src.shape[1]):
+        j, mine = block_column(first, src.shape[1])
+        total, square = ZERO, ZERO
+        for i in block_rows(src.shape[0]):
+            value = row(src, i)[j]
+            total += value
+            square += value * value
+        mean, square = sum_down_column(shared, total) * inverse_count, sum_down_column(shared, square) * inverse_count
+        if mine:
+            variance = inverse_target * square - inverse_target * (mean * mean)
+            variance = ZERO if variance < ZERO else variance
+            memo[MEAN, j] = mean
+            memo[UNCENTERED_VARIANCE, j] = square
+            memo[SCALE, j] = ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
+            memo[WORK_0, j] = ZERO
+            memo[WORK_1, j] = ZERO
+
+
+@kernel("mat mat mat")
+def _standardize(dst, memo, src):
+    mean, scale = row(memo, MEAN), row(memo, SCALE)
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = (s[j] - mean[j]) * scale[j]
+
+
+def batch_norm_propagate(dst: Any, memo: Any, src: Any, epsilon: float, target_rms: float) -> None:
+    """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
+
+    ``memo`` gets the columns' mean, mean square and scale, and two rows of work space. The variance is a difference of
+    float32 numbers, as in Kaldi.
+    """
+    _moments(memo, src, epsilon, target_rms)
+    _standardize(dst, memo, src)
+
+
+@kernel("mat mat mat f32", shape=launch_columns)
+def _deriv_moments(memo, y, dy, target_rms):
+    """The columns' mean of ``dy``, and how much of ``y`` belongs to the derivative."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    inverse_count = ONE / np.float32(dy.shape[0])
+    factor = -inverse_count / (target_rms * target_rms)
+    for first in column_blocks(dy.shape[1]):
+        j, mine = block_column(first, dy.shape[1])
+        total, product = ZERO, ZERO
+        for i in block_rows(dy.shape[0]):
+            deriv = row(dy, i)[j]
+            total += deriv
+            product += row(y, i)[j] * deriv
+        total, product = sum_down_column(shared, total), sum_down_column(shared, product)
+        if mine:
+            memo[WORK_0, j] = total * inverse_count
+            memo[WORK_1, j] = product * factor * memo[SCALE, j]
+
+
+@kernel("mat mat mat mat")
+def _standardize_backprop(dx, memo, y, dy):
+    scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, WORK_0), row(memo, WORK_1)
+    for i in own_rows(dx.shape[0]):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        for j in own_columns(d.shape[0]):
+            d[j] = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
+
+
+def batch_norm_backprop(dx: Any, memo: Any, y: Any, dy: Any, target_rms: float) -> None:
+    """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``."""
+    _deriv_moments(memo, y, dy, target_rms)
+    _standardize_backprop(dx, memo, y, dy)
+
+
+@kernel("dvec dvec dvec mat int", over=1)
+def batch_norm_store_stats(count, total, total_square, memo, num_rows):
+    """Add to the sums what ``batch_norm_propagate`` found in ``num_rows`` rows."""
+    mean, square = row(memo, MEAN), row(memo, UNCENTERED_VARIANCE)
+    for _ in own_rows(1):
+        for j in own_columns(total.shape[0]):
+            total[j] += num_rows * np.float64(mean[j])
+            total_square[j] += num_rows * np.float64(square[j])
+            if j == 0:
+                count[0] += num_rows

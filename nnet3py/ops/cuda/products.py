@@ -1,0 +1,94 @@
+"""Matrix products on the GPU: by cuBLAS, or by a kernel of our own where that is not installed.
+
+The kernel works on tiles: a block of threads computes a tile of ``dst`` while it goes along the inner dimension in
+steps, for each of which the block reads a tile of either factor into shared memory once. A thread keeps several
+results in registers; neighbouring threads read and write neighbouring columns.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnet3py.ops import device
+from nnet3py.ops.cuda import cublas
+from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, cuda, kernel
+
+ZERO = np.float32(0)
+
+
+def tiled_product(side: int, each: int, depth: int) -> Kernel:
+    """A product by blocks of ``side`` x ``side`` threads with ``each`` x ``each`` results a thread.
+
+    ``depth`` is how far a step goes along the inner dimension. Shared memory holds two tiles of ``depth`` x ``side
+    each`` elements, the first with a column more, so that reading it across rows meets no bank twice.
+    """
+    width = side * each
+    padded = width + 1
+
+    def shape(rows: int, cols: int) -> Shape:
+        return (min(-(-cols // width), MAX_BLOCKS), min(-(-rows // width), MAX_BLOCKS)), (side, side)
+
+    @kernel("mat mat mat f32 f32 bool bool", shape=shape)
+    def add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b):      # type: ignore[no-untyped-def]
+        """The product of tiles."""
+        left = cuda.shared.array((depth, padded), np.float32)       # of op(a), transposed
+        right = cuda.shared.array((depth, width), np.float32)       # of op(b)
+        sums = cuda.local.array((each, each), np.float32)
+        x, y = cuda.threadIdx.x, cuda.threadIdx.y
+        place = y * side + x
+        m, n = dst.shape
+        inner = a.shape[0] if trans_a else a.shape[1]
+        for first_row in range(cuda.blockIdx.y * width, m, cuda.gridDim.y * width):
+            for first_col in range(cuda.blockIdx.x * width, n, cuda.gridDim.x * width):
+                for r in range(each):
+                    for c in range(each):
+                        sums[r, c] = ZERO
+                for start in range(0, inner, depth):
+                    for e in range(place, depth * width, side * side):
+                        # neighbouring threads take what lies side by side in memory
+                        k, i = (e // width, e % width) if trans_a else (e % depth, e // depth)
+                        row, p = first_row + i, start + k
+                        value = ZERO
+                        if row < m and p < inner:
+                            value = a[p, row] if trans_a else a[row, p]
+                        left[k, i] = value
+                        k, j = (e % depth, e // depth) if trans_b else (e // width, e % width)
+                        col, p = first_col + j, start + k
+                        value = ZERO
+                        if col < n and p < inner:
+                            value = b[col, p] if trans_b else b[p, col]
+                        right[k, j] = value
+                    cuda.syncthreads()
+                    for k in range(depth):
+                        for r in range(each):
+                            factor = left[k, y + r * side]
+                            for c in range(each):
+                                sums[r, c] += factor * right[k, x + c * side]
+                    cuda.syncthreads()
+                for r in range(each):
+                    row = first_row + y + r * side
+                    for c in range(each):
+                        col = first_col + x + c * side
+                        if row < m and col < n:
+                            value = alpha * sums[r, c]
+                            dst[row, col] = value + beta * dst[row, col] if beta != ZERO else value
+
+    return add_mat_mat
+
+
+# The simulator makes a Python thread of each thread of a block.
+_tiled = tiled_product(2, 2, 3) if device.is_simulated() else tiled_product(16, 4, 16)
+
+
+def add_mat_mat(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool = False,
+                trans_b: bool = False) -> None:
+    """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to. Kaldi: AddMatMat.
+
+    With beta 0 the old content of ``dst`` does not count, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
+    """
+    library = cublas.handle()
+    if library is None or 0 in a.shape:
+        _tiled(dst, a, b, alpha, beta, trans_a, trans_b)
+    elif 0 not in dst.shape:
+        library.sgemm(dst, a, b, alpha, beta, trans_a, trans_b)

@@ -1,0 +1,216 @@
+"""LSTM and GRU cells on the GPU: values, derivatives, statistics and self-repair.
+
+The twins of ``ops/cpu/recurrent.py``. A backward pass is one launch: a block computes a few cells of all rows, and
+sums over them as it goes.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.ops.cuda.element_formulas import (
+    gru_cell,
+    gru_cell_backprop,
+    lstm_cell,
+    lstm_cell_backprop,
+    sigmoid_slope,
+    tanh_slope,
+)
+from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
+from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, launch_teams, sum_along_team, sum_down_column
+from nnet3py.ops.cuda.threads import (
+    block_column,
+    block_rows,
+    column_blocks,
+    cuda,
+    device_function,
+    own_columns,
+    own_rows,
+    row,
+    row_blocks,
+    span,
+    team_columns,
+    team_row,
+)
+
+ZERO, ONE = np.float32(0), np.float32(1)
+NUM_GATES = 5
+
+
+def launch_cells(rows: int, cols: int) -> Shape:
+    """Threads over the cells of a matrix that has two columns for each."""
+    return launch_2d(rows, cols // 2)
+
+
+@device_function
+def _masks(src, cells):
+    """The dropout masks of the gates i, f and o, which follow the five parts if there are any."""
+    start = NUM_GATES * cells
+    if src.shape[0] > start:
+        return src[start], src[start + 1], src[start + 2]
+    return ONE, ONE, ONE
+
+
+@kernel("mat mat mat", shape=launch_cells)
+def lstm_propagate(dst, src, params):
+    """The cells of every row: ``dst`` = (c, m), from ``src`` = (i, f, c, o parts, c_prev, perhaps 3 masks).
+
+    ``params`` are the peephole weights (3, cells). Kaldi: ComputeLstmNonlinearity.
+    """
+    cells = params.shape[1]
+    w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
+    for r in own_rows(dst.shape[0]):
+        s, d = row(src, r), row(dst, r)
+        i_scale, f_scale, o_scale = _masks(s, cells)
+        i_part, f_part, c_part = span(s, 0, cells), span(s, cells, cells), span(s, 2 * cells, cells)
+        o_part, c_prev = span(s, 3 * cells, cells), span(s, 4 * cells, cells)
+        c_out, m_out = span(d, 0, cells), span(d, cells, cells)
+        for j in own_columns(cells):
+            cell = lstm_cell(i_part[j], f_part[j], c_part[j], o_part[j], c_prev[j], w_ic[j], w_fc[j], w_oc[j],
+                             i_scale, f_scale, o_scale)
+            c_out[j] = cell[0]
+            m_out[j] = cell[1]
+
+
+@kernel("mat mat vec mat mat mat mat bool", over=1, shape=launch_columns)
+def lstm_backprop(dx, sums, work, x, dy, params, repair, want_dx):
+    """Derivatives of ``lstm_propagate`` with self-repair, and sums over the rows. Kaldi: BackpropLstmNonlinearity.
+
+    ``dx`` gets the derivatives at the five parts, if ``want_dx``; columns of masks stay as they are. ``sums`` (13,
+    cells) gets the derivatives of ``params``, then the sums of the five nonlinearities' values, then of their
+    derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made. ``work`` is for the CPU.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    cells = params.shape[1]
+    for first in column_blocks(cells):
+        j, mine = block_column(first, cells)
+        inside = first + cuda.threadIdx.x < cells
+        w_ic, w_fc, w_oc = params[0, j], params[1, j], params[2, j]
+        repair_i, repair_f, repair_g = repair[0, j], repair[1, j], repair[2, j]
+        repair_o, repair_u = repair[3, j], repair[4, j]
+        sum_ic, sum_fc, sum_oc = ZERO, ZERO, ZERO
+        sum_i, sum_f, sum_g, sum_o, sum_u = ZERO, ZERO, ZERO, ZERO, ZERO
+        slope_i, slope_f, slope_g, slope_o, slope_u = ZERO, ZERO, ZERO, ZERO, ZERO
+        for r in block_rows(x.shape[0]):
+            s, e = row(x, r), row(dy, r)
+            i_scale, f_scale, o_scale = _masks(s, cells)
+            c_prev = s[4 * cells + j]
+            c, m, i, f, g, o, u = lstm_cell(s[j], s[cells + j], s[2 * cells + j], s[3 * cells + j], c_prev,
+                                            w_ic, w_fc, w_oc, i_scale, f_scale, o_scale)
+            d_i, d_f, d_c, d_o, d_prev = lstm_cell_backprop(
+                i, f, g, o, u, c_prev, w_ic, w_fc, w_oc, i_scale, f_scale, o_scale, e[j], e[cells + j],
+                repair_i, repair_f, repair_g, repair_o, repair_u)
+            if want_dx and inside:
+                d = row(dx, r)
+                d[j], d[cells + j], d[2 * cells + j] = d_i, d_f, d_c
+                d[3 * cells + j], d[4 * cells + j] = d_o, d_prev
+            sum_ic += c_prev * d_i
+            sum_fc += c_prev * d_f
+            sum_oc += c * d_o
+            sum_i += i
+            sum_f += f
+            sum_g += g
+            sum_o += o
+            sum_u += u
+            slope_i += sigmoid_slope(i)
+            slope_f += sigmoid_slope(f)
+            slope_g += tanh_slope(g)
+            slope_o += sigmoid_slope(o)
+            slope_u += tanh_slope(u)
+        _put_sum(shared, sums, 0, j, mine, sum_ic)
+        _put_sum(shared, sums, 1, j, mine, sum_fc)
+        _put_sum(shared, sums, 2, j, mine, sum_oc)
+        _put_sum(shared, sums, 3, j, mine, sum_i)
+        _put_sum(shared, sums, 4, j, mine, sum_f)
+        _put_sum(shared, sums, 5, j, mine, sum_g)
+        _put_sum(shared, sums, 6, j, mine, sum_o)
+        _put_sum(shared, sums, 7, j, mine, sum_u)
+        _put_sum(shared, sums, 8, j, mine, slope_i)
+        _put_sum(shared, sums, 9, j, mine, slope_f)
+        _put_sum(shared, sums, 10, j, mine, slope_g)
+        _put_sum(shared, sums, 11, j, mine, slope_o)
+        _put_sum(shared, sums, 12, j, mine, slope_u)
+
+
+@device_function
+def _put_sum(shared, sums, place, j, mine, part):
+    total = sum_down_column(shared, part)
+    if mine:
+        sums[place, j] = total
+
+
+@kernel("mat vec dmat dvec vec", shape=launch_teams)
+def lstm_self_repair(repair, flagged, deriv_sum, count, config):
+    """``repair[k, j]`` = the scale of nonlinearity k if its average derivative in cell j is too small, else 0.
+
+    ``config`` holds five thresholds, then five scales; averages are over ``count`` + 1 rows, so that cells of which
+    nothing is known are repaired. ``flagged[k]`` becomes the number of such cells.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    divisor = ONE + np.float32(count[0])
+    for first in row_blocks(NUM_GATES):
+        k, mine = team_row(first, NUM_GATES)
+        r, total, part = row(repair, k), row(deriv_sum, k), ZERO
+        threshold, scale = config[k], config[NUM_GATES + k]
+        for j in team_columns(r.shape[0]):
+            low = np.float32(total[j]) / divisor < threshold
+            part += ONE if low else ZERO
+            if mine:
+                r[j] = scale if low else ZERO
+        num_flagged = sum_along_team(shared, part)
+        if mine and cuda.threadIdx.x == 0:
+            flagged[k] = num_flagged
+
+
+@kernel("dmat dmat dvec dvec mat vec int")
+def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagged, num_rows):
+    """Add to the statistics what ``lstm_backprop`` and ``lstm_self_repair`` found in ``num_rows`` rows."""
+    for k in own_rows(NUM_GATES):
+        values, slopes = row(sums, 3 + k), row(sums, 3 + NUM_GATES + k)
+        total, total_slope = row(value_sum, k), row(deriv_sum, k)
+        for j in own_columns(total.shape[0]):
+            total[j] += values[j]
+            total_slope[j] += slopes[j]
+            if j == 0:
+                self_repair_total[k] += num_rows * np.float64(flagged[k])
+                if k == 0:
+                    count[0] += num_rows
+
+
+# -- GRU --------------------------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat mat", shape=launch_cells)
+def gru_propagate(dst, z, c_prev):
+    """``dst`` = (h, c), in whose first half the sums stand of which h is the tanh; c = h - z h + z c_prev."""
+    cells = z.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, gate, previous = row(dst, i), row(z, i), row(c_prev, i)
+        h, c = span(d, 0, cells), span(d, cells, cells)
+        for j in own_columns(cells):
+            cell = gru_cell(h[j], gate[j], previous[j])
+            h[j] = cell[0]
+            c[j] = cell[1]
+
+
+@kernel("mat mat mat mat")
+def gru_sum_deriv(dst, z, y, dy):
+    """``dst`` = the derivative at the sums, from ``dy`` at the output ``y`` = (h, c) of ``gru_propagate``."""
+    cells = z.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, gate, e = row(dst, i), row(z, i), row(dy, i)
+        h, dh, dc = span(row(y, i), 0, cells), span(e, 0, cells), span(e, cells, cells)
+        for j in own_columns(cells):
+            d[j] = gru_cell_backprop(h[j], gate[j], ZERO, dh[j], dc[j])[0]
+
+
+@kernel("mat mat mat mat mat mat")
+def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
+    """Add the derivatives at the gate z and, as far as they come through z, at the previous c."""
+    cells = z.shape[1]
+    for i in own_rows(dz.shape[0]):
+        d, d_previous, gate, previous = row(dz, i), row(dc_prev, i), row(z, i), row(c_prev, i)
+        h, dc = span(row(y, i), 0, cells), span(row(dy, i), cells, cells)
+        for j in own_columns(cells):
+            deriv = gru_cell_backprop(h[j], gate[j], previous[j], ZERO, dc[j])
+            d[j] += deriv[1]
+            d_previous[j] += deriv[2]

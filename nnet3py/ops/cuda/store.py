@@ -1,0 +1,118 @@
+"""Arithmetic on all arrays of a network at once, which lie side by side in one vector of device memory.
+
+``starts`` cuts the vector into segments, one for each component; a kernel treats all segments in one launch. Sums of
+squares are formed in two steps of a fixed order, so that they are the same in every run.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnet3py.ops.cuda.launch import MAX_BLOCKS, THREADS, Kernel, Shape, cuda, forced, kernel
+from nnet3py.ops.cuda.memory import new_array, results, upload
+from nnet3py.ops.cuda.reduce import MOST_THREADS, sum_over_block
+
+PARTS = 64          # blocks that share a segment
+ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
+
+
+def _over_segments(rows: int, cols: int) -> Shape:
+    """A row of ``PARTS`` blocks for each segment."""
+    return (min(PARTS, forced()[0][0]) if forced() else PARTS, min(cols, MAX_BLOCKS)), (
+        forced()[1][0] if forced() else THREADS, 1)
+
+
+@kernel("dmat vec vec lvec", over=3, shape=_over_segments)
+def _partial_products(parts, a, b, starts):      # type: ignore[no-untyped-def]
+    """parts[s, p] = the sum of a b over the p-th share of segment s, in float64."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
+        for p in range(cuda.blockIdx.x, parts.shape[1], cuda.gridDim.x):
+            total = DOUBLE_ZERO
+            first = starts[s] + p * cuda.blockDim.x + cuda.threadIdx.x
+            for i in range(first, starts[s + 1], parts.shape[1] * cuda.blockDim.x):
+                total += np.float64(a[i]) * np.float64(b[i])
+            total = sum_over_block(shared, total)
+            if cuda.threadIdx.x == 0:
+                parts[s, p] = total
+
+
+@kernel("dvec dmat")
+def _sum_of_parts(sums, parts):      # type: ignore[no-untyped-def]
+    """sums[s] = the sum of row s of parts."""
+    for s in range(cuda.grid(2)[0], sums.shape[0], cuda.gridsize(2)[0]):
+        total = DOUBLE_ZERO
+        for p in range(parts.shape[1]):
+            total += parts[s, p]
+        sums[s] = total
+
+
+def _scaling(kinds: str, zero: Any) -> Kernel:
+    one = zero + type(zero)(1)
+
+    @kernel(kinds, over=1, shape=_over_segments)
+    def scale_segments(values, starts, factors):      # type: ignore[no-untyped-def]
+        """Each segment times its factor; 0 makes zeros even of NaN, and 1 changes nothing."""
+        for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
+            factor = factors[s]
+            first = starts[s] + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+            if factor != one:
+                for i in range(first, starts[s + 1], cuda.gridDim.x * cuda.blockDim.x):
+                    values[i] = values[i] * factor if factor != zero else zero
+
+    return scale_segments
+
+
+def _adding(kinds: str, zero: Any) -> Kernel:
+    @kernel(kinds, over=2, shape=_over_segments)
+    def add_segments(values, others, starts, factors):      # type: ignore[no-untyped-def]
+        """To each segment that of ``others``, times its factor; nothing where that is 0."""
+        for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
+            factor = factors[s]
+            first = starts[s] + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+            if factor != zero:
+                for i in range(first, starts[s + 1], cuda.gridDim.x * cuda.blockDim.x):
+                    values[i] += factor * others[i]
+
+    return add_segments
+
+
+_scale_floats, _scale_doubles = _scaling("vec lvec vec", ZERO), _scaling("dvec lvec dvec", DOUBLE_ZERO)
+_add_floats, _add_doubles = _adding("vec vec lvec vec", ZERO), _adding("dvec dvec lvec dvec", DOUBLE_ZERO)
+
+
+class Segments:
+    """A vector in device memory, cut into segments.
+
+    Parameters
+    ----------
+    values : float32 or float64 device vector
+    starts : int64 (segments + 1,), on the host; rising, the last one being where the last segment ends
+    """
+
+    def __init__(self, values: Any, starts: np.ndarray) -> None:
+        self.values = values
+        self._starts = upload(np.ascontiguousarray(starts, np.int64))
+        self._count = len(starts) - 1
+        self._scale, self._add = ((_scale_floats, _add_floats) if values.dtype == np.float32
+                                  else (_scale_doubles, _add_doubles))
+        self._parts: Any = None
+
+    def scale(self, factors: Any) -> None:
+        """Multiply each segment by its factor, an element of a device vector of the values' type."""
+        self._scale(self.values, self._starts, factors)
+
+    def add(self, factors: Any, other: Segments) -> None:
+        """Add to each segment that of ``other`` times its factor, an element of a device vector."""
+        self._add(self.values, other.values, self._starts, factors)
+
+    def dot_products(self, other: Segments) -> np.ndarray:
+        """Each segment's products with that of ``other``, summed: float64 (segments,) on the host. The host waits."""
+        if not self._count:
+            return np.zeros(0)
+        if self._parts is None:
+            self._parts = new_array((self._count, PARTS), np.float64)
+        _partial_products(self._parts, self.values, other.values, self._starts)
+        _sum_of_parts(results().place(self._count), self._parts)
+        return results().read(self._count)

@@ -1,0 +1,302 @@
+"""Columns on the GPU: permutations, blocks, groups; and the clipping of derivatives, row by row.
+
+The twins of ``ops/cpu/structural.py``. Counters are float64 that hold whole numbers, so that it makes no difference in
+which order the blocks add to them.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cuda.element_formulas import excess
+from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_block, launch_teams, sum_along_team, sum_over_block
+from nnet3py.ops.cuda.threads import (
+    cuda,
+    device_function,
+    is_first_of_block,
+    own_columns,
+    own_rows,
+    row,
+    row_blocks,
+    span,
+    team_columns,
+    team_row,
+)
+
+ZERO, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float32(2), np.float64(0)
+
+# -- columns ----------------------------------------------------------------------------------------------------------
+
+
+@kernel("mat mat ivec")
+def copy_cols(dst, src, indexes):
+    """``dst[i, j] = src[i, indexes[j]]``, a zero column where the index is -1. Kaldi: CopyCols."""
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(d.shape[0]):
+            c = indexes[j]
+            d[j] = s[c] if c >= 0 else ZERO
+
+
+@kernel("mat mat")
+def multiply_blocks(dst, src):
+    """``dst`` = the elementwise product of the blocks of ``src`` that are as wide as ``dst``."""
+    width = dst.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(width):
+            product = s[j]
+            for start in range(width, s.shape[0], width):
+                product *= span(s, start, width)[j]
+            d[j] = product
+
+
+@kernel("mat mat mat", over=2)
+def multiply_blocks_backprop(dx, x, dy):
+    """Derivative of ``multiply_blocks``: each block gets ``dy`` times the product of the other blocks of ``x``."""
+    width = dy.shape[1]
+    for i in own_rows(dx.shape[0]):
+        d, s, e = row(dx, i), row(x, i), row(dy, i)
+        for j in own_columns(width):
+            for start in range(0, s.shape[0], width):
+                product = e[j]
+                for other in range(0, s.shape[0], width):
+                    if other != start:
+                        product *= span(s, other, width)[j]
+                span(d, start, width)[j] = product
+
+
+@kernel("mat mat f32")
+def add_sum_of_blocks(dst, src, alpha):
+    """``dst += alpha`` times the sum of the blocks of ``src`` that are as wide as ``dst``. Kaldi: AddMatBlocks."""
+    width = dst.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(width):
+            total = d[j]
+            for start in range(0, s.shape[0], width):
+                total += alpha * span(s, start, width)[j]
+            d[j] = total
+
+
+@kernel("mat mat f32", over=1)
+def add_to_blocks(dst, src, alpha):
+    """Every block of ``dst`` that is as wide as ``src`` gets ``alpha src`` added. Kaldi: AddMatBlocks."""
+    width = src.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(width):
+            value = alpha * s[j]
+            for start in range(0, d.shape[0], width):
+                span(d, start, width)[j] += value
+
+
+@kernel("mat mat imat")
+def sum_column_groups(dst, src, groups):
+    """``dst[i, j]`` = sum of ``src[i, groups[j, 0]:groups[j, 1]]``. Kaldi: SumColumnRanges."""
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(d.shape[0]):
+            total = ZERO
+            for k in range(groups[j, 0], groups[j, 1]):
+                total += s[k]
+            d[j] = total
+
+
+@kernel("mat mat imat", over=1)
+def copy_to_column_groups(dst, src, groups):
+    """``dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]``. Kaldi: CopyCols."""
+    for i in own_rows(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        for j in own_columns(s.shape[0]):
+            for k in range(groups[j, 0], groups[j, 1]):
+                d[k] = s[j]
+
+
+@kernel("mat mat imat")
+def copy_row_pieces(dst, src, places):
+    """``dst[i]`` = the columns of ``src[places[i, 0]]`` from ``places[i, 1]`` on. Kaldi: CopyRows of pointers."""
+    for i in own_rows(dst.shape[0]):
+        d = row(dst, i)
+        s = span(row(src, places[i, 0]), places[i, 1], d.shape[0])
+        for j in own_columns(d.shape[0]):
+            d[j] = s[j]
+
+
+@kernel("mat mat imat", over=1)
+def copy_to_row_pieces(dst, src, places):
+    """The columns of ``dst[places[i, 0]]`` from ``places[i, 1]`` on = ``src[i]``. Kaldi: CopyToRows."""
+    for i in own_rows(src.shape[0]):
+        s = row(src, i)
+        d = span(row(dst, places[i, 0]), places[i, 1], s.shape[0])
+        for j in own_columns(s.shape[0]):
+            d[j] = s[j]
+
+
+# -- derivatives in bounds ---------------------------------------------------------------------------------------------
+
+
+@kernel("mat dvec mat f32 bool")
+def _clip_elements(dx, counters, dy, limit, store):
+    for i in own_rows(dx.shape[0]):
+        d, e = row(dx, i), row(dy, i)
+        for j in own_columns(d.shape[0]):
+            value = limit if e[j] > limit else e[j]
+            d[j] = -limit if value < -limit else value
+
+
+@kernel("dvec f64 f64", shape=launch_block)
+def _count_rows(counters, num_rows, num_calls):
+    """What every launch adds, whatever it finds."""
+    if is_first_of_block():
+        counters[1] += num_rows
+        counters[3] += num_calls
+
+
+def clip_elements(dx, counters, dy, limit, store):  # type: ignore[no-untyped-def]
+    """``dx = dy`` held between -``limit`` and ``limit``; ``dx`` may be ``dy``; with ``store``, counters[3] += 1."""
+    _clip_elements(dx, counters, dy, limit, store)
+    if store:
+        _count_rows(counters, 0.0, 1.0)
+
+
+@device_function
+def _team_square(shared, vector):
+    """The squared norm of the row of this thread's team."""
+    part = ZERO
+    for j in team_columns(vector.shape[0]):
+        part += vector[j] * vector[j]
+    return sum_along_team(shared, part)
+
+
+@device_function
+def _add_whole(counters, place, number):
+    """Add a whole number to a counter: exact, so in any order."""
+    cuda.atomic.add(counters, place, np.float64(number))
+
+
+@kernel("mat dvec mat f32 bool", shape=launch_teams)
+def _clip_rows(dx, counters, dy, limit, store):
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    inverse = ONE / (limit * limit)
+    num_clipped = 0
+    for first in row_blocks(dx.shape[0]):
+        i, mine = team_row(first, dx.shape[0])
+        d, e = row(dx, i), row(dy, i)
+        ratio = _team_square(shared, e) * inverse
+        if mine:
+            factor = ONE
+            if not ratio < ONE:
+                num_clipped += 1
+                factor = ONE / np.float32(math.sqrt(ratio))
+            for j in team_columns(d.shape[0]):
+                d[j] = factor * e[j]
+    if store and num_clipped and cuda.threadIdx.x == 0:
+        _add_whole(counters, 0, num_clipped)
+
+
+def clip_rows(dx, counters, dy, limit, store):  # type: ignore[no-untyped-def]
+    """``dx = dy``, rows of a larger norm than ``limit`` scaled down to it; ``dx`` may be ``dy``.
+
+    With ``store``, ``counters`` (rows clipped, rows seen, -, calls) go up; a row of just that norm counts as clipped.
+    """
+    _clip_rows(dx, counters, dy, limit, store)
+    if store:
+        _count_rows(counters, dx.shape[0], 1.0)
+
+
+@device_function
+def _sum_of_norms(shared, matrix, of_excess, target):
+    """The sum of the norms of a matrix's rows, or of what its elements have in excess; by a single block."""
+    total = ZERO
+    for first in row_blocks(matrix.shape[0]):
+        i, mine = team_row(first, matrix.shape[0])
+        values, part = row(matrix, i), ZERO
+        for j in team_columns(values.shape[0]):
+            value = excess(values[j], target) if of_excess else values[j]
+            part += value * value
+        square = sum_along_team(shared, part)
+        if mine and cuda.threadIdx.x == 0:
+            total += np.float32(math.sqrt(square))
+    return sum_over_block(shared, total)
+
+
+@kernel("mat dvec mat dvec f32 f32 f32 f32", shape=launch_block, cells=(7,))
+def clip_gradient_repair(dx, updated_counters, x, counters, proportion_threshold, target, scale, draw):
+    """Pull ``x`` back towards ``target`` if more rows than ``proportion_threshold`` are clipped; the norms' sum stays.
+
+    ``counters`` (rows clipped, rows seen, calls repaired, calls) decide, and a ``draw`` of at most 0.5; counters[2] of
+    ``updated_counters`` goes up. A single block computes it: it is rare. Kaldi: ClipGradientComponent::RepairGradients.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    if counters[1] == 0.0 or draw[0] > np.float32(0.5):
+        return
+    proportion = np.float32(counters[0] / counters[1])
+    if proportion <= proportion_threshold:
+        return
+    norms_before = _sum_of_norms(shared, dx, False, ZERO)
+    repair_norms = _sum_of_norms(shared, x, True, target)
+    if is_first_of_block():
+        updated_counters[2] += 1.0
+    if repair_norms != ZERO:
+        factor = TWO * (scale * proportion * norms_before / repair_norms)
+        for i in own_rows(dx.shape[0]):
+            d, s = row(dx, i), row(x, i)
+            for j in own_columns(d.shape[0]):
+                d[j] -= factor * excess(s[j], target)
+    cuda.syncthreads()
+    norms_after = _sum_of_norms(shared, dx, False, ZERO)
+    if norms_after != ZERO:
+        factor = norms_before / norms_after
+        for i in own_rows(dx.shape[0]):
+            d = row(dx, i)
+            for j in own_columns(d.shape[0]):
+                d[j] *= factor
+
+
+@kernel("mat dvec mat vec f32 f32 f32 bool", shape=launch_teams)
+def _truncate(dx, counters, dy, zeroing, scale, clipping_threshold, zeroing_threshold, store):
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    inverse = ONE / (clipping_threshold * clipping_threshold)
+    num_clipped, num_zeroed, num_boundaries = 0, 0, 0
+    for first in row_blocks(dx.shape[0]):
+        i, mine = team_row(first, dx.shape[0])
+        d, e = row(dx, i), row(dy, i)
+        square = scale * scale * _team_square(shared, e)
+        if mine:
+            ratio = square * inverse
+            factor = scale
+            if not ratio < ONE:
+                num_clipped += 1
+                factor = scale / np.float32(math.sqrt(ratio))
+            if zeroing[i] != ZERO:
+                num_boundaries += 1
+                if square > zeroing_threshold * zeroing_threshold:
+                    num_zeroed += 1
+                    factor = ZERO
+            for j in team_columns(d.shape[0]):
+                d[j] = factor * e[j]
+    if store and cuda.threadIdx.x == 0:
+        _add_whole(counters, 0, num_clipped)
+        _add_whole(counters, 1, num_zeroed)
+        _add_whole(counters, 3, num_boundaries)
+
+
+@kernel("dvec int", shape=launch_block)
+def _count_truncated(counters, num_rows):
+    if is_first_of_block():
+        counters[2] += num_rows
+
+
+def truncate_gradient(dx, counters, dy, zeroing, scale, clipping_threshold,  # type: ignore[no-untyped-def]
+                      zeroing_threshold, store):
+    """``dx = scale dy``, its rows clipped to a norm, or zero where ``zeroing`` is -1 and the norm is above a threshold.
+
+    With ``store``, ``counters`` (rows clipped, rows zeroed, rows seen, rows at boundaries) go up. ``dx`` may be ``dy``.
+    Kaldi: BackpropTruncationComponent::Backprop.
+    """
+    _truncate(dx, counters, dy, zeroing, scale, clipping_threshold, zeroing_threshold, store)
+    if store:
+        _count_truncated(counters, dx.shape[0])

@@ -1,0 +1,283 @@
+"""How utterances are cut into chunks for computing, in Kaldi's ways and, where the output does not show it, in ours.
+
+Chunks are shifted to start at t = 0, so that those of one shape share one compiled computation and run as one
+minibatch. Frames before an utterance's first and after its last are copies of those.
+"""
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.network.locality import is_local, looks_ahead_at_most
+from nnet3py.network.loops import is_recurrent
+from nnet3py.network.nnet import Nnet
+
+logger = logging.getLogger(__name__)
+
+LONG_CHUNK = 256          # frames; the longest chunk, where it does not matter how an utterance is cut
+CPU_ROWS = 2048           # input rows of a minibatch of a network without recurrence; more overrun the CPU's caches
+RECURRENT_CHUNKS = 64     # chunks of a minibatch with recurrence: a product of fewer rows is slow
+LENGTHS_PER_OCTAVE = 8    # of chunks that may be lengthened, between one power of two and the next
+RECURRENT_LENGTHS = 4     # the same, with recurrence: altogether, so that minibatches are full
+MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that wait for a minibatch to be full
+
+
+@dataclass
+class ComputeOptions:
+    """How utterances are cut and outputs scaled, as the options of ``nnet3-compute`` say. Lengths in frames."""
+
+    extra_left_context: int = 0
+    extra_right_context: int = 0
+    extra_left_context_initial: int = -1    # -1: as extra_left_context
+    extra_right_context_final: int = -1     # -1: as extra_right_context
+    frame_subsampling_factor: int = 1
+    frames_per_chunk: int = 50
+    acoustic_scale: float = 1.0
+    debug: bool = False                     # log every command as it runs
+    optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
+    compiler: CompilerOptions = field(default_factory=CompilerOptions)
+
+    def check(self) -> None:
+        """Raise UsageError for values that make no sense."""
+        for name, value, least in (
+                ("extra-left-context", self.extra_left_context, 0),
+                ("extra-right-context", self.extra_right_context, 0),
+                ("frame-subsampling-factor", self.frame_subsampling_factor, 1),
+                ("frames-per-chunk", self.frames_per_chunk, 1)):
+            if value < least:
+                raise UsageError(f"--{name}={value} must be {least} or more")
+
+    def extra_context(self, is_first: bool, is_last: bool) -> tuple[int, int]:
+        """Frames of left and right context of a chunk that the network does not need; a chunk may be first and last."""
+        initial, final = self.extra_left_context_initial, self.extra_right_context_final
+        return (initial if is_first and initial >= 0 else self.extra_left_context,
+                final if is_last and final >= 0 else self.extra_right_context)
+
+
+class Utterance(NamedTuple):
+    """What is computed for: a name, float features (frames, input dim), and i-vectors where the network wants them.
+
+    Either ``ivector``, float (ivector dim,), or ``online_ivectors``, float (count, ivector dim). With an ``error``
+    it is not computed, and the error comes out in its place.
+    """
+
+    key: str
+    feats: np.ndarray
+    ivector: np.ndarray | None = None
+    online_ivectors: np.ndarray | None = None
+    error: Nnet3Error | None = None
+
+
+class Shape(NamedTuple):
+    """What chunks of one minibatch have in common. Times are in frames, relative to the first output's."""
+
+    first_t: int             # of the input
+    num_inputs: int
+    num_outputs: int
+    has_ivector: bool
+    full_size: int           # chunks in a full minibatch
+
+
+class Chunk(NamedTuple):
+    """Outputs begin, begin + 1, … of an utterance, numbered in subsampled frames; some of them may not be used."""
+
+    shape: Shape
+    begin: int
+    first_used: int
+    end_used: int
+    ivector: np.ndarray | None
+
+
+class Cutter:
+    """Cuts utterances. A subclass has the ``spans`` of one of Kaldi's ways.
+
+    Parameters
+    ----------
+    nnet : a network with ``input``, ``output`` and perhaps ``ivector``
+    options : see :class:`ComputeOptions`
+    device : "cpu" or "cuda"
+    """
+
+    IVECTOR_TOLERANCE = 0    # frames that an utterance may go on after its last online i-vector
+
+    def __init__(self, nnet: Nnet, options: ComputeOptions, device: str) -> None:
+        self.options, self.device = options, device
+        options.check()
+        self.left_context, self.right_context = compute_simple_nnet_context(nnet)
+        self.outputs_per_chunk = _rounded_frames_per_chunk(nnet, options) // options.frame_subsampling_factor
+        # chunks begin at multiples of so many outputs
+        self.unit = math.lcm(options.frame_subsampling_factor, nnet.modulus()) // options.frame_subsampling_factor
+        self.is_local, self.is_recurrent = is_local(nnet), is_recurrent(nnet)
+        self.may_lengthen = looks_ahead_at_most(nnet, self.right_context)
+
+    def chunks(self, utterance: Utterance, period: int) -> Iterator[Chunk]:
+        """The chunks of an utterance; ``period`` is the number of frames between online i-vectors.
+
+        Raises Nnet3Error if the utterance goes on too long after its last online i-vector.
+        """
+        factor = self.options.frame_subsampling_factor
+        num_outputs = -(-len(utterance.feats) // factor)
+        is_free = self.is_local and utterance.online_ivectors is None
+        has_ivector = utterance.ivector is not None or utterance.online_ivectors is not None
+        for begin, end, first_used, end_used in self.free_spans(num_outputs) if is_free else self.spans(num_outputs):
+            extra = (0, 0) if is_free else self.options.extra_context(begin == 0, end >= num_outputs)
+            left, right = self.left_context + extra[0], self.right_context + extra[1]
+            ivector = self._ivector(utterance, period, begin * factor, end * factor)
+            size = end - begin if is_free or not self.may_lengthen else max(end - begin, self._lengthened(end - begin))
+            num_inputs = left + (size - 1) * factor + 1 + right
+            is_usual = is_free or extra == (self.options.extra_left_context, self.options.extra_right_context)
+            full_size = self.full_size(num_inputs, is_free, is_usual)
+            yield Chunk(Shape(-left, num_inputs, size, has_ivector, full_size), begin, first_used, end_used, ivector)
+
+    def spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
+        """The chunks of an utterance: first output, end, first output that is used, end of those."""
+        raise NotImplementedError
+
+    def free_spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
+        """The same where it does not matter how it is cut: few and equal lengths, as context is computed for each."""
+        longest = max(self.outputs_per_chunk, LONG_CHUNK // self.options.frame_subsampling_factor)
+        num_chunks = -(-num_outputs // longest)
+        size = self._rounded(-(-num_outputs // num_chunks)) if num_chunks else 1
+        for begin in range(0, num_outputs, size):
+            yield begin, begin + size, begin, min(begin + size, num_outputs)
+
+    def _rounded(self, num_outputs: int) -> int:
+        """So many outputs, or a few more: one of few lengths."""
+        units = -(-num_outputs // self.unit)
+        step = 1 << max(units.bit_length() - LENGTHS_PER_OCTAVE.bit_length(), 0)
+        return -(-units // step) * step * self.unit
+
+    def _lengthened(self, num_outputs: int) -> int:
+        if not self.is_recurrent:
+            return min(self._rounded(num_outputs), self.outputs_per_chunk)
+        step = -(-self.outputs_per_chunk // (RECURRENT_LENGTHS * self.unit)) * self.unit
+        return min(-(-num_outputs // step) * step, self.outputs_per_chunk)
+
+    def full_size(self, num_inputs: int, is_free: bool, is_usual: bool) -> int:
+        """Chunks of a full minibatch, of so many input rows each; ``is_usual`` where there is no context of an edge."""
+        raise NotImplementedError
+
+    def size_for(self, count: int, full_size: int) -> int:
+        """Chunks of a minibatch of which ``count`` are there; few sizes occur, for each is compiled for."""
+        raise NotImplementedError
+
+    def _ivector(self, utterance: Utterance, period: int, begin: int, end: int) -> np.ndarray | None:
+        """The i-vector for frames begin..end-1: the constant one, or the online one of their middle."""
+        online = utterance.online_ivectors
+        if online is None:
+            return utterance.ivector
+        middle, known = self.middle(begin, end, len(utterance.feats))
+        last_row = len(online) - 1
+        if last_row < 0 or (known // period - last_row) * period > self.IVECTOR_TOLERANCE:
+            raise Nnet3Error(f"Could not get iVector for frame {middle}: there are {last_row + 1} online i-vectors, "
+                             f"one every {period} frames", "check --online-ivector-period")
+        return online[min(middle // period, last_row)]
+
+    def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
+        """The frame whose i-vector is wanted, and the one that must not be too far behind the last i-vector."""
+        raise NotImplementedError
+
+
+class ChunkAfterChunk(Cutter):
+    """Chunks of one size that follow each other; the last is shorter. Kaldi: DecodableNnetSimple."""
+
+    IVECTOR_TOLERANCE = 50
+
+    def spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
+        for begin in range(0, num_outputs, self.outputs_per_chunk):
+            end = min(begin + self.outputs_per_chunk, num_outputs)
+            yield begin, end, begin, end
+
+    def full_size(self, num_inputs: int, is_free: bool, is_usual: bool) -> int:
+        if self.is_recurrent or self.device != "cpu":
+            return RECURRENT_CHUNKS
+        return max(1, min(RECURRENT_CHUNKS, CPU_ROWS // num_inputs))
+
+    def size_for(self, count: int, full_size: int) -> int:
+        step = 1 << max(count.bit_length() - 3, 0)          # up to 8 all; then 10, 12, 14, 16, 20, …
+        return min(-(-count // step) * step, full_size)
+
+    def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
+        frame = begin + (end - self.options.frame_subsampling_factor - begin) // 2
+        return frame, frame
+
+
+@dataclass
+class BatchOptions:
+    """How chunks are cut and gathered; names and defaults are those of ``nnet3-compute-batch``."""
+
+    minibatch_size: int = 128
+    edge_minibatch_size: int = 32                # of chunks that have other context because they are first or last
+    ensure_exact_final_context: bool = False     # a short utterance is a chunk of its own length
+    partial_minibatch_factor: float = 0.5        # a minibatch that is not full has this times the size, or its square…
+    max_pending: int = MAX_PENDING               # then minibatches are run though they are not full
+
+    def check(self) -> None:
+        """Raise UsageError for values that make no sense."""
+        for name, size in (("minibatch-size", self.minibatch_size), ("edge-minibatch-size", self.edge_minibatch_size)):
+            if size < 1:
+                raise UsageError(f"--{name}={size} must be 1 or more")
+        if not 0.0 <= self.partial_minibatch_factor < 1.0:
+            raise UsageError(f"--partial-minibatch-factor={self.partial_minibatch_factor:g} must be 0 or more, and "
+                             "less than 1")
+
+
+class EqualChunks(Cutter):
+    """Chunks of one size: the last ends where the utterance ends and overlaps the one before.
+
+    An utterance shorter than a chunk is continued with copies of its last frame. Kaldi: NnetBatchComputer.
+    """
+
+    IVECTOR_TOLERANCE = 20
+
+    def __init__(self, nnet: Nnet, options: ComputeOptions, batch: BatchOptions, device: str) -> None:
+        super().__init__(nnet, options, device)
+        batch.check()
+        self.batch = batch
+        self.may_lengthen = False      # what --ensure-exact-final-context asks for
+
+    def spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
+        size = self.outputs_per_chunk
+        if num_outputs <= size:
+            yield 0, num_outputs if self.batch.ensure_exact_final_context else size, 0, num_outputs
+            return
+        for begin in range(0, num_outputs, size):
+            end = min(begin + size, num_outputs)
+            first = -(-(end - size) // self.unit) * self.unit
+            yield first, first + size, begin, end
+
+    def full_size(self, num_inputs: int, is_free: bool, is_usual: bool) -> int:
+        size = self.batch.minibatch_size if is_usual else self.batch.edge_minibatch_size
+        return max(1, min(size, CPU_ROWS // num_inputs)) if is_free and self.device == "cpu" else size
+
+    def size_for(self, count: int, full_size: int) -> int:
+        size, factor = full_size, self.batch.partial_minibatch_factor
+        while count <= int(size * factor):
+            size = int(size * factor)
+        return size
+
+    def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
+        factor = self.options.frame_subsampling_factor
+        frame = (begin // factor + (end - begin) // factor // 2) * factor
+        return frame, min(frame, num_frames - 1)      # where a short utterance is continued, its last frame counts
+
+
+def _rounded_frames_per_chunk(nnet: Nnet, options: ComputeOptions) -> int:
+    """``frames_per_chunk``, rounded up to what makes all chunks alike; logs that."""
+    factor, modulus = options.frame_subsampling_factor, nnet.modulus()
+    unit = math.lcm(factor, modulus)
+    wanted = options.frames_per_chunk
+    rounded = -(-wanted // unit) * unit
+    if rounded != wanted:
+        reason = (f"--frame-subsampling-factor={factor}" if modulus == 1 else
+                  f"nnet shift-invariance modulus = {modulus} and --frame-subsampling-factor={factor}")
+        logger.info(f"Increasing --frames-per-chunk from {wanted} to {rounded} to make it a multiple of {reason}")
+    return rounded

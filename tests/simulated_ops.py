@@ -1,0 +1,121 @@
+"""Lets the tests of the CPU's operations run on their CUDA twins: a pytest plugin that changes ``get_ops``.
+
+``NUMBA_ENABLE_CUDASIM=1 pytest -p simulated_ops tests/test_ops_rows.py`` runs them in numba's simulator, with grids and
+blocks that no size is a multiple of; without the variable they run on a GPU, with the grids that are used there.
+Arguments are host arrays, as the tests have them; each call copies them to the device and back, strides included.
+"""
+from __future__ import annotations
+
+import itertools
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+import nnet3py.ops
+from nnet3py.ops import device
+from nnet3py.ops.random import Random
+
+LAUNCHES = [((1, 1), (1, 1)), ((2, 1), (3, 2)), ((1, 2), (2, 5)), ((2, 2), (4, 1))]      # grid and block
+MOST_ELEMENTS = 100      # of a matrix in the simulator
+TOO_LARGE = {"test_long_sums_stay_accurate", "test_distributions",
+             "test_exponential_is_accurate_over_its_whole_range"}
+
+
+def storage(array: np.ndarray) -> np.ndarray:
+    """The array that owns the memory that ``array`` is a view of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+class Twins:
+    """The operations of the device under test, for arguments on the host."""
+
+    device = "cuda"
+
+    def __init__(self, get_ops: Any) -> None:
+        self._ops, self._cuda = get_ops("cuda"), device.cuda()
+        self._launches = itertools.cycle(LAUNCHES)
+        self._launch = LAUNCHES[0]
+        self.random = Random(self)
+        self.calls = 0
+
+    def change_launch(self) -> None:
+        """Use the next grid and block from now on."""
+        self._launch = next(self._launches)
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._ops, name)
+        return lambda *args: self._call(operation, args)
+
+    def _call(self, operation: Any, args: tuple[Any, ...]) -> Any:
+        from nnet3py.ops.cuda import launch
+
+        self.calls += 1
+        copies: dict[int, tuple[np.ndarray, Any]] = {}
+        ready = [self._on_device(arg, copies) for arg in args]
+        with launch.forced_launch(*self._launch) if device.is_simulated() else nullcontext():
+            result = operation(*ready)
+        for original, copy in copies.values():
+            original[...] = copy.copy_to_host()
+        return result
+
+    def _on_device(self, arg: Any, copies: dict[int, tuple[np.ndarray, Any]]) -> Any:
+        """A view of the copy of the array's storage; numbers become Python's."""
+        if not isinstance(arg, np.ndarray):
+            return arg.item() if isinstance(arg, np.generic) else arg
+        whole = storage(arg)
+        if id(whole) not in copies:
+            copies[id(whole)] = whole, self._cuda.to_device(np.ascontiguousarray(whole).reshape(whole.shape))
+        return view_like(self._cuda, copies[id(whole)][1], whole, arg)
+
+
+def view_like(cuda: Any, copy: Any, whole: np.ndarray, view: np.ndarray) -> Any:
+    """The part of ``copy``, a device array like ``whole``, that ``view`` is of ``whole``."""
+    offset = view.__array_interface__["data"][0] - whole.__array_interface__["data"][0] if view.size else 0
+    if device.is_simulated():
+        flat = copy.copy_to_host() if not copy.size else copy._ary
+        return type(copy)(np.ndarray(view.shape, view.dtype, flat, offset, view.strides) if view.size
+                          else np.empty(view.shape, view.dtype))
+    if not view.size:
+        return cuda.device_array(view.shape, view.dtype)
+    interface = copy.__cuda_array_interface__ | {
+        "shape": view.shape, "strides": view.strides, "typestr": view.dtype.str,
+        "data": (copy.__cuda_array_interface__["data"][0] + offset, False)}
+    made = cuda.as_cuda_array(type("Part", (), {"__cuda_array_interface__": interface})())
+    made.owner = copy
+    return made
+
+
+def pytest_configure(config: Any) -> None:
+    """Give the tests that ask for the CPU's operations the twins instead."""
+    get_ops = nnet3py.ops.get_ops
+    config.twins = Twins(get_ops)
+    nnet3py.ops.get_ops = lambda name="cpu": config.twins      # type: ignore[assignment]
+    if device.is_simulated():
+        import simulator_turns
+        simulator_turns.install()
+    config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning")   # numpy's scalars warn of NaN and overflow
+
+
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Leave out of the simulator what has too many elements for it."""
+    if device.is_simulated():
+        items[:] = [item for item in items if item.name not in TOO_LARGE and not is_too_large(item)]
+
+
+def is_too_large(item: Any) -> bool:
+    """Whether a test is for matrices of a size (rows, cols) that the simulator takes long for."""
+    size = item.callspec.params.get("size") if hasattr(item, "callspec") else None
+    return isinstance(size, tuple) and size[0] * size[1] > MOST_ELEMENTS
+
+
+def pytest_runtest_setup(item: Any) -> None:
+    """Each test has another launch, but only one, since the order of a sum depends on it."""
+    item.config.twins.change_launch()
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say how many calls there were, so that a test can see that the twins were asked."""
+    terminalreporter.write_line(f"twins called: {terminalreporter.config.twins.calls}")

@@ -1,0 +1,48 @@
+"""The operations on the GPU, without one: the CPU's tests run on them in numba's simulator, and they compile to PTX."""
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_checks import COMPUTE_CAPABILITIES, check_ptx
+
+TESTS = Path(__file__).resolve().parent
+# what of the CPU's test files runs in one process, and how many operations it calls at least
+GROUPS = [("rows elementwise reductions", 300), ("random nonlinear structural", 400)]
+FAMILIES = ["rows", "elementwise", "reductions", "random", "nonlinear", "normalize", "recurrent", "structural"]
+IN_DOUBLE = set("""add_row_sum_double add_row_sum_sq_double add_col_sum_product _products
+    _normal _count _sigmoid_sums _tanh_sums _relu_sums _value_sums _square_sums low_slope_repair relu_repair
+    batch_norm_store_stats _count_rows _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats""".split())
+
+
+def kernels(family: str) -> list[str]:
+    from nnet3py.ops.cuda.launch import Kernel
+    module = importlib.import_module(f"nnet3py.ops.cuda.{family}")
+    return [name for name, value in vars(module).items()
+            if isinstance(value, Kernel) and value.function.__module__ == module.__name__]
+
+
+@pytest.mark.parametrize(("names", "least"), GROUPS)
+def test_in_the_simulator(names, least):
+    files = [str(TESTS / ("test_random.py" if name == "random" else f"test_ops_{name}.py")) for name in names.split()]
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1",
+                                "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
+    command = [sys.executable, "-m", "pytest", "-p", "simulated_ops", "-p", "no:cacheprovider", "-x", "-q", *files]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=TESTS.parent)
+    assert result.returncode == 0, result.stdout
+    calls = re.search(r"twins called: (\d+)", result.stdout)
+    assert calls and int(calls[1]) >= least, result.stdout
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiles_to_ptx(family):
+    module, names = importlib.import_module(f"nnet3py.ops.cuda.{family}"), kernels(family)
+    assert names
+    for name in names:
+        for compute_capability in COMPUTE_CAPABILITIES:
+            check_ptx(module, name, compute_capability, in_double=name in IN_DOUBLE)
