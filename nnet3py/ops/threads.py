@@ -80,11 +80,11 @@ def apply() -> None:
     """Give numba and BLAS the chosen number of threads."""
     import numba
 
-    from nnet3py.ops.cpu import blas, products
+    from nnet3py.ops.cpu import blas, team
 
     count = num_threads()
+    team.set_team_size(count)
     most: int = import_module("numba.core.config").NUMBA_NUM_THREADS     # set when numba is imported
     numba.set_num_threads(min(count, most))
-    products.threads[0] = count
     for library in blas.blas_libraries():
-        library.set_num_threads(1 if blas.is_numpys_own(library.filepath) else count)
+        library.set_num_threads(1)      # products are cut by us (ops/cpu/products.py)

@@ -5,6 +5,16 @@ A kernel is a plain function with loops, decorated with its argument kinds::
     @kernel("mat mat vec f32")
     def add_mat_diag_vec(dst, src, scale, alpha): ...
 
+A kernel whose work can be shared by threads says over which matrix's rows or columns, and gets, before its own
+arguments, which of them it is to do; it treats them all alike, whatever the others are::
+
+    @kernel("mat mat f32", rows_of="dst")
+    def add_mat(first, last, dst, src, alpha):
+        for i in range(first, last): ...
+
+Sums over rows are shared by columns, so that no sum depends on the number of threads. :mod:`nnet3py.ops.cpu.team` has
+the threads.
+
 A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of
 its rows as a contiguous vector, which lets LLVM vectorise the inner loop although the matrix type says nothing of
 strides.
@@ -14,7 +24,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 from numba.core import cgutils, types
@@ -22,27 +32,28 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from nnet3py.ops import kernel_cache
+from nnet3py.ops.cpu import team
 from nnet3py.ops.kinds import kinds_of
 
 
-def _row(typingctx, matrix, index):
-    """Row ``index`` of ``matrix`` as a contiguous 1-D view; the matrix's columns must be adjacent in memory."""
+def _segment(typingctx, matrix, index, first, last):
+    """Columns ``first`` to ``last`` - 1 of a row as a contiguous 1-D view; the matrix's columns must be adjacent."""
     if not (isinstance(matrix, types.Array) and matrix.ndim == 2):
         return None
     result = types.Array(matrix.dtype, 1, "C")
 
     def codegen(context, builder, signature, args):
         source = context.make_array(signature.args[0])(context, builder, args[0])
-        num_cols = cgutils.unpack_tuple(builder, source.shape, 2)[1]
         row_stride = cgutils.unpack_tuple(builder, source.strides, 2)[0]
-        data = cgutils.pointer_add(builder, source.data, builder.mul(args[1], row_stride))
         itemsize = context.get_constant(types.intp, matrix.dtype.bitwidth // 8)
+        start = builder.add(builder.mul(args[1], row_stride), builder.mul(args[2], itemsize))
         view = context.make_array(result)(context, builder)
-        arrayobj.populate_array(view, data=data, shape=cgutils.pack_array(builder, [num_cols]),
+        arrayobj.populate_array(view, data=cgutils.pointer_add(builder, source.data, start),
+                                shape=cgutils.pack_array(builder, [builder.sub(args[3], args[2])]),
                                 strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
         return view._getvalue()
 
-    return result(matrix, types.intp), codegen
+    return result(matrix, types.intp, types.intp, types.intp), codegen
 
 
 def _span(typingctx, vector, offset, length):
@@ -63,19 +74,36 @@ def _span(typingctx, vector, offset, length):
     return result(vector, types.intp, types.intp), codegen
 
 
-row: Any = intrinsic(_row)
+segment: Any = intrinsic(_segment)
 span: Any = intrinsic(_span)
 inline = numba.njit(error_model="numpy")   # for formulas that kernels call: typed where they are used
+
+
+@inline
+def row(matrix, index):
+    """Row ``index`` of ``matrix`` as a contiguous 1-D view; the matrix's columns must be adjacent in memory."""
+    return segment(matrix, index, 0, matrix.shape[1])
+
+
+CACHE_LINE = 16      # float32 numbers
+
+
+class Shared(NamedTuple):
+    """How the threads share a kernel: the matrix, 0 for its rows or 1 for its columns, additions' worth an element."""
+
+    matrix: str
+    axis: int
+    cost: int
 
 
 class Kernel:
     """A function compiled once, for one signature, when it is first called."""
 
-    def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool = False) -> None:
-        self.function = function
+    def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool, shared: Shared | None) -> None:
+        self.fastmath = {"reassoc", "nsz"} if reassociate else False
+        self.function = function if shared is None else _share(function, shared, self.fastmath)
         self.kinds = tuple(kinds.split())
         self.signature = kinds_of(kinds)
-        self.fastmath = {"reassoc", "nsz"} if reassociate else False
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
@@ -91,6 +119,34 @@ class Kernel:
         return (self._compiled or self.compile())(*args, **named)
 
 
+_SHARED_KERNEL = """
+def {name}({header}):
+    count, other = {matrix}.shape[{axis}], {matrix}.shape[{other_axis}]
+    chunk = chunk_size(count, other * {cost}, {multiple})
+    arguments = ({names},)
+    if chunk >= count or not run_shared(part_address(body, arguments), address_of(arguments), count, chunk):
+        body(0, count, {names})
+"""
+
+
+def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Callable[..., Any]:
+    """A function of the arguments of ``function`` but the first two, which has the threads share its rows or columns."""
+    parameters = list(inspect.signature(function).parameters.values())[2:]
+    names = [p.name for p in parameters]
+    source = _SHARED_KERNEL.format(
+        name=function.__name__, header=", ".join(str(p.replace(annotation=p.empty)) for p in parameters),
+        names=", ".join(names), matrix=shared.matrix, axis=shared.axis, other_axis=1 - shared.axis, cost=shared.cost,
+        multiple=CACHE_LINE if shared.axis == 1 else 1)
+    namespace = {"body": numba.njit(error_model="numpy", fastmath=fastmath)(function), "chunk_size": team.chunk_size,
+                 "run_shared": team.run_shared, "part_address": team.part_address, "address_of": team.address_of}
+    exec(source, namespace)
+    made: Any = namespace[function.__name__]
+    place = function.__code__              # numba's disk cache goes by where a function stands
+    made.__code__ = made.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
+    made.__module__, made.__doc__ = function.__module__, function.__doc__
+    return made  # type: ignore[no-any-return]
+
+
 def _with_defaults(compiled: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """``compiled`` behind a function that fills in the defaults of ``function``: with a signature, numba does not."""
     names = inspect.signature(function).parameters
@@ -98,10 +154,17 @@ def _with_defaults(compiled: Callable[..., Any], function: Callable[..., Any]) -
     return eval(f"lambda {header}: compiled({', '.join(names)})", {"compiled": compiled})   # faster than *args
 
 
-def kernel(kinds: str, reassociate: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
+def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of: str = "",
+           cost: int = 1) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks.
 
-    The kinds are those of ``ops/kinds.py``. ``reassociate`` lets LLVM reorder sums: only for a reduction to one number,
-    which it could not vectorise otherwise.
+    Parameters
+    ----------
+    kinds : those of ``ops/kinds.py``
+    reassociate : let LLVM reorder sums: only for a reduction to one number, which it could not vectorise otherwise
+    rows_of, columns_of : the matrix whose rows or columns the threads share; then the function's first two arguments
+        say which of them it does
+    cost : of an element, in additions of one matrix to another; what is too cheap is not shared
     """
-    return lambda function: Kernel(function, kinds, reassociate)
+    shared = Shared(rows_of or columns_of, 0 if rows_of else 1, cost) if rows_of or columns_of else None
+    return lambda function: Kernel(function, kinds, reassociate, shared)

@@ -23,28 +23,28 @@ ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat")
-def sigmoid(dst, src):
+@kernel("mat mat", rows_of="dst", cost=8)
+def sigmoid(first, last, dst, src):
     """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
-    for i in range(dst.shape[0]):
+    for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
             d[j] = _sigmoid(s[j])
 
 
-@kernel("mat mat")
-def tanh(dst, src):
+@kernel("mat mat", rows_of="dst", cost=8)
+def tanh(first, last, dst, src):
     """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
-    for i in range(dst.shape[0]):
+    for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
             d[j] = _tanh(s[j])
 
 
-@kernel("mat mat")
-def relu(dst, src):
+@kernel("mat mat", rows_of="dst")
+def relu(first, last, dst, src):
     """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
-    for i in range(dst.shape[0]):
+    for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
             d[j] = ZERO if s[j] < ZERO else s[j]
@@ -58,10 +58,10 @@ def _maximum(vector):
     return largest
 
 
-@kernel("mat mat", reassociate=True)
-def softmax(dst, src):
+@kernel("mat mat", reassociate=True, rows_of="dst", cost=10)
+def softmax(first, last, dst, src):
     """Each row: exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``. Kaldi: SoftMaxPerRow, ApplyFloor."""
-    for i in range(dst.shape[0]):
+    for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         largest = _maximum(s)
         total = ZERO
@@ -75,10 +75,10 @@ def softmax(dst, src):
             d[j] = SOFTMAX_FLOOR if value < SOFTMAX_FLOOR else value
 
 
-@kernel("mat mat", reassociate=True)
-def log_softmax(dst, src):
+@kernel("mat mat", reassociate=True, rows_of="dst", cost=10)
+def log_softmax(first, last, dst, src):
     """Each row: src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
-    for i in range(dst.shape[0]):
+    for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         largest = _maximum(s)
         total = ZERO
@@ -94,37 +94,37 @@ def log_softmax(dst, src):
 # -- derivatives ------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat mat vec")
-def sigmoid_backprop(dx, y, dy, repair):
+@kernel("mat mat mat vec", rows_of="dx")
+def sigmoid_backprop(first, last, dx, y, dy, repair):
     """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
-    for i in range(dx.shape[0]):
+    for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
             d[j] = e[j] * sigmoid_slope(v[j]) - repair[j] * (TWO * v[j] - ONE)
 
 
-@kernel("mat mat mat vec")
-def tanh_backprop(dx, y, dy, repair):
+@kernel("mat mat mat vec", rows_of="dx")
+def tanh_backprop(first, last, dx, y, dy, repair):
     """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
-    for i in range(dx.shape[0]):
+    for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
             d[j] = e[j] * tanh_slope(v[j]) - repair[j] * v[j]
 
 
-@kernel("mat mat mat vec")
-def relu_backprop(dx, y, dy, repair):
+@kernel("mat mat mat vec", rows_of="dx")
+def relu_backprop(first, last, dx, y, dy, repair):
     """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
-    for i in range(dx.shape[0]):
+    for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
             d[j] = (e[j] if v[j] > ZERO else ZERO) - repair[j]
 
 
-@kernel("mat mat mat", reassociate=True)
-def softmax_backprop(dx, y, dy):
+@kernel("mat mat mat", reassociate=True, rows_of="dx", cost=2)
+def softmax_backprop(first, last, dx, y, dy):
     """Each row: ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
-    for i in range(dx.shape[0]):
+    for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         total = ZERO
         for j in range(d.shape[0]):
@@ -133,10 +133,10 @@ def softmax_backprop(dx, y, dy):
             d[j] = v[j] * (e[j] - total)
 
 
-@kernel("mat mat mat", reassociate=True)
-def log_softmax_backprop(dx, y, dy):
+@kernel("mat mat mat", reassociate=True, rows_of="dx", cost=8)
+def log_softmax_backprop(first, last, dx, y, dy):
     """Each row: ``dx = dy - exp(y) (sum of dy)``; ``dx`` may be ``dy``. Kaldi: DiffLogSoftmaxPerRow."""
-    for i in range(dx.shape[0]):
+    for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         total = ZERO
         for j in range(d.shape[0]):

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.ops.cpu.jit import inline, kernel, row, segment
 
 ZERO, ONE = np.float32(0), np.float32(1)
 SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # of a row's mean square, relative to the target's
@@ -24,15 +24,15 @@ def _row_scale(square, inverse):
     return ONE / np.float32(math.sqrt(ratio))
 
 
-@kernel("mat mat f32", reassociate=True)
-def normalize_rows(dst, src, target_rms):
+@kernel("mat mat f32", reassociate=True, rows_of="dst", cost=2)
+def normalize_rows(first, last, dst, src, target_rms):
     """Scale each row to the rms ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.
 
     If ``dst`` has a column more than ``src``, it gets the logarithm of the row's rms.
     """
     dim = src.shape[1]
     inverse = ONE / (np.float32(dim) * target_rms * target_rms)
-    for i in range(src.shape[0]):
+    for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         square = ZERO
         for j in range(dim):
@@ -44,15 +44,15 @@ def normalize_rows(dst, src, target_rms):
             d[dim] = np.float32(math.log(target_rms)) - np.float32(math.log(scale))
 
 
-@kernel("mat mat mat f32 f32", reassociate=True)
-def normalize_rows_backprop(dx, x, dy, target_rms, beta):
+@kernel("mat mat mat f32 f32", reassociate=True, rows_of="x", cost=3)
+def normalize_rows_backprop(first, last, dx, x, dy, target_rms, beta):
     """Derivative of ``normalize_rows``, plus ``beta`` (0 or 1) times ``dx``; ``dx`` may be ``dy`` if ``beta`` is 0.
 
     Kaldi: DiffNormalizePerRow.
     """
     dim = x.shape[1]
     inverse = ONE / (np.float32(dim) * target_rms * target_rms)
-    for i in range(x.shape[0]):
+    for i in range(first, last):
         d, s, e = row(dx, i), row(x, i), row(dy, i)
         square, product = ZERO, ZERO
         for j in range(dim):
@@ -78,27 +78,35 @@ def _flush(total, partial):
         partial[j] = ZERO
 
 
-@kernel("mat mat mat f32 f32")
-def batch_norm_propagate(dst, memo, src, epsilon, target_rms):
+@kernel("mat mat mat f32 f32", columns_of="src", cost=3)
+def batch_norm_propagate(first, last, dst, memo, src, epsilon, target_rms):
     """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
 
     ``memo`` gets the columns' mean, mean square and scale, and two rows of work space. The variance is a difference of
     float32 numbers, as in Kaldi.
     """
-    mean, square, scale = row(memo, MEAN), row(memo, UNCENTERED_VARIANCE), row(memo, SCALE)
-    partial_sum, partial_square = row(memo, WORK_0), row(memo, WORK_1)
-    memo[:, :] = ZERO
-    for i in range(src.shape[0]):
-        s = row(src, i)
-        for j in range(s.shape[0]):
-            partial_sum[j] += s[j]
-            partial_square[j] += s[j] * s[j]
-        if (i + 1) % PARTIAL_ROWS == 0:
-            _flush(mean, partial_sum)
-            _flush(square, partial_square)
-    _flush(mean, partial_sum)
-    _flush(square, partial_square)
-    inverse_count = ONE / np.float32(src.shape[0])
+    mean, square = segment(memo, MEAN, first, last), segment(memo, UNCENTERED_VARIANCE, first, last)
+    scale = segment(memo, SCALE, first, last)
+    partial_sum, partial_square = segment(memo, WORK_0, first, last), segment(memo, WORK_1, first, last)
+    for i in range(memo.shape[0]):
+        segment(memo, i, first, last)[:] = ZERO
+    num_rows = src.shape[0]
+    for start in range(0, num_rows, PARTIAL_ROWS):
+        end = min(start + PARTIAL_ROWS, num_rows)
+        paired = end - (end - start) % 2
+        for i in range(start, paired, 2):
+            s, t = segment(src, i, first, last), segment(src, i + 1, first, last)
+            for j in range(s.shape[0]):
+                partial_sum[j] += s[j] + t[j]
+                partial_square[j] += s[j] * s[j] + t[j] * t[j]
+        if paired < end:
+            s = segment(src, paired, first, last)
+            for j in range(s.shape[0]):
+                partial_sum[j] += s[j]
+                partial_square[j] += s[j] * s[j]
+        _flush(mean, partial_sum)
+        _flush(square, partial_square)
+    inverse_count = ONE / np.float32(num_rows)
     inverse_target = ONE / (target_rms * target_rms)
     for j in range(mean.shape[0]):
         mean[j] *= inverse_count
@@ -106,20 +114,21 @@ def batch_norm_propagate(dst, memo, src, epsilon, target_rms):
         variance = inverse_target * square[j] - inverse_target * (mean[j] * mean[j])
         variance = ZERO if variance < ZERO else variance
         scale[j] = ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
-    for i in range(src.shape[0]):
-        d, s = row(dst, i), row(src, i)
+    for i in range(num_rows):
+        d, s = segment(dst, i, first, last), segment(src, i, first, last)
         for j in range(d.shape[0]):
             d[j] = (s[j] - mean[j]) * scale[j]
 
 
-@kernel("mat mat mat mat f32")
-def batch_norm_backprop(dx, memo, y, dy, target_rms):
+@kernel("mat mat mat mat f32", columns_of="dy", cost=3)
+def batch_norm_backprop(first, last, dx, memo, y, dy, target_rms):
     """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``."""
-    scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, WORK_0), row(memo, WORK_1)
+    scale = segment(memo, SCALE, first, last)
+    mean_deriv, towards_y = segment(memo, WORK_0, first, last), segment(memo, WORK_1, first, last)
     mean_deriv[:] = ZERO
     towards_y[:] = ZERO
     for i in range(dy.shape[0]):
-        v, e = row(y, i), row(dy, i)
+        v, e = segment(y, i, first, last), segment(dy, i, first, last)
         for j in range(e.shape[0]):
             mean_deriv[j] += e[j]
             towards_y[j] += v[j] * e[j]
@@ -129,7 +138,7 @@ def batch_norm_backprop(dx, memo, y, dy, target_rms):
         mean_deriv[j] *= inverse_count
         towards_y[j] *= factor * scale[j]
     for i in range(dy.shape[0]):
-        d, v, e = row(dx, i), row(y, i), row(dy, i)
+        d, v, e = segment(dx, i, first, last), segment(y, i, first, last), segment(dy, i, first, last)
         for j in range(d.shape[0]):
             d[j] = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
 

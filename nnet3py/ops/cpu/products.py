@@ -1,10 +1,17 @@
-"""Matrix products on the CPU. Kaldi: AddMatMat of ``cu-matrix.h``."""
+"""Matrix products on the CPU. Kaldi: AddMatMat of ``cu-matrix.h``.
+
+A large product is cut into blocks of rows or columns, which the threads share. One thread multiplies by tiles
+(``tiles.py``), or on a processor for which those were not tuned with scipy's BLAS.
+"""
 from __future__ import annotations
 
-import numpy as np
-
-from nnet3py.ops.cpu.blas import set_blas_threads, sgemm
+from nnet3py.ops.cpu import team, tiles
+from nnet3py.ops.cpu.blas import sgemm
 from nnet3py.ops.cpu.jit import inline, kernel, row
+
+PER_ADDITION = 20        # multiply-adds in the time in which a kernel adds one number to another in memory
+WITH_TILES = tiles.KNOWN_PROCESSOR
+PANEL, TILE_ROWS = tiles.PANEL, tiles.TILE_ROWS
 
 
 @inline
@@ -14,16 +21,36 @@ def _leading_dim(matrix):
     return max(stride if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
 
 
-# BLAS's threads meet several times in a product and spin while they wait. Where another process holds a core that takes
-# milliseconds each time: a pass of training over small products took 37 s instead of 4. So only products that keep one
-# thread busy for longer than that (2e8 operations: some 2 ms) use several.
-LEAST_WORK_FOR_THREADS = 2e8
+@inline
+def _multiply(dst, a, b, alpha, beta, trans_a, trans_b):
+    """The product with one thread; no dimension is 0."""
+    if WITH_TILES:
+        tiles.multiply(dst, a, b, alpha, beta, trans_a, trans_b)
+    else:
+        m, n = dst.shape
+        k = a.shape[0] if trans_a else a.shape[1]
+        # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
+        sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
 
-threads = np.ones(1, dtype=np.int32)   # what large products may use; set by ops/threads.py
+
+@inline
+def _multiply_rows(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
+    part = a[:, first:last] if trans_a else a[first:last]
+    _multiply(dst[first:last], part, b, alpha, beta, trans_a, trans_b)
 
 
-@kernel("mat mat mat f32 f32 bool bool ivec")
-def _add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b, threads):
+@inline
+def _multiply_columns(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
+    part = b[first:last] if trans_b else b[:, first:last]
+    _multiply(dst[:, first:last], a, part, alpha, beta, trans_a, trans_b)
+
+
+@kernel("mat mat mat f32 f32 bool bool")
+def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
+    """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to. Kaldi: AddMatMat.
+
+    With beta 0 the old content of ``dst`` does not count, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
+    """
     m, n = dst.shape
     k = a.shape[0] if trans_a else a.shape[1]
     if m == 0 or n == 0:
@@ -34,15 +61,19 @@ def _add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b, threads):
             for j in range(n):
                 target[j] = beta * target[j] if beta != 0 else beta
         return
-    work = 2.0 * m * n * k
-    set_blas_threads(threads[0] if work >= LEAST_WORK_FOR_THREADS else 1)
-    # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
-    sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
-
-
-def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
-    """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to. Kaldi: AddMatMat.
-
-    With beta 0 the old content of ``dst`` does not count, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
-    """
-    _add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b, threads)
+    arguments = (dst, a, b, alpha, beta, trans_a, trans_b)
+    # by columns a transposed b is copied once, not once for each block
+    by_columns = n >= m or (trans_b and n >= 8 * PANEL)
+    shared = False
+    if by_columns:
+        chunk = team.chunk_size(n, m * k // PER_ADDITION, PANEL)
+        if chunk < n:
+            shared = team.run_shared(team.part_address(_multiply_columns, arguments), team.address_of(arguments), n,
+                                     chunk)
+    else:
+        chunk = team.chunk_size(m, n * k // PER_ADDITION, TILE_ROWS)
+        if chunk < m:
+            shared = team.run_shared(team.part_address(_multiply_rows, arguments), team.address_of(arguments), m,
+                                     chunk)
+    if not shared:
+        _multiply(dst, a, b, alpha, beta, trans_a, trans_b)

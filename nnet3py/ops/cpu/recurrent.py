@@ -25,15 +25,15 @@ NUM_GATES, NUM_SUMS = 5, 13
 PARTS, WEIGHTS, REPAIRS, OUTPUT_DERIVS, INPUT_DERIVS, SUMS, WORK_TILES = 0, 5, 8, 13, 15, 20, 33
 
 
-@kernel("mat mat mat")
-def lstm_propagate(dst, src, params):
+@kernel("mat mat mat", rows_of="dst", cost=16)
+def lstm_propagate(first, last, dst, src, params):
     """The cells of every row: ``dst`` = (c, m), from ``src`` = (i, f, c, o parts, c_prev, perhaps 3 masks).
 
     ``params`` are the peephole weights (3, cells). Kaldi: ComputeLstmNonlinearity.
     """
     cells = params.shape[1]
     w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
-    for r in range(dst.shape[0]):
+    for r in range(first, last):
         s, d = row(src, r), row(dst, r)
         i_scale, f_scale, o_scale = _masks(s, cells)
         i_part, f_part, c_part = span(s, 0, cells), span(s, cells, cells), span(s, 2 * cells, cells)
@@ -165,11 +165,11 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
 # -- GRU --------------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat mat")
-def gru_propagate(dst, z, c_prev):
+@kernel("mat mat mat", rows_of="dst", cost=8)
+def gru_propagate(first, last, dst, z, c_prev):
     """``dst`` = (h, c), in whose first half the sums stand of which h is the tanh; c = h - z h + z c_prev."""
     cells = z.shape[1]
-    for i in range(dst.shape[0]):
+    for i in range(first, last):
         d, gate, previous = row(dst, i), row(z, i), row(c_prev, i)
         h, c = span(d, 0, cells), span(d, cells, cells)
         for j in range(cells):
@@ -178,22 +178,22 @@ def gru_propagate(dst, z, c_prev):
             c[j] = cell[1]
 
 
-@kernel("mat mat mat mat")
-def gru_sum_deriv(dst, z, y, dy):
+@kernel("mat mat mat mat", rows_of="dst", cost=2)
+def gru_sum_deriv(first, last, dst, z, y, dy):
     """``dst`` = the derivative at the sums, from ``dy`` at the output ``y`` = (h, c) of ``gru_propagate``."""
     cells = z.shape[1]
-    for i in range(dst.shape[0]):
+    for i in range(first, last):
         d, gate, e = row(dst, i), row(z, i), row(dy, i)
         h, dh, dc = span(row(y, i), 0, cells), span(e, 0, cells), span(e, cells, cells)
         for j in range(cells):
             d[j] = gru_cell_backprop(h[j], gate[j], ZERO, dh[j], dc[j])[0]
 
 
-@kernel("mat mat mat mat mat mat")
-def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
+@kernel("mat mat mat mat mat mat", rows_of="dz", cost=2)
+def gru_gate_deriv(first, last, dz, dc_prev, z, c_prev, y, dy):
     """Add the derivatives at the gate z and, as far as they come through z, at the previous c."""
     cells = z.shape[1]
-    for i in range(dz.shape[0]):
+    for i in range(first, last):
         d, d_previous, gate, previous = row(dz, i), row(dc_prev, i), row(z, i), row(c_prev, i)
         h, dc = span(row(y, i), 0, cells), span(row(dy, i), cells, cells)
         for j in range(cells):

@@ -1,0 +1,245 @@
+"""Products of matrices by tiles that stay in the processor's registers, without copies of what lies well in memory.
+
+BLAS copies both matrices into an order that its kernels like. That pays for large square products; in ours one
+dimension is often 20 to 200, and the copying takes a third of the time. Here a tile of the result (rows x vectors of
+columns) is kept in registers while one pass over a block of k adds products to it: a number of the left matrix, taken
+from where it is, times a row of the right one. Only a right matrix that is to be transposed is copied, a block at a time.
+Every element is the sum over k in the same order, whatever the size of the product and however it is cut.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from nnet3py.ops.cpu.jit import inline
+
+def _tile_shape() -> tuple[int, int, int] | None:
+    """Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more.
+
+    None of a processor on which this was not tried: there a BLAS is likely to be faster.
+    """
+    features = llvmlite.binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 16, 8, 3         # 32 registers
+    if features.get("avx2") and features.get("fma"):
+        return 8, 6, 2          # 16 registers
+    return None
+
+
+KNOWN_PROCESSOR = _tile_shape() is not None
+VECTOR, TILE_ROWS, TILE_VECTORS = _tile_shape() or (4, 4, 2)
+PANEL = VECTOR * TILE_VECTORS     # columns of a tile
+ROW_COUNTS = tuple(sorted({TILE_ROWS, 4, 2, 1}, reverse=True))
+BLOCK = 128                       # of k: as much of a right matrix's panel as the first-level cache can hold
+ITEM = 4                          # bytes
+PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
+
+_I64, _FLOAT = ir.IntType(64), ir.FloatType()
+_VECTOR_TYPE = ir.VectorType(_FLOAT, VECTOR)
+# k, left (address, bytes from row to row and from k to k), right (address, bytes), result (address, bytes), scales
+_TILE_TYPE = ir.FunctionType(ir.VoidType(), [_I64] * 8 + [_FLOAT, _FLOAT])
+
+
+def _define_tile(module: ir.Module, rows: int, vectors: int) -> ir.Function:
+    """The function that computes one tile: result = alpha left right + beta result."""
+    name = f"nnet3py_tile_{rows}_{vectors}"
+    if name in module.globals:
+        return module.get_global(name)
+    function = ir.Function(module, _TILE_TYPE, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    count, left, row_step, k_step, right, right_step, result, result_step, alpha, beta = function.args
+    start, loop, done = (function.append_basic_block(block) for block in ("start", "loop", "done"))
+    builder = ir.IRBuilder(start)
+    multiply_add = cgutils.get_or_insert_function(module, ir.FunctionType(_VECTOR_TYPE, [_VECTOR_TYPE] * 3),
+                                                  f"llvm.fma.v{VECTOR}f32")
+    zero = ir.Constant(_VECTOR_TYPE, None)
+    row_offsets = [builder.mul(row_step, ir.Constant(_I64, r)) for r in range(rows)]
+    builder.branch(loop)
+
+    builder.position_at_end(loop)
+    step, left_now, right_now = (builder.phi(_I64) for _ in range(3))
+    sums = [[builder.phi(_VECTOR_TYPE) for _ in range(vectors)] for _ in range(rows)]
+    columns = [_load(builder, builder.add(right_now, ir.Constant(_I64, v * VECTOR * ITEM))) for v in range(vectors)]
+    new_sums = []
+    for r in range(rows):
+        number = builder.load(builder.inttoptr(builder.add(left_now, row_offsets[r]), _FLOAT.as_pointer()))
+        wide = _splat(builder, number)
+        new_sums.append([builder.call(multiply_add, [wide, columns[v], sums[r][v]]) for v in range(vectors)])
+    next_step = builder.add(step, ir.Constant(_I64, 1))
+    next_left, next_right = builder.add(left_now, k_step), builder.add(right_now, right_step)
+    builder.cbranch(builder.icmp_signed("<", next_step, count), loop, done)
+    for phi, first, following in ((step, ir.Constant(_I64, 0), next_step), (left_now, left, next_left),
+                                  (right_now, right, next_right)):
+        phi.add_incoming(first, start)
+        phi.add_incoming(following, loop)
+    for r in range(rows):
+        for v in range(vectors):
+            sums[r][v].add_incoming(zero, start)
+            sums[r][v].add_incoming(new_sums[r][v], loop)
+
+    builder.position_at_end(done)
+    replaces = builder.fcmp_ordered("==", beta, ir.Constant(_FLOAT, 0.0))
+    wide_alpha, wide_beta = _splat(builder, alpha), _splat(builder, beta)
+    with builder.if_else(replaces) as (then, otherwise):
+        with then:
+            _store_tile(builder, result, result_step, new_sums, lambda total, _: builder.fmul(wide_alpha, total))
+        with otherwise:
+            _store_tile(builder, result, result_step, new_sums, lambda total, place: builder.call(
+                multiply_add, [wide_alpha, total, builder.fmul(wide_beta, _load(builder, place))]))
+    builder.ret_void()
+    return function
+
+
+def _load(builder: ir.IRBuilder, address: Any) -> Any:
+    return builder.load(builder.inttoptr(address, _VECTOR_TYPE.as_pointer()), align=ITEM)
+
+
+def _splat(builder: ir.IRBuilder, number: Any) -> Any:
+    one = builder.insert_element(ir.Constant(_VECTOR_TYPE, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, ir.Constant(_VECTOR_TYPE, ir.Undefined),
+                                  ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), None))
+
+
+def _store_tile(builder: ir.IRBuilder, result: Any, step: Any, sums: list[list[Any]], value: Any) -> None:
+    for r, row in enumerate(sums):
+        row_address = builder.add(result, builder.mul(step, ir.Constant(_I64, r)))
+        for v, total in enumerate(row):
+            place = builder.add(row_address, ir.Constant(_I64, v * VECTOR * ITEM))
+            pointer = builder.inttoptr(place, _VECTOR_TYPE.as_pointer())
+            builder.store(value(total, place), pointer, align=ITEM)
+
+
+def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, alpha, beta):
+    """Compute the tile of ``rows`` (one of ROW_COUNTS) x ``vectors``."""
+    signature = types.void(*[types.intp] * 10, types.float32, types.float32)
+
+    def codegen(context, builder, signature, args):
+        kinds = [(r, v) for r in ROW_COUNTS for v in range(1, TILE_VECTORS + 1)]
+        wanted = builder.add(builder.mul(args[0], ir.Constant(_I64, TILE_VECTORS + 1)), args[1])
+        end = builder.append_basic_block("end")
+        switch = builder.switch(wanted, end)
+        for r, v in kinds:
+            block = builder.append_basic_block(f"tile_{r}_{v}")
+            switch.add_case(ir.Constant(_I64, r * (TILE_VECTORS + 1) + v), block)
+            with builder.goto_block(block):
+                builder.call(_define_tile(builder.module, r, v), args[2:])
+                builder.branch(end)
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _address(typingctx, array):
+    """Address of the first element."""
+    def codegen(context, builder, signature, args):
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, _I64)
+
+    return types.intp(array), codegen
+
+
+def _stack_floats(typingctx, count):
+    """Address of ``count`` (a literal integer) floats in the caller's stack frame, on a cache line."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+
+    def codegen(context, builder, signature, args):
+        with builder.goto_entry_block():
+            memory = builder.alloca(ir.ArrayType(_FLOAT, count.literal_value))
+            memory.align = 64
+        return builder.ptrtoint(memory, _I64)
+
+    return types.intp(count), codegen
+
+
+def _get_float(typingctx, address):
+    """The float at an address."""
+    def codegen(context, builder, signature, args):
+        return builder.load(builder.inttoptr(args[0], _FLOAT.as_pointer()))
+
+    return types.float32(types.intp), codegen
+
+
+def _set_float(typingctx, address, value):
+    """Set the float at an address."""
+    def codegen(context, builder, signature, args):
+        builder.store(args[1], builder.inttoptr(args[0], _FLOAT.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.float32), codegen
+
+
+tile: Any = intrinsic(_tile)
+address: Any = intrinsic(_address)
+stack_floats: Any = intrinsic(prefer_literal=True)(_stack_floats)
+get_float: Any = intrinsic(_get_float)
+set_float: Any = intrinsic(_set_float)
+
+ZERO, ONE = np.float32(0), np.float32(1)
+
+
+@inline
+def _copy_panel(panel, right, row_step, column_step, count, width, padded):
+    """Copy ``count`` rows of ``width`` columns, with zeros up to ``padded``, into ``panel``, whose rows have PANEL."""
+    for j in range(padded):
+        source = right + j * column_step
+        for k in range(count):
+            value = get_float(source + k * row_step) if j < width else ZERO
+            set_float(panel + (k * PANEL + j) * ITEM, value)
+
+
+@inline
+def _copy_rows(target, target_step, source, source_step, rows, width):
+    for i in range(rows):
+        for j in range(width):
+            set_float(target + i * target_step + j * ITEM, get_float(source + i * source_step + j * ITEM))
+
+
+@inline
+def _next_rows(rows):
+    """How many of the rows that are left the next tile takes: one of ROW_COUNTS."""
+    return TILE_ROWS if rows >= TILE_ROWS else 4 if rows >= 4 else 2 if rows >= 2 else 1
+
+
+@inline
+def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
+    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
+    m, n = dst.shape
+    k = a.shape[0] if trans_a else a.shape[1]
+    panel, edge = stack_floats(PANEL_SIZE), stack_floats(TILE_SIZE)
+    edge_step = PANEL * ITEM
+    left, right, result = address(a), address(b), address(dst)
+    row_step, k_step = (ITEM, a.strides[0]) if trans_a else (a.strides[0], ITEM)
+    right_step, column_step = (ITEM, b.strides[0]) if trans_b else (b.strides[0], ITEM)
+    result_step = dst.strides[0]
+    for k0 in range(0, k, BLOCK):
+        count = min(BLOCK, k - k0)
+        scale = beta if k0 == 0 else ONE
+        for j0 in range(0, n, PANEL):
+            width = min(PANEL, n - j0)
+            vectors = -(-width // VECTOR)
+            whole = width == vectors * VECTOR
+            rows_at, rows_step = right + k0 * right_step + j0 * column_step, right_step
+            if trans_b or not whole:
+                _copy_panel(panel, rows_at, right_step, column_step, count, width, vectors * VECTOR)
+                rows_at, rows_step = panel, PANEL * ITEM
+            i0 = 0
+            while i0 < m:
+                rows = _next_rows(m - i0)
+                left_at = left + i0 * row_step + k0 * k_step
+                result_at = result + i0 * result_step + j0 * ITEM
+                if whole:
+                    tile(rows, vectors, count, left_at, row_step, k_step, rows_at, rows_step, result_at, result_step,
+                         alpha, scale)
+                else:
+                    _copy_rows(edge, edge_step, result_at, result_step, rows, width)
+                    tile(rows, vectors, count, left_at, row_step, k_step, rows_at, rows_step, edge, edge_step, alpha,
+                         scale)
+                    _copy_rows(result_at, result_step, edge, edge_step, rows, width)
+                i0 += rows
