@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from typing import Any
 
 from nnet3py.errors import DeviceError
@@ -23,6 +24,8 @@ def cuda() -> Any:
         from numba import cuda as module
     except ImportError as error:
         raise DeviceError(f"numba's CUDA target cannot be imported: {error}", _ADVICE) from error
+    if is_simulated():
+        sys.setswitchinterval(1e-6)      # the simulator waits for its threads by asking them again and again
     return module
 
 
