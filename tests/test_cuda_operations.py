@@ -50,3 +50,13 @@ def test_compiles_to_ptx(family):
     for name in names:
         for compute_capability in COMPUTE_CAPABILITIES:
             check_ptx(module, name, compute_capability, name in IN_DOUBLE)
+
+
+def test_launches_over_elements_cover_the_matrix():
+    from nnet3py.ops.cuda import each_element, launch
+    for rows, cols in ((1, 1), (3712, 768), (10**7, 5), (5, 10**6), (1, 10**8)):
+        (grid_x, grid_y), (width, height) = each_element.launch_elements(rows, cols)
+        assert width * height == launch.THREADS and width % 32 == 0 and min(grid_x, grid_y) >= 1
+        assert grid_x * grid_y <= max(each_element.MOST_BLOCKS, grid_x)
+        assert grid_x == launch.MAX_BLOCKS or grid_x * width * each_element.AT_ONCE >= cols
+    assert each_element.launch_elements(0, 5) == each_element.launch_elements(5, 0) == launch.NOTHING
