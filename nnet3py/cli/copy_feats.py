@@ -64,7 +64,7 @@ def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
     if isinstance(matrix, bytes) and matrix[:3] == b"FM " and binary and not options.compress:
         return matrix
     from nnet3py.io.compressed import CompressedMatrix
-    from nnet3py.io.matrix_batches import dense_matrix
+    from nnet3py.io.dense_skimmer import dense_matrix
 
     dense = dense_matrix(matrix)
     return CompressedMatrix.compress(dense, options.compression_method) if options.compress else dense

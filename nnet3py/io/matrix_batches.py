@@ -4,7 +4,6 @@ Compiled code goes through a batch in one call, so that other threads can meanwh
 """
 from __future__ import annotations
 
-import io
 import itertools
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,8 +14,8 @@ import numpy as np
 from nnet3py.io import compressed_numba
 from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.compressed import HEADER, PERCENTILE_STEP, CompressedMatrix, CompressionMethod
-from nnet3py.io.raw_matrix import Head, head_of, read_stored
-from nnet3py.io.tokens import TokenReader
+from nnet3py.io.dense_skimmer import dense_matrix
+from nnet3py.io.raw_matrix import Head, head_of
 
 BATCH = 1 << 21                 # bytes of floats that are handled at once
 _FEWEST_ROWS = 9                # of a matrix that the automatic method compresses by columns
@@ -35,13 +34,6 @@ def batches(entries: Iterable[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def dense_matrix(value: Any) -> np.ndarray:
-    """A matrix, compressed or not or its bytes, as float32 (rows, cols)."""
-    if isinstance(value, bytes):
-        value = read_stored(TokenReader(io.BytesIO(value), binary=True))
-    return value.to_dense() if isinstance(value, CompressedMatrix) else value
 
 
 def decoded(values: Sequence[Any]) -> list[Any]:

@@ -86,7 +86,8 @@ def num_rows(value: Any) -> int:
     return head_of(value).num_rows if isinstance(value, bytes) else value.shape[0]
 
 
-def _walk_features(walk: Walk) -> None:
+def walk_features(walk: Walk) -> None:
+    """Pass over a matrix of floats, compressed or not."""
     walk_matrix(walk)
     if walk.parts[0].kind in (b"SM ", b"DM "):
         raise Unusual
@@ -121,5 +122,5 @@ STORED_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_selec
 """Compressed matrices stay so; all others are float32 (rows, cols)."""
 
 RAW_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_select,
-                                 skimmer=lambda: Skimmer(_walk_features, alike=False))
+                                 skimmer=lambda: Skimmer(walk_features, alike=False))
 """The same, and matrices of binary archives are their bytes; doubles are not."""
