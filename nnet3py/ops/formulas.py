@@ -134,7 +134,7 @@ def away_from_zero(scale, smallest):  # type: ignore[no-untyped-def]
 def excess(value, target):  # type: ignore[no-untyped-def]
     """How far the size of ``value`` is above ``target``, with the sign of ``value``; 0 counts as negative."""
     size = abs(value) - target
-    size = size if size > ZERO else ZERO
+    size = ZERO if size < ZERO else size
     return size if value > ZERO else -size
 
 

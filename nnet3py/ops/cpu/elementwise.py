@@ -4,17 +4,10 @@ Where a ``beta`` is 0 the old content of the destination does not count, not eve
 """
 from __future__ import annotations
 
-import numpy as np
-
+from nnet3py.ops import formulas
 from nnet3py.ops.cpu.jit import inline, kernel, row
 
-_ZERO = np.float32(0)
-
-
-@inline
-def keep(beta, value):
-    """``beta value``, and 0 for beta 0 whatever the value."""
-    return beta * value if beta != _ZERO else _ZERO
+keep = inline(formulas.keep)
 
 
 @kernel("mat vec f32 f32", rows_of="dst")

@@ -5,23 +5,16 @@ import math
 
 import numpy as np
 
+from nnet3py.ops import formulas
 from nnet3py.ops.cpu.jit import inline, kernel, row, segment
+from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
-SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # of a row's mean square, relative to the target's
-FLOORED_SCALE = np.float32(2.0 ** 33)           # the scale of a row at the floor, a power of two and so exact
 PARTIAL_ROWS = 64                               # rows summed in float32 before they join the total
 
+_row_scale = inline(formulas.row_scale)
+
 MEAN, UNCENTERED_VARIANCE, SCALE, WORK_0, WORK_1 = range(5)     # rows of a batch-norm memo
-
-
-@inline
-def _row_scale(square, inverse):
-    """target / rms of a row, from its squared norm and 1 / (dim target^2)."""
-    ratio = square * inverse
-    if ratio < SQUARED_NORM_FLOOR:
-        ratio = SQUARED_NORM_FLOOR
-    return ONE / np.float32(math.sqrt(ratio))
 
 
 @kernel("mat mat f32", reassociate=True, rows_of="dst", cost=2)

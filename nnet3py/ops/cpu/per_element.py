@@ -3,15 +3,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.ops import formulas
 from nnet3py.ops.cpu.jit import inline, kernel, row
 
-
-@inline
-def away_from_zero(scale, smallest):
-    """``scale``, or +-``smallest`` of its sign if it is closer to 0; a NaN counts as negative."""
-    if abs(scale) >= smallest:
-        return scale
-    return smallest if scale >= np.float32(0) else -smallest
+away_from_zero = inline(formulas.away_from_zero)
 
 
 @kernel("mat mat vec vec f32")

@@ -5,9 +5,11 @@ import math
 
 import numpy as np
 
+from nnet3py.ops import formulas
 from nnet3py.ops.cpu.jit import inline, kernel, row, span
 
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
+_excess = inline(formulas.excess)
 
 # -- columns ----------------------------------------------------------------------------------------------------------
 
@@ -176,13 +178,6 @@ def _sum_of_norms(matrix):
     for i in range(matrix.shape[0]):
         total += math.sqrt(_square(row(matrix, i)))
     return total
-
-
-@inline
-def _excess(value, target):
-    """How far the size of ``value`` is above ``target``, with the sign of ``value``; 0 counts as negative."""
-    size = max(abs(value) - target, ZERO)
-    return size if value > ZERO else -size
 
 
 @kernel("mat dvec mat dvec f32 f32 f32 f32")
