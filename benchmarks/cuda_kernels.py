@@ -85,7 +85,7 @@ def table() -> list[str]:
     assembler = ptxas()
     lines = [f"GPU kernels of nnet3py, compiled by numba {numba.__version__}"
              + (f" and ptxas ({version(assembler)})" if assembler else "; ptxas is not installed"),
-             "a thread: registers, bytes spilled+reloaded, bytes of stack; a block: bytes of shared memory; lines of PTX",
+             "a thread: registers, bytes spilled+reloaded, bytes of stack; a block: bytes of shared memory; PTX lines",
              ""]
     targets = [f"sm_{major}{minor}" for major, minor in COMPUTE_CAPABILITIES]
     head = "".join(f"{target:>8} regs  spill  stack shared    ptx" for target in targets)

@@ -25,7 +25,8 @@ class Computer:
         collects derivatives; None where the computation has no model derivative
     device : "cpu" or "cuda"
     stats : the network that receives statistics (default: ``update``)
-    ops, arena : operations and memory to share with other computers that never run at the same time
+    ops, arena : operations and memory to share with other computers that never run at the same time; on a GPU, networks
+        are then taken to be as they were when they were bound, else they are copied there before each pass
     debug : log every command as it runs
     """
 
@@ -35,9 +36,9 @@ class Computer:
         self._owns_random_key = ops is None
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
                                        stats if stats is not None else update)
-        given = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
-        twins = {id(bound): bound for bound, network in given if bound is not network}
-        self._pulled = list(twins.values())     # into the caller's networks, after each run
+        changed = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
+        self._pulled = _twins(*changed)         # into the caller's networks, after each run
+        self._pushed = _twins((self._bound.nnet, nnet), *changed) if ops is None else []   # before each pass
         self._next_stage = 0
         self._pending: set[str] = set()
         self._stage: Stage | None = None
@@ -99,13 +100,16 @@ class Computer:
         if begins and self._owns_random_key:
             self.ops.random.begin_minibatch(0, self._num_passes)
             self._num_passes += 1
+        if self._next_stage == 0:
+            for network in self._pushed:
+                network.push()
         self._stage = stage
         if self._debug:
             run_traced(self._bound, self._stage)
         else:
             self._stage.run()
         for network in self._pulled:
-            network.pull()      # type: ignore[union-attr]
+            network.pull()
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 
@@ -125,3 +129,8 @@ class Computer:
         """The device's own matrix of an expected input, to be filled in place of :meth:`accept_input`."""
         self._pending.discard(name)
         return self._bound.stages()[self._next_stage].inputs[name]
+
+
+def _twins(*pairs: tuple[Any, Any]) -> list[Any]:
+    """Of pairs of a network as it is bound and as it was given, those that are bound as a twin; each once."""
+    return list({id(bound): bound for bound, given in pairs if bound is not given}.values())
