@@ -6,7 +6,7 @@ beside this file, or in ``$NUMBA_CACHE_DIR``. The functions let other threads ru
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -194,7 +194,7 @@ def compilations() -> list[Callable[[], Any]]:
     """Functions that compile each of these loops, or load it from the disk."""
     forms = ((_decode_columns, "uint8"), (_decode_uniform, "uint8"), (_decode_uniform, "uint16"),
              (_compress_columns, "uint8"))
-    return [lambda form=form: _compiled(*form) for form in forms]
+    return [partial(_compiled, *form) for form in forms]
 
 
 def decode_batch(data: np.ndarray, places: np.ndarray, ranges: np.ndarray, steps: np.ndarray,
