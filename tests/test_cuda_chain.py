@@ -1,6 +1,6 @@
 """The GPU kernels of chain training without a GPU: run in numba's simulator, and compiled to PTX.
 
-See tests/test_cuda_rows.py: run as a program, in a process of its own, this file compares them with the reference.
+See tests/cuda_checks.py: run as a program, in a process of its own, this file compares them with the reference.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The GPU's random stream without a GPU: run in numba's simulator, against the host's; and compiled to PTX.
 
-See tests/test_cuda_rows.py: run as a program, in a process of its own, this file compares the two.
+See tests/cuda_checks.py: run as a program, in a process of its own, this file compares the two.
 """
 from __future__ import annotations
 

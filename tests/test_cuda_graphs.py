@@ -2,7 +2,7 @@
 
 What is recorded is what a driver would record: which kernel, with which arrays and numbers. So a number that should
 have changed since, or the host's share that was left out, shows as a difference from the CPU. See
-tests/test_cuda_rows.py: run as a program, in a process of its own, this file makes the comparisons.
+tests/cuda_checks.py: run as a program, in a process of its own, this file makes the comparisons.
 """
 from __future__ import annotations
 

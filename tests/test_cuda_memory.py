@@ -1,4 +1,4 @@
-"""Device memory and copies without a GPU: run in numba's simulator (see tests/test_cuda_rows.py)."""
+"""Device memory and copies without a GPU: run in numba's simulator (see tests/cuda_checks.py)."""
 from __future__ import annotations
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Matrix products of the GPU without a GPU: our kernel in the simulator, and cuBLAS's arguments with a stand-in.
 
-See tests/test_cuda_rows.py: run as a program, in a process of its own, this file compares our kernel with the
+See tests/cuda_checks.py: run as a program, in a process of its own, this file compares our kernel with the
 reference.
 """
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Arithmetic on whole networks on the GPU, without one: in numba's simulator, and compiled to PTX.
 
-See tests/test_cuda_rows.py: run as a program, in a process of its own, this file compares it with numpy.
+See tests/cuda_checks.py: run as a program, in a process of its own, this file compares it with numpy.
 """
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Networks trained and computed on a GPU without one: in numba's simulator, against the CPU.
 
-See tests/test_cuda_rows.py: run as a program, in a process of its own, this file trains each network on both devices.
+See tests/cuda_checks.py: run as a program, in a process of its own, this file trains each network on both devices.
 """
 from __future__ import annotations
 

@@ -1,0 +1,26 @@
+"""Grids and blocks of GPU kernels."""
+from __future__ import annotations
+
+
+def test_launch_covers_the_matrix():
+    from nnet3py.ops.cuda import launch
+    for rows, cols in ((1, 1), (3712, 768), (10**7, 5), (5, 10**6)):
+        (grid_x, grid_y), (width, height) = launch.launch_2d(rows, cols)
+        assert width * height == launch.THREADS and width % 32 == 0
+        assert 1 <= grid_x <= launch.MAX_BLOCKS and 1 <= grid_y <= launch.MAX_BLOCKS
+        assert grid_x == launch.MAX_BLOCKS or grid_x * width >= cols
+        assert grid_y == launch.MAX_BLOCKS or grid_y * height >= rows
+
+
+def test_nothing_is_launched_for_an_empty_matrix():
+    from nnet3py.ops.cuda import launch
+    assert launch.launch_2d(0, 5) == launch.launch_2d(5, 0) == launch.NOTHING
+
+
+def test_a_forced_launch_ends():
+    from nnet3py.ops.cuda import launch
+    shape = (1, 2), (3, 4)
+    with launch.forced_launch(*shape):
+        assert launch.launch_2d(100, 100) == launch.forced() == shape
+        assert launch.launch_2d(0, 100) == launch.NOTHING
+    assert launch.forced() is None
