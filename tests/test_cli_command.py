@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -153,15 +154,52 @@ def device_options(**values: str) -> Options:
     ("there is none", {"device": "cpu", "use_gpu": "yes"}, "cpu"), (None, {"device": "cuda", "use_gpu": "no"}, "cuda"),
 ])
 def test_choice_of_device(reason: str | None, values: dict, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda: reason)
+    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: reason)
     assert compute_setup.chosen_device(device_options(**values)) == device
 
 
 @pytest.mark.parametrize("values", [{"use_gpu": "yes"}, {"use_gpu": "wait"}, {"device": "cuda"}])
 def test_a_gpu_that_is_not_there(values: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda: "there is none")
+    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: "there is none")
     with pytest.raises(DeviceError, match="A GPU was asked for, but there is none .--use-gpu=optional"):
         compute_setup.chosen_device(device_options(**values))
+
+
+@pytest.mark.parametrize("wish, free_at, device, waits", [
+    ("wait", 3, "cuda", [5, 5, 5]), ("wait", 0, "cuda", []), ("yes", 1, "cuda", [20]), ("yes", 2, None, [20]),
+    ("optional", 1, "cpu", []),
+])
+def test_a_gpu_that_others_hold(wish: str, free_at: int, device: str | None, waits: list[int],
+                                monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
+    slept: list[int] = []
+
+    def why(busy: list) -> str | None:
+        if len(slept) == free_at:
+            return None
+        busy.append(DeviceError("it is busy"))
+        return "it is busy"
+
+    monkeypatch.setattr(compute_setup, "why_no_gpu", why)
+    monkeypatch.setattr(compute_setup.time, "sleep", slept.append)
+    if device is None:
+        with pytest.raises(DeviceError, match="A GPU was asked for, but it is busy"):
+            compute_setup.chosen_device(device_options(use_gpu=wish))
+    else:
+        assert compute_setup.chosen_device(device_options(use_gpu=wish)) == device
+    assert slept == waits
+    assert (f"Waited {sum(waits)} seconds before creating CUDA context" in capfd.readouterr().err) == bool(waits)
+
+
+@pytest.mark.parametrize("visible, seen", [(None, True), ("0", True), ("1,0", True), ("", False), ("-1", False)])
+def test_cuda_visible_devices(visible: str | None, seen: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvidia0").touch()
+    monkeypatch.setattr(compute_setup, "_GPU_FILES", (str(tmp_path / "nvidia0"),))
+    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
+    if visible is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert compute_setup.has_gpu_files() == seen
 
 
 # -- nnet3py <name> --------------------------------------------------------------------------------------------------

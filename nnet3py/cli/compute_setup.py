@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import time
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -13,6 +14,7 @@ from nnet3py.errors import DeviceError
 if TYPE_CHECKING:
     from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 
+RETRY_ONCE_AFTER, RETRY_EVERY = 20, 5      # seconds, as Kaldi's
 _GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under Windows' Linux
 
 
@@ -59,8 +61,10 @@ def chosen_device(options: Options) -> str:
         wish = options.use_gpu
     if wish == "no":
         return "cpu"
-    reason = why_no_gpu()
+    reason = _wait_for_gpu(wish)
     if reason is None:
+        if log.verbose() >= 1:
+            log.vlog(1, f"Computing on {_describe_gpu()}")
         return "cuda"
     if wish == "optional":
         log.vlog(1, f"Computing on the CPU: {reason}")
@@ -69,20 +73,53 @@ def chosen_device(options: Options) -> str:
                       "--use-gpu=optional takes one if there is one, --use-gpu=no computes on the CPU")
 
 
+def _wait_for_gpu(wish: str) -> str | None:
+    """As :func:`why_no_gpu`, but where all GPUs are busy: ``yes`` tries once again, ``wait`` until one is free."""
+    seconds, waited = {"yes": RETRY_ONCE_AFTER, "wait": RETRY_EVERY}.get(wish, 0), 0
+    while True:
+        busy: list[DeviceError] = []
+        reason = why_no_gpu(busy)
+        if not busy or not seconds or (wish == "yes" and waited):
+            break
+        if not waited:
+            again = "indefinitely every" if wish == "wait" else "to get a GPU after"
+            log.log(f"Will try again {again} {seconds} seconds: {reason}")
+        time.sleep(seconds)
+        waited += seconds
+    if waited:
+        log.warning(f"Waited {waited} seconds before creating CUDA context")
+    return reason
+
+
+def _describe_gpu() -> str:
+    from nnet3py.ops.device import describe
+
+    return describe("cuda")
+
+
 def has_gpu_files() -> bool:
-    """Whether a GPU's driver is loaded (or numba simulates a GPU). Quick: it imports nothing."""
-    return any(os.path.exists(path) for path in _GPU_FILES) or os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "1"
+    """Whether a GPU's driver is loaded (or numba simulates a GPU), and the process may see it. Imports nothing."""
+    if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "1":
+        return True
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return any(os.path.exists(path) for path in _GPU_FILES) and (visible is None or visible.strip() not in ("", "-1"))
 
 
-def why_no_gpu() -> str | None:
-    """Why no GPU can be used, or None if one can. Looks for a driver before numba.cuda is imported."""
+def why_no_gpu(busy: list[DeviceError] | None = None) -> str | None:
+    """Why no GPU can be used, or None if one can. Looks for a driver before numba.cuda is imported.
+
+    The error goes into ``busy`` if there are GPUs that others use.
+    """
     if not has_gpu_files():
         return "this machine has no NVIDIA GPU that the process can see"
     try:
         from nnet3py.ops import get_ops
         from nnet3py.ops.cuda import why_not_usable
+        from nnet3py.ops.device import DeviceBusy
 
         get_ops("cuda")
         return why_not_usable()
     except (DeviceError, ImportError) as error:
+        if busy is not None and isinstance(error, DeviceBusy):
+            busy.append(error)
         return str(error)

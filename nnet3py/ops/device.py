@@ -86,17 +86,40 @@ def is_available() -> bool:
     return unavailable_reason() is None
 
 
+class DeviceBusy(DeviceError):
+    """There are GPUs, but other processes hold them, or all of their memory."""
+
+
+_selected: int | None = None
+
+
 def require_cuda() -> None:
-    """Check that ``device="cuda"`` can be used.
+    """Take the first GPU that can be used, of those that ``CUDA_VISIBLE_DEVICES`` shows; the same for all threads.
 
     Raises
     ------
     DeviceError
-        It cannot; the message says why and what to try.
+        There is none; the message says why and what to try.
+    DeviceBusy
+        There are some, but none gives this process a context now.
     """
+    global _selected
     reason = unavailable_reason()
     if reason is not None:
         raise DeviceError(f"device 'cuda' cannot be used: {reason}", _ADVICE)
+    if is_simulated():
+        return
+    module, causes = cuda(), []
+    for number in range(len(module.gpus)) if _selected is None else (_selected,):
+        try:
+            module.select_device(number)
+            module.current_context().get_memory_info()
+        except Exception as error:      # the driver's errors are of several classes
+            causes.append(f"GPU {number}: {error}")
+            continue
+        _selected = number
+        return
+    raise DeviceBusy(f"no GPU can be used now: {'; '.join(causes)}", "nvidia-smi shows who uses them")
 
 
 def describe(device: str) -> str:
@@ -119,4 +142,6 @@ def describe(device: str) -> str:
         return "cuda (numba's simulator)"
     current = cuda().get_current_device()
     name = current.name.decode() if isinstance(current.name, bytes) else current.name
-    return f"cuda ({name}, compute capability {'.'.join(str(part) for part in current.compute_capability)})"
+    free, total = cuda().current_context().get_memory_info()
+    return (f"cuda ({name}, compute capability {'.'.join(str(part) for part in current.compute_capability)}, "
+            f"{free / 2**20:.0f} of {total / 2**20:.0f} MB free)")
