@@ -5,6 +5,7 @@ import numpy as np
 from reference_attention import *  # noqa: F403
 from reference_chain import *  # noqa: F403
 from reference_convolution import *  # noqa: F403
+from reference_natural_gradient import *  # noqa: F403
 from reference_nonlinear import *  # noqa: F403
 from reference_pooling import *  # noqa: F403
 from reference_statistics_pooling import *  # noqa: F403

@@ -121,11 +121,9 @@ class Kernel:
 
 _SHARED_KERNEL = """
 def {name}({header}):
-    count, other = {matrix}.shape[{axis}], {matrix}.shape[{other_axis}]
-    chunk = chunk_size(count, other * {cost}, {multiple})
     arguments = ({names},)
-    if chunk >= count or not run_shared(part_address(body, arguments), address_of(arguments), count, chunk):
-        body(0, count, {names})
+    share(part_address(body, arguments), address_of(arguments), {matrix}.shape[{axis}],
+          {matrix}.shape[{other_axis}] * {cost}, {multiple}, {per_thread})
 """
 
 
@@ -136,9 +134,10 @@ def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Calla
     source = _SHARED_KERNEL.format(
         name=function.__name__, header=", ".join(str(p.replace(annotation=p.empty)) for p in parameters),
         names=", ".join(names), matrix=shared.matrix, axis=shared.axis, other_axis=1 - shared.axis, cost=shared.cost,
-        multiple=CACHE_LINE if shared.axis == 1 else 1)
-    namespace = {"body": numba.njit(error_model="numpy", fastmath=fastmath)(function), "chunk_size": team.chunk_size,
-                 "run_shared": team.run_shared, "part_address": team.part_address, "address_of": team.address_of}
+        multiple=CACHE_LINE if shared.axis == 1 else 1,
+        per_thread=1 if shared.axis == 1 else team.CHUNKS_PER_THREAD)     # long pieces of rows are read faster
+    namespace = {"body": numba.njit(error_model="numpy", fastmath=fastmath)(function), "share": team.share,
+                 "part_address": team.part_address, "address_of": team.address_of}
     exec(source, namespace)
     made: Any = namespace[function.__name__]
     place = function.__code__              # numba's disk cache goes by where a function stands
