@@ -17,15 +17,17 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 import numpy as np
 
 import nnet3py
 from nnet3py.compiler import CachingCompiler
-from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.network.collapse import prepare_for_test
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.runtime.cutting import Shape, Utterance
 
 NETS = Path(__file__).resolve().parent / "nets"
 NUM_SEQUENCES = 64
@@ -58,14 +60,20 @@ def training_request(context: int) -> nnet3py.ComputationRequest:
 
 
 def chunk_requests(nnet: Nnet) -> list[nnet3py.ComputationRequest]:
-    """What nnet3-compute asks for, utterance by utterance, chunk by chunk."""
-    left, right = compute_simple_nnet_context(nnet)
-    io, found = nnet3py.IoSpecification, []
-    for length in LENGTHS:
-        for begin in range(0, length, NUM_FRAMES):
-            size = min(NUM_FRAMES, length - begin)
-            found.append(nnet3py.ComputationRequest([io("input", indexes(1, range(-left, size + right)))],
-                                                    [io("output", indexes(1, range(size)))]))
+    """What nnet3-compute asks for, minibatch by minibatch."""
+    computer = UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=NUM_FRAMES))
+    found: list[nnet3py.ComputationRequest] = []
+
+    def note(shape: Shape, chunks: list[Any]) -> None:
+        found.append(computer.request(shape, computer.cutter.size_for(len(chunks), shape.full_size)))
+        for utterance, _ in chunks:
+            utterance.num_waiting -= 1
+
+    computer._run_minibatch = note       # type: ignore[method-assign]
+    dim = nnet.input_dim("input")
+    for _ in computer.compute_all(Utterance(str(i), np.zeros((length, dim), np.float32)) for i, length in
+                                  enumerate(LENGTHS)):
+        pass
     return found
 
 

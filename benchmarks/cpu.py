@@ -32,9 +32,11 @@ from cpu_parts.processes import Run, Runs
 HERE = Path(__file__).resolve().parent
 RATE_THERE = 182.0                      # GFLOP/s of sgemm where the seconds below were measured, with two threads
 TORCH_THERE = {"train": 9.2, "compute": 4.8}        # PyTorch's seconds there
-LSTM_LIMITS = {"training": 7.7, "computing": 4.0}   # seconds at that rate: half and a third of Kaldi's
+LSTM_LIMITS = {"training": (7.7, "half of Kaldi's, scaled"),    # seconds there
+               "computing": (4.0, "a third of Kaldi's, scaled")}
 RECIPES_KALDI = {"tdnn": 5.1, "lstm": 7.5}          # Kaldi's seconds there, one thread, which is its fastest
 MEMORY_KALDI = {"tdnnf": 545, "tdnn-lstm": 285}     # MB, Kaldi's training
+BUSY = 1.25                                         # greatest over least sgemm rate, on a machine at rest less
 START_LIMIT = 0.8                                   # seconds beyond the import of numpy and numba
 PRODUCTS = "rows"                                   # PyTorch's way that is no convolution
 NAMES = {"tdnnf": "TDNN-F", "tdnn-lstm": "TDNN-LSTM"}
@@ -106,6 +108,8 @@ def main() -> None:
         for part in chosen:
             MEASURES[part](bench)
         print(f"machine: {processes.describe_machine(args.threads, bench.rates)}")
+        if max(bench.rates) > BUSY * min(bench.rates):
+            print("the rate of sgemm varied: other work was on the machine, and these figures say little")
         print(f"targets missed: {', '.join(bench.missed) or 'none'}")
         print("", f"| {args.threads} threads | nnet3py | compared with | ratio | target |", "|---|---|---|---|---|",
               *bench.rows, sep="\n")
@@ -194,10 +198,9 @@ def lstm(bench: Bench) -> None:
     """Targets 3 and 5 for the TDNN-LSTM."""
     found = bench.turns({"training": data.train_command(bench.folder, "tdnn-lstm", bench.threads),
                          "computing": data.compute_command(bench.folder, "tdnn-lstm", bench.threads)})
-    for task, limit in LSTM_LIMITS.items():
+    for task, (limit, named) in LSTM_LIMITS.items():
         show_run(f"TDNN-LSTM {task}", found[task])
-        bench.target(f"TDNN-LSTM {task}", found[task].median(), "s", bench.scaled(limit),
-                     f"{limit} s at {RATE_THERE:.0f} GFLOP/s, scaled", 1.0)
+        bench.target(f"TDNN-LSTM {task}", found[task].median(), "s", bench.scaled(limit), named, 1.0)
     memory(bench, "tdnn-lstm", found["training"])
 
 
@@ -207,8 +210,8 @@ def recipes(bench: Bench) -> None:
     for net, kaldi in RECIPES_KALDI.items():
         what = f"digits {net.upper()}, one pass"
         show_run(what, found[net])
-        bench.target(what, found[net].median(), "s", bench.scaled(kaldi), f"Kaldi {kaldi} s, scaled", 0.5)
-        bench.target(f"{what}, unscaled", found[net].median(), "s", kaldi, f"Kaldi {kaldi} s", 0.5)
+        bench.target(what, found[net].median(), "s", bench.scaled(kaldi), "Kaldi, one thread, scaled", 0.5)
+        bench.target(f"{what}, unscaled", found[net].median(), "s", kaldi, "Kaldi, one thread", 0.5)
 
 
 def memory(bench: Bench, net: str, runs: Runs) -> None:
@@ -225,7 +228,7 @@ def start(bench: Bench) -> None:
                          "imports": processes.IMPORTS})
     show_run("TDNN-F computing of one short utterance", found["ours"])
     bench.target("first result beyond imports", found["ours"].median() - found["imports"].median(), "s", START_LIMIT,
-                 f"import numpy, numba {found['imports'].median():.2f} s; beyond", 1.0)
+                 f"allowed (numpy and numba: {found['imports'].median():.2f} s)", 1.0)
 
 
 MEASURES: dict[str, Callable[[Bench], None]] = {"tdnnf": tdnnf, "lstm": lstm, "recipes": recipes, "start": start}

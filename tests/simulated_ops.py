@@ -19,6 +19,7 @@ from nnet3py.ops.random import Random
 LAUNCHES = [((1, 1), (1, 1)), ((2, 1), (3, 2)), ((1, 2), (2, 5)), ((2, 2), (4, 1))]      # grid and block
 MOST_ELEMENTS = 100      # of a matrix in the simulator
 TOO_LARGE = {"test_long_sums_stay_accurate", "test_distributions",
+             "test_where_rotations_vanish_nothing_wrong_is_returned", "test_the_same_matrix_gives_the_same_bits",
              "test_exponential_is_accurate_over_its_whole_range"}
 
 
@@ -106,9 +107,10 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
 
 
 def is_too_large(item: Any) -> bool:
-    """Whether a test is for matrices of a size (rows, cols) that the simulator takes long for."""
+    """Whether a test is for matrices of a size, (rows, cols) or rows alone, that the simulator takes long for."""
     size = item.callspec.params.get("size") if hasattr(item, "callspec") else None
-    return isinstance(size, tuple) and size[0] * size[1] > MOST_ELEMENTS
+    return (isinstance(size, tuple) and size[0] * size[1] > MOST_ELEMENTS
+            or isinstance(size, int) and size ** 2 > MOST_ELEMENTS)
 
 
 def pytest_runtest_setup(item: Any) -> None:

@@ -93,21 +93,74 @@ def test_any_matrix_comes_back_as_bytes(matrix: np.ndarray, method: CompressionM
     assert np.isfinite(found.to_dense()).all()
 
 
+def use_compiled_code(monkeypatch: pytest.MonkeyPatch, use: bool = True) -> None:
+    for name in ("COST_OF_COMPILING", "COST_IF_LOADED"):
+        monkeypatch.setattr(compressed, name, -1.0 if use else 1e9)
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_large_matrices_decode_to_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use_compiled_code(monkeypatch, False)
     matrix = np.random.default_rng(1).normal(size=(70_000, 3)).astype(np.float32)
     made = CompressedMatrix.compress(matrix, KINDS[name])
     by_table = made.to_dense()
     for first in (0, 4000, 69_900):
         part = made.take_rows(np.arange(first, first + 100)).to_dense()       # few rows: no tables
         assert np.array_equal(bits(by_table[first:first + 100]), bits(part))
-    monkeypatch.setattr(compressed, "NUMBA_SIZE", 1)
-    monkeypatch.setattr(compressed, "NUMBA_SIZE_WHEN_LOADED", 1)
+    use_compiled_code(monkeypatch)
     assert np.array_equal(bits(made.to_dense()), bits(by_table))
     wide = np.zeros((70_000, 5), dtype=np.float32)
     made.decode_into(wide[:, 1:4])
     assert np.array_equal(wide[:, 1:4], by_table)
     assert not wide[:, [0, 4]].any()
+
+
+def matrices_of_all_sorts() -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    made = [rng.normal(size=(rows, cols)) * 10.0 ** rng.integers(-30, 30) for rows, cols in
+            rng.integers(1, [300, 12], size=(60, 2))]
+    made += [np.round(one) for one in (rng.normal(size=(rows, 5)) for rows in range(1, 40))]          # many equal ones
+    made += [np.full((20, 3), 2.5), np.zeros((9, 2)), np.array([[1e38], [-1e38]] * 8), np.full((9, 2), 1e-44)]
+    spread = np.zeros((64, 3))
+    spread[:, 1], spread[5, 2] = 1e-36, 3e37
+    return [one.astype(np.float32) for one in [*made, spread]]
+
+
+@pytest.mark.parametrize("method", CompressionMethod)
+def test_compiled_code_gives_the_same_bits(method: CompressionMethod, monkeypatch: pytest.MonkeyPatch) -> None:
+    for matrix in matrices_of_all_sorts():
+        use_compiled_code(monkeypatch, False)
+        made = CompressedMatrix.compress(matrix, method)
+        dense = made.to_dense()
+        use_compiled_code(monkeypatch)
+        again = CompressedMatrix.compress(matrix, method)
+        assert written(lambda w, m: m.write(w), made, binary=True) == written(lambda w, m: m.write(w), again, binary=True)
+        assert np.array_equal(bits(again.to_dense()), bits(dense))
+
+
+def test_floats_decode_to_the_bits_of_doubles() -> None:
+    rng = np.random.default_rng(5)
+    codes = np.broadcast_to(np.arange(256, dtype=np.uint8)[None, :, None], (40, 256, 8))
+    for exponent in (-38, -31, -29, -20, 0, 8, 30, 33, 37):
+        points = np.sort(rng.normal(size=(40, 8, 4)), axis=-1) * 10.0 ** exponent
+        points[:10] = np.round(points[:10], 1)
+        points = points.astype(np.float32)
+        found, exact = (np.empty(codes.shape, dtype=np.float32) for _ in range(2))
+        compressed._decode_pieces(codes, points, found)
+        with np.errstate(over="ignore", invalid="ignore"):
+            compressed._decode_pieces_in_double(codes, points, exact)
+        assert np.array_equal(bits(found), bits(exact))
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_batches_decode_to_the_same_bits(name: str) -> None:
+    rng = np.random.default_rng(6)
+    made = [CompressedMatrix.compress(rng.normal(size=(33, 7)) * scale, KINDS[name]) for scale in (1e-35, 1, 1, 1e20)]
+    data = np.frombuffer(b"".join(written(lambda w, m: m.write(w), one, binary=True) for one in made), dtype=np.uint8)
+    found = np.empty((4, 33, 7), dtype=np.float32)
+    compressed.decode_batch(made[0], data.reshape(4, -1), found)
+    for one, dense in zip(made, found, strict=True):
+        assert np.array_equal(bits(dense), bits(one.to_dense()))
 
 
 def test_decoding_imports_no_numba() -> None:

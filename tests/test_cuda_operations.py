@@ -16,12 +16,12 @@ from nnet3py.ops import table
 TESTS = Path(__file__).resolve().parent
 # what of the CPU's test files runs in one process, and how many operations it calls at least
 GROUPS = [("rows elementwise reductions random", 400), ("nonlinear structural", 500),
-          ("per_element pooling convolution attention statistics_pooling objective", 150)]
-FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain", "eigen")]
+          ("per_element pooling convolution attention statistics_pooling objective", 150), ("eigen", 30)]
+FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
 IN_DOUBLE = set("""add_row_sum_double add_row_sum_sq_double add_col_sum_product _products _normal _count _sigmoid_sums
     _tanh_sums _relu_sums _value_sums _square_sums low_slope_repair relu_repair batch_norm_store_stats _count_rows
     _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats specaugment_mask
-    time_mask _add_weights _add_count""".split())
+    time_mask _add_weights _add_count _symmetric_eigen""".split())
 
 
 def kernels(family: str) -> list[str]:
@@ -50,3 +50,13 @@ def test_compiles_to_ptx(family):
     for name in names:
         for compute_capability in COMPUTE_CAPABILITIES:
             check_ptx(module, name, compute_capability, name in IN_DOUBLE)
+
+
+def test_launches_over_elements_cover_the_matrix():
+    from nnet3py.ops.cuda import each_element, launch
+    for rows, cols in ((1, 1), (3712, 768), (10**7, 5), (5, 10**6), (1, 10**8)):
+        (grid_x, grid_y), (width, height) = each_element.launch_elements(rows, cols)
+        assert width * height == launch.THREADS and width % 32 == 0 and min(grid_x, grid_y) >= 1
+        assert grid_x * grid_y <= max(each_element.MOST_BLOCKS, grid_x)
+        assert grid_x == launch.MAX_BLOCKS or grid_x * width * each_element.AT_ONCE >= cols
+    assert each_element.launch_elements(0, 5) == each_element.launch_elements(5, 0) == launch.NOTHING

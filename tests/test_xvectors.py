@@ -12,6 +12,7 @@ from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.cutting import Utterance
 from nnet3py.runtime.xvectors import (
     BatchedXvectorComputer,
     BatchedXvectorOptions,
@@ -97,6 +98,34 @@ def test_wrong_options_and_features() -> None:
         XvectorComputer(nnet).compute(np.zeros((200, 5), np.float32))
     with pytest.raises(ShapeError, match="utterance u: .*provided 5"):
         list(BatchedXvectorComputer(nnet).compute([("u", np.zeros((200, 5), np.float32))]))
+
+
+def test_many_utterances_give_what_each_gives_alone() -> None:
+    nnet = Nnet.from_config(WITH_CONTEXT, seed=1)
+    computer = XvectorComputer(nnet, XvectorOptions(200, 30))
+    data = [Utterance(f"u{n}", features(n, n)) for n in (12, 200, 450, 201, 650, 1700, 3000, 90, 400)]
+    data[4].feats[7] = np.nan
+    missing = Utterance("none", features(0), error=UsageError("nothing"))
+    found = list(computer.compute_all([*data, missing]))
+    assert [key for key, _ in found] == [one.key for one in data] + ["none"]
+    assert isinstance(found[4][1], NumericError) and found[-1][1] is missing.error
+    for one, (_, vector) in zip(data, found, strict=False):
+        if one is not data[4]:
+            pieces = [one.feats[begin:begin + 200] for begin in range(0, len(one.feats), 200)]
+            alone = [by_hand(nnet, padded(piece, 30)) for piece in pieces]
+            assert close(vector, np.average(alone, axis=0, weights=list(map(len, pieces)))), one.key
+            assert close(computer.compute(one.feats), vector)
+    sizes = {len(request.outputs[0].indexes) for _, request in computer.compiler._kept}
+    assert 10 in sizes and max(sizes) == 10     # 2048 frames at a time
+    results = computer.compute_all([data[1], Utterance("wide", np.zeros((9, 4), np.float32))])
+    assert next(results)[0] == "u200"
+    with pytest.raises(ShapeError, match="utterance wide"):
+        next(results)
+
+
+def padded(feats: np.ndarray, least: int) -> np.ndarray:
+    missing = max(0, least - len(feats))
+    return np.pad(feats, ((missing // 2, missing - missing // 2), (0, 0)), mode="edge")
 
 
 def test_the_context_before_the_pooling() -> None:

@@ -1,17 +1,16 @@
 """copy-feats: copy feature matrices, and optionally compress them."""
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from itertools import chain, islice
+from typing import Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.copying import between_tables, log_copied
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
-
-if TYPE_CHECKING:
-    import numpy as np
 
 METHODS = range(1, 8)
 
@@ -50,56 +49,89 @@ def copy_feats(args: list[str], options: Options) -> int:
 
 
 def _input_form(options: Options) -> Any:
-    """The holder of what is read."""
+    """The holder of what is read; where it can be, as bytes."""
     if options.htk_in or options.sphinx_in:
         from nnet3py.io.foreign_features import HTK_MATRIX, SPHINX_MATRIX
 
         return HTK_MATRIX if options.htk_in else SPHINX_MATRIX
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.io.raw_matrix import RAW_MATRIX
 
-    return FLOAT_MATRIX
+    return RAW_MATRIX
 
 
-def _output_form(options: Options) -> tuple[Any, Any]:
-    """The holder of what is written, and the function that makes it of a dense matrix."""
+def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
+    """A matrix in the form in which it is written; ``binary`` says whether that may be its bytes."""
+    if isinstance(matrix, bytes) and matrix[:3] == b"FM " and binary and not options.compress:
+        return matrix
     from nnet3py.io.compressed import CompressedMatrix
-    from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX
+    from nnet3py.io.dense_skimmer import dense_matrix
 
-    def compressed(matrix: np.ndarray) -> Any:
-        return CompressedMatrix.compress(matrix, options.compression_method)
-
-    return (GENERAL_MATRIX, compressed) if options.compress else (FLOAT_MATRIX, lambda matrix: matrix)
+    dense = dense_matrix(matrix)
+    return CompressedMatrix.compress(dense, options.compression_method) if options.compress else dense
 
 
 def _copy_table(args: list[str], options: Options) -> int:
-    from nnet3py.io.holders import INT32
+    from nnet3py.io.raw_matrix import STORED_MATRIX, num_rows
+    from nnet3py.io.specifiers import parse_wspecifier
     from nnet3py.io.tables import SequentialReader, TableWriter
 
-    holder, convert = _output_form(options)
     count = 0
+    binary = parse_wspecifier(args[1]).binary
     with ExitStack() as stack:
-        writer = stack.enter_context(TableWriter(args[1], holder))
+        writer = stack.enter_context(TableWriter(args[1], STORED_MATRIX))
         lengths = None
         if options.write_num_frames:
+            from nnet3py.io.holders import INT32
+
             lengths = stack.enter_context(TableWriter(options.write_num_frames, INT32))
         # The reader is closed first: if its input was bad, the output does not appear.
         reader = stack.enter_context(SequentialReader(args[0], _input_form(options)))
-        for key, matrix in reader:
-            writer.write(key, convert(matrix))
+        entries = iter(reader)
+        head = list(islice(entries, 1))
+        entries = chain(head, entries)
+        converted = (_in_batches(entries, options) if binary and head and _is_much(head[0][1], reader, options) else
+                     ((key, matrix, _converted(matrix, options, binary)) for key, matrix in entries))
+        for key, matrix, result in converted:
+            writer.write(key, result)
             if lengths is not None:
-                lengths.write(key, len(matrix))
+                lengths.write(key, num_rows(matrix))
             count += 1
     return count
 
 
+def _is_much(first: Any, reader: Any, options: Options) -> bool:
+    """Whether an archive that begins with the matrix ``first`` is large enough for compiled code to pay."""
+    size = reader.archive_size
+    if not isinstance(first, bytes) or size is None or (first[:3] == b"FM " and not options.compress):
+        return False
+    from nnet3py.io.compressed import expect_compressing, expect_decoding
+
+    return expect_compressing(size // 4) if first[:3] == b"FM " else expect_decoding(size)
+
+
+def _in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterator[tuple[str, Any, Any]]:
+    """Key, matrix, and matrix in the form in which it is written, many of them converted at once by threads."""
+    from nnet3py.io.matrix_batches import batches, compressed, decoded
+    from nnet3py.io.read_ahead import map_ahead
+    from nnet3py.ops.threads import num_threads
+
+    def convert(batch: list[tuple[str, Any]]) -> list[tuple[str, Any, Any]]:
+        matrices = [matrix for _, matrix in batch]
+        results = compressed(matrices, options.compression_method) if options.compress else decoded(matrices)
+        return [(*entry, result) for entry, result in zip(batch, results, strict=True)]
+
+    for batch in map_ahead(convert, batches(entries), num_threads()):
+        yield from batch
+
+
 def _copy_file(args: list[str], options: Options) -> None:
     from nnet3py.io.object_files import read_matrix_file, token_reader, write_object
+    from nnet3py.io.raw_matrix import STORED_MATRIX
     from nnet3py.io.streams import open_input
 
-    holder, convert = _output_form(options)
     if options.htk_in or options.sphinx_in:
         with open_input(args[0]) as stream:
-            matrix = convert(_input_form(options).read_value(token_reader(stream)))
+            matrix = _input_form(options).read_value(token_reader(stream))
     else:
-        matrix = convert(read_matrix_file(args[0]))
-    write_object(args[1], lambda writer: holder.write(writer, matrix), options.binary)
+        matrix = read_matrix_file(args[0])
+    write_object(args[1], lambda writer: STORED_MATRIX.write(writer, _converted(matrix, options)), options.binary)

@@ -19,7 +19,7 @@ from nnet3py.cli.command import INTERRUPTED, KaldiCommand, run_process
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.errors import ArgumentsError
 
-GARBAGE_THRESHOLD = 100_000     # objects; Python's own is 700 to 2,000
+GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000, and Python's own is 700 to 2,000
 
 
 def load(name: str) -> KaldiCommand:
@@ -99,6 +99,31 @@ def bin_path() -> None:
     from nnet3py.drivers.jobs.launchers import launcher_folder
 
     click.echo(launcher_folder())
+
+
+@nnet3py.command("warmup")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default=None,
+              help="Compile for this device only (default: for the CPU, and for the GPU if there is one).")
+@click.option("--only", "families", multiple=True, metavar="FAMILY",
+              help="Compile this family of kernels only, such as rows; may be given more than once.")
+@click.option("--list", "list_families", is_flag=True, help="Print the names of the families, and compile nothing.")
+@click.option("--num-processes", type=click.IntRange(0), default=0,
+              help="Processes that compile side by side (0: one for each core).")
+def warmup(device: str | None, families: tuple[str, ...], list_families: bool, num_processes: int) -> None:
+    """Compile all kernels for this machine once, so that no command has to.
+
+    What is compiled is kept in a folder that all commands look in, and found there from then on. Needed again after an
+    update of nnet3py, numba, numpy or Python, or on another processor; commands would also do it, as they go.
+
+    e.g.: nnet3py warmup
+    """
+    from nnet3py.cli import warmup as warm
+
+    if list_families:
+        click.echo("\n".join(warm.families(device or "cpu")))
+        return
+    devices = warm.chosen_devices(device or "")
+    warm.show(warm.warm_up(devices, list(families), num_processes or warm.default_processes()), click.echo)
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:

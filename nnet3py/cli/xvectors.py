@@ -9,12 +9,12 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, SIMPLE, unprefixed, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import NumericError, within
+from nnet3py.cli.utterance_batches import MissingData, warn_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.runtime.xvectors import XvectorComputer
+    from nnet3py.runtime.cutting import Utterance
 
 _DEVICE = with_default(DEVICE, "use-gpu", "no")
 
@@ -37,6 +37,8 @@ e.g.: nnet3-xvector-compute final.raw scp:feats.scp ark:xvectors.ark
 ])
 def xvector_compute(args: list[str], options: Options) -> int:
     """Compute vectors of utterances; 1 if none succeeded."""
+    import numpy as np
+
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.cli.utterances import model_for_test
     from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -45,7 +47,7 @@ def xvector_compute(args: list[str], options: Options) -> int:
 
     device = set_up(options)
     start = time.perf_counter()
-    num_done = num_failed = num_frames = 0
+    num_done = 0
     nnet, _ = model_for_test(args[0], use_priors=False)
     computer = XvectorComputer(
         nnet, XvectorOptions(options.chunk_size, options.min_chunk_size, options.pad_input),
@@ -55,40 +57,45 @@ def xvector_compute(args: list[str], options: Options) -> int:
         computer.compiler.read_cache(options.cached_compiler_in)
     # The writer comes first, so that an error of the reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_VECTOR) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features:
-        for key, feats in features:
-            vector = _compute_one(computer, key, feats, options)
-            if vector is None:
-                num_failed += 1
+        source = _WholeUtterances(features, options)
+        for key, vector in computer.compute_all(source):
+            if not isinstance(vector, np.ndarray):
+                warn_of(key, vector)
                 continue
             writer.write(key, vector)
             num_done += 1
-            num_frames += len(feats)
-    _log_time(start, num_frames)
-    log.log(f"Done {num_done} utterances, failed for {num_failed}")
+    _log_time(start, source.num_frames)
+    log.log(f"Done {num_done} utterances, failed for {source.num_read - num_done}")
     if options.cached_compiler_out:
         computer.compiler.write_cache(options.cached_compiler_out)
     computer.compiler.log_time()
     return 0 if num_done else 1
 
 
-def _compute_one(computer: XvectorComputer, key: str, feats: np.ndarray, options: Options) -> np.ndarray | None:
-    """The vector of one utterance, or None, with a warning, where it cannot be computed."""
-    if len(feats) == 0:
-        log.warning(f"Zero-length utterance: {key}")
-        return None
-    if not options.pad_input and len(feats) < options.min_chunk_size:
-        log.warning(f"Minimum chunk size of {options.min_chunk_size} is greater than the number of rows in utterance: "
-                    f"{key}")
-        return None
-    if len(feats) < options.chunk_size:
-        log.log(f"Chunk size of {options.chunk_size} is greater than the number of rows in utterance: {key}, using "
-                f"chunk size  of {len(feats)}")
-    try:
-        with within(f"utterance {key}"):
-            return computer.compute(feats)
-    except NumericError as error:
-        log.warning(f"Skipping {error}")
-    return None
+class _WholeUtterances:
+    """Features by utterance, counted; those that are empty or too short have an error."""
+
+    def __init__(self, features: Any, options: Options) -> None:
+        self._features, self._chunk_size = features, options.chunk_size
+        self._least_frames = 1 if options.pad_input else options.min_chunk_size
+        self.num_read = self.num_frames = 0
+
+    def __iter__(self) -> Iterator[Utterance]:
+        from nnet3py.runtime.cutting import Utterance
+
+        for key, feats in self._features:
+            self.num_read += 1
+            if len(feats) == 0:
+                yield Utterance(key, feats, error=MissingData(f"Zero-length utterance: {key}"))
+            elif len(feats) < self._least_frames:
+                text = f"Minimum chunk size of {self._least_frames} is greater than the number of rows in utterance:"
+                yield Utterance(key, feats, error=MissingData(f"{text} {key}"))
+            else:
+                if len(feats) < self._chunk_size:
+                    log.log(f"Chunk size of {self._chunk_size} is greater than the number of rows in utterance: {key}, "
+                            f"using chunk size  of {len(feats)}")
+                self.num_frames += len(feats)
+                yield Utterance(key, feats)
 
 
 @kaldi_command("nnet3-xvector-compute-batched", usage="""
@@ -106,6 +113,8 @@ e.g.: nnet3-xvector-compute-batched --chunk-size=300 final.raw scp:feats.scp ark
 ])
 def xvector_compute_batched(args: list[str], options: Options) -> int:
     """Compute vectors of utterances; 1 unless more than half succeeded."""
+    import numpy as np
+
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.cli.utterances import model_for_test
     from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -124,8 +133,8 @@ def xvector_compute_batched(args: list[str], options: Options) -> int:
     with TableWriter(args[2], FLOAT_VECTOR) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features:
         source = _Utterances(features, 0 if options.pad_input else options.chunk_size)
         for key, vector in computer.compute(source):
-            if isinstance(vector, NumericError):
-                log.warning(f"Skipping utterance {key}: {vector}")
+            if not isinstance(vector, np.ndarray):
+                warn_of(key, vector)
                 continue
             writer.write(key, vector)
             num_written += 1

@@ -15,12 +15,14 @@ import numpy as np
 
 from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.egs.merger import joined_indexes, merge_examples
-from nnet3py.egs.walk_example import Part, walk_example
+from nnet3py.egs.walk_example import walk_example
 from nnet3py.errors import Nnet3Error
+from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.compressed import CompressedMatrix, decode_batch
 from nnet3py.io.general import write_general_matrix
 from nnet3py.io.holder import Holder
 from nnet3py.io.index_vector import write_index_vector
+from nnet3py.io.raw_matrix import Part
 from nnet3py.io.skim import Entry, Layout, Skimmer
 from nnet3py.io.sparse import SparseMatrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -173,19 +175,7 @@ def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
     return plan
 
 
-class PackedMinibatch:
-    """A minibatch as what is written of it, piece by piece."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes | memoryview] = []
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write it; only binary files can be written."""
-        for piece in self.pieces:
-            writer.raw(piece)
-
-
-def merge_packed(examples: Sequence[Any], compress: bool = False) -> PackedMinibatch | NnetExample:
+def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces | NnetExample:
     """One example made of several PackedExample and NnetExample, to be written in binary.
 
     The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and what is raised is the same.
@@ -196,8 +186,8 @@ def merge_packed(examples: Sequence[Any], compress: bool = False) -> PackedMinib
                               compress)
     layout, count = first.layout, len(examples)
     data = np.frombuffer(b"".join([one.data for one in examples]), dtype=np.uint8).reshape(count, layout.length)
-    minibatch = PackedMinibatch()
-    writer = TokenWriter(_Pieces(minibatch.pieces), binary=True)
+    minibatch = BytePieces()
+    writer = TokenWriter(minibatch.stream, binary=True)
     writer.token("<Nnet3Eg>")
     writer.token("<NumIo>")
     writer.integer(len(layout.parts))
@@ -207,13 +197,6 @@ def merge_packed(examples: Sequence[Any], compress: bool = False) -> PackedMinib
         writer.token("</NnetIo>")
     writer.token("</Nnet3Eg>")
     return minibatch
-
-
-class _Pieces:
-    """A stream that keeps what is written to it as it is."""
-
-    def __init__(self, pieces: list[bytes | memoryview]) -> None:
-        self.write = pieces.append
 
 
 def _write_matrix(writer: TokenWriter, data: np.ndarray, part: Part, matrix: Any, compress: bool) -> None:

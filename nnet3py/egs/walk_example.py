@@ -5,40 +5,21 @@ Only the present form of each kind is known here. Light: no numpy.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
+from nnet3py.io.raw_matrix import walk_matrix
 from nnet3py.io.skim import Incomplete, Unusual, Walk
 
 _ESCAPE, _FULL_INDEX = b"\x7f", 16             # of a coded list of indexes: the byte before a full one, bytes of that
-_ROW = struct.Struct("<4s4xbi")                # of a sparse matrix: SV, dim, count
-_DIMENSIONS = struct.Struct("<bibi")
-_COMPRESSED_DIMENSIONS = struct.Struct("<ii")
-_BYTES_PER_ELEMENT = {b"FM ": 4, b"DM ": 8, b"CM ": 1, b"CM2 ": 2, b"CM3 ": 1}
 _INT, _FLOAT = 4, 4                            # bytes
 _FST_HEADER = struct.Struct("<iQqqq")          # after the version: flags, properties, start, states, arcs
 _ACCEPTOR, _LATTICE = (
     b"".join([b"\xd6\xfd\xb2\x7e", *(struct.pack("<i", len(name)) + name for name in names), struct.pack("<i", 2)])
     for names in ((b"compact_acceptor", b"standard"), (b"vector", b"lattice4")))    # magic number, kinds, version
 _ELEMENT, _LATTICE_ARC = 12, 20                # bytes
-_PAIR = 10                                     # bytes of index and value, each with its size
-
-
-class Part(NamedTuple):
-    """Where an input or output of an example lies, in bytes from the example's begin.
-
-    ``kind`` is the token of its matrix, which takes the bytes from ``first`` to ``end``; ``rows`` and ``columns`` are
-    the numbers of a matrix that is not sparse.
-    """
-
-    kind: bytes
-    first: int
-    end: int
-    rows: int
-    columns: int
 
 
 def walk_example(walk: Walk) -> None:
-    """Pass over an example of ordinary training, noting a :class:`Part` for each input and output."""
+    """Pass over an example of ordinary training, noting a part for the matrix of each input and output."""
     for _ in range(walk.integer(b"<Nnet3Eg> <NumIo> ")):
         _walk_io(walk)
     walk.expect(b"</Nnet3Eg> ")
@@ -83,7 +64,7 @@ def _walk_io(walk: Walk) -> None:
     walk.expect(b"<NnetIo> ")
     walk.word()
     _walk_indexes(walk)
-    _walk_matrix(walk)
+    walk_matrix(walk)
     walk.expect(b"</NnetIo> ")
 
 
@@ -99,35 +80,6 @@ def _walk_indexes(walk: Walk) -> None:
         count -= place + 1
     if walk.at > len(walk.data):
         raise Incomplete
-
-
-def _walk_matrix(walk: Walk) -> None:
-    first = walk.at
-    kind = walk.word() + b" "
-    rows = columns = 0
-    if kind == b"SM ":
-        rows = walk.integer()
-        for _ in range(rows):
-            token, count_size, count = _ROW.unpack(walk.take(_ROW.size))
-            if token != b"SV \4" or count_size != 4 or count < 0:
-                raise Unusual
-            walk.skip(_PAIR * count)
-    elif kind in _BYTES_PER_ELEMENT:
-        size = 0
-        if kind[0:1] == b"C":
-            walk.skip(8)                           # minimum and range
-            rows, columns = _COMPRESSED_DIMENSIONS.unpack(walk.take(_COMPRESSED_DIMENSIONS.size))
-            size = 8 * columns if kind == b"CM " else 0
-            sound = rows > 0 < columns
-        else:
-            rows_size, rows, columns_size, columns = _DIMENSIONS.unpack(walk.take(_DIMENSIONS.size))
-            sound = rows_size == columns_size == 4 and rows >= 0 <= columns
-        if not sound:
-            raise Unusual
-        walk.skip(rows * columns * _BYTES_PER_ELEMENT[kind] + size)
-    else:
-        raise Unusual
-    walk.parts.append(Part(kind, first - walk.begin, walk.at - walk.begin, rows, columns))
 
 
 def _walk_supervision(walk: Walk) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
@@ -18,9 +17,10 @@ from nnet3py.errors import NumericError, ShapeError
 from nnet3py.io.matrices import read_matrix_after_token, read_text_matrix, write_matrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
-_HEADER = struct.Struct("<ffii")                     # minimum, range, rows, columns
-_PERCENTILE_STEP = np.float32(1.52590218966964e-05)  # Kaldi's 1/65535 of the CM layout, a float
+HEADER = struct.Struct("<ffii")                     # minimum, range, rows, columns
+PERCENTILE_STEP = np.float32(1.52590218966964e-05)  # Kaldi's 1/65535 of the CM layout, a float
 _LOW, _HIGH = 64, 192                                # the codes of the 25th and the 75th percentile
+_FEWEST_COMPILED_ROWS = 5                            # of which four order statistics are taken
 _FEWEST_CM_ROWS = 8                                  # fewer rows of a CM matrix are kept as CM2
 _TABLE_ROWS = 256                                    # from here on decoding a column by a table of 256 is faster
 _TABLE_SIZE = 1 << 16
@@ -30,10 +30,10 @@ _ROWS_AT_ONCE = 4096                                 # keeps the part of the tar
 
 _TINY, _HUGE = 1e-30, 1e33                           # between these, floats do
 
-# Elements from which on compiled code looks the tables up. It saves about 1 ns for an element (CM: 1.8 instead of
-# 2.7 ns, CM2: 0.7 and 1.5, CM3: 0.4 and 0.9), but compiling takes 0.5 s, and loading numba 0.2 to 0.8 s.
-NUMBA_SIZE = 1 << 30
-NUMBA_SIZE_WHEN_LOADED = 1 << 29
+# What compiled code saves for an element, and what it costs to have it: loading numba and the code. It is used once
+# what it would have saved so far exceeds that; so at worst the time is twice what it could have been.
+_SAVED_DECODING, _SAVED_COMPRESSING = 15e-9, 45e-9   # seconds
+COST_OF_COMPILING, COST_IF_LOADED = 0.4, 0.2         # seconds
 
 # 1/63 in two parts: a float32 times the first is exact in double, so the product can be added nearly unrounded.
 _SIXTY_THIRD = 1.0 / 63.0
@@ -60,6 +60,31 @@ _TOKEN_OF_METHOD = {
 _FIXED_RANGES = {
     CompressionMethod.TWO_BYTE_SIGNED_INTEGER: (-32768.0, 65535.0),
     CompressionMethod.ONE_BYTE_UNSIGNED_INTEGER: (0.0, 255.0), CompressionMethod.ONE_BYTE_ZERO_ONE: (0.0, 1.0)}
+
+
+class _Saving:
+    """Counts what compiled code would have saved, in this process."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def is_worthwhile(self, num_elements: int, each: float) -> bool:
+        """Whether to use compiled code for ``num_elements`` more, each of which it handles faster by ``each``."""
+        self.seconds += num_elements * each
+        return self.seconds > (COST_IF_LOADED if "numba" in sys.modules else COST_OF_COMPILING)
+
+
+_saving = _Saving()
+
+
+def expect_decoding(num_elements: int) -> bool:
+    """Say that about so many elements will be decoded; returns whether compiled code does it, from now on."""
+    return _saving.is_worthwhile(num_elements, _SAVED_DECODING)
+
+
+def expect_compressing(num_elements: int) -> bool:
+    """Say that about so many elements will be compressed; returns whether compiled code does it, from now on."""
+    return _saving.is_worthwhile(num_elements, _SAVED_COMPRESSING)
 
 
 class CompressedMatrix:
@@ -110,7 +135,7 @@ class CompressedMatrix:
     @classmethod
     def read_after_token(cls, reader: TokenReader, token: str) -> CompressedMatrix:
         """Read what follows the token ``CM``, ``CM2`` or ``CM3``."""
-        minimum, range_, rows, cols = _HEADER.unpack(reader.raw(_HEADER.size))
+        minimum, range_, rows, cols = HEADER.unpack(reader.raw(HEADER.size))
         if cols == 0:
             if reader.peek(4) == bytes(4):       # Kaldi writes 20 bytes after the token of an empty one
                 reader.raw(4)
@@ -134,7 +159,7 @@ class CompressedMatrix:
             write_matrix(writer, self.to_dense())
             return
         writer.token(self.token)
-        writer.raw(_HEADER.pack(self.minimum, self.range, *self.shape))
+        writer.raw(HEADER.pack(self.minimum, self.range, *self.shape))
         if self.percentiles is not None:
             writer.array(self.percentiles, "u2")
         writer.array(self.codes, self.codes.dtype)
@@ -177,6 +202,14 @@ class CompressedMatrix:
 
     @classmethod
     def _compress_columns(cls, values: np.ndarray, minimum: np.float32, range_: np.float32) -> CompressedMatrix:
+        if len(values) >= _FEWEST_COMPILED_ROWS and expect_compressing(values.size):
+            from nnet3py.io import compressed_numba
+
+            num_rows, num_cols = values.shape
+            percentiles = np.empty((num_cols, 4), dtype=np.uint16)
+            codes = np.empty((num_cols, num_rows), dtype=np.uint8)
+            compressed_numba.compress_columns(values, minimum, range_, range_ * PERCENTILE_STEP, percentiles, codes)
+            return cls("CM", minimum, range_, codes, percentiles)
         columns = np.ascontiguousarray(values.T)
         percentiles = _percentile_codes(columns, minimum, range_)
         p0, p25, p75, p100 = (p[:, None] for p in _decode_percentiles(percentiles, minimum, range_).T)
@@ -203,32 +236,31 @@ class CompressedMatrix:
             else:
                 self._decode_columns(target)
 
-    def _is_worth_compiling(self) -> bool:
-        return self.codes.size >= (NUMBA_SIZE_WHEN_LOADED if "numba" in sys.modules else NUMBA_SIZE)
-
     def _decode_uniform(self, target: np.ndarray) -> None:
         largest = 65535 if self.token == "CM2" else 255
         step = _uniform_step(self.token, self.range)
-        if self.codes.size <= largest:
+        if expect_decoding(self.codes.size):
+            from nnet3py.io import compressed_numba
+
+            compressed_numba.decode_uniform(self.codes, self.minimum, step, target)
+        elif self.codes.size <= largest:
             target[...] = _fused(self.minimum, step, self.codes)
         else:
-            table = _fused(self.minimum, step, np.arange(largest + 1))
-            look_up = _compiled_look_up("uniform") if self._is_worth_compiling() else _look_up_uniform
-            look_up(table, self.codes, target)
+            _look_up_uniform(_fused(self.minimum, step, np.arange(largest + 1)), self.codes, target)
 
     def _decode_columns(self, target: np.ndarray) -> None:
         assert self.percentiles is not None
         points = _decode_percentiles(self.percentiles, self.minimum, self.range)
-        if self.codes.shape[1] < _TABLE_ROWS:
-            rows = self.codes.T[None]
-            if target.flags.c_contiguous:
-                _decode_pieces(rows, points[None], target[None])
-            else:
-                target[...] = _decode_pieces(rows, points[None], np.empty(rows.shape, dtype=np.float32))[0]
-            return
-        tables = _decode_tables(points)
-        look_up = _compiled_look_up("columns") if self._is_worth_compiling() else _look_up_columns
-        look_up(tables, self.codes, target)
+        if expect_decoding(self.codes.size):
+            from nnet3py.io import compressed_numba
+
+            compressed_numba.decode_columns(self.codes, points, target)
+        elif self.codes.shape[1] >= _TABLE_ROWS:
+            _look_up_columns(_decode_tables(points), self.codes, target)
+        elif target.flags.c_contiguous:
+            _decode_pieces(self.codes.T[None], points[None], target[None])
+        else:
+            target[...] = _decode_pieces(self.codes.T[None], points[None], np.empty((1, *target.shape), np.float32))[0]
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -268,7 +300,7 @@ def decode_batch(like: CompressedMatrix, data: np.ndarray, target: np.ndarray) -
     rows, cols = like.shape
     begin = len(like.token) + 1
     minimum, range_ = np.ascontiguousarray(data[:, begin:begin + 8]).view("<f4").T[:, :, None, None]
-    body = data[:, begin + _HEADER.size:]
+    body = data[:, begin + HEADER.size:]
     with np.errstate(over="ignore", invalid="ignore"):
         if like.token == "CM":
             percentiles = np.ascontiguousarray(body[:, :8 * cols]).view("<u2").reshape(-1, cols, 4)
@@ -330,7 +362,7 @@ def _uniform_step(token: str, range_: Any) -> Any:
 
 
 def _decode_percentiles(percentiles: np.ndarray, minimum: Any, range_: Any) -> np.ndarray:
-    return _fused(minimum, range_ * _PERCENTILE_STEP, percentiles)
+    return _fused(minimum, range_ * PERCENTILE_STEP, percentiles)
 
 
 def _decode_tables(points: np.ndarray) -> np.ndarray:
@@ -409,9 +441,3 @@ def _look_up_uniform(table: np.ndarray, codes: np.ndarray, target: np.ndarray) -
         np.take(table, codes, out=target, mode="clip")      # "clip" lets numpy write straight into target
     else:
         target[...] = table[codes]
-
-
-def _compiled_look_up(name: str) -> Callable[[np.ndarray, np.ndarray, np.ndarray], None]:
-    from nnet3py.io import compressed_numba
-
-    return compressed_numba.look_up_uniform if name == "uniform" else compressed_numba.look_up_columns

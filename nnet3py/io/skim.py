@@ -8,13 +8,15 @@ Whatever is unusual, such as text, is left to whoever reads values properly, who
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 _KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as writers of archives put them
 _MOST_LAYOUTS = 6               # that are tried on each value; more would cost more than walking
 _MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
-_MOST_SEEN = 10_000             # layouts of single values that are remembered
+_MOST_SEEN = 10_000             # layouts that are counted
+_FEWEST_ALIKE = 3               # values for the first layout, so many more for each other: making one takes 0.3 ms
 
 
 class Unusual(Exception):
@@ -94,14 +96,16 @@ Entry = tuple[bytes, Any]
 class Skimmer:
     """Finds the entries in bytes of an archive. ``walk`` passes over one value, header not included.
 
+    ``alike`` says whether it is worth looking for layouts, which takes time where every value has its own.
     ``runs`` says of the entries found last where those of another layout begin; None for one that no other was like.
     """
 
-    def __init__(self, walk: Callable[[Walk], None]) -> None:
-        self._walk = walk
+    def __init__(self, walk: Callable[[Walk], None], alike: bool = True) -> None:
+        self._walk, self._alike = walk, alike
         self._layouts: list[Layout] = []                 # the last one that matched comes first
         self.runs: list[tuple[int, Layout | None]] = []
-        self._seen: set[int] = set()                     # hashes of what made layouts
+        self._seen: Counter[int] = Counter()             # hashes of layouts
+        self._num_learnt = 0
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
         """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
@@ -149,8 +153,8 @@ class Skimmer:
         return (head[1], value), walk.at
 
     def _learn(self, value: bytes, walk: Walk) -> None:
-        """Keep the layout of a value, if one before was laid out the same."""
-        if len(walk.skipped) > _MOST_SKIPPED:
+        """Keep the layout of a value, if several before were laid out the same."""
+        if not self._alike or len(walk.skipped) > _MOST_SKIPPED:
             return
         literals, at = [], 0
         for first, count in walk.skipped:
@@ -158,10 +162,11 @@ class Skimmer:
             at = first + count
         literals.append(value[at:])
         known = hash((*walk.skipped, *literals))
-        if known not in self._seen:
-            if len(self._seen) < _MOST_SEEN:
-                self._seen.add(known)
+        if known in self._seen or len(self._seen) < _MOST_SEEN:
+            self._seen[known] += 1
+        if self._seen[known] < _FEWEST_ALIKE * (1 + self._num_learnt):
             return
+        self._num_learnt += 1
         pieces = [re.escape(literals[0])]
         for (_, count), literal in zip(walk.skipped, literals[1:], strict=True):
             pieces += [b".{%d}" % count, re.escape(literal)]

@@ -81,6 +81,11 @@ class SequentialReader(_Closing, Generic[Value]):
                    else ((key, load()) for key, load in self._script_entries()))
         return read_ahead(entries) if self.specifier.background else entries
 
+    @property
+    def archive_size(self) -> int | None:
+        """Bytes of the archive; None for scripts and pipes."""
+        return self._stream.size if self.specifier.kind == "ark" else None
+
     def lazy(self) -> Iterator[tuple[str, Callable[[], Value]]]:
         """Like iterating, but with a function to load the value: a script's objects are read only if asked for."""
         if self.specifier.kind == "ark":
@@ -214,7 +219,10 @@ class TableWriter(_Closing, Generic[Value]):
         with open_output(name) as stream:
             if self.specifier.binary and self.holder.has_header:
                 stream.write(BINARY_HEADER)
-            self.holder.write(TokenWriter(stream, self.specifier.binary), value)
+            if isinstance(value, bytes):
+                stream.write(value)
+            else:
+                self.holder.write(TokenWriter(stream, self.specifier.binary), value)
 
     def close(self) -> None:
         """Complete the files; Nnet3Error if that fails."""

@@ -3,11 +3,35 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 from nnet3py.errors import DeviceError
 
 _ADVICE = "use device='cpu', or install NVIDIA's driver and the CUDA toolkit; `numba -s` shows what numba finds"
+
+
+def toolkit_folders() -> list[Path]:
+    """Folders laid out like NVIDIA's CUDA toolkit: what ``CUDA_HOME`` names, the usual place, and wheels from PyPI."""
+    named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    wheels = [Path(entry) / "nvidia" / "cuda_nvcc" for entry in sys.path]
+    return [folder for folder in (*named, Path("/usr/local/cuda"), *wheels) if folder.is_dir()]
+
+
+def _show_compiler_to_numba() -> None:
+    """numba looks for its compiler, NVVM, in toolkits only: where there is none, show it the wheel that has it."""
+    folder = next((folder for folder in toolkit_folders() if (folder / "nvvm").is_dir()), None)
+    if folder is None or folder.name != "cuda_nvcc" or is_simulated():
+        return
+    os.environ.setdefault("CUDA_HOME", str(folder))
+    try:
+        from numba.cuda.cuda_paths import get_cuda_paths
+    except ImportError:
+        return                  # the package numba-cuda knows the wheels
+    paths, library = get_cuda_paths(), next(folder.glob("nvvm/*/*nvvm*.[sd][ol]*"), None)
+    if paths["nvvm"].info is None and library is not None:      # in wheels its name lacks the version
+        paths["nvvm"] = paths["nvvm"]._replace(info=str(library))
 
 
 def cuda() -> Any:
@@ -19,10 +43,13 @@ def cuda() -> Any:
         This numba has no CUDA target.
     """
     logging.getLogger("numba.cuda.cudadrv.driver").setLevel(logging.WARNING)   # it reports every call of the driver
+    _show_compiler_to_numba()
     try:
         from numba import cuda as module
     except ImportError as error:
         raise DeviceError(f"numba's CUDA target cannot be imported: {error}", _ADVICE) from error
+    if is_simulated():
+        sys.setswitchinterval(1e-6)      # the simulator waits for its threads by asking them again and again
     return module
 
 

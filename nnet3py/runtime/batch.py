@@ -138,7 +138,7 @@ class MinibatchComputer:
 
     def _run_minibatch(self, shape: Shape, chunks: list[tuple[_Pending, Chunk]]) -> None:
         size = self.cutter.size_for(len(chunks), shape.full_size)
-        computer = self._computers.computer(self._request(shape, size))
+        computer = self._computers.computer(self.request(shape, size))
         features = np.zeros((size, shape.num_inputs, self._io.input_dim), dtype=np.float32)
         factor = self.options.frame_subsampling_factor
         offsets = np.arange(shape.first_t, shape.first_t + shape.num_inputs)
@@ -156,7 +156,7 @@ class MinibatchComputer:
             one.output[chunk.first_used:chunk.end_used] = used
             one.num_waiting -= 1
 
-    def _request(self, shape: Shape, size: int) -> ComputationRequest:
+    def request(self, shape: Shape, size: int) -> ComputationRequest:
         """``size`` sequences, one after the other, of a chunk's input and output rows."""
         inputs = [IoSpecification("input", sequence_indexes(size, shape.first_t + np.arange(shape.num_inputs)))]
         if shape.has_ivector:

@@ -1,9 +1,9 @@
 """How the calls of a stage run on a GPU: captured once as CUDA graphs, then replayed.
 
-The first run of a stage is plain: kernels are compiled, tables uploaded, scratch space finds its size. In the second the
-runner sees which calls need the host (``memory.touch_host``): those that read a sum, refresh the natural gradient or
-draw for a decision. The third captures what lies between them, a graph for each piece, and from then on a piece is one
-launch. Where no call needs the host, a stage is a single graph.
+The first run of a stage is plain: kernels are compiled, tables uploaded, scratch space finds its size. In the second
+the runner sees which calls need the host (``memory.touch_host``): those that read a sum, refresh the natural gradient
+or draw for a decision. The third captures what lies between them, a graph for each piece, and from then on a piece is
+one launch. Where no call needs the host, a stage is a single graph.
 
 A graph holds addresses and numbers as they were. So it is given up, and the stage looked at again, when one of these
 has changed: the place of scratch space, a setting of a component (a learning rate, a dropout proportion, a test mode),
@@ -11,7 +11,8 @@ which statistics were ever stored, the seed, the arithmetic of products. What ch
 device memory: the data, the minibatch's number and all draws (``ops/cuda/draws.py``), the statistics that self-repair
 depends on. The views of a stage are those of its arena; where that moves, a stage is bound anew.
 
-``NNET3PY_CUDA_GRAPHS=0`` in the environment, a driver without graphs, or a piece that cannot be captured: plain launches.
+With ``NNET3PY_CUDA_GRAPHS=0`` in the environment, with a driver without graphs, or where a piece cannot be captured,
+launches are plain.
 """
 from __future__ import annotations
 

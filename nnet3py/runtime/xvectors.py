@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,11 +16,14 @@ from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOpt
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.statistics_pooling import StatisticsPoolingComponent
-from nnet3py.errors import NumericError, UsageError, within
+from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
 from nnet3py.index import sequence_indexes
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
+from nnet3py.runtime.cutting import CPU_ROWS, Utterance
 from nnet3py.runtime.network_io import NetworkIo
+
+MAX_PENDING = 256      # utterances that wait for a minibatch of full chunks
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,43 @@ class _Chunks:
         return computer.output("output")
 
 
-class XvectorComputer:
-    """Computes the vectors of utterances, a chunk at a time.
+@dataclass
+class _Pending:
+    """An utterance some of whose chunks have not been computed."""
+
+    key: str
+    vector: np.ndarray
+    num_waiting: int = 0
+    error: Nnet3Error | None = None
+
+
+class _Queue:
+    """The utterances that have not come out yet; whoever has this computes their chunks."""
+
+    def __init__(self, chunks: _Chunks) -> None:
+        self._chunks = chunks
+        self._pending: deque[_Pending] = deque()
+
+    def _enter(self, key: str, num_chunks: int) -> _Pending:
+        pending = _Pending(key, np.zeros(self._chunks.io.output_dim, np.float32), num_chunks)
+        self._pending.append(pending)
+        return pending
+
+    def _finished(self) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
+        """Hand out the utterances at the front of the queue that wait for nothing more."""
+        while self._pending and not self._pending[0].num_waiting:
+            one = self._pending.popleft()
+            yield one.key, one.error or self._finish(one.vector)
+
+    def _finish(self, vector: np.ndarray) -> np.ndarray | NumericError:
+        try:
+            return self._chunks.io.finish(vector)
+        except NumericError as error:
+            return error
+
+
+class XvectorComputer(_Queue):
+    """Computes the vectors of utterances. Full chunks, of one utterance or of many, are computed some at a time.
 
     Parameters
     ----------
@@ -76,7 +115,8 @@ class XvectorComputer:
         self.options = options or XvectorOptions()
         self.options.check()
         self.compiler = (compiler or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
-        self._chunks = _Chunks(nnet, self.compiler, device, debug)
+        super().__init__(_Chunks(nnet, self.compiler, device, debug))
+        self._full: list[tuple[_Pending, np.ndarray, np.float32]] = []      # full chunks that wait, and their weights
 
     def compute(self, feats: np.ndarray) -> np.ndarray:
         """The vector of one utterance: the mean of those of its chunks, weighted by their lengths.
@@ -95,16 +135,72 @@ class XvectorComputer:
         NumericError : NaN or infinity in them, or NaN in what the network makes of them
         UsageError : the utterance is shorter than the least chunk, and chunks are not padded
         """
-        self._chunks.io.check_features(feats)
-        chunks = self._cut(feats)
-        if not chunks:
-            raise UsageError(f"the utterance has {len(feats)} frames, less than --min-chunk-size="
-                             f"{self.options.min_chunk_size}", "use --pad-input=true")
-        total = np.zeros(self._chunks.io.output_dim, dtype=np.float32)
+        (_, result), = self.compute_all([Utterance("", feats)])
+        if isinstance(result, np.ndarray):
+            return result
+        raise result
+
+    def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
+        """Yield (key, vector) in the order of ``utterances``; i-vectors are not used.
+
+        What :meth:`compute` raises for one utterance, but for a ShapeError, comes out in its place, as does an error
+        that an utterance came with. What is raised comes once the utterances before it were yielded.
+        """
+        self._full.clear()
+        self._pending.clear()
+        source, failure = iter(utterances), None
+        while failure is None:
+            try:
+                utterance = next(source)
+                with within(f"utterance {utterance.key}") if utterance.key else nullcontext():
+                    self._accept(utterance)
+            except StopIteration:
+                break
+            except Nnet3Error as error:
+                failure = error
+            if len(self._pending) > MAX_PENDING:
+                self._run_full_chunks()
+            yield from self._finished()
+        self._run_full_chunks()
+        yield from self._finished()
+        if failure is not None:
+            raise failure
+
+    def _accept(self, utterance: Utterance) -> None:
+        """Compute the chunks of an utterance, or let them wait for others."""
+        error, chunks = utterance.error, []
+        if error is None:
+            try:
+                self._chunks.io.check_features(utterance.feats)
+                chunks = self._cut(utterance.feats)
+                if not chunks:
+                    error = UsageError(f"the utterance has {len(utterance.feats)} frames, less than --min-chunk-size="
+                                       f"{self.options.min_chunk_size}", "use --pad-input=true")
+            except NumericError as found:
+                error = found
+        pending = self._enter(utterance.key, len(chunks))
+        pending.error = error
+        total = sum(map(len, chunks))
         for chunk in chunks:
-            total += np.float32(len(chunk)) * self._chunks.compute(self._padded(chunk)[None])[0]
-        total *= np.float32(1.0) / np.float32(sum(map(len, chunks)))
-        return self._chunks.io.finish(total)
+            weight = np.float32(len(chunk)) / np.float32(total)
+            if len(chunk) == self.options.chunk_size:
+                self._full.append((pending, self._padded(chunk), weight))
+                if len(self._full) >= max(1, CPU_ROWS // len(self._full[-1][1])):
+                    self._run_full_chunks()
+            else:
+                self._run([(pending, self._padded(chunk), weight)])
+
+    def _run_full_chunks(self) -> None:
+        if self._full:
+            self._run(self._full)
+            self._full.clear()
+
+    def _run(self, chunks: list[tuple[_Pending, np.ndarray, np.float32]]) -> None:
+        """Compute chunks of one length."""
+        vectors = self._chunks.compute(np.stack([chunk for _, chunk, _ in chunks]))
+        for (pending, _, weight), vector in zip(chunks, vectors, strict=True):
+            pending.vector += weight * vector
+            pending.num_waiting -= 1
 
     def _cut(self, feats: np.ndarray) -> list[np.ndarray]:
         """The chunks of an utterance; the last may be shorter. Those that are too short are left out."""
@@ -133,17 +229,6 @@ def pooling_context(nnet: Nnet) -> tuple[int, int]:
     return compute_simple_nnet_context(measured)
 
 
-@dataclass
-class _Pending:
-    """An utterance some of whose chunks have not been computed."""
-
-    key: str
-    vector: np.ndarray
-    num_chunks: int = 0
-    num_waiting: int = 0
-    error: NumericError | None = None
-
-
 @dataclass(frozen=True)
 class BatchedXvectorOptions:
     """How chunks are cut and gathered, as the options of ``nnet3-xvector-compute-batched`` say."""
@@ -156,7 +241,7 @@ class BatchedXvectorOptions:
     debug: bool = False             # log every command as it runs
 
 
-class BatchedXvectorComputer:
+class BatchedXvectorComputer(_Queue):
     """Computes the vectors of utterances from chunks of one length, those of many utterances at a time.
 
     Parameters
@@ -180,13 +265,12 @@ class BatchedXvectorComputer:
             raise UsageError(f"--chunk-size={self.options.chunk_size} must be more than the network's context, "
                              f"{self.left_context} + {self.right_context} frames")
         self.compiler = self.options.compiler.compiler(nnet, self.options.optimize)
-        self._chunks = _Chunks(nnet, self.compiler, device, self.options.debug)
+        super().__init__(_Chunks(nnet, self.compiler, device, self.options.debug))
         self._batch = np.zeros((self.options.batch_size, self.options.chunk_size, self._chunks.io.input_dim),
                                dtype=np.float32)
-        self._in_batch: list[_Pending] = []
-        self._pending: deque[_Pending] = deque()
+        self._in_batch: list[tuple[_Pending, np.float32]] = []      # with the weights of their chunks
 
-    def compute(self, utterances: Iterable[tuple[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray | NumericError]]:
+    def compute(self, utterances: Iterable[tuple[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
         """Yield (key, vector) in the order of ``utterances``: (key, float (frames, input dim)), not empty.
 
         The vector, float32 (output dim,), is the mean of those of the utterance's chunks. Utterances shorter than a
@@ -207,8 +291,7 @@ class BatchedXvectorComputer:
         starts = chunk_starts(len(feats), self.options.chunk_size, self._context, self.options.pad_input)
         if not starts:
             return
-        pending = _Pending(key, np.zeros(self._chunks.io.output_dim, np.float32), len(starts), len(starts))
-        self._pending.append(pending)
+        pending = self._enter(key, len(starts))
         try:
             self._chunks.io.check_features(feats)
         except NumericError as error:
@@ -217,28 +300,16 @@ class BatchedXvectorComputer:
         for start in starts:
             frames = np.minimum(start + np.arange(self.options.chunk_size), len(feats) - 1)
             self._batch[len(self._in_batch)] = feats[frames]
-            self._in_batch.append(pending)
+            self._in_batch.append((pending, np.float32(1.0 / len(starts))))
             if len(self._in_batch) == self.options.batch_size:
                 self._run()
 
     def _run(self) -> None:
         """Compute the batch, full or not."""
-        for pending, vector in zip(self._in_batch, self._chunks.compute(self._batch), strict=False):
-            pending.vector += vector * np.float32(1.0 / pending.num_chunks)
+        for (pending, weight), vector in zip(self._in_batch, self._chunks.compute(self._batch), strict=False):
+            pending.vector += vector * weight
             pending.num_waiting -= 1
         self._in_batch.clear()
-
-    def _finished(self) -> Iterator[tuple[str, np.ndarray | NumericError]]:
-        """Hand out the utterances at the front of the queue that wait for nothing more."""
-        while self._pending and not self._pending[0].num_waiting:
-            one = self._pending.popleft()
-            yield one.key, one.error or self._finish(one.vector)
-
-    def _finish(self, vector: np.ndarray) -> np.ndarray | NumericError:
-        try:
-            return self._chunks.io.finish(vector)
-        except NumericError as error:
-            return error
 
 
 def chunk_starts(num_frames: int, chunk_size: int, context: int, pad_input: bool = True) -> list[int]:

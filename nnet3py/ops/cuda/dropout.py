@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
 
@@ -29,13 +30,10 @@ def _below(draw, count):
     return number if number < count else count - 1
 
 
-@kernel("mat mat mat f32")
+@each_element("mat mat mat f32")
 def dropout_elements(dst, src, draws, proportion):
     """``dst = src`` where ``draws`` (uniform, of the same size) is above ``proportion``, else 0."""
-    for i in own_rows(dst.shape[0]):
-        d, s, u = row(dst, i), row(src, i), row(draws, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = s[j] if u[j] > proportion else ZERO
+    return src if draws > proportion else ZERO
 
 
 @kernel("mat mat mat f32")
@@ -47,22 +45,16 @@ def dropout_rows(dst, src, draws, proportion):
             d[j] = s[j] if kept else ZERO
 
 
-@kernel("mat mat mat mat")
+@each_element("mat mat mat mat")
 def dropout_backprop(dx, x, y, dy):
     """``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
-    for i in own_rows(dx.shape[0]):
-        d, s, v, e = row(dx, i), row(x, i), row(y, i), row(dy, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = e[j] * (v[j] / s[j]) if s[j] != ZERO else e[j]
+    return dy * (y / x) if x != ZERO else dy
 
 
-@kernel("mat f32 f32")
+@each_element("mat f32 f32")
 def binary_mask(mask, proportion, kept):
     """Uniform numbers become ``kept`` where they are above ``proportion``, else 0."""
-    for i in own_rows(mask.shape[0]):
-        m = row(mask, i)
-        for j in own_columns(m.shape[0]):
-            m[j] = kept if m[j] > proportion else ZERO
+    return kept if mask > proportion else ZERO
 
 
 @kernel("mat mat f32", shape=launch_each_row)
@@ -76,14 +68,10 @@ def complementary_masks(mask, draws, proportion):
             mask[i, 1] = ONE if ONE - proportion > draw else ZERO
 
 
-@kernel("mat f32")
+@each_element("mat f32")
 def continuous_mask(mask, proportion):
     """Uniform numbers u become 4 proportion u + 1 - 2 proportion."""
-    slope, start = FOUR * proportion, ONE - TWO * proportion
-    for i in own_rows(mask.shape[0]):
-        m = row(mask, i)
-        for j in own_columns(m.shape[0]):
-            m[j] = slope * m[j] + start
+    return FOUR * proportion * mask + (ONE - TWO * proportion)
 
 
 @kernel("mat mat int", shape=launch_each_row)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.element_formulas import exp, sigmoid_slope, tanh_slope
 from nnet3py.ops.cuda.element_formulas import sigmoid as _sigmoid
 from nnet3py.ops.cuda.element_formulas import tanh as _tanh
@@ -31,8 +32,6 @@ from nnet3py.ops.cuda.threads import (
     cuda,
     device_function,
     is_first_of_block,
-    own_columns,
-    own_rows,
     places_in_block,
     row,
     row_blocks,
@@ -49,31 +48,22 @@ LOWEST = np.float32(-np.inf)
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat")
+@each_element("mat mat")
 def sigmoid(dst, src):
     """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = _sigmoid(s[j])
+    return _sigmoid(src)
 
 
-@kernel("mat mat")
+@each_element("mat mat")
 def tanh(dst, src):
     """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = _tanh(s[j])
+    return _tanh(src)
 
 
-@kernel("mat mat")
+@each_element("mat mat")
 def relu(dst, src):
     """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = ZERO if s[j] < ZERO else s[j]
+    return ZERO if src < ZERO else src
 
 
 @device_function
@@ -127,31 +117,22 @@ def log_softmax(dst, src):
 # -- derivatives ------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat mat vec")
+@each_element("mat mat mat vec")
 def sigmoid_backprop(dx, y, dy, repair):
     """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
-    for i in own_rows(dx.shape[0]):
-        d, v, e = row(dx, i), row(y, i), row(dy, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = e[j] * sigmoid_slope(v[j]) - repair[j] * (TWO * v[j] - ONE)
+    return dy * sigmoid_slope(y) - repair * (TWO * y - ONE)
 
 
-@kernel("mat mat mat vec")
+@each_element("mat mat mat vec")
 def tanh_backprop(dx, y, dy, repair):
     """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
-    for i in own_rows(dx.shape[0]):
-        d, v, e = row(dx, i), row(y, i), row(dy, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = e[j] * tanh_slope(v[j]) - repair[j] * v[j]
+    return dy * tanh_slope(y) - repair * y
 
 
-@kernel("mat mat mat vec")
+@each_element("mat mat mat vec")
 def relu_backprop(dx, y, dy, repair):
     """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
-    for i in own_rows(dx.shape[0]):
-        d, v, e = row(dx, i), row(y, i), row(dy, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = (e[j] if v[j] > ZERO else ZERO) - repair[j]
+    return (dy if y > ZERO else ZERO) - repair
 
 
 @kernel("mat mat mat", shape=launch_teams)

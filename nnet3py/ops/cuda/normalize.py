@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.element_formulas import row_scale
 from nnet3py.ops.cuda.launch import kernel
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, launch_teams, sum_along_team, sum_down_column
@@ -105,13 +106,9 @@ def _moments(memo, src, epsilon, target_rms):
             memo[WORK_1, j] = ZERO
 
 
-@kernel("mat mat mat")
-def _standardize(dst, memo, src):
-    mean, scale = row(memo, MEAN), row(memo, SCALE)
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = (s[j] - mean[j]) * scale[j]
+@each_element("mat mat vec vec")
+def _standardize(dst, src, mean, scale):
+    return (src - mean) * scale
 
 
 def batch_norm_propagate(dst: Any, memo: Any, src: Any, epsilon: float, target_rms: float) -> None:
@@ -121,7 +118,7 @@ def batch_norm_propagate(dst: Any, memo: Any, src: Any, epsilon: float, target_r
     float32 numbers, as in Kaldi.
     """
     _moments(memo, src, epsilon, target_rms)
-    _standardize(dst, memo, src)
+    _standardize(dst, src, memo[MEAN], memo[SCALE])
 
 
 @kernel("mat mat mat f32", shape=launch_columns)
@@ -143,19 +140,15 @@ def _deriv_moments(memo, y, dy, target_rms):
             memo[WORK_1, j] = product * factor * memo[SCALE, j]
 
 
-@kernel("mat mat mat mat")
-def _standardize_backprop(dx, memo, y, dy):
-    scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, WORK_0), row(memo, WORK_1)
-    for i in own_rows(dx.shape[0]):
-        d, v, e = row(dx, i), row(y, i), row(dy, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
+@each_element("mat mat mat vec vec vec")
+def _standardize_backprop(dx, y, dy, scale, mean_deriv, towards_y):
+    return scale * (dy - mean_deriv) + towards_y * y
 
 
 def batch_norm_backprop(dx: Any, memo: Any, y: Any, dy: Any, target_rms: float) -> None:
     """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``."""
     _deriv_moments(memo, y, dy, target_rms)
-    _standardize_backprop(dx, memo, y, dy)
+    _standardize_backprop(dx, y, dy, memo[SCALE], memo[WORK_0], memo[WORK_1])
 
 
 @kernel("dvec dvec dvec mat int", over=1)

@@ -67,8 +67,13 @@ def launch_parts(rows: int, cols: int) -> Shape:
     return (grid_x, max(1, min(grid_y, MOST_PARTS // grid_x))), block
 
 
-def _reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
-    """The reductions by ``combine`` (a device function of two values)."""
+def reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
+    """The reductions by ``combine``, a device function of two values.
+
+    Returns
+    -------
+    ``along_team`` over the threads of the same y, ``down_column`` over those of the same x, ``over_block`` over all.
+    """
 
     @device_function
     def tree(shared, value, first, step, place, count):      # type: ignore[no-untyped-def]
@@ -173,7 +178,7 @@ def larger(a, b):
     return a if a > b else b
 
 
-_sums, _maxima = (_reductions(combine, not device.is_simulated()) for combine in (add, larger))
+_sums, _maxima = (reductions(combine, not device.is_simulated()) for combine in (add, larger))
 
 sum_along_team, sum_down_column, sum_over_block = _sums.along_team, _sums.down_column, _sums.over_block
-max_along_team = _maxima.along_team
+max_along_team, max_over_block = _maxima.along_team, _maxima.over_block

@@ -6,112 +6,87 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.ops.cuda.each_element import add_row, each_element, fill_row, launch_elements, scale_row
 from nnet3py.ops.cuda.launch import kernel
 from nnet3py.ops.cuda.threads import own_columns, own_rows, row, span
 
-ZERO = np.float32(0)
+ZERO, ONE = np.float32(0), np.float32(1)
 
 
-@kernel("mat f32")
+@each_element("mat f32")
 def set_const(dst, value):
     """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
-    for i in own_rows(dst.shape[0]):
-        d = row(dst, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = value
+    return value
 
 
-@kernel("mat mat f32")
+@each_element("mat mat f32")
 def copy_mat(dst, src, alpha):
     """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromMat, then Scale."""
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = alpha * s[j]
+    return alpha * src
 
 
-@kernel("mat mat f32")
+@each_element("mat mat f32")
 def add_mat(dst, src, alpha):
     """``dst += alpha src``. Kaldi: AddMat."""
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            d[j] += alpha * s[j]
+    return dst + alpha * src
 
 
-@kernel("mat mat ivec f32")
+@kernel("mat mat ivec f32", shape=launch_elements)
 def copy_rows(dst, src, indexes, alpha):
     """``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""
     for i in own_rows(dst.shape[0]):
-        d, r = row(dst, i), indexes[i]
+        r = indexes[i]
         if r >= 0:
-            s = row(src, r)
-            for j in own_columns(d.shape[0]):
-                d[j] = alpha * s[j]
+            scale_row(row(dst, i), row(src, r), alpha)
         else:
-            for j in own_columns(d.shape[0]):
-                d[j] = ZERO
+            fill_row(row(dst, i), ZERO)
 
 
-@kernel("mat mat ivec f32")
+@kernel("mat mat ivec f32", shape=launch_elements)
 def add_rows(dst, src, indexes, alpha):
     """``dst[i] += alpha src[indexes[i]]``, nothing where the index is -1. Kaldi: AddRows."""
     for i in own_rows(dst.shape[0]):
         r = indexes[i]
         if r >= 0:
-            d, s = row(dst, i), row(src, r)
-            for j in own_columns(d.shape[0]):
-                d[j] += alpha * s[j]
+            add_row(row(dst, i), row(src, r), alpha)
 
 
-@kernel("mat vec lvec f32")
+@kernel("mat vec lvec f32", shape=launch_elements)
 def copy_rows_multi(dst, arena, offsets, alpha):
     """``dst[i] = alpha`` (the row at ``arena[offsets[i]]``), a zero row where it is -1. Kaldi: CopyRows of pointers."""
     for i in own_rows(dst.shape[0]):
-        d, offset = row(dst, i), offsets[i]
+        offset = offsets[i]
         if offset >= 0:
-            s = span(arena, offset, d.shape[0])
-            for j in own_columns(d.shape[0]):
-                d[j] = alpha * s[j]
+            scale_row(row(dst, i), span(arena, offset, dst.shape[1]), alpha)
         else:
-            for j in own_columns(d.shape[0]):
-                d[j] = ZERO
+            fill_row(row(dst, i), ZERO)
 
 
-@kernel("mat vec lvec f32")
+@kernel("mat vec lvec f32", shape=launch_elements)
 def add_rows_multi(dst, arena, offsets, alpha):
     """``dst[i] += alpha`` (the row at ``arena[offsets[i]]``), nothing where it is -1. Kaldi: AddRows of pointers."""
     for i in own_rows(dst.shape[0]):
         offset = offsets[i]
         if offset >= 0:
-            d = row(dst, i)
-            s = span(arena, offset, d.shape[0])
-            for j in own_columns(d.shape[0]):
-                d[j] += alpha * s[j]
+            add_row(row(dst, i), span(arena, offset, dst.shape[1]), alpha)
 
 
-@kernel("vec lvec mat", over=2)
+@kernel("vec lvec mat", over=2, shape=launch_elements)
 def copy_to_rows_multi(arena, offsets, src):
     """The row at ``arena[offsets[i]]`` becomes ``src[i]``, nothing where it is -1. Kaldi: CopyToRows."""
     for i in own_rows(src.shape[0]):
         offset = offsets[i]
         if offset >= 0:
-            s = row(src, i)
-            d = span(arena, offset, s.shape[0])
-            for j in own_columns(s.shape[0]):
-                d[j] = s[j]
+            scale_row(span(arena, offset, src.shape[1]), row(src, i), ONE)
 
 
-@kernel("vec lvec mat f32", over=2)
+@kernel("vec lvec mat f32", over=2, shape=launch_elements)
 def add_to_rows_multi(arena, offsets, src, alpha):
     """``alpha src[i]`` is added to the row at ``arena[offsets[i]]``; the rows are distinct. Kaldi: AddToRows."""
     for i in own_rows(src.shape[0]):
         offset = offsets[i]
         if offset >= 0:
-            s = row(src, i)
-            d = span(arena, offset, s.shape[0])
-            for j in own_columns(s.shape[0]):
-                d[j] += alpha * s[j]
+            add_row(span(arena, offset, src.shape[1]), row(src, i), alpha)
 
 
 @kernel("mat mat imat f32")

@@ -1,0 +1,132 @@
+"""nnet3py warmup: all kernels are compiled and kept on disk, so that no command after it compiles one."""
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from nnet3py.errors import UsageError
+
+FILES = "files"          # the family of what io/ compiles
+
+
+class Warmed(NamedTuple):
+    """What was done for a family of kernels."""
+
+    device: str
+    family: str
+    num_compiled: int
+    num_found: int       # on disk already
+    seconds: float
+
+
+def families(device: str) -> list[str]:
+    """The names of the families of kernels of a device, "cpu" or "cuda"."""
+    from nnet3py.ops.table import FAMILIES
+
+    return sorted({*FAMILIES, FILES} if device == "cpu" else FAMILIES)
+
+
+def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator[Warmed]:
+    """Compile the kernels of some devices and families (empty: of all), or find them on disk; a result per family.
+
+    Raises
+    ------
+    UsageError : there is no such family
+    """
+    for family in only:
+        if not any(family in families(device) for device in devices):
+            raise UsageError(f"there is no family of kernels called '{family}'",
+                             "expected some of " + ", ".join(sorted({one for d in devices for one in families(d)})))
+    work = [(device, family) for device in devices for family in families(device) if not only or family in only]
+    if num_processes <= 1 or len(work) == 1:
+        for device, family in work:
+            yield warm_family(device, family)
+        return
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(min(num_processes, len(work)), get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(warm_family, device, family) for device, family in work]):
+            yield future.result()
+
+
+def warm_family(device: str, family: str) -> Warmed:
+    """Compile the kernels of one family, or find them on disk."""
+    start, num_compiled = time.perf_counter(), 0
+    kernels = _file_kernels() if family == FILES else _kernels(device, family)
+    for compile_kernel in kernels:
+        with _count_compiled() as compiled:
+            compile_kernel()
+        num_compiled += bool(compiled)
+    return Warmed(device, family, num_compiled, len(kernels) - num_compiled, time.perf_counter() - start)
+
+
+def _kernels(device: str, family: str) -> list[Callable[[], Any]]:
+    """What compiles each kernel of a family: those of the table, and those that they call."""
+    from importlib import import_module
+    from importlib.util import find_spec
+
+    from nnet3py.ops import get_ops
+
+    get_ops(device)
+    name = f"nnet3py.ops.{device}.{family}"
+    if find_spec(name) is None:          # a device need not have all
+        return []
+    module = import_module(name)
+    return [value.compile for value in vars(module).values()
+            if getattr(value, "function", None) is not None and hasattr(value, "compile")
+            and value.function.__module__ == name]
+
+
+def _file_kernels() -> list[Callable[[], Any]]:
+    """What compiles each kernel of the formats of files."""
+    from nnet3py.io import compressed_numba
+
+    return compressed_numba.compilations()
+
+
+@contextmanager
+def _count_compiled() -> Iterator[list[Any]]:
+    """A list that gets an entry for everything that numba compiles inside."""
+    from numba.core import event
+
+    with event.install_recorder("numba:compile") as recorder:
+        yield recorder.buffer
+
+
+def show(warmed: Iterator[Warmed], write: Callable[[str], None]) -> None:
+    """Write a line for each family as it is ready, and one in the end."""
+    from nnet3py.ops.kernel_cache import cache_folder
+
+    start, num_compiled, num_found = time.perf_counter(), 0, 0
+    for one in warmed:
+        write(f"{one.device:4} {one.family:20} {one.num_compiled:3} compiled, {one.num_found:3} found, "
+              f"{one.seconds:6.1f} s")
+        num_compiled, num_found = num_compiled + one.num_compiled, num_found + one.num_found
+    write(f"{num_compiled} kernels compiled and {num_found} found in {time.perf_counter() - start:.1f} s; "
+          f"they are kept in {cache_folder()}")
+
+
+def chosen_devices(device: str) -> list[str]:
+    """The devices for ``--device``: "" means the CPU, and the GPU if this machine has one that can be used.
+
+    Raises DeviceError if a GPU is asked for and cannot be used.
+    """
+    from nnet3py.cli.compute_setup import why_no_gpu
+    from nnet3py.ops.device import require_cuda
+
+    if device == "cuda":
+        require_cuda()
+    if device:
+        return [device]
+    return ["cpu"] if why_no_gpu() else ["cpu", "cuda"]
+
+
+def default_processes() -> int:
+    """As many as there are threads for computing; one if their number cannot be told."""
+    from nnet3py.ops.threads import num_threads
+
+    return max(1, min(num_threads(), os.cpu_count() or 1))

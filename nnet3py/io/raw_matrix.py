@@ -1,0 +1,126 @@
+"""Matrices as the bytes of their files, for moving them. Light until one has to be read: no numpy."""
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from nnet3py.io.byte_pieces import BytePieces
+from nnet3py.io.holder import Holder
+from nnet3py.io.skim import Skimmer, Unusual, Walk
+
+if TYPE_CHECKING:
+    from nnet3py.io.tokens import TokenReader, TokenWriter
+
+_BYTES_PER_ELEMENT = {b"FM ": 4, b"DM ": 8, b"CM ": 1, b"CM2 ": 2, b"CM3 ": 1}
+_PERCENTILES = 8                # bytes of a column in the CM form
+_SIZED = struct.Struct("<bibi")                # rows and columns of a dense matrix
+_PLAIN = struct.Struct("<ii")                  # and of a compressed one, after minimum and range
+_RANGE = 8                      # bytes of those
+_SPARSE_ROW = struct.Struct("<4s4xbi")         # SV, dim, count
+_PAIR = 10                      # bytes of index and value, each with its size
+
+
+class Part(NamedTuple):
+    """Where a matrix lies in a value: ``kind`` is its token, which begins at byte ``first``; it ends before ``end``."""
+
+    kind: bytes
+    first: int
+    end: int
+
+
+def walk_matrix(walk: Walk) -> None:
+    """Pass over a matrix of any form, noting a :class:`Part`."""
+    first = walk.at
+    kind = walk.word() + b" "
+    if kind == b"SM ":
+        for _ in range(walk.integer()):
+            token, count_size, count = _SPARSE_ROW.unpack(walk.take(_SPARSE_ROW.size))
+            if token != b"SV \4" or count_size != 4 or count < 0:
+                raise Unusual
+            walk.skip(_PAIR * count)
+    elif kind in (b"FM ", b"DM "):
+        rows_size, rows, columns_size, columns = _SIZED.unpack(walk.take(_SIZED.size))
+        if not (rows_size == columns_size == 4 and rows > 0 and columns > 0):
+            raise Unusual
+        walk.skip(rows * columns * _BYTES_PER_ELEMENT[kind])
+    elif kind in _BYTES_PER_ELEMENT:
+        walk.skip(_RANGE)
+        rows, columns = _PLAIN.unpack(walk.take(_PLAIN.size))
+        if not (rows > 0 and columns > 0):
+            raise Unusual
+        walk.skip(rows * columns * _BYTES_PER_ELEMENT[kind] + (_PERCENTILES * columns if kind == b"CM " else 0))
+    else:
+        raise Unusual
+    walk.parts.append(Part(kind, first - walk.begin, walk.at - walk.begin))
+
+
+class Head(NamedTuple):
+    """What the bytes of a matrix say before its elements, or the percentiles of its columns, which begin at ``begin``.
+
+    ``kind`` is ``FM``, ``CM``, ``CM2`` or ``CM3``; minimum and range are 0 for the first.
+    """
+
+    kind: str
+    minimum: float
+    range: float
+    num_rows: int
+    num_cols: int
+    begin: int
+
+
+_DENSE_HEAD = struct.Struct("<3xxixi")
+_COMPRESSED_HEADS = {kind: struct.Struct(f"<{len(kind)}xffii") for kind in (b"CM ", b"CM2 ", b"CM3 ")}
+
+
+def head_of(data: bytes) -> Head:
+    """The head of a matrix in binary form."""
+    if data[:3] == b"FM ":
+        return Head("FM", 0.0, 0.0, *_DENSE_HEAD.unpack_from(data), _DENSE_HEAD.size)
+    kind = data[:data.index(b" ") + 1]
+    form = _COMPRESSED_HEADS[kind]
+    return Head(kind[:-1].decode(), *form.unpack_from(data), form.size)
+
+
+def num_rows(value: Any) -> int:
+    """The rows of a matrix, which may be its bytes."""
+    return head_of(value).num_rows if isinstance(value, bytes) else value.shape[0]
+
+
+def walk_features(walk: Walk) -> None:
+    """Pass over a matrix of floats, compressed or not."""
+    walk_matrix(walk)
+    if walk.parts[0].kind in (b"SM ", b"DM "):
+        raise Unusual
+
+
+def read_stored(reader: TokenReader) -> Any:
+    """A compressed matrix as it is stored; any other as float32 (rows, cols)."""
+    from nnet3py.io.compressed import CompressedMatrix
+    from nnet3py.io.holders import FLOAT_MATRIX
+
+    if reader.binary and reader.peek(4).partition(b" ")[0] in (b"CM", b"CM2", b"CM3"):
+        return CompressedMatrix.read(reader)
+    return FLOAT_MATRIX.read(reader)
+
+
+def _write(writer: TokenWriter, value: Any) -> None:
+    if isinstance(value, BytePieces):
+        value.write(writer)
+    else:
+        from nnet3py.io.general import write_general_matrix
+
+        write_general_matrix(writer, value)
+
+
+def _select(value: Any, text: str) -> Any:
+    from nnet3py.io.holders import select_matrix_range
+
+    return select_matrix_range(value, text)
+
+
+STORED_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_select)
+"""Compressed matrices stay so; all others are float32 (rows, cols)."""
+
+RAW_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_select,
+                                 skimmer=lambda: Skimmer(walk_features, alike=False))
+"""The same, and matrices of binary archives are their bytes; doubles are not."""

@@ -1,0 +1,189 @@
+"""Kernels that compute each element of a matrix from elements of the same place: made of the formula alone.
+
+A GPU waits for memory unless much is on its way at once. So a thread asks for several columns' elements before it
+stores the first result; the compiler could not arrange that by itself, since a store might change what is read next.
+The formula stands as a function of numbers, under the operation's name and with its arguments::
+
+    @each_element("mat mat vec f32 f32")
+    def add_mat_diag_vec(dst, src, vec, alpha, beta):
+        return alpha * src * vec + keep(beta, dst)
+
+A matrix stands for its element, a vector for that of the column, or of the row if ``by_row`` names it, and what the
+function returns goes into the first argument. An operation on vectors has no matrices: it is one on a single row.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from nnet3py.ops.cuda.launch import MAX_BLOCKS, NOTHING, THREADS, Kernel, Shape, forced
+from nnet3py.ops.cuda.threads import cuda, device_function, row
+
+AT_ONCE = 4             # columns whose elements a thread asks for before it uses them
+MOST_BLOCKS = 4096      # of a grid
+
+
+def launch_elements(rows: int, cols: int) -> Shape:
+    """Grid and block for threads that take :data:`AT_ONCE` columns at a time."""
+    if not rows or not cols:
+        return NOTHING
+    shape = forced()
+    if shape:
+        return shape
+    width = 32
+    while width * AT_ONCE < cols and width < THREADS:
+        width *= 2
+    height = THREADS // width
+    across = min(-(-cols // (width * AT_ONCE)), MAX_BLOCKS)
+    return (across, min(-(-rows // height), max(1, MOST_BLOCKS // across))), (width, height)
+
+
+@device_function
+def first_row():
+    """The first row of this thread."""
+    return np.int64(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
+
+
+@device_function
+def row_distance():
+    """How far this thread's rows are apart."""
+    return np.int64(cuda.gridDim.y * cuda.blockDim.y)
+
+
+@device_function
+def first_column():
+    """The first column of this thread."""
+    return np.uint64(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
+
+
+@device_function
+def column_step():
+    """How far this thread's columns are apart."""
+    return np.uint64(cuda.gridDim.x * cuda.blockDim.x)
+
+
+@device_function
+def inside(column, otherwise, count):
+    """``column``, or ``otherwise`` if there is no such column."""
+    return column if column < count else otherwise
+
+
+# -- whole rows -------------------------------------------------------------------------------------------------------
+
+
+@device_function
+def fill_row(d, value):
+    """``d[j] = value`` in this thread's columns."""
+    j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
+    while j < count:
+        d[j] = value
+        j += step
+
+
+@device_function
+def scale_row(d, s, alpha):
+    """``d[j] = alpha s[j]`` in this thread's columns; ``d`` may be ``s``."""
+    j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
+    while j < count:
+        j1, j2, j3 = j + step, j + step + step, j + step + step + step
+        s0, s1 = s[j], s[inside(j1, j, count)]
+        s2, s3 = s[inside(j2, j, count)], s[inside(j3, j, count)]
+        d[j] = alpha * s0
+        if j1 < count:
+            d[j1] = alpha * s1
+        if j2 < count:
+            d[j2] = alpha * s2
+        if j3 < count:
+            d[j3] = alpha * s3
+        j = j3 + step
+
+
+@device_function
+def add_row(d, s, alpha):
+    """``d[j] += alpha s[j]`` in this thread's columns."""
+    j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
+    while j < count:
+        j1, j2, j3 = j + step, j + step + step, j + step + step + step
+        k1, k2, k3 = inside(j1, j, count), inside(j2, j, count), inside(j3, j, count)
+        s0, s1, s2, s3 = s[j], s[k1], s[k2], s[k3]
+        d0, d1, d2, d3 = d[j], d[k1], d[k2], d[k3]
+        d[j] = d0 + alpha * s0
+        if j1 < count:
+            d[j1] = d1 + alpha * s1
+        if j2 < count:
+            d[j2] = d2 + alpha * s2
+        if j3 < count:
+            d[j3] = d3 + alpha * s3
+        j = j3 + step
+
+
+# -- kernels of a formula ---------------------------------------------------------------------------------------------
+
+_TEMPLATE = """
+def {name}({names}):
+    count = np.uint64({first}.shape[{axis}])
+    step = column_step()
+    i, row_step = first_row(), row_distance()
+    while i < {num_rows}:
+{rows}
+        j = first_column()
+        while j < count:
+            j1, j2, j3 = j + step, j + step + step, j + step + step + step
+            k1, k2, k3 = inside(j1, j, count), inside(j2, j, count), inside(j3, j, count)
+{loads}
+            {first}_row[j] = formula({values0})
+            if j1 < count:
+                {first}_row[j1] = formula({values1})
+            if j2 < count:
+                {first}_row[j2] = formula({values2})
+            if j3 < count:
+                {first}_row[j3] = formula({values3})
+            j = j3 + step
+        i += row_step
+"""
+
+
+def each_element(kinds: str, by_row: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make a kernel of a formula, see the module; ``by_row`` names vectors that have an element for each row."""
+    return lambda formula: _ElementKernel(formula, kinds, by_row)
+
+
+class _ElementKernel(Kernel):
+    """A kernel whose function has the formula's signature and documentation."""
+
+    def __init__(self, formula: Callable[..., Any], kinds: str, by_row: tuple[str, ...]) -> None:
+        super().__init__(_loop_over(formula, kinds.split(), by_row), kinds, 0, launch_elements, (), False)
+        self.__doc__ = formula.__doc__
+
+
+def _loop_over(formula: Callable[..., Any], kinds: list[str], by_row: tuple[str, ...]) -> Any:
+    """The function whose loops the formula is for; it stands where the formula stands."""
+    place = formula.__code__
+    names = place.co_varnames[:place.co_argcount]
+    on_vectors = "mat" not in kinds
+    rows, loads = [], []
+    for name, kind in zip(names, kinds, strict=True):
+        if kind == "mat":
+            rows.append(f"        {name}_row = row({name}, i)")
+        elif name in by_row:
+            rows.append(f"        {name}_here = {name}[i]")
+        elif kind == "vec":
+            rows.append(f"        {name}_row = {name}")
+        if kind in ("mat", "vec") and name not in by_row:
+            loads += [f"            {name}{k} = {name}_row[{'k' if k else 'j'}{k or ''}]" for k in range(AT_ONCE)]
+    values = {f"values{k}": ", ".join(
+        f"{name}_here" if name in by_row else f"{name}{k}" if kind in ("mat", "vec") else name
+        for name, kind in zip(names, kinds, strict=True)) for k in range(AT_ONCE)}
+    source = _TEMPLATE.format(
+        name=formula.__name__, names=", ".join(names), first=names[0], axis=0 if on_vectors else 1,
+        num_rows="1" if on_vectors else f"{names[0]}.shape[0]", rows="\n".join(rows), loads="\n".join(loads), **values)
+    namespace = {"np": np, "row": row, "first_row": first_row, "row_distance": row_distance,
+                 "first_column": first_column, "column_step": column_step, "inside": inside,
+                 "formula": device_function(formula)}
+    exec(source, namespace)
+    made: Any = namespace[formula.__name__]
+    made.__code__ = made.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
+    made.__module__, made.__doc__ = formula.__module__, formula.__doc__
+    return made

@@ -1,0 +1,33 @@
+"""What the benchmarks of the GPU print, as far as no GPU is needed."""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
+
+import cuda_kernels
+
+REPORT = """ptxas info    : 36 bytes gmem, 64 bytes cmem[4]
+ptxas info    : Compiling entry function 'f' for 'sm_75'
+ptxas info    : Function properties for f
+    8 bytes stack frame, 16 bytes spill stores, 24 bytes spill loads
+ptxas info    : Used 78 registers, used 1 barriers, 8256 bytes smem, 578 bytes cmem[0]
+"""
+
+
+def test_ptxas_report():
+    assert cuda_kernels.parse(REPORT) == {"registers": 78, "spilled": 16, "reloaded": 24, "stack": 8, "shared": 8256}
+    assert set(cuda_kernels.parse("").values()) == {0}
+
+
+def test_all_kernels_are_found():
+    names = {f"{family}.{name}" for family, name, _ in cuda_kernels.kernels()}
+    assert names > {"rows.copy_rows", "products._tiled", "store._add_floats", "chain._forward_frame"}
+
+
+def test_the_committed_table():
+    lines = cuda_kernels.RESULTS.read_text().splitlines()
+    rows = [line.split() for line in lines if "." in line.split(" ")[0]]
+    assert len(rows) > 100 and lines[-1] == f"{len(rows)} kernels, 0 with spills"
+    assert all(len(row) == 1 + 5 * len(cuda_kernels.COMPUTE_CAPABILITIES) for row in rows)

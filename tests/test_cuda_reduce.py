@@ -1,0 +1,82 @@
+"""Sums over the threads of a block: in the simulator for blocks of any shape, and both bodies compiled to PTX."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cuda_checks import COMPUTE_CAPABILITIES, check_in_simulator
+
+BLOCKS = [(1, 1), (2, 1), (1, 3), (5, 2), (8, 4), (3, 7)]
+
+
+def test_in_the_simulator():
+    check_in_simulator(__file__, 4 * len(BLOCKS))
+
+
+def all_reductions(reductions, dtype):
+    """A kernel that puts into three rows of its result what each thread gets from the three reductions."""
+    from nnet3py.ops.cuda.launch import kernel
+    from nnet3py.ops.cuda.reduce import MOST_THREADS
+    from nnet3py.ops.cuda.threads import cuda
+
+    along_team, down_column, over_block = reductions.along_team, reductions.down_column, reductions.over_block
+
+    @kernel("dmat mat" if dtype is np.float64 else "mat mat")
+    def reduce_all(results, values):
+        shared = cuda.shared.array(MOST_THREADS, dtype)
+        x, y = cuda.threadIdx.x, cuda.threadIdx.y
+        value = dtype(values[y, x])
+        results[y, x] = along_team(shared, value)
+        results[cuda.blockDim.y + y, x] = down_column(shared, value)
+        results[2 * cuda.blockDim.y + y, x] = over_block(shared, value)
+
+    return reduce_all
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("compute_capability", COMPUTE_CAPABILITIES)
+def test_both_bodies_compile(compute_capability, dtype):
+    from nnet3py.ops.cuda import reduce
+    for with_shuffles in (True, False):
+        made = all_reductions(reduce.reductions(reduce.add, with_shuffles), dtype).ptx(compute_capability)
+        assert ("shfl.sync" in made) == with_shuffles
+        assert "bar.sync" in made and (".f64" in made) == (dtype is np.float64)
+
+
+def test_blocks_reduce_in_whole_warps():
+    from nnet3py.ops.cuda import launch, reduce
+    for rows, cols in [(1, 1), (7, 40), (10**6, 3), (64, 10**5), (4096, 1536)]:
+        for shape in (reduce.launch_teams, reduce.launch_columns, reduce.launch_block, reduce.launch_parts):
+            grid, (width, height) = shape(rows, cols)
+            assert width * height % reduce.WARP == 0 and width & (width - 1) == 0
+            assert width * height <= reduce.MOST_THREADS and min(grid) >= 1
+        assert reduce.launch_teams(rows, cols)[0][0] == reduce.launch_columns(rows, cols)[0][1] == 1
+        grid = reduce.launch_parts(rows, cols)[0]
+        assert grid[0] * grid[1] <= reduce.MOST_PARTS
+    assert reduce.launch_teams(0, 5) == reduce.launch_columns(5, 0) == launch.NOTHING
+
+
+def simulate() -> int:
+    """Compare sums and maxima over blocks with numpy's; returns the number of comparisons."""
+    import simulator_turns
+
+    from nnet3py.ops import device
+    from nnet3py.ops.cuda import reduce
+
+    simulator_turns.install()
+    cuda, rng, comparisons = device.cuda(), np.random.default_rng(2), 0
+    for combine, whole in ((reduce.add, np.sum), (reduce.larger, np.max)):
+        for dtype in (np.float32, np.float64):
+            kernel = all_reductions(reduce.reductions(combine, with_shuffles=False), dtype)
+            for width, height in BLOCKS:
+                values = rng.integers(-9, 9, (height, width)).astype(np.float32)      # sums of them are exact
+                results = cuda.to_device(np.zeros((3 * height, width), dtype))
+                kernel.launch(((1, 1), (width, height)), results, cuda.to_device(values))
+                expected = [np.broadcast_to(total, values.shape) for total in (
+                    whole(values, axis=1, keepdims=True), whole(values, axis=0, keepdims=True), whole(values))]
+                np.testing.assert_array_equal(results.copy_to_host(), np.concatenate(expected))
+                comparisons += 1
+    return comparisons
+
+
+if __name__ == "__main__":
+    print(simulate())

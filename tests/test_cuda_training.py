@@ -1,0 +1,157 @@
+"""Networks trained and computed on a GPU without one: in numba's simulator, against the CPU.
+
+See tests/test_cuda_rows.py: run as a program, in a process of its own, this file trains each network on both devices.
+"""
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+from cuda_checks import check_in_simulator
+
+TOLERANCE = 2e-4      # float32 sums in another order, through some steps of training
+STEPS = 2
+
+TDNNF = """
+input-node name=input dim=4
+component name=l type=TdnnComponent input-dim=4 output-dim=3 time-offsets=-1,0 use-bias=false \
+ orthonormal-constraint=-1.0 max-change=0.75 l2-regularize=0.01 learning-rate=0.01
+component name=a type=NaturalGradientAffineComponent input-dim=3 output-dim=6 max-change=0.001 learning-rate=0.01
+component name=r type=RectifiedLinearComponent dim=6 self-repair-scale=1e-3
+component name=b type=BatchNormComponent dim=6
+component name=d type=GeneralDropoutComponent dim=6 dropout-proportion=0.3 continuous=true
+component name=o type=NaturalGradientAffineComponent input-dim=6 output-dim=3 learning-rate=0.01
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=l component=l input=input
+component-node name=a component=a input=l
+component-node name=r component=r input=a
+component-node name=b component=b input=r
+component-node name=d component=d input=b
+component-node name=o component=o input=Sum(d, Scale(0.5, r))
+component-node name=s component=s input=o
+output-node name=output input=s
+"""
+
+LSTM = """
+input-node name=input dim=4
+component name=g type=NaturalGradientAffineComponent input-dim=7 output-dim=12 max-change=0.001 learning-rate=0.01
+component name=c type=LstmNonlinearityComponent cell-dim=3 learning-rate=0.01
+component name=t type=BackpropTruncationComponent dim=3 clipping-threshold=0.5 zeroing-interval=2 \
+ zeroing-threshold=0.1 recurrence-interval=1
+component name=o type=AffineComponent input-dim=3 output-dim=3 learning-rate=0.01
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=g component=g input=Append(input, IfDefined(Offset(m, -1)))
+component-node name=c component=c input=Append(g, IfDefined(Offset(t, -1)))
+dim-range-node name=cell input-node=c dim-offset=0 dim=3
+dim-range-node name=m input-node=c dim-offset=3 dim=3
+component-node name=t component=t input=cell
+component-node name=o component=o input=m
+component-node name=s component=s input=o
+output-node name=output input=s
+"""
+
+SMALL = """
+input-node name=input dim=4
+component name=a type=AffineComponent input-dim=4 output-dim=3 learning-rate=0.01 max-change=0.001
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=a component=a input=input
+component-node name=s component=s input=a
+output-node name=output input=s
+"""
+
+
+def test_in_the_simulator():
+    check_in_simulator(__file__, 3)
+
+
+def examples(context: int):
+    """Minibatches of two sequences."""
+    from nnet3py.egs.example import NnetExample, NnetIo
+    from nnet3py.io.sparse import SparseMatrix
+
+    rng = np.random.default_rng(5)
+    for _ in range(STEPS):
+        inputs = np.array([(n, t, 0) for n in range(2) for t in range(-context, 3)], np.int32)
+        outputs = np.array([(n, t, 0) for n in range(2) for t in range(3)], np.int32)
+        rows = [[(int(rng.integers(0, 3)), 1.0)] for _ in range(len(outputs))]
+        yield NnetExample([NnetIo("input", inputs, rng.standard_normal((len(inputs), 4)).astype(np.float32)),
+                           NnetIo("output", outputs, SparseMatrix.from_rows(rows, 3))])
+
+
+def trained(text: str, context: int, device: str):
+    """A network after some minibatches, what was changed in it, and its objective."""
+    from nnet3py import Nnet
+    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+
+    nnet = Nnet.from_config(text, seed=1)
+    trainer = NnetTrainer(nnet, TrainerOptions(device=device, momentum=0.5, max_param_change=0.4, srand=3))
+    for eg in examples(context):
+        trainer.train(eg)
+    trainer.log_totals()
+    return nnet, trainer
+
+
+def compare_training(text: str, context: int) -> int:
+    """Parameters, statistics and objectives after training on either device."""
+    (mine, on_gpu), (wanted, on_cpu) = (trained(text, context, device) for device in ("cuda", "cpu"))
+    for name, component, other in zip(mine.component_names, mine.components, wanted.components, strict=True):
+        for attribute in (*component.PARAMETERS, *component.STATISTICS):
+            given, expected = getattr(component, attribute), getattr(other, attribute)
+            if given is not None:
+                np.testing.assert_allclose(given, expected, rtol=TOLERANCE, atol=TOLERANCE,
+                                           err_msg=f"{name}.{attribute}")
+        if hasattr(component, "stored"):
+            np.testing.assert_array_equal(component.stored, other.stored, name)
+    stats, others = on_gpu.objectives["output"], on_cpu.objectives["output"]
+    assert abs(stats.total_objective - others.total_objective) < TOLERANCE * abs(others.total_objective)
+    assert on_gpu.max_change_stats == on_cpu.max_change_stats and on_cpu.max_change_stats.num_per_component
+    return 1
+
+
+def compare_gradients() -> int:
+    """A computer given networks on the host leaves its results there, and takes new ones from there."""
+    import nnet3py
+
+    nnet = nnet3py.Nnet.from_config(LSTM, seed=1)
+    eg = next(examples(0))
+    inputs, outputs = eg.io[0].indexes, eg.io[1].indexes
+    request = nnet3py.ComputationRequest(
+        inputs=[nnet3py.IoSpecification("input", inputs, has_deriv=True)],
+        outputs=[nnet3py.IoSpecification("output", outputs, has_deriv=True)],
+        need_model_derivative=True, store_component_stats=True)
+    computation = nnet3py.compile(nnet, request)
+    found = []
+    for device in ("cuda", "cpu"):
+        gradient = nnet.as_gradient()
+        computer = nnet3py.Computer(computation, nnet, update=gradient, device=device)
+        computer.accept_input("input", eg.io[0].features)
+        computer.run()
+        output = computer.output("output")
+        computer.accept_input("output", np.ones_like(output) * np.arange(3, dtype=np.float32))
+        computer.run()
+        found.append([output, computer.output("input"), *(value for component in gradient.components
+                                                          for value in component.parameters().values())])
+    for mine, wanted in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=TOLERANCE, atol=TOLERANCE)
+    assert all(np.abs(value).max() > 0 for value in found[0])
+    return 1
+
+
+@contextmanager
+def fewer_threads():
+    """One thread a kernel: the simulator makes a thread of Python's of each."""
+    from nnet3py.ops.cuda import launch, products
+
+    products._tiled = products.tiled_product(1, 8, 8)
+    with launch.forced_launch((1, 1), (1, 1)):
+        yield
+
+
+def simulate() -> int:
+    """Train and compute on both devices; returns the number of comparisons."""
+    with fewer_threads():
+        return compare_gradients() + compare_training(LSTM, 0) + compare_training(TDNNF, 1)
+
+
+if __name__ == "__main__":
+    print(simulate())
