@@ -203,9 +203,9 @@ NORMALIZE = (
 RECURRENT = (
     Operation("lstm_propagate", "out mat dst, mat src, mat params",
               "dst = (c, m) from src = (i, f, c, o parts, c_prev, perhaps 3 masks) and peephole weights (3, cells)"),
-    Operation("lstm_backprop", "out mat dx, out mat sums, out vec work, mat x, mat dy, mat params, mat repair, "
+    Operation("lstm_backprop", "out mat dx, out mat sums, mat x, mat dy, mat params, mat repair, "
               "bool want_dx",
-              "dx (if want_dx) and sums (13, cells): gradients of params, sums of values, of slopes; work has 2112"),
+              "dx (if want_dx) and sums (13, cells): gradients of params, sums of values, of slopes"),
     Operation("lstm_self_repair", "out mat repair, out vec flagged, dmat deriv_sum, dvec count, vec config",
               "repair[k, j] = config[5 + k] if deriv_sum[k, j] / (count + 1) < config[k], else 0; flagged = how many"),
     Operation("lstm_store_stats", "out dmat value_sum, out dmat deriv_sum, out dvec self_repair_total, out dvec count, "

@@ -93,7 +93,7 @@ class Shared(NamedTuple):
 
     matrix: str
     axis: int
-    cost: int
+    cost: int | str
 
 
 class Kernel:
@@ -154,7 +154,7 @@ def _with_defaults(compiled: Callable[..., Any], function: Callable[..., Any]) -
 
 
 def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of: str = "",
-           cost: int = 1) -> Callable[[Callable[..., Any]], Kernel]:
+           cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks.
 
     Parameters
@@ -163,7 +163,8 @@ def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of:
     reassociate : let LLVM reorder sums: only for a reduction to one number, which it could not vectorise otherwise
     rows_of, columns_of : the matrix whose rows or columns the threads share; then the function's first two arguments
         say which of them it does
-    cost : of an element, in additions of one matrix to another; what is too cheap is not shared
+    cost : of an element, in additions of one matrix to another, perhaps as an expression of the arguments; what is
+        too cheap is not shared
     """
     shared = Shared(rows_of or columns_of, 0 if rows_of else 1, cost) if rows_of or columns_of else None
     return lambda function: Kernel(function, kinds, reassociate, shared)

@@ -4,8 +4,9 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.extending import intrinsic
+from numba.np import arrayobj
 
 _I64 = ir.IntType(64)
 _FLOATS = {"float": (ir.FloatType(), types.float32), "double": (ir.DoubleType(), types.float64)}
@@ -63,7 +64,28 @@ def _setter(kind: str) -> Any:
     return intrinsic(intrinsic_function)
 
 
+def _stack_vector(typingctx, count):
+    """A float32 vector of ``count`` (a constant) numbers in the caller's stack frame, on a cache line."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    result = types.Array(types.float32, 1, "C")
+
+    def codegen(context, builder, signature, args):
+        with builder.goto_entry_block():
+            memory = builder.alloca(ir.ArrayType(ir.FloatType(), count.literal_value))
+            memory.align = 64
+        itemsize = context.get_constant(types.intp, 4)
+        view = context.make_array(result)(context, builder)
+        arrayobj.populate_array(view, data=builder.bitcast(memory, ir.FloatType().as_pointer()),
+                                shape=cgutils.pack_array(builder, [context.get_constant(types.intp, count.literal_value)]),
+                                strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
+        return view._getvalue()
+
+    return result(count), codegen
+
+
 address: Any = intrinsic(_address)
+stack_vector: Any = intrinsic(prefer_literal=True)(_stack_vector)
 stack_floats, stack_doubles = _on_stack("float"), _on_stack("double")
 get_float, get_double = _getter("float"), _getter("double")
 set_float, set_double = _setter("float"), _setter("double")
