@@ -11,7 +11,8 @@ from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute
 
 @kaldi_command("nnet3-compute-batch", usage="""
 Compute a network's output for features, with batch-norm and dropout in test mode, for chunks of many utterances at a
-time: the output of nnet3-compute, faster, above all where utterances are short.
+time. Recurrent networks see chunks of one length, which overlap at an utterance's end. nnet3-compute is as fast, and
+cuts utterances as Kaldi's does.
 
 Usage: nnet3-compute-batch [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
 
