@@ -88,6 +88,9 @@ class NumpyOps:
     def copy_mat(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
         dst[...] = alpha * src
 
+    def sum_mats(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float) -> None:
+        dst[...] = alpha * a + beta * b
+
     def add_mat(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
         dst += alpha * src
 

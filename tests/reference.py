@@ -26,6 +26,10 @@ def add_mat(dst, src, alpha):
     dst += alpha * src
 
 
+def sum_mats(dst, a, b, alpha, beta):
+    dst[...] = alpha * a + beta * b
+
+
 def copy_rows(dst, src, indexes, alpha):
     for i, r in enumerate(indexes):
         dst[i] = alpha * src[r] if r >= 0 else 0

@@ -80,6 +80,8 @@ ROWS = (
     Operation("set_const", "out mat dst, f32 value", "dst = value"),
     Operation("copy_mat", "out mat dst, mat src, f32 alpha", "dst = alpha src; dst may be src"),
     Operation("add_mat", "out mat dst, mat src, f32 alpha", "dst += alpha src"),
+    Operation("sum_mats", "out mat dst, mat a, mat b, f32 alpha, f32 beta",
+              "dst = alpha a + beta b; dst may be a or b"),
     Operation("copy_rows", "out mat dst, mat src, ivec indexes, f32 alpha",
               "dst[i] = alpha src[indexes[i]]; a zero row for -1"),
     Operation("add_rows", "out mat dst, mat src, ivec indexes, f32 alpha",

@@ -34,7 +34,7 @@ class Computer:
         self.ops = ops if ops is not None else get_ops(device)
         self._owns_random_key = ops is None
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
-                                       stats if stats is not None else update)
+                                       stats if stats is not None else update, join=not debug)
         given = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
         twins = {id(bound): bound for bound, network in given if bound is not network}
         self._pulled = list(twins.values())     # into the caller's networks, after each run
