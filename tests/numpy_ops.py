@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import reference_natural_gradient
 
 
 class NumpyRandom:
@@ -87,6 +88,9 @@ class NumpyOps:
     def copy_mat(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
         dst[...] = alpha * src
 
+    def sum_mats(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float) -> None:
+        dst[...] = alpha * a + beta * b
+
     def add_mat(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
         dst += alpha * src
 
@@ -166,6 +170,10 @@ class NumpyOps:
         values[:], columns = np.linalg.eigh(matrix)
         vectors[:] = columns.T
         return True
+
+    natural_gradient_moments = staticmethod(reference_natural_gradient.natural_gradient_moments)
+    natural_gradient_directions = staticmethod(reference_natural_gradient.natural_gradient_directions)
+    preconditioned_size = staticmethod(reference_natural_gradient.preconditioned_size)
 
     def sum_sq(self, src: np.ndarray) -> float:
         return float((src.astype(np.float64) ** 2).sum())

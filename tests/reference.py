@@ -5,6 +5,7 @@ import numpy as np
 from reference_attention import *  # noqa: F403
 from reference_chain import *  # noqa: F403
 from reference_convolution import *  # noqa: F403
+from reference_natural_gradient import *  # noqa: F403
 from reference_nonlinear import *  # noqa: F403
 from reference_pooling import *  # noqa: F403
 from reference_statistics_pooling import *  # noqa: F403
@@ -23,6 +24,10 @@ def copy_mat(dst, src, alpha):
 
 def add_mat(dst, src, alpha):
     dst += alpha * src
+
+
+def sum_mats(dst, a, b, alpha, beta):
+    dst[...] = alpha * a + beta * b
 
 
 def copy_rows(dst, src, indexes, alpha):

@@ -132,7 +132,7 @@ def lstm_propagate(dst, src, params):
     dst[:, :cells], dst[:, cells:] = c, o * masks[2] * u
 
 
-def lstm_backprop(dx, sums, work, x, dy, params, repair, want_dx):
+def lstm_backprop(dx, sums, x, dy, params, repair, want_dx):
     cells = params.shape[1]
     w_ic, w_fc, w_oc = params
     c_prev, (a_i, a_f, a_o), gates, c = _lstm(x, params)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy_ops import NumpyOps
+from reference_natural_gradient import direction_lengths
 
 from nnet3py.components import layer_gradient
 from nnet3py.components.layer_gradient import natural_gradient_step
@@ -32,6 +33,11 @@ def rows_of(rng: np.random.Generator, num_rows: int, dim: int) -> np.ndarray:
     return (rng.standard_normal((num_rows, dim)) * scales + 0.3).astype(np.float32)
 
 
+def lengths_of(preconditioner: OnlineNaturalGradient, dim: int) -> np.ndarray:
+    """The lengths of the rows of W."""
+    return direction_lengths(preconditioner.d, preconditioner.rho, preconditioner.alpha, dim).astype(np.float32)
+
+
 @given(num_rows=st.integers(1, 40), dim=st.integers(2, 30), rank=st.integers(1, 35), period=st.integers(1, 4))
 def test_factor_restores_the_norm(num_rows, dim, rank, period):
     ops, rng = NumpyOps(), np.random.default_rng(num_rows)
@@ -49,7 +55,7 @@ def test_kept_directions_are_orthonormal(ops):
     rng, preconditioner = np.random.default_rng(1), OnlineNaturalGradient(rank=8)
     for _ in range(30):
         preconditioner.precondition(ops, rows_of(rng, 50, 25))
-    lengths = preconditioner._scales(preconditioner.d, preconditioner.rho, 25)
+    lengths = lengths_of(preconditioner, 25)
     q = preconditioner.w / lengths[:, None]
     np.testing.assert_allclose(q @ q.T, np.eye(8), atol=ORTHONORMAL)
 
@@ -87,7 +93,7 @@ def test_result_is_the_smoothed_inverse_of_the_estimate(ops):
     for _ in range(12):
         preconditioner.precondition(ops, rows_of(rng, 60, 10))
     d, rho, dim = preconditioner.d.astype(np.float64), float(preconditioner.rho), 10
-    q = preconditioner.w / preconditioner._scales(preconditioner.d, preconditioner.rho, dim)[:, None]
+    q = preconditioner.w / lengths_of(preconditioner, dim)[:, None]
     estimate = q.T @ np.diag(d) @ q + rho * np.eye(dim)
     smoothed = estimate + 4.0 * np.trace(estimate) / dim * np.eye(dim)
     x = rows_of(rng, 20, dim)
@@ -181,13 +187,11 @@ def test_orthonormalise_rows_replaces_what_has_no_direction_of_its_own():
 def test_spoiled_directions_are_repaired(ops, caplog):
     rng, preconditioner = np.random.default_rng(7), OnlineNaturalGradient(rank=3)
     preconditioner.precondition(ops, rows_of(rng, 30, 9))
-    lengths = preconditioner._scales(preconditioner.d, preconditioner.rho, 9)
-    from nnet3py.components.natural_gradient import _Work
+    lengths = lengths_of(preconditioner, 9)
     for spoil in (lambda w: w[1].__iadd__(0.3 * w[0]), lambda w: w[2].__imul__(0.0)):
-        work = _Work(ops.scratch(3, 9), ops.scratch(3, 3), ops.scratch(3, 3))
         spoil(preconditioner.w)
         with caplog.at_level(logging.WARNING):
-            preconditioner._orthogonalise(ops, preconditioner.w, lengths, work)
+            preconditioner._orthogonalise(ops, preconditioner.w, lengths, ops.scratch(3, 3), ops.scratch(3, 9))
         q = preconditioner.w / lengths[:, None]
         np.testing.assert_allclose(q @ q.T, np.eye(3), atol=1e-5)   # float32 rounding of a small product
     assert LOST_RANK in caplog.text

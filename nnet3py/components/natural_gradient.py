@@ -1,8 +1,7 @@
 """Online natural gradient: multiply rows by the inverse of a running low-rank estimate of their second moments.
 
 The estimate is F = Qᵀ diag(d) Q + ρ I with R orthonormal rows Q. What is kept is W = diag(√e) Q, for then the rows are
-preconditioned by X̂ = X - (X Wᵀ) W. The large products run on the device's ``ops``; the R x R algebra of an update runs
-on the host. Kaldi: ``OnlineNaturalGradient``.
+preconditioned by X̂ = X - (X Wᵀ) W. Kaldi: ``OnlineNaturalGradient``.
 
 A layer never needs X̂ itself, only its product with the preconditioned output derivative (``layer_gradient.py``); so
 ``observe`` returns what preconditions the rows, and leaves them as they are.
@@ -19,11 +18,9 @@ from nnet3py.errors import NumericError
 
 logger = logging.getLogger(__name__)
 
-EPSILON = np.float32(1.0e-10)         # floor of the eigenvalues
-DELTA = np.float32(5.0e-4)            # floor of the eigenvalues, relative to the largest
+EPSILON = np.float32(1.0e-10)         # of the eigenvalues, to begin with
 MAX_FORGETTING = 0.9                  # most that one call replaces of the estimate
 FIRST_UPDATES = 10                    # the estimate is updated in each of the calls up to this one
-LARGEST_CONDITION = 1.0e6             # of the update's eigenvalues, beyond which orthogonality is checked
 ORTHOGONALITY = 1.0e-3                # tolerated deviation of Q Qᵀ from the unit matrix
 LARGEST_INVERSE_FACTOR = 100.0        # elements of an inverse Cholesky factor that can still be trusted
 SMALLEST_REST = 0.01                  # of the squared size after preconditioning, to be found as a difference
@@ -88,7 +85,8 @@ class Projection(NamedTuple):
 
     projected: Any   # X wᵀ, (rows, R), scratch
     w: Any           # (R, D)
-    gram: np.ndarray  # w wᵀ, float32 (R, R), on the host
+    gram: Any        # w wᵀ, (R, R)
+    cross: Any       # projectedᵀ projected, (R, R), scratch; None where nobody has needed it
     size: float      # the sum of squares of X
 
     def apply(self, ops: Any, x: Any) -> float:
@@ -100,24 +98,17 @@ class Projection(NamedTuple):
         """The factor, without forming X̂; None where rounding forbids that."""
         if not self.size > 0:
             return 1.0
-        cross = ops.scratch(*self.gram.shape)
-        ops.add_mat_mat(cross, self.projected, self.projected, 1.0, 0.0, trans_a=True)
-        cross = np.asarray(ops.copy_out(cross), dtype=np.float64)
-        new_size = self.size - 2.0 * np.trace(cross) + float((cross * self.gram).sum())
+        cross = self.cross
+        if cross is None:
+            cross = ops.scratch(*self.gram.shape)
+            ops.add_mat_mat(cross, self.projected, self.projected, 1.0, 0.0, trans_a=True)
+        new_size = ops.preconditioned_size(cross, self.gram, self.size)
         return self._factor(new_size) if new_size > SMALLEST_REST * self.size else None
 
     def _factor(self, new_size: float) -> float:
         if not self.size > 0:
             return 1.0
         return math.sqrt(self.size / new_size) if new_size > 0 else math.inf
-
-
-class _Work(NamedTuple):
-    """Scratch matrices of an update."""
-
-    moment: Any   # (R, D)
-    square: Any   # (R, R)
-    cross: Any    # (R, R)
 
 
 class OnlineNaturalGradient:
@@ -146,10 +137,20 @@ class OnlineNaturalGradient:
         self.frozen = False
         self.t = 0                                # calls so far
         self.w: Any = None                        # (R, D), on the device
-        self._spare: Any = None                   # the matrix that the next update writes, of w's shape
-        self._gram: np.ndarray | None = None      # W Wᵀ
-        self.d = np.zeros(0, dtype=f32)           # (R,)
-        self.rho = f32(0.0)
+        self.spectrum: Any = None                 # d and ρ, (R + 1,), on the device
+        self._spare: tuple[Any, Any] = None, None  # what the next update writes: of the shapes of w and of spectrum
+        self._gram: Any = None                    # w wᵀ, (R, R), on the device
+        self._gram_is_known = False
+
+    @property
+    def d(self) -> np.ndarray:
+        """What the estimate has in its directions beyond ρ, float32 (R,): a host copy, or empty before the first call."""
+        return np.zeros(0, dtype=f32) if self.spectrum is None else np.array(self.spectrum[:-1])
+
+    @property
+    def rho(self) -> float:
+        """What the estimate has in every direction."""
+        return 0.0 if self.spectrum is None else float(np.array(self.spectrum[-1:])[0])
 
     def precondition(self, ops: Any, x: Any) -> float:
         """Precondition the rows of ``x`` (rows, D), in place.
@@ -184,20 +185,14 @@ class OnlineNaturalGradient:
                                "training has diverged or the input is not finite; try a lower learning rate")
         if self.t == 0:
             self._lower_rank(dim)
-        rank = self.rank
-        projected = ops.scratch(num_rows, rank)
-        work = (_Work(ops.scratch(rank, dim), ops.scratch(rank, rank), ops.scratch(rank, rank))
-                if updating or self.t == 0 else None)
+        projected = ops.scratch(num_rows, self.rank)
         if self.t == 0:
-            assert work is not None
-            self._initialise(ops, rows, f32(size), projected, work)
+            self._initialise(ops, rows, size, projected)
         rows.project(ops, self.w, projected)
-        projection = Projection(projected, self.w, self._gram_of_w(ops), size)
-        if updating:
-            assert work is not None
-            self._accept(*self._next_state(ops, rows, f32(size), projected, work))
+        w, gram = self.w, self._gram_of_w(ops)
+        cross = self._update(ops, rows, size, projected) if updating else None
         self.t += 1
-        return projection
+        return Projection(projected, w, gram, cross, size)
 
     # -- the state ---------------------------------------------------------------------------------------------------
 
@@ -207,40 +202,32 @@ class OnlineNaturalGradient:
                            self.rank, dim, dim - 1)
             self.rank = dim - 1
 
-    def _initialise(self, ops: Any, rows: Rows, size: np.float32, projected: Any, work: _Work) -> None:
+    def _initialise(self, ops: Any, rows: Rows, size: float, projected: Any) -> None:
         """Start from a sparse orthogonal matrix and let it see the first rows: once, or thrice if there are enough."""
-        num_rows, dim = rows.shape
+        (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
-        start = np.zeros((self.rank, dim), dtype=f32)
-        start[columns % self.rank, columns] = 1.0
-        start[np.arange(self.rank), np.arange(self.rank)] = 1.1   # unequal, to break the symmetry
+        start = np.zeros((rank, dim), dtype=f32)
+        start[columns % rank, columns] = 1.0
+        start[np.arange(rank), np.arange(rank)] = 1.1   # unequal, to break the symmetry
         start /= np.sqrt((start * start).sum(axis=1, dtype=np.float64))[:, None]
-        start *= math.sqrt(1.0 / (2.0 + (dim + self.rank) * self.alpha / dim))
-        self.w, self._spare = (ops.new_vector(self.rank * dim).reshape(self.rank, dim) for _ in range(2))
+        start *= math.sqrt(1.0 / (2.0 + (dim + rank) * self.alpha / dim))
+        (self.w, self.spectrum), self._spare = (
+            (ops.new_vector(rank * dim).reshape(rank, dim), ops.new_vector(rank + 1)) for _ in range(2))
+        self._gram = ops.new_vector(rank * rank).reshape(rank, rank)
         ops.copy_in(self.w, start)
-        self.rho = EPSILON
-        self.d = np.full(self.rank, EPSILON, dtype=f32)
-        for _ in range(1 if num_rows <= self.rank else 3):
+        ops.copy_in(self.spectrum, np.full(rank + 1, EPSILON, dtype=f32))
+        for _ in range(1 if num_rows <= rank else 3):
+            mark = ops.mark_scratch()
             rows.project(ops, self.w, projected)
-            self._accept(*self._next_state(ops, rows, size, projected, work))
+            self._update(ops, rows, size, projected)
+            ops.release_scratch(mark)
 
-    def _accept(self, w: Any, d: np.ndarray, rho: np.float32) -> None:
-        self.w, self._spare = w, self.w
-        self.d, self.rho = d, rho
-        self._gram = None
-
-    def _gram_of_w(self, ops: Any) -> np.ndarray:
-        """W Wᵀ, float32 (R, R), on the host; formed once after each update."""
-        if self._gram is None:
-            gram = ops.scratch(self.rank, self.rank)
-            ops.add_mat_mat(gram, self.w, self.w, 1.0, 0.0, trans_b=True)
-            self._gram = np.array(ops.copy_out(gram))
+    def _gram_of_w(self, ops: Any) -> Any:
+        """w wᵀ, (R, R); formed once after each update."""
+        if not self._gram_is_known:
+            ops.add_mat_mat(self._gram, self.w, self.w, 1.0, 0.0, trans_b=True)
+            self._gram_is_known = True
         return self._gram
-
-    def _scales(self, d: np.ndarray, rho: np.float32, dim: int) -> np.ndarray:
-        """√e of the estimate (d, ρ): the lengths of the rows of W, float32 (R,)."""
-        beta = rho * f32(1.0 + self.alpha) + f32(self.alpha) * d.sum() / f32(dim)
-        return np.sqrt(f32(1.0) / (beta / d + f32(1.0)))
 
     def _forgetting(self, num_rows: int) -> np.float32:
         """η, the weight of one call's rows in the estimate."""
@@ -250,72 +237,53 @@ class OnlineNaturalGradient:
 
     # -- the update --------------------------------------------------------------------------------------------------
 
-    def _next_state(self, ops: Any, rows: Rows, size: np.float32, projected: Any,
-                    work: _Work) -> tuple[Any, np.ndarray, np.float32]:
-        """W, d and ρ after seeing ``rows``, whose projection and squared size are given; W lies in the spare matrix."""
-        num_rows, dim = rows.shape
-        eta = self._forgetting(num_rows)
-        keep, per_row = f32(1.0) - eta, eta / f32(num_rows)
-        inverse_scales = f32(1.0) / self._scales(self.d, self.rho, dim)
-        rows.moment(ops, projected, work.moment)
-        ops.add_mat_mat(work.square, work.moment, work.moment, 1.0, 0.0, trans_b=True)
+    def _update(self, ops: Any, rows: Rows, size: float, projected: Any) -> Any:
+        """Learn from ``rows``, whose projection and sum of squares are given; returns projectedᵀ projected (scratch)."""
+        (num_rows, dim), rank = rows.shape, self.rank
+        moment = ops.scratch(rank, dim)
+        square, cross, z, vectors, mix = (ops.scratch(rank, rank) for _ in range(5))
+        eigenvalues, lengths, kept, scale, verdict = (ops.scratch_vector(n) for n in (rank, rank, rank, 1, 1))
+        rows.moment(ops, projected, moment)
+        ops.add_mat_mat(square, moment, moment, 1.0, 0.0, trans_b=True)
         if num_rows > dim:
-            ops.add_mat_mat(work.cross, self.w, work.moment, 1.0, 0.0, trans_b=True)
+            ops.add_mat_mat(cross, self.w, moment, 1.0, 0.0, trans_b=True)
         else:
-            ops.add_mat_mat(work.cross, projected, projected, 1.0, 0.0, trans_a=True)
-        eigenvalues, vectors = self._decompose(ops, work, inverse_scales, float(per_row), float(keep))
-        floor = f32(self.rho * keep) ** 2
-        suspect = bool(eigenvalues[0] > LARGEST_CONDITION * eigenvalues[-1] or (eigenvalues < floor).any())
-        roots = np.sqrt(np.maximum(eigenvalues, floor))
-        d, rho = self._floored(roots, per_row * size, keep, dim)
-        new_scales = self._scales(d, rho, dim)
-        mix = (per_row * new_scales / roots)[:, None] * vectors * inverse_scales
-        coefficients = ops.scratch_vector(self.rank)
-        ops.copy_in(coefficients, keep / per_row * (self.d + self.rho))
-        ops.copy_in(work.square, mix)
-        ops.add_diag_vec_mat(work.moment, coefficients, self.w, 1.0, 1.0)
-        ops.add_mat_mat(self._spare, work.square, work.moment, 1.0, 0.0)
-        if suspect:
-            self._orthogonalise(ops, self._spare, new_scales, work)
-        return self._spare, d, rho
+            ops.add_mat_mat(cross, projected, projected, 1.0, 0.0, trans_a=True)
+        settings = ops.upload(np.array([num_rows, dim, self._forgetting(num_rows), size, self.alpha]))
+        self._decompose(ops, eigenvalues, vectors, z, scale, (square, cross, self.spectrum, settings))
+        new_w, new_spectrum = self._spare
+        order = ops.upload(np.empty(rank, dtype=np.int32))
+        ops.natural_gradient_directions(mix, kept, new_spectrum, lengths, verdict, eigenvalues, vectors, self.spectrum,
+                                        scale, settings, order)
+        ops.add_diag_vec_mat(moment, kept, self.w, 1.0, 1.0)
+        ops.add_mat_mat(new_w, mix, moment, 1.0, 0.0)
+        if ops.copy_out(verdict)[0]:
+            self._orthogonalise(ops, new_w, ops.copy_out(lengths), mix, moment)
+        self._spare = self.w, self.spectrum
+        self.w, self.spectrum = new_w, new_spectrum
+        self._gram_is_known = False
+        return cross
 
-    def _decompose(self, ops: Any, work: _Work, inverse_scales: np.ndarray, per_row: float,
-                   keep: float) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvalues (falling absolute value) and eigenvectors (rows) of the projected new estimate, float32."""
-        square, cross = (np.asarray(ops.copy_out(matrix), dtype=np.float64) for matrix in (work.square, work.cross))
-        v = inverse_scales.astype(np.float64)
-        a = (self.d + self.rho).astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            z = (0.5 * per_row * per_row) * (square + square.T) * np.outer(v, v)
-            z += (0.5 * per_row * keep) * (cross + cross.T) * np.outer(v, v) * np.add.outer(a, a)
-            z[np.diag_indices_from(z)] += keep * keep * a * a
-            scale = f32(max(1.0, np.trace(z)))
-            z = (z / np.float64(scale)).astype(f32)
-        if not np.isfinite(z).all():
+    @staticmethod
+    def _decompose(ops: Any, eigenvalues: Any, vectors: Any, z: Any, scale: Any, given: tuple[Any, ...]) -> None:
+        """Eigenvalues and eigenvectors (rows) of the new estimate along the old directions, over ``scale``."""
+        ops.natural_gradient_moments(z, scale, *given)
+        if not np.isfinite(ops.copy_out(scale)[0]):
             raise NumericError("natural gradient was given numbers whose fourth powers are too large",
                                "training is diverging or the input is badly scaled; try a lower learning rate")
-        ops.copy_in(work.square, z)
-        found = ops.scratch_vector(self.rank), work.cross
-        if ops.symmetric_eigen(*found, work.square, ops.scratch(3, self.rank)):
-            eigenvalues, vectors = (ops.copy_out(array) for array in found)
-        else:
-            eigenvalues, columns = np.linalg.eigh(z)
-            vectors = columns.T
-        order = np.argsort(-np.abs(eigenvalues), kind="stable")
-        return eigenvalues[order] * scale, vectors[order]
+        if not ops.symmetric_eigen(eigenvalues, vectors, z, ops.scratch(3, z.shape[0])):
+            ops.natural_gradient_moments(z, scale, *given)
+            values, columns = np.linalg.eigh(ops.copy_out(z))
+            ops.copy_in(eigenvalues, values)
+            ops.copy_in(vectors, np.ascontiguousarray(columns.T))
 
-    def _floored(self, roots: np.ndarray, seen: np.float32, keep: np.float32,
-                 dim: int) -> tuple[np.ndarray, np.float32]:
-        """d and ρ from the roots of the eigenvalues, so that the estimate keeps its trace; floored."""
-        trace = seen + keep * (f32(dim) * self.rho + self.d.sum())
-        rho = f32(1.0) / f32(dim - self.rank) * (trace - roots.sum())
-        floor = max(EPSILON, DELTA * roots.max())
-        return np.maximum(roots - rho, floor), max(rho, floor)
+    def _orthogonalise(self, ops: Any, w: Any, scales: np.ndarray, square: Any, moment: Any) -> None:
+        """Make the rows of ``w``, divided by ``scales``, orthonormal again if rounding has spoiled that; in place.
 
-    def _orthogonalise(self, ops: Any, w: Any, scales: np.ndarray, work: _Work) -> None:
-        """Make the rows of ``w``, divided by ``scales``, orthonormal again if rounding has spoiled that; in place."""
-        ops.add_mat_mat(work.square, w, w, 1.0, 0.0, trans_b=True)
-        gram = np.array(ops.copy_out(work.square)) / np.outer(scales, scales)
+        ``square`` (R, R) and ``moment`` (R, D) are work space.
+        """
+        ops.add_mat_mat(square, w, w, 1.0, 0.0, trans_b=True)
+        gram = ops.copy_out(square) / np.outer(scales, scales)
         if np.abs(gram - np.eye(self.rank, dtype=f32)).max() <= ORTHOGONALITY:
             return
         try:
@@ -324,9 +292,9 @@ class OnlineNaturalGradient:
         except np.linalg.LinAlgError:
             trusted = False
         if trusted:
-            ops.copy_in(work.square, np.tril(inverse) * scales[:, None] / scales)
-            ops.add_mat_mat(work.moment, work.square, w, 1.0, 0.0)
-            ops.copy_mat(w, work.moment, 1.0)
+            ops.copy_in(square, np.tril(inverse) * scales[:, None] / scales)
+            ops.add_mat_mat(moment, square, w, 1.0, 0.0)
+            ops.copy_mat(w, moment, 1.0)
         else:
             logger.warning("natural gradient: the estimate has lost its rank; orthogonalising row by row")
             rows = np.array(ops.copy_out(w), dtype=f32)

@@ -20,7 +20,6 @@ NUM_GATES = 5                                # nonlinearities: i, f, tanh of c_p
 PARAMETER_ROWS = ("w_ic", "w_fc", "w_oc")
 GATE_NAMES = ("i_t_sigmoid", "f_t_sigmoid", "c_t_tanh", "o_t_sigmoid", "m_t_tanh")
 SUM_ROWS = 13                                # of lstm_backprop: 3 parameter gradients, 5 values, 5 slopes
-WORK_SIZE = 33 * 64                          # of its work space
 
 
 class LstmNonlinearityComponent(UpdatableComponent):
@@ -83,7 +82,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
         repair, flagged = ops.scratch(NUM_GATES, self.cell_dim), ops.scratch_vector(NUM_GATES)
         ops.lstm_self_repair(repair, flagged, self.deriv_sum, self.count, self.self_repair_config)
         sums = ops.scratch(SUM_ROWS, self.cell_dim)
-        ops.lstm_backprop(x if dx is None else dx, sums, ops.scratch_vector(WORK_SIZE), x, dy, self.params, repair,
+        ops.lstm_backprop(x if dx is None else dx, sums, x, dy, self.params, repair,
                           dx is not None)
         if dx is not None and self.use_dropout:     # nothing flows into the dropout masks
             ops.set_const(dx[:, 5 * self.cell_dim:], 0.0)

@@ -13,11 +13,11 @@ kernel's file imports, directly or not, and of the versions of Python, numpy and
 """
 from __future__ import annotations
 
-import ast
 import atexit
 import hashlib
 import logging
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -37,7 +37,6 @@ config: Any = numba_config     # its attributes are made when it is imported
 logger = logging.getLogger("nnet3py.ops")
 
 _OPS = Path(__file__).resolve().parent
-_PACKAGE = "nnet3py.ops"
 _lock = threading.RLock()      # config.CACHE_DIR is shared by the whole process
 _announced = False
 
@@ -77,18 +76,18 @@ def cache_folder() -> Path:
     return temporary
 
 
+# `from nnet3py.ops.x import a, b`, its names perhaps in brackets, or `import nnet3py.ops.x`; parsing would take longer
+_IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(nnet3py\.ops[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|"
+                     rb"import[ \t]+(nnet3py\.ops[\w.]*))", re.MULTILINE)
+
+
 @cache
 def _imported_sources(path: Path) -> frozenset[Path]:
     """The source files below ``ops/`` that the file at ``path`` imports itself."""
     found: set[Path] = set()
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(_PACKAGE):
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names if alias.name.startswith(_PACKAGE)]
-        else:
-            continue
-        for name in names:
+    for package, names, module in _IMPORT.findall(path.read_bytes()):
+        base = (package or module).decode()
+        for name in (base, *(f"{base}.{word.decode()}" for word in re.findall(rb"\w+", names))):
             stem = _OPS.joinpath(*name.split(".")[2:])
             found.update(source for source in (stem / "__init__.py", stem.with_suffix(".py")) if source.is_file())
     return frozenset(found)

@@ -80,6 +80,8 @@ ROWS = (
     Operation("set_const", "out mat dst, f32 value", "dst = value"),
     Operation("copy_mat", "out mat dst, mat src, f32 alpha", "dst = alpha src; dst may be src"),
     Operation("add_mat", "out mat dst, mat src, f32 alpha", "dst += alpha src"),
+    Operation("sum_mats", "out mat dst, mat a, mat b, f32 alpha, f32 beta",
+              "dst = alpha a + beta b; dst may be a or b"),
     Operation("copy_rows", "out mat dst, mat src, ivec indexes, f32 alpha",
               "dst[i] = alpha src[indexes[i]]; a zero row for -1"),
     Operation("add_rows", "out mat dst, mat src, ivec indexes, f32 alpha",
@@ -203,9 +205,9 @@ NORMALIZE = (
 RECURRENT = (
     Operation("lstm_propagate", "out mat dst, mat src, mat params",
               "dst = (c, m) from src = (i, f, c, o parts, c_prev, perhaps 3 masks) and peephole weights (3, cells)"),
-    Operation("lstm_backprop", "out mat dx, out mat sums, out vec work, mat x, mat dy, mat params, mat repair, "
+    Operation("lstm_backprop", "out mat dx, out mat sums, mat x, mat dy, mat params, mat repair, "
               "bool want_dx",
-              "dx (if want_dx) and sums (13, cells): gradients of params, sums of values, of slopes; work has 2112"),
+              "dx (if want_dx) and sums (13, cells): gradients of params, sums of values, of slopes"),
     Operation("lstm_self_repair", "out mat repair, out vec flagged, dmat deriv_sum, dvec count, vec config",
               "repair[k, j] = config[5 + k] if deriv_sum[k, j] / (count + 1) < config[k], else 0; flagged = how many"),
     Operation("lstm_store_stats", "out dmat value_sum, out dmat deriv_sum, out dvec self_repair_total, out dvec count, "
@@ -387,6 +389,19 @@ EIGEN = (
               "was possible", returns="bool"),
 )
 
+# -- natural_gradient: the small matrices of its update ----------------------------------------------------------------
+
+NATURAL_GRADIENT = (
+    Operation("natural_gradient_moments", "out mat z, out vec scale, mat square, mat cross, vec spectrum, dvec settings",
+              "z = the new estimate along the old directions over scale[0], its trace or 1 if that is less"),
+    Operation("natural_gradient_directions",
+              "out mat mix, out vec kept, out vec new_spectrum, out vec lengths, out vec verdict, vec eigenvalues, "
+              "mat vectors, vec spectrum, vec scale, dvec settings, ivec order",
+              "the new W is mix (J + diag(kept) W), its rows have these lengths; verdict 1: check orthogonality; 2: NaN"),
+    Operation("preconditioned_size", "mat cross, mat gram, f64 size",
+              "size - 2 trace(cross) + the sum of cross * gram, elementwise, in float64", returns="float"),
+)
+
 FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module in cpu/ and cuda/
     "rows": ROWS,
     "products": PRODUCTS,
@@ -406,6 +421,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "objective": OBJECTIVE,
     "chain": CHAIN,
     "eigen": EIGEN,
+    "natural_gradient": NATURAL_GRADIENT,
 }
 
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}

@@ -17,6 +17,7 @@ from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.device_nnet import keep_on_device, on_device
+from nnet3py.runtime.joining import join_calls
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -66,14 +67,15 @@ class BoundComputation:
     arena : where the matrices live
     update : the network that receives parameter updates, or None
     stats : the network that receives statistics, or None
+    join : let one call do the work of several commands where that saves time
     """
 
     def __init__(self, computation: Computation, nnet: Nnet, ops: Any, arena: Arena,
-                 update: Nnet | None, stats: Nnet | None) -> None:
+                 update: Nnet | None, stats: Nnet | None, join: bool = True) -> None:
         if computation.need_model_derivative and update is None:
             raise Nnet3Error("the computation updates a model, but none was given to update",
                              "give update=nnet or update=nnet.as_gradient()")
-        self.computation, self.ops, self.arena = computation, ops, arena
+        self.computation, self.ops, self.arena, self._join = computation, ops, arena, join
         self.nnet, self.update, self.stats = (on_device(network, ops) for network in (nnet, update, stats))
         self.plan: MemoryPlan = plan_memory(computation)
         self.versions = [n.version for n in (nnet, update, stats) if n is not None]
@@ -107,6 +109,9 @@ class BoundComputation:
         self._loop_swaps = self.computation.loop_swaps()
         for c, command in enumerate(self.computation.commands):
             self._bind_command(c, command)
+        if self._join:
+            for stage in self._stages:
+                stage.calls, stage.commands = join_calls(self.ops, stage.calls, stage.commands)
         if self.ops.device == "cuda":
             self._capture_stages()
 

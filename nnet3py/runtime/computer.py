@@ -35,7 +35,7 @@ class Computer:
         self.ops = ops if ops is not None else get_ops(device)
         self._owns_random_key = ops is None
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
-                                       stats if stats is not None else update)
+                                       stats if stats is not None else update, join=not debug)
         changed = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
         self._pulled = _twins(*changed)         # into the caller's networks, after each run
         self._pushed = _twins((self._bound.nnet, nnet), *changed) if ops is None else []   # before each pass

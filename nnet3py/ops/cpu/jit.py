@@ -93,7 +93,7 @@ class Shared(NamedTuple):
 
     matrix: str
     axis: int
-    cost: int
+    cost: int | str
 
 
 class Kernel:
@@ -121,11 +121,9 @@ class Kernel:
 
 _SHARED_KERNEL = """
 def {name}({header}):
-    count, other = {matrix}.shape[{axis}], {matrix}.shape[{other_axis}]
-    chunk = chunk_size(count, other * {cost}, {multiple})
     arguments = ({names},)
-    if chunk >= count or not run_shared(part_address(body, arguments), address_of(arguments), count, chunk):
-        body(0, count, {names})
+    share(part_address(body, arguments), address_of(arguments), {matrix}.shape[{axis}],
+          {matrix}.shape[{other_axis}] * {cost}, {multiple}, {per_thread})
 """
 
 
@@ -136,9 +134,10 @@ def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Calla
     source = _SHARED_KERNEL.format(
         name=function.__name__, header=", ".join(str(p.replace(annotation=p.empty)) for p in parameters),
         names=", ".join(names), matrix=shared.matrix, axis=shared.axis, other_axis=1 - shared.axis, cost=shared.cost,
-        multiple=CACHE_LINE if shared.axis == 1 else 1)
-    namespace = {"body": numba.njit(error_model="numpy", fastmath=fastmath)(function), "chunk_size": team.chunk_size,
-                 "run_shared": team.run_shared, "part_address": team.part_address, "address_of": team.address_of}
+        multiple=CACHE_LINE if shared.axis == 1 else 1,
+        per_thread=1 if shared.axis == 1 else team.CHUNKS_PER_THREAD)     # long pieces of rows are read faster
+    namespace = {"body": numba.njit(error_model="numpy", fastmath=fastmath)(function), "share": team.share,
+                 "part_address": team.part_address, "address_of": team.address_of}
     exec(source, namespace)
     made: Any = namespace[function.__name__]
     place = function.__code__              # numba's disk cache goes by where a function stands
@@ -155,7 +154,7 @@ def _with_defaults(compiled: Callable[..., Any], function: Callable[..., Any]) -
 
 
 def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of: str = "",
-           cost: int = 1) -> Callable[[Callable[..., Any]], Kernel]:
+           cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks.
 
     Parameters
@@ -164,7 +163,8 @@ def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of:
     reassociate : let LLVM reorder sums: only for a reduction to one number, which it could not vectorise otherwise
     rows_of, columns_of : the matrix whose rows or columns the threads share; then the function's first two arguments
         say which of them it does
-    cost : of an element, in additions of one matrix to another; what is too cheap is not shared
+    cost : of an element, in additions of one matrix to another, perhaps as an expression of the arguments; what is
+        too cheap is not shared
     """
     shared = Shared(rows_of or columns_of, 0 if rows_of else 1, cost) if rows_of or columns_of else None
     return lambda function: Kernel(function, kinds, reassociate, shared)

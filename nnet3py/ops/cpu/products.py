@@ -5,9 +5,10 @@ A large product is cut into blocks of rows or columns, which the threads share. 
 """
 from __future__ import annotations
 
-from nnet3py.ops.cpu import team, tiles
+from nnet3py.ops.cpu import tiles
 from nnet3py.ops.cpu.blas import sgemm
 from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
 
 PER_ADDITION = 20        # multiply-adds in the time in which a kernel adds one number to another in memory
 WITH_TILES = tiles.KNOWN_PROCESSOR
@@ -62,18 +63,11 @@ def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
                 target[j] = beta * target[j] if beta != 0 else beta
         return
     arguments = (dst, a, b, alpha, beta, trans_a, trans_b)
+    place = address_of(arguments)
     # by columns a transposed b is copied once, not once for each block
-    by_columns = n >= m or (trans_b and n >= 8 * PANEL)
-    shared = False
-    if by_columns:
-        chunk = team.chunk_size(n, m * k // PER_ADDITION, PANEL)
-        if chunk < n:
-            shared = team.run_shared(team.part_address(_multiply_columns, arguments), team.address_of(arguments), n,
-                                     chunk)
+    if n >= m or (trans_b and n >= 8 * PANEL):
+        function = part_address(_multiply_columns, arguments)
+        share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
     else:
-        chunk = team.chunk_size(m, n * k // PER_ADDITION, TILE_ROWS)
-        if chunk < m:
-            shared = team.run_shared(team.part_address(_multiply_rows, arguments), team.address_of(arguments), m,
-                                     chunk)
-    if not shared:
-        _multiply(dst, a, b, alpha, beta, trans_a, trans_b)
+        function = part_address(_multiply_rows, arguments)
+        share(function, place, m, n * k // PER_ADDITION, TILE_ROWS, CHUNKS_PER_THREAD)

@@ -17,12 +17,14 @@ from nnet3py.ops.cpu.element_formulas import (
     tanh_slope,
 )
 from nnet3py.ops.cpu.jit import inline, kernel, row, span
+from nnet3py.ops.cpu.memory import stack_vector
 
 ZERO, ONE = np.float32(0), np.float32(1)
 TILE = 64                   # cells
 NUM_GATES, NUM_SUMS = 5, 13
 # places in the work space, in tiles
 PARTS, WEIGHTS, REPAIRS, OUTPUT_DERIVS, INPUT_DERIVS, SUMS, WORK_TILES = 0, 5, 8, 13, 15, 20, 33
+WORK_SIZE = WORK_TILES * TILE
 
 
 @kernel("mat mat mat", rows_of="dst", cost=16)
@@ -98,17 +100,18 @@ def _differentiate_tile(work, length, i_scale, f_scale, o_scale):
         slope_u[j] += tanh_slope(u)
 
 
-@kernel("mat mat vec mat mat mat mat bool")
-def lstm_backprop(dx, sums, work, x, dy, params, repair, want_dx):
+@kernel("mat mat mat mat mat mat bool", columns_of="params", cost="20 * x.shape[0]")
+def lstm_backprop(first, last, dx, sums, x, dy, params, repair, want_dx):
     """Derivatives of ``lstm_propagate`` with self-repair, and sums over the rows. Kaldi: BackpropLstmNonlinearity.
 
     ``dx`` gets the derivatives at the five parts, if ``want_dx``; columns of masks stay as they are. ``sums`` (13,
     cells) gets the derivatives of ``params``, then the sums of the five nonlinearities' values, then of their
-    derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made. ``work`` has 33 * 64 elements.
+    derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made.
     """
     cells = params.shape[1]
-    for start in range(0, cells, TILE):
-        length = min(TILE, cells - start)
+    work = stack_vector(WORK_SIZE)
+    for start in range(first, last, TILE):
+        length = min(TILE, last - start)
         for k in range(3):
             _copy(span(work, (WEIGHTS + k) * TILE, length), span(row(params, k), start, length))
         for k in range(NUM_GATES):

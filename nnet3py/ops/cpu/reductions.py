@@ -5,10 +5,15 @@ one long chain. Sums to one number run in float64. The order depends on the size
 """
 from __future__ import annotations
 
+import numba
 import numpy as np
 
 from nnet3py.ops.cpu.elementwise import keep
 from nnet3py.ops.cpu.jit import inline, kernel, row, segment, span
+from nnet3py.ops.cpu.memory import get_double, set_double, stack_doubles
+from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
+
+BLOCKS = 64     # of rows, that sums of a whole matrix are made of
 
 
 @inline
@@ -129,22 +134,38 @@ def add_col_sum_product(first, last, dst, a, b, alpha, beta):
         dst[i] = alpha * np.float32(_dot(row(a, i), row(b, i))) + keep(beta, dst[i])
 
 
+@numba.njit(error_model="numpy", fastmath={"reassoc", "nsz"})
+def _sum_block_products(first, last, sums, a, b):
+    for block in range(first, last):
+        total = 0.0
+        for i in range(block * a.shape[0] // BLOCKS, (block + 1) * a.shape[0] // BLOCKS):
+            total += _dot(row(a, i), row(b, i))
+        set_double(sums + block * 8, total)
+
+
+@inline
+def _sum_all_products(a, b):
+    """Sum by blocks of rows, whose number is always the same so that the result is."""
+    sums = stack_doubles(BLOCKS)
+    arguments = (sums, a, b)
+    share(part_address(_sum_block_products, arguments), address_of(arguments), BLOCKS, a.size // BLOCKS + 1, 1,
+          CHUNKS_PER_THREAD)
+    total = 0.0
+    for block in range(BLOCKS):
+        total += get_double(sums + block * 8)
+    return total
+
+
 @kernel("mat", reassociate=True)
 def sum_sq(src):
     """The sum of all ``src[i, j]^2``, in float64. Kaldi: TraceMatMat(src, src, trans)."""
-    total = 0.0
-    for i in range(src.shape[0]):
-        total += _dot(row(src, i), row(src, i))
-    return total
+    return _sum_all_products(src, src)
 
 
 @kernel("mat mat", reassociate=True)
 def sum_product(a, b):
     """The sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
-    total = 0.0
-    for i in range(a.shape[0]):
-        total += _dot(row(a, i), row(b, i))
-    return total
+    return _sum_all_products(a, b)
 
 
 @kernel("vec vec", reassociate=True)

@@ -51,6 +51,15 @@ def add_mat(first, last, dst, src, alpha):
         _add(row(dst, i), row(src, i), alpha)
 
 
+@kernel("mat mat mat f32 f32", rows_of="dst")
+def sum_mats(first, last, dst, a, b, alpha, beta):
+    """``dst = alpha a + beta b``; ``dst`` may be ``a`` or ``b``. Kaldi: CopyFromMat, Scale, then AddMat."""
+    for i in range(first, last):
+        d, x, y = row(dst, i), row(a, i), row(b, i)
+        for j in range(d.shape[0]):
+            d[j] = alpha * x[j] + beta * y[j]
+
+
 @kernel("mat mat ivec f32", rows_of="dst")
 def copy_rows(first, last, dst, src, indexes, alpha):
     """``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""

@@ -195,19 +195,19 @@ inline = numba.njit(error_model="numpy")
 
 
 @inline
-def chunk_size(count, work_per_unit, multiple):
+def _chunk_size(count, work_per_unit, multiple, per_thread):
     """Rows or columns of a chunk, a multiple of ``multiple``; more than ``count`` if sharing is not worth it."""
     threads = min(peek(LIMIT), 1 + peek(WORKERS))
     shares = min(threads, count * work_per_unit // LEAST_WORK)
     if shares <= 1:
         return count + 1
-    chunks = max(shares, min(threads * CHUNKS_PER_THREAD, count * work_per_unit // (2 * LEAST_WORK)))
+    chunks = max(shares, min(threads * per_thread, count * work_per_unit // (2 * LEAST_WORK)))
     size = -(-count // chunks)
     return -(-size // multiple) * multiple
 
 
 @inline
-def run_shared(function, arguments, count, chunk):
+def _run_shared(function, arguments, count, chunk):
     """Run all of a job, which is ``count`` rows or columns, with the workers' help. False if another job is running."""
     if not swap(BUSY, 0, 1):
         return False
@@ -231,6 +231,19 @@ def run_shared(function, arguments, count, chunk):
         relax()
     poke(BUSY, 0)
     return True
+
+
+@inline
+def share(function, arguments, count, work_per_unit, multiple, per_thread):
+    """Do all of a job of ``count`` rows or columns, in chunks that the threads share.
+
+    ``function`` and ``arguments`` are what ``part_address`` and ``address_of`` return. ``work_per_unit`` is a row's or
+    column's work in additions of a number in memory; chunks are multiples of ``multiple``, at most ``per_thread`` for
+    each thread.
+    """
+    chunk = _chunk_size(count, work_per_unit, multiple, per_thread)
+    if chunk >= count or not _run_shared(function, arguments, count, chunk):
+        call_part(function, arguments, 0, count)
 
 
 @inline

@@ -17,6 +17,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from nnet3py.ops.cpu.jit import inline
+from nnet3py.ops.cpu.memory import address, get_float, set_float, stack_floats
+
 
 def _tile_shape() -> tuple[int, int, int] | None:
     """Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more.
@@ -136,51 +138,7 @@ def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_
     return signature, codegen
 
 
-def _address(typingctx, array):
-    """Address of the first element."""
-    def codegen(context, builder, signature, args):
-        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, _I64)
-
-    return types.intp(array), codegen
-
-
-def _stack_floats(typingctx, count):
-    """Address of ``count`` (a literal integer) floats in the caller's stack frame, on a cache line."""
-    if not isinstance(count, types.IntegerLiteral):
-        return None
-
-    def codegen(context, builder, signature, args):
-        with builder.goto_entry_block():
-            memory = builder.alloca(ir.ArrayType(_FLOAT, count.literal_value))
-            memory.align = 64
-        return builder.ptrtoint(memory, _I64)
-
-    return types.intp(count), codegen
-
-
-def _get_float(typingctx, address):
-    """The float at an address."""
-    def codegen(context, builder, signature, args):
-        return builder.load(builder.inttoptr(args[0], _FLOAT.as_pointer()))
-
-    return types.float32(types.intp), codegen
-
-
-def _set_float(typingctx, address, value):
-    """Set the float at an address."""
-    def codegen(context, builder, signature, args):
-        builder.store(args[1], builder.inttoptr(args[0], _FLOAT.as_pointer()))
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.float32), codegen
-
-
 tile: Any = intrinsic(_tile)
-address: Any = intrinsic(_address)
-stack_floats: Any = intrinsic(prefer_literal=True)(_stack_floats)
-get_float: Any = intrinsic(_get_float)
-set_float: Any = intrinsic(_set_float)
-
 ZERO, ONE = np.float32(0), np.float32(1)
 
 

@@ -71,13 +71,13 @@ def lstm_propagate(dst, src, params):
             m_out[j] = cell[1]
 
 
-@kernel("mat mat vec mat mat mat mat bool", over=1, shape=launch_columns)
-def lstm_backprop(dx, sums, work, x, dy, params, repair, want_dx):
+@kernel("mat mat mat mat mat mat bool", over=1, shape=launch_columns)
+def lstm_backprop(dx, sums, x, dy, params, repair, want_dx):
     """Derivatives of ``lstm_propagate`` with self-repair, and sums over the rows. Kaldi: BackpropLstmNonlinearity.
 
     ``dx`` gets the derivatives at the five parts, if ``want_dx``; columns of masks stay as they are. ``sums`` (13,
     cells) gets the derivatives of ``params``, then the sums of the five nonlinearities' values, then of their
-    derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made. ``work`` is for the CPU.
+    derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made.
     """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     cells = params.shape[1]

@@ -31,6 +31,12 @@ def add_mat(dst, src, alpha):
     return dst + alpha * src
 
 
+@each_element("mat mat mat f32 f32")
+def sum_mats(dst, a, b, alpha, beta):
+    """``dst = alpha a + beta b``; ``dst`` may be ``a`` or ``b``. Kaldi: CopyFromMat, Scale, then AddMat."""
+    return alpha * a + beta * b
+
+
 @kernel("mat mat ivec f32", shape=launch_elements)
 def copy_rows(dst, src, indexes, alpha):
     """``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""

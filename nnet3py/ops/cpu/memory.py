@@ -1,0 +1,91 @@
+"""Addresses in compiled code: small work space on the stack, and numbers at an address."""
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+from numba.np import arrayobj
+
+_I64 = ir.IntType(64)
+_FLOATS = {"float": (ir.FloatType(), types.float32), "double": (ir.DoubleType(), types.float64)}
+
+
+def _address(typingctx, array):
+    """Address of an array's first element."""
+    def codegen(context, builder, signature, args):
+        return builder.ptrtoint(context.make_array(signature.args[0])(context, builder, args[0]).data, _I64)
+
+    return types.intp(array), codegen
+
+
+def _on_stack(kind: str) -> Any:
+    """Address of ``count`` (a constant) numbers in the caller's stack frame, on a cache line."""
+    def intrinsic_function(typingctx, count):
+        if not isinstance(count, types.IntegerLiteral):
+            return None
+
+        def codegen(context, builder, signature, args):
+            with builder.goto_entry_block():
+                memory = builder.alloca(ir.ArrayType(_FLOATS[kind][0], count.literal_value))
+                memory.align = 64
+            return builder.ptrtoint(memory, _I64)
+
+        return types.intp(count), codegen
+
+    return intrinsic(prefer_literal=True)(intrinsic_function)
+
+
+def _getter(kind: str) -> Any:
+    """The number at an address."""
+    llvm_type, numba_type = _FLOATS[kind]
+
+    def intrinsic_function(typingctx, address):
+        def codegen(context, builder, signature, args):
+            return builder.load(builder.inttoptr(args[0], llvm_type.as_pointer()))
+
+        return numba_type(types.intp), codegen
+
+    return intrinsic(intrinsic_function)
+
+
+def _setter(kind: str) -> Any:
+    """Set the number at an address."""
+    llvm_type, numba_type = _FLOATS[kind]
+
+    def intrinsic_function(typingctx, address, value):
+        def codegen(context, builder, signature, args):
+            builder.store(args[1], builder.inttoptr(args[0], llvm_type.as_pointer()))
+            return context.get_dummy_value()
+
+        return types.void(types.intp, numba_type), codegen
+
+    return intrinsic(intrinsic_function)
+
+
+def _stack_vector(typingctx, count):
+    """A float32 vector of ``count`` (a constant) numbers in the caller's stack frame, on a cache line."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    result = types.Array(types.float32, 1, "C")
+
+    def codegen(context, builder, signature, args):
+        with builder.goto_entry_block():
+            memory = builder.alloca(ir.ArrayType(ir.FloatType(), count.literal_value))
+            memory.align = 64
+        itemsize = context.get_constant(types.intp, 4)
+        view = context.make_array(result)(context, builder)
+        arrayobj.populate_array(view, data=builder.bitcast(memory, ir.FloatType().as_pointer()),
+                                shape=cgutils.pack_array(builder, [context.get_constant(types.intp, count.literal_value)]),
+                                strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
+        return view._getvalue()
+
+    return result(count), codegen
+
+
+address: Any = intrinsic(_address)
+stack_vector: Any = intrinsic(prefer_literal=True)(_stack_vector)
+stack_floats, stack_doubles = _on_stack("float"), _on_stack("double")
+get_float, get_double = _getter("float"), _getter("double")
+set_float, set_double = _setter("float"), _setter("double")

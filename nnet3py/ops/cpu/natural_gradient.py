@@ -1,0 +1,136 @@
+"""The small matrices of the natural gradient's update on the CPU; ``components/natural_gradient.py`` has the algebra.
+
+``spectrum`` holds the R values d and then ρ; ``settings`` the numbers of rows and columns, the forgetting factor η, the
+rows' sum of squares and α, in the order of the constants below. Eigenvalues are those of Z / ``scale``. Kaldi:
+``OnlineNaturalGradient::PreconditionDirectionsInternal``.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cpu.jit import inline, kernel, row
+
+NUM_ROWS, DIM, ETA, SIZE, ALPHA = range(5)
+EPSILON = np.float32(1.0e-10)         # floor of the eigenvalues
+DELTA = np.float32(5.0e-4)            # floor of the eigenvalues, relative to the largest
+LARGEST_CONDITION = np.float32(1.0e6) # of the update's eigenvalues, beyond which orthogonality is to be checked
+ONE = np.float32(1)
+
+
+@inline
+def _smoothing(spectrum, rank, settings):
+    """β, which with d decides how far each direction is shortened."""
+    total = np.float32(0)
+    for i in range(rank):
+        total += spectrum[i]
+    return spectrum[rank] * (ONE + np.float32(settings[ALPHA])) + np.float32(settings[ALPHA]) * total / np.float32(
+        settings[DIM])
+
+
+@inline
+def _direction_length(d, smoothing):
+    """√e, the length of a row of W."""
+    return np.float32(math.sqrt(ONE / (smoothing / d + ONE)))
+
+
+@kernel("mat vec mat mat vec dvec")
+def natural_gradient_moments(z, scale, square, cross, spectrum, settings):
+    """``z`` = Z / ``scale``, the new estimate along the old directions; ``scale[0]`` is its trace, at least 1.
+
+    ``square`` is J Jᵀ and ``cross`` W Jᵀ, with J the moment of rows and their projections.
+    """
+    rank = z.shape[0]
+    keep, per_row = ONE - np.float32(settings[ETA]), np.float32(settings[ETA]) / np.float32(settings[NUM_ROWS])
+    smoothing, rho = _smoothing(spectrum, rank, settings), spectrum[rank]
+    weight_square, weight_cross = 0.5 * per_row * np.float64(per_row), 0.5 * per_row * np.float64(keep)
+    total = 0.0
+    for i in range(rank):
+        scale_i = np.float64(ONE / _direction_length(spectrum[i], smoothing))
+        kept_i = np.float64(spectrum[i] + rho)
+        for j in range(rank):
+            scales = scale_i * np.float64(ONE / _direction_length(spectrum[j], smoothing))
+            kept_j = np.float64(spectrum[j] + rho)
+            value = weight_square * (np.float64(square[i, j]) + np.float64(square[j, i])) * scales
+            value += weight_cross * (np.float64(cross[i, j]) + np.float64(cross[j, i])) * scales * (kept_i + kept_j)
+            if i == j:
+                value += np.float64(keep) * np.float64(keep) * kept_i * kept_i
+                total += value
+            z[i, j] = np.float32(value)
+    scale[0] = np.float32(max(1.0, total))
+    for i in range(rank):
+        target = row(z, i)
+        for j in range(rank):
+            target[j] = np.float32(np.float64(target[j]) / np.float64(scale[0]))
+
+
+@inline
+def _sort_falling(order, values):
+    """``order`` = the places of ``values`` by falling absolute value; equal ones stay in order."""
+    for i in range(values.shape[0]):
+        k = i
+        while k > 0 and abs(values[order[k - 1]]) < abs(values[i]):
+            order[k] = order[k - 1]
+            k -= 1
+        order[k] = i
+
+
+@kernel("mat vec vec vec vec vec mat vec vec dvec ivec")
+def natural_gradient_directions(mix, kept, new_spectrum, lengths, verdict, eigenvalues, vectors, spectrum, scale,
+                                settings, order):
+    """What makes the new W of J and the old W: W' = ``mix`` (J + diag(``kept``) W), and the new d and ρ.
+
+    ``lengths`` are those of the rows of W'; ``verdict[0]`` is 1 if their orthogonality has to be checked, 2 if an
+    eigenvalue is not finite, else 0. ``eigenvalues``, in any order, and the rows of ``vectors`` are those of Z / scale;
+    ``order`` is work space.
+    """
+    rank = eigenvalues.shape[0]
+    keep, per_row = ONE - np.float32(settings[ETA]), np.float32(settings[ETA]) / np.float32(settings[NUM_ROWS])
+    smoothing, rho = _smoothing(spectrum, rank, settings), spectrum[rank]
+    _sort_falling(order, eigenvalues)
+    floor = (rho * keep) * (rho * keep)
+    largest, smallest = eigenvalues[order[0]] * scale[0], eigenvalues[order[rank - 1]] * scale[0]
+    suspect = largest > LARGEST_CONDITION * smallest
+    old_total, root_total, largest_root = np.float32(0), np.float32(0), np.float32(0)
+    for i in range(rank):
+        value = eigenvalues[order[i]] * scale[0]
+        suspect = suspect or value < floor
+        lengths[i] = np.float32(math.sqrt(value if value > floor else floor))     # for now, the roots
+        old_total += spectrum[i]
+        root_total += lengths[i]
+        largest_root = max(largest_root, lengths[i])
+    dim = np.float32(settings[DIM])
+    trace = per_row * np.float32(settings[SIZE]) + keep * (dim * rho + old_total)
+    new_rho = ONE / (dim - np.float32(rank)) * (trace - root_total)
+    least = max(EPSILON, DELTA * largest_root)
+    for i in range(rank):
+        d = lengths[i] - new_rho
+        new_spectrum[i] = d if d > least else least
+    new_spectrum[rank] = new_rho if new_rho > least else least
+    new_smoothing = _smoothing(new_spectrum, rank, settings)
+    for i in range(rank):
+        length = _direction_length(new_spectrum[i], new_smoothing)
+        factor = per_row * length / lengths[i]
+        lengths[i] = length
+        target, source = row(mix, i), row(vectors, order[i])
+        for j in range(rank):
+            target[j] = factor * source[j] * (ONE / _direction_length(spectrum[j], smoothing))
+    for i in range(rank):
+        kept[i] = keep / per_row * (spectrum[i] + rho)
+    verdict[0] = np.float32(2) if not math.isfinite(root_total) else ONE if suspect else np.float32(0)
+
+
+@kernel("mat mat f64", reassociate=True)
+def preconditioned_size(cross, gram, size):
+    """The sum of squares of rows after preconditioning, in float64.
+
+    ``size`` is that of before, ``cross`` the product PᵀP of their projections P = X Wᵀ, ``gram`` is W Wᵀ.
+    """
+    total = 0.0
+    for i in range(cross.shape[0]):
+        total -= 2.0 * np.float64(cross[i, i])
+        c, g = row(cross, i), row(gram, i)
+        for j in range(c.shape[0]):
+            total += np.float64(c[j]) * np.float64(g[j])
+    return size + total
