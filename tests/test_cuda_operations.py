@@ -16,12 +16,14 @@ from nnet3py.ops import table
 TESTS = Path(__file__).resolve().parent
 # what of the CPU's test files runs in one process, and how many operations it calls at least
 GROUPS = [("rows elementwise reductions random", 400), ("nonlinear structural", 500),
-          ("per_element pooling convolution attention statistics_pooling objective", 150), ("eigen", 30)]
+          ("per_element pooling convolution attention statistics_pooling objective", 150),
+          ("eigen natural_gradient", 40)]
 FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
 IN_DOUBLE = set("""add_row_sum_double add_row_sum_sq_double add_col_sum_product _products _normal _count _sigmoid_sums
     _tanh_sums _relu_sums _value_sums _square_sums low_slope_repair relu_repair batch_norm_store_stats _count_rows
     _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats specaugment_mask
-    time_mask _add_weights _add_count _symmetric_eigen""".split())
+    time_mask _add_weights _add_count _symmetric_eigen
+    natural_gradient_moments natural_gradient_directions _preconditioned_size""".split())
 
 
 def kernels(family: str) -> list[str]:
