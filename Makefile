@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 TEST_BUDGET ?= 600
+TORCH ?= yes
 
-.PHONY: all install demo test test-slow lint bench fuzz launchers dist clean help
+.PHONY: all install demo test test-slow test-gpu lint bench bench-gpu fuzz launchers dist clean help
 
 all: install
 
@@ -14,8 +15,10 @@ help:
 	@echo "make demo       train two small networks and print their accuracy (two minutes)"
 	@echo "make test       the tests, in under 10 minutes on two cores"
 	@echo "make test-slow  the tests with full counts"
+	@echo "make test-gpu   the tests that compute, on the GPU (GPU_TESTS=... chooses files)"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks"
+	@echo "make bench-gpu  the benchmarks of the GPU, kept in benchmarks/results/ (TORCH= leaves PyTorch out)"
 	@echo "make fuzz       200,000 damaged files are read (half an hour)"
 	@echo "make launchers  write bin/ anew from the registry of commands"
 	@echo "make dist       wheel and sdist in dist/"
@@ -32,7 +35,7 @@ $(STAMPS)/install: setup.cfg setup.py pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m compileall -q nnet3py  # starting is twice as quick, even where Python may not write bytecode
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/dist: $(STAMPS)/%: $(STAMPS)/install
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/dist $(STAMPS)/bench: $(STAMPS)/%: $(STAMPS)/install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
 	@touch $@
 
@@ -47,12 +50,31 @@ test: $(STAMPS)/test
 test-slow: $(STAMPS)/test
 	$(BIN)/python -m pytest -q
 
+# On a GPU: the operations against their slow twins, then whatever computes networks, with Kaldi's numbers among it, then
+# training runs, then these under compute-sanitizer, if that is installed.
+GPU_OPERATIONS := $(filter-out tests/test_ops_table.py,$(wildcard tests/test_ops_*.py)) tests/test_random.py
+GPU_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,computer looped trainer chain_trainer diagnostics combination \
+  compute batch xvectors train_every_type))
+ON_GPU := PYTHONPATH=tests $(BIN)/python -m pytest -q -p no:cacheprovider
+SANITIZER ?= $(shell command -v compute-sanitizer)
+
+test-gpu: $(STAMPS)/test
+	@$(BIN)/python -c 'import sys; from nnet3py.ops import device; reason = device.unavailable_reason(); sys.exit(reason)'
+	$(ON_GPU) -p simulated_ops $(GPU_OPERATIONS)
+	$(ON_GPU) -p gpu_device $(GPU_TESTS)
+	$(ON_GPU) tests/gpu_runs.py
+	$(if $(SANITIZER),$(SANITIZER) --error-exitcode 1 --tool memcheck $(BIN)/python tests/gpu_runs.py,\
+	  @echo "compute-sanitizer is not installed: memory accesses were not checked")
+
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
 bench: $(STAMPS)/test
-	@for script in $(filter-out benchmarks/fuzz.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/fuzz.py benchmarks/cuda_kernels.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+bench-gpu: $(STAMPS)/$(if $(TORCH),bench,test)
+	$(BIN)/python benchmarks/gpu.py --write
 
 launchers: install
 	$(BIN)/python -m nnet3py.cli.bin_files
