@@ -349,6 +349,11 @@ def set_team_size(count: int) -> None:
         _words[LIMIT] = count
 
 
+def size() -> int:
+    """How many threads kernels use, the caller's among them."""
+    return max(1, min(int(_words[LIMIT]), 1 + int(_words[WORKERS])))
+
+
 def _forget_workers() -> None:
     """After a fork the child has none of its parent's threads: its kernels work alone."""
     _words[:] = 0
