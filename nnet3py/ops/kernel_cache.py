@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import importlib
 import logging
 import os
 import re
@@ -120,6 +121,26 @@ def kept_on_disk(path: Path) -> Iterator[None]:
             yield
         finally:
             config.CACHE_DIR = before
+
+
+@cache
+def _load_numba_without_scipy() -> None:
+    """Load what numba needs before its first function, but not all of ``scipy.linalg``: that takes 0.2 s and 13 MB.
+
+    numba imports it to see whether it is there. Functions that need it import it again, so nothing is lost by waiting.
+    """
+    if "numba.np.arraymath" in sys.modules:
+        return
+    try:
+        linalg: Any = importlib.import_module("numba.np.linalg")
+        check = linalg.ensure_blas
+    except (ImportError, AttributeError):      # another numba: it will load scipy
+        return
+    linalg.ensure_blas = lambda: None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = check
 
 
 def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...],
