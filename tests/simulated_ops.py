@@ -40,7 +40,7 @@ class Twins:
         self._launches = itertools.cycle(LAUNCHES)
         self._launch = LAUNCHES[0]
         self.random = Random(self)
-        self.calls = 0
+        self.called: set[str] = set()
 
     def change_launch(self) -> None:
         """Use the next grid and block from now on."""
@@ -48,12 +48,12 @@ class Twins:
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._ops, name)
+        self.called.add(name)
         return lambda *args: self._call(operation, args)
 
     def _call(self, operation: Any, args: tuple[Any, ...]) -> Any:
         from nnet3py.ops.cuda import launch
 
-        self.calls += 1
         copies: dict[int, tuple[np.ndarray, Any]] = {}
         ready = [self._on_device(arg, copies) for arg in args]
         with launch.forced_launch(*self._launch) if device.is_simulated() else nullcontext():
@@ -119,5 +119,5 @@ def pytest_runtest_setup(item: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say how many calls there were, so that a test can see that the twins were asked."""
-    terminalreporter.write_line(f"twins called: {terminalreporter.config.twins.calls}")
+    """Say which operations were called, so that a test can see that the twins were asked."""
+    terminalreporter.write_line("twins called: " + " ".join(sorted(terminalreporter.config.twins.called)))

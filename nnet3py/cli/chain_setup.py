@@ -28,11 +28,15 @@ def chain_options(options: Options) -> ChainOptions:
 
 
 def examples(rspecifier: str, by_language: bool) -> Iterator[tuple[str, NnetChainExample]]:
-    """Chain examples and keys; ``by_language``: the outputs ``output`` are renamed to those of the key's language."""
+    """Chain examples and keys; ``by_language``: the outputs ``output`` are renamed to those of the key's language.
+
+    A thread reads ahead of what is worked on.
+    """
     from nnet3py.egs.chain_example import read_chain_egs
+    from nnet3py.egs.reading_ahead import examples_ahead
     from nnet3py.egs.sequence_merger import language_of, rename_outputs
 
-    for key, eg in read_chain_egs(rspecifier):
+    for key, eg in examples_ahead(read_chain_egs(rspecifier)):
         if by_language:
             with within(f"example {key}"):
                 rename_outputs(eg, language_of(key) or DEFAULT_LANGUAGE)

@@ -1,6 +1,7 @@
 """nnet3-train: train a network on examples, or directly on features and targets."""
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -55,10 +56,12 @@ def train(args: list[str], options: Options) -> int:
         _train_directly(trainer, nnet, options)
     else:
         from nnet3py.egs.example import read_egs
+        from nnet3py.egs.reading_ahead import examples_ahead
 
-        for key, eg in log.progress(read_egs(args[1]), "training"):
-            with within(f"example {key}"):
-                trainer.train(eg)
+        with closing(examples_ahead(read_egs(args[1]))) as egs:        # type: ignore[type-var]
+            for key, eg in log.progress(egs, "training"):
+                with within(f"example {key}"):
+                    trainer.train(eg)
     return finish(trainer, args[-1], options, "Wrote model to")
 
 

@@ -19,7 +19,7 @@ Value = TypeVar("Value")
 
 _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
 _LONGEST_KEY = 10000        # bytes; what is longer is no archive
-_SKIMMED = 1 << 18          # bytes; how much is skimmed at a time
+_SKIMMED = 1 << 16          # bytes; how much is skimmed at a time
 _PATIENCE = 1 << 20         # bytes; a value that has not ended after so many is read
 _MOST_UNUSUAL = 3           # values in a row; then all are read
 

@@ -96,9 +96,9 @@ def _compress_columns(values, minimum, scale, step, percentiles, codes):
             base = p0 if below else p25 if between else p75
             size = low if below else middle if between else high
             steps = np.float32(64) if below else np.float32(128) if between else np.float32(63)
-            place = np.float64((value - base) / size * steps) + 0.5
-            place = min(max(place, 0.0), np.float64(steps)) if place == place else 0.0
-            codes[col, row] = np.int32(place) + (0 if below else 64 if between else 192)
+            part = np.float64((value - base) / size * steps) + 0.5
+            part = min(max(part, 0.0), np.float64(steps)) if part == part else 0.0
+            codes[col, row] = np.int32(part) + (0 if below else 64 if between else 192)
 
 
 def _decode_batch(data, places, ranges, steps, target):

@@ -20,9 +20,9 @@ def stored_matrix(data: bytes) -> CompressedMatrix | np.ndarray:
         percentiles = np.frombuffer(data, "<u2", 4 * num_cols, begin).astype(np.uint16).reshape(num_cols, 4)
         codes = np.frombuffer(data, np.uint8, count, len(data) - count).reshape(num_cols, num_rows)
         return CompressedMatrix(kind, minimum, range_, codes, percentiles)
-    codes = np.frombuffer(data, "<u2" if kind == "CM2" else np.uint8, count, begin)
-    codes = codes.astype(np.uint16 if kind == "CM2" else np.uint8).reshape(num_rows, num_cols)
-    return CompressedMatrix(kind, minimum, range_, codes)
+    code: Any = np.uint16 if kind == "CM2" else np.uint8
+    elements = np.frombuffer(data, np.dtype(code).newbyteorder("<"), count, begin).astype(code)
+    return CompressedMatrix(kind, minimum, range_, elements.reshape(num_rows, num_cols))
 
 
 def dense_matrix(value: Any) -> np.ndarray:

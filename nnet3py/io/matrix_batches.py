@@ -38,8 +38,9 @@ def batches(entries: Iterable[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]
 
 def decoded(values: Sequence[Any]) -> list[Any]:
     """Each matrix dense: as bytes to be written, or float32 (rows, cols)."""
-    results = [None if isinstance(value, bytes) and value[:3] == b"CM " else
-               value if isinstance(value, bytes) and value[:3] == b"FM " else dense_matrix(value) for value in values]
+    results: list[Any] = [
+        None if isinstance(value, bytes) and value[:3] == b"CM " else
+        value if isinstance(value, bytes) and value[:3] == b"FM " else dense_matrix(value) for value in values]
     chosen = [i for i, result in enumerate(results) if result is None]
     if not chosen:
         return results

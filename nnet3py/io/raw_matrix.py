@@ -75,10 +75,12 @@ _COMPRESSED_HEADS = {kind: struct.Struct(f"<{len(kind)}xffii") for kind in (b"CM
 def head_of(data: bytes) -> Head:
     """The head of a matrix in binary form."""
     if data[:3] == b"FM ":
-        return Head("FM", 0.0, 0.0, *_DENSE_HEAD.unpack_from(data), _DENSE_HEAD.size)
+        rows, columns = _DENSE_HEAD.unpack_from(data)
+        return Head("FM", 0.0, 0.0, rows, columns, _DENSE_HEAD.size)
     kind = data[:data.index(b" ") + 1]
     form = _COMPRESSED_HEADS[kind]
-    return Head(kind[:-1].decode(), *form.unpack_from(data), form.size)
+    minimum, range_, rows, columns = form.unpack_from(data)
+    return Head(kind[:-1].decode(), minimum, range_, rows, columns, form.size)
 
 
 def num_rows(value: Any) -> int:

@@ -10,6 +10,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+_PATIENCE_S = 5.0        # how long a thread is waited for that nobody needs; what it reads may never come
+
+
 class _Ahead:
     """What a thread has fetched and nobody has taken yet; it waits while that is ``most`` items or ``most_bytes``."""
 
@@ -63,6 +66,10 @@ def read_ahead(items: Iterable[Item], most: int = 1, most_bytes: int = 1 << 62,
             ahead.put("end", None)
         except BaseException as error:      # handed over, so that it is raised where the items are used
             ahead.put("error", error)
+        finally:
+            close = getattr(items, "close", None)       # of a generator, which may hold a file open
+            if close is not None:
+                close()
 
     thread = threading.Thread(target=fetch, name="nnet3py read-ahead", daemon=True)
     thread.start()
@@ -76,7 +83,7 @@ def read_ahead(items: Iterable[Item], most: int = 1, most_bytes: int = 1 << 62,
             yield item
     finally:
         ahead.stop()
-        thread.join()
+        thread.join(_PATIENCE_S)
 
 
 def map_ahead(function: Callable[[Item], Result], items: Iterable[Item], num_threads: int) -> Iterator[Result]:

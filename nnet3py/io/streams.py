@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BUFFER_SIZE = 1 << 15          # small, because looking ahead copies it
+_FILE_BUFFER_SIZE = 1 << 18    # of files that are written; others wait for what goes down a pipe
 _SHELL = "/bin/sh"
 _SIGPIPE = 13
 _BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose reader went away
@@ -245,7 +246,7 @@ class OutputStream(io.BufferedWriter):
     def __init__(self, target: Any, path: str, process: subprocess.Popen | None = None, standard: bool = False,
                  temporary: str | None = None, final: str | None = None) -> None:
         self._raw_output = _RawOutput(target, path, standard)
-        super().__init__(self._raw_output, BUFFER_SIZE)
+        super().__init__(self._raw_output, BUFFER_SIZE if temporary is None else _FILE_BUFFER_SIZE)
         self.path = path
         self.status = 0              # of a pipe's command, after close
         self._process, self._temporary, self._final = process, temporary, final

@@ -238,8 +238,8 @@ class Nnet:
 
     def squares(self) -> np.ndarray:
         """For each component the sum of the squares of its trainable parameters, float64; 0 for one without."""
-        return np.array([component.dot_product(component) if component.has(Properties.UPDATABLE) else 0.0
-                         for component in self.components])     # type: ignore[attr-defined]
+        return np.array([component.dot_product(component)       # type: ignore[attr-defined]
+                         if component.has(Properties.UPDATABLE) else 0.0 for component in self.components])
 
     def scale_components(self, factors: np.ndarray) -> None:
         """Multiply parameters and statistics of each component by its factor, in place; 0 makes exact zeros."""

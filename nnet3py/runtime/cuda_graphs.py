@@ -134,12 +134,9 @@ class _Settings:
     """The settings of components that end up as numbers in launches."""
 
     def __init__(self, networks: Sequence[DeviceNnet]) -> None:
-        hosts: dict[int, Any] = {}
-        for network in networks:
-            for twin in network.components:
-                for leaf in [twin, *twin.children]:
-                    hosts[id(leaf._host)] = leaf._host
-        self._hosts = list(hosts.values())
+        hosts = [component for network in networks for outer in network.host.components
+                 for component in (outer, *outer.children)]
+        self._hosts = list({id(host): host for host in hosts}.values())
 
     def now(self) -> tuple[Any, ...]:
         """Everything in a component that is no array, and its marks of what was stored."""

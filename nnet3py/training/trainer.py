@@ -214,8 +214,9 @@ class MinibatchTrainer(ABC):
         if factor == 0.0:
             return
         factor *= num_sequences(self._parts(eg))
-        scales = np.array([-2.0 * factor * c.learning_rate * c.l2_regularize if c.has(Properties.UPDATABLE) else 0.0
-                           for c in self.delta.components])    # type: ignore[attr-defined]
+        trained: list[Any] = [c if c.has(Properties.UPDATABLE) else None for c in self.delta.components]
+        scales = np.array([-2.0 * factor * c.learning_rate * c.l2_regularize if c is not None else 0.0
+                           for c in trained])
         if scales.any():
             self._change.add_components(scales, self._trained)
 

@@ -10,29 +10,20 @@ import math
 
 import numpy as np
 
+from nnet3py.ops import natural_gradient_formulas as formulas
 from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.ops.natural_gradient_formulas import (
+    DELTA,
+    DIM,
+    EPSILON,
+    ETA,
+    LARGEST_CONDITION,
+    NUM_ROWS,
+    ONE,
+    SIZE,
+)
 
-NUM_ROWS, DIM, ETA, SIZE, ALPHA = range(5)
-EPSILON = np.float32(1.0e-10)         # floor of the eigenvalues
-DELTA = np.float32(5.0e-4)            # floor of the eigenvalues, relative to the largest
-LARGEST_CONDITION = np.float32(1.0e6) # of the update's eigenvalues, beyond which orthogonality is to be checked
-ONE = np.float32(1)
-
-
-@inline
-def _smoothing(spectrum, rank, settings):
-    """β, which with d decides how far each direction is shortened."""
-    total = np.float32(0)
-    for i in range(rank):
-        total += spectrum[i]
-    return spectrum[rank] * (ONE + np.float32(settings[ALPHA])) + np.float32(settings[ALPHA]) * total / np.float32(
-        settings[DIM])
-
-
-@inline
-def _direction_length(d, smoothing):
-    """√e, the length of a row of W."""
-    return np.float32(math.sqrt(ONE / (smoothing / d + ONE)))
+_smoothing, _direction_length = inline(formulas.smoothing), inline(formulas.direction_length)
 
 
 @kernel("mat vec mat mat vec dvec")

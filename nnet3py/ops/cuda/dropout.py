@@ -6,7 +6,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cuda.each_element import each_element
+from nnet3py.ops.cuda.each_element import (
+    each_element,
+    fill_row,
+    first_row,
+    launch_elements,
+    multiply_row,
+    row_distance,
+    scale_row,
+)
 from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
 
@@ -36,13 +44,16 @@ def dropout_elements(dst, src, draws, proportion):
     return src if draws > proportion else ZERO
 
 
-@kernel("mat mat mat f32")
+@kernel("mat mat mat f32", shape=launch_elements)
 def dropout_rows(dst, src, draws, proportion):
     """``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
-    for i in own_rows(dst.shape[0]):
-        d, s, kept = row(dst, i), row(src, i), draws[i, 0] > proportion
-        for j in own_columns(d.shape[0]):
-            d[j] = s[j] if kept else ZERO
+    i, step = first_row(), row_distance()
+    while i < dst.shape[0]:
+        if draws[i, 0] > proportion:
+            scale_row(row(dst, i), row(src, i), ONE)
+        else:
+            fill_row(row(dst, i), ZERO)
+        i += step
 
 
 @each_element("mat mat mat mat")
@@ -127,10 +138,10 @@ def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kep
                 keep = not keep
 
 
-@kernel("mat mat mat ivec")
+@kernel("mat mat mat ivec", shape=launch_elements)
 def mul_mask_rows(dst, src, mask, indexes):
     """``dst[i] = src[i] mask[indexes[i]]``, elementwise; ``dst`` may be ``src``. Kaldi: MulRows."""
-    for i in own_rows(dst.shape[0]):
-        d, s, m = row(dst, i), row(src, i), row(mask, indexes[i])
-        for j in own_columns(d.shape[0]):
-            d[j] = s[j] * m[j]
+    i, step = first_row(), row_distance()
+    while i < dst.shape[0]:
+        multiply_row(row(dst, i), row(src, i), row(mask, indexes[i]))
+        i += step

@@ -119,6 +119,25 @@ def add_row(d, s, alpha):
         j = j3 + step
 
 
+@device_function
+def multiply_row(d, s, m):
+    """``d[j] = s[j] m[j]`` in this thread's columns; ``d`` may be ``s``."""
+    j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
+    while j < count:
+        j1, j2, j3 = j + step, j + step + step, j + step + step + step
+        k1, k2, k3 = inside(j1, j, count), inside(j2, j, count), inside(j3, j, count)
+        s0, s1, s2, s3 = s[j], s[k1], s[k2], s[k3]
+        m0, m1, m2, m3 = m[j], m[k1], m[k2], m[k3]
+        d[j] = s0 * m0
+        if j1 < count:
+            d[j1] = s1 * m1
+        if j2 < count:
+            d[j2] = s2 * m2
+        if j3 < count:
+            d[j3] = s3 * m3
+        j = j3 + step
+
+
 # -- kernels of a formula ---------------------------------------------------------------------------------------------
 
 _TEMPLATE = """

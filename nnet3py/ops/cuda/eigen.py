@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cuda import launch
-from nnet3py.ops.cuda.launch import Shape, kernel
+from nnet3py.ops.cuda.launch import kernel
 from nnet3py.ops.cuda.memory import results
-from nnet3py.ops.cuda.reduce import MOST_THREADS, max_over_block, sum_down_column, sum_over_block
+from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_square, max_over_block, sum_down_column, sum_over_block
 from nnet3py.ops.cuda.threads import (
     block_rows,
     cuda,
@@ -31,12 +30,6 @@ SMALLEST_SQUARE = np.float32(1.0e-30)  # that still has all its digits
 MOST_STEPS = 30                        # QR steps for each eigenvalue; two or three are usual
 FIRST, LAST = range(2)                 # of the part that a QR step works on
 ZERO, HALF, ONE, TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
-
-
-def launch_square(rows: int, cols: int) -> Shape:
-    """A single block whose threads lie along columns and rows."""
-    forced = launch.forced()
-    return (1, 1), forced[1] if forced else (32, MOST_THREADS // 32)
 
 
 @device_function

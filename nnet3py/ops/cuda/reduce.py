@@ -60,6 +60,12 @@ def launch_block(rows: int, cols: int) -> Shape:
     return (1, 1), forced[1] if forced else (THREADS, 1)
 
 
+def launch_square(rows: int, cols: int) -> Shape:
+    """A single block whose threads lie along columns and rows."""
+    forced = launch.forced()
+    return (1, 1), forced[1] if forced else (WARP, MOST_THREADS // WARP)
+
+
 def launch_parts(rows: int, cols: int) -> Shape:
     """Few enough blocks over a matrix for each to leave a part of a sum."""
     (grid_x, grid_y), block = launch.launch_2d(rows, cols)

@@ -19,8 +19,9 @@ ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
 
 def _over_segments(rows: int, cols: int) -> Shape:
     """A row of ``PARTS`` blocks for each segment."""
-    return (min(PARTS, forced()[0][0]) if forced() else PARTS, min(cols, MAX_BLOCKS)), (
-        forced()[1][0] if forced() else THREADS, 1)
+    set_so = forced()
+    (blocks, _), (threads, _) = set_so or ((PARTS, 1), (THREADS, 1))
+    return (min(PARTS, blocks), min(cols, MAX_BLOCKS)), (threads, 1)
 
 
 @kernel("dmat vec vec lvec", over=3, shape=_over_segments)

@@ -1,0 +1,169 @@
+"""Tables and examples: commands that copy, shuffle, merge and compress, against Kaldi's seconds on two cores.
+
+usage: python benchmarks/tables.py [--runs=9] [--data=../shared/data/digits/train]
+
+Whole processes, their start included; every command takes turns with a bare interpreter that imports what no command
+of ours does without (click) or what most need (numpy and click), so that a busy machine slows all of them alike.
+Kaldi's seconds are those of shared/bench/README.md's machine. Then reading and writing inside one process.
+"""
+from __future__ import annotations
+
+import compileall
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+DATA = ROOT.parent / "shared" / "data" / "digits" / "train"
+FEATURE_BYTES = 128_000_000
+IMPORTS = {"python": "pass", "click": "import click", "numpy and click": "import numpy, click",
+           "numba": "import numba"}
+COPYING = "cp feats.ark (what the system itself takes)"
+GET_EGS = ("nnet3-get-egs", "--num-pdfs=28", "--left-context=12", "--right-context=12", "--num-frames=8")
+COMMANDS = [                                    # and Kaldi's seconds; subset-egs was not measured there
+    (("nnet3-copy-egs", "ark:egs.ark", "ark:out.tmp"), 0.17),
+    (("nnet3-shuffle-egs", "--buffer-size=5000", "ark:egs.ark", "ark:out.tmp"), 0.24),
+    (("nnet3-subset-egs", "--n=5000", "ark:egs.ark", "ark:out.tmp"), None),
+    (("nnet3-merge-egs", "--minibatch-size=64", "ark:egs.ark", "ark:out.tmp"), 0.23),
+    (("copy-feats", "ark:feats.ark", "ark:out.tmp"), 0.03),
+    (("copy-feats", "--compress=true", "ark:feats.ark", "ark:out.tmp"), 1.0),
+    (("copy-feats", "ark:compressed.ark", "ark:out.tmp"), 0.19),
+]
+
+
+def run(*words: str) -> float:
+    """Seconds of one run of a command of ours or another; its output file is new, as replacing one takes time."""
+    Path("out.tmp").unlink(missing_ok=True)
+    own = ROOT / "bin" / words[0]
+    program = [str(own), *words[1:]] if own.is_file() and words[0] != sys.executable else list(words)
+    start = time.perf_counter()
+    done = subprocess.run(program, env={**os.environ, "NNET3PY_PYTHON": sys.executable}, capture_output=True)
+    taken = time.perf_counter() - start
+    if done.returncode:
+        raise click.ClickException(f"{' '.join(words)}: {done.stderr.decode()}")
+    return taken
+
+
+def make_inputs(data: Path) -> str:
+    """Write egs.ark, feats.ark and compressed.ark into the current folder; returns what they are."""
+    sys.path.insert(0, str(ROOT))
+    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import TableWriter, read_matrices
+
+    run(*GET_EGS, f"ark:{data}/feats.ark", f"ark:{ROOT}/bin/ali-to-post ark:{data}/ali.txt ark:-|", "ark:egs.ark")
+    matrices = [matrix for _, matrix in read_matrices(f"ark:{data}/feats.ark")]
+    size = count = 0
+    with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
+        while size < FEATURE_BYTES:
+            matrix = matrices[count % len(matrices)]
+            writer.write(f"utt-{count:06d}", matrix)
+            size, count = size + matrix.nbytes, count + 1
+    run("copy-feats", "--compress=true", "ark:feats.ark", "ark:compressed.ark")
+    megabytes = {name: Path(name).stat().st_size / 1e6 for name in ("egs.ark", "feats.ark", "compressed.ark")}
+    return f"{count} matrices; " + ", ".join(f"{name}: {number:.1f} MB" for name, number in megabytes.items())
+
+
+def measure_commands(runs: int) -> None:
+    """Print the seconds of each command, and what its interpreter takes to start."""
+    labels = {**{name: (sys.executable, "-c", program) for name, program in IMPORTS.items()},
+              COPYING: ("cp", "feats.ark", "out.tmp"), **{" ".join(words): words for words, _ in COMMANDS}}
+    taken: dict[str, list[float]] = {label: [] for label in labels}
+    for turn in range(runs + 1):
+        for label, words in labels.items():
+            seconds = run(*words)
+            if turn:                                        # the first one only warms caches
+                taken[label].append(seconds)
+    median = {label: statistics.median(values) for label, values in taken.items()}
+    click.echo(f"{'seconds of whole processes':62} median    min  Kaldi  ratio  beyond numpy and click")
+    for name in (*IMPORTS, COPYING):
+        what = "starting python" if name == "python" else f"importing {name}" if name in IMPORTS else name
+        click.echo(f"{what:62} {median[name]:6.3f} {min(taken[name]):6.3f}")
+    for words, kaldi in COMMANDS:
+        label = " ".join(words)
+        against = f"{kaldi:6.2f} {median[label] / kaldi:6.2f}" if kaldi else f"{'':13}"
+        click.echo(f"{label:62} {median[label]:6.3f} {min(taken[label]):6.3f} {against} "
+                   f"{median[label] - median['numpy and click']:7.3f}")
+
+
+def rate(label: str, num_bytes: int, work: Callable[[], object], runs: int) -> None:
+    """Print the median speed of ``work``, which handles so many bytes."""
+    taken = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        work()
+        taken.append(time.perf_counter() - start)
+    median = statistics.median(taken)
+    click.echo(f"{label:62} {median:6.3f} {min(taken):6.3f} {num_bytes / median / 1e9:7.2f} GB/s")
+
+
+def measure_reading(runs: int) -> None:
+    """Print how fast tables are read in one process, after its first run, with numba loaded."""
+    from nnet3py.egs.example import read_egs
+    from nnet3py.egs.reading_ahead import examples_ahead
+    from nnet3py.io.tables import read_matrices
+
+    run("nnet3-merge-egs", "--minibatch-size=64", "ark:egs.ark", "ark:merged.ark")
+    block = np.ones(FEATURE_BYTES // 4, dtype=np.float32)
+    target = np.empty_like(block)
+    click.echo(f"\n{'in one process (bytes of float32 that come out)':62} median    min")
+    rate("copying memory", FEATURE_BYTES, lambda: np.copyto(target, block), runs)
+
+    def read(path: str) -> Callable[[], int]:
+        return lambda: sum(matrix.size for _, matrix in read_matrices(f"ark:{path}"))
+
+    read("compressed.ark")()                                # until compiled code decodes
+    rate("read_matrices, floats", FEATURE_BYTES, read("feats.ark"), runs)
+    rate("read_matrices, compressed", FEATURE_BYTES, read("compressed.ark"), runs)
+    size = Path("merged.ark").stat().st_size
+    rate("read_egs, merged minibatches", size, lambda: sum(1 for _ in read_egs("ark:merged.ark")), runs)
+    for ahead in (False, True):
+        waited = statistics.median(waiting(read_egs("ark:merged.ark"), examples_ahead if ahead else iter)
+                                   for _ in range(3))
+        click.echo(f"a minibatch of merged examples is waited for, {'read ahead' if ahead else 'read when needed':18} "
+                   f"{1e3 * waited:11.2f} ms")
+
+
+def waiting(entries: object, reading: Callable) -> float:
+    """Mean seconds that training would wait for a minibatch, if each took 15 ms."""
+    matrix = np.ones((500, 500), dtype=np.float32)
+    waited = 0.0
+    count = 0
+    examples = reading(entries)
+    while True:
+        start = time.perf_counter()
+        entry = next(examples, None)
+        waited += time.perf_counter() - start
+        if entry is None:
+            return waited / count
+        count += 1
+        until = time.perf_counter() + 0.015
+        while time.perf_counter() < until:
+            matrix @ matrix
+
+
+@click.command()
+@click.option("--runs", default=9, show_default=True, help="Runs of each command.")
+@click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path), default=DATA,
+              show_default=True, help="The folder with feats.ark and ali.txt.")
+def main(runs: int, data: Path) -> None:
+    """Print the seconds of commands on tables, Kaldi's, and their ratio."""
+    compileall.compile_dir(ROOT / "nnet3py", quiet=2)
+    data = data.resolve()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        click.echo(make_inputs(data))
+        measure_commands(runs)
+        measure_reading(runs)
+        os.chdir(ROOT)
+
+
+if __name__ == "__main__":
+    main()
