@@ -157,9 +157,21 @@ def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...],
     -------
     A callable that releases the GIL, checks no bounds, and follows numpy where Python would raise (1/0 is inf).
     """
+    return _cached(function, numba.njit(signature, nogil=True, error_model="numpy", cache=True, fastmath=fastmath))
+
+
+def compile_c_function(function: Callable[..., Any], signature: Any) -> int:
+    """Address of a C function made of ``function``, from the disk cache if it is there; ``signature`` has its types."""
+    address: int = _cached(function, numba.cfunc(signature, cache=True, error_model="numpy")).address
+    return address
+
+
+def _cached(function: Callable[..., Any], compile_function: Callable[..., Any]) -> Any:
+    """What ``compile_function`` makes of ``function``, with our folder as its cache."""
     global _announced
     with kept_on_disk(Path(function.__code__.co_filename).resolve()):
-        compiled = numba.njit(signature, nogil=True, error_model="numpy", cache=True, fastmath=fastmath)(function)
+        _load_numba_without_scipy()
+        compiled = compile_function(function)
         if not _announced and getattr(compiled, "stats", None) and compiled.stats.cache_misses:
             _announced = True
             logger.info("Compiling kernels for this machine (once; they are kept in %s)", cache_folder())
