@@ -136,3 +136,16 @@ def test_hash_follows_imports():
 
 def test_logger_has_the_packages_name():
     assert kernel_cache.logger is logging.getLogger("nnet3py.ops")
+
+
+def test_the_first_kernel_does_not_load_all_of_scipy_but_functions_that_need_it_still_work() -> None:
+    program = """
+import sys
+import numba, numpy
+from nnet3py.ops.cpu import load
+load("set_vec")
+assert "scipy.linalg" not in sys.modules
+product = numba.njit(lambda a, b: numpy.dot(a, b))(numpy.eye(2), numpy.ones((2, 2)))
+assert product.sum() == 4.0 and "scipy.linalg" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -1,16 +1,15 @@
-"""The number of threads, and that only one BLAS uses them."""
+"""The number of threads, and that no BLAS has any of its own."""
 from __future__ import annotations
 
 import os
 
-import numba
 import numpy as np
 import pytest
 import threadpoolctl
 
 from nnet3py.errors import UsageError
 from nnet3py.ops import get_ops, threads
-from nnet3py.ops.cpu import blas, products
+from nnet3py.ops.cpu import team
 
 
 @pytest.fixture(autouse=True)
@@ -32,35 +31,12 @@ def test_default_is_what_this_process_may_use():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_libraries_obey(count):
+def test_the_team_has_the_threads_and_every_blas_one(count):
     threads.set_num_threads(count)
-    assert threads.num_threads() == count
-    assert numba.get_num_threads() == min(count, numba.config.NUMBA_NUM_THREADS)
-    counts = blas_threads()
-    assert max(counts.values()) == count
-    if len(counts) > 1:      # numpy's and scipy's wheels each bring one
-        assert sorted(counts.values()) == [1] * (len(counts) - 1) + [count]
-        assert not blas.is_numpys_own(max(counts, key=counts.__getitem__)) or count == 1
-
-
-def test_whose_library_it_is():
-    assert blas.is_numpys_own("/lib/site-packages/numpy.libs/libopenblas.so")
-    assert blas.is_numpys_own("/lib/site-packages/numpy/.dylibs/libopenblas.dylib")
-    assert not blas.is_numpys_own("/home/me/numpy/lib/site-packages/scipy.libs/libopenblas.so")
-    assert not blas.is_numpys_own("/opt/conda/lib/libopenblas.so")
+    assert threads.num_threads() == team.size() == count
+    assert set(blas_threads().values()) == {1}
 
 
 def test_negative_count():
     with pytest.raises(UsageError, match="--num-threads=-1"):
         threads.set_num_threads(-1)
-
-
-def test_only_large_products_use_several_threads():
-    threads.set_num_threads(2)
-    used = {}
-    for size in (16, 500):    # 8e3 and 2.5e8 operations
-        a = np.ones((size, size), dtype=np.float32)
-        get_ops().add_mat_mat(np.empty_like(a), a, a, 1.0, 0.0)
-        used[2 * size ** 3 >= products.LEAST_WORK_FOR_THREADS] = max(blas_threads().values())
-    openblas = any(library.internal_api == "openblas" for library in blas.blas_libraries())
-    assert used == ({False: 1, True: 2} if openblas else {False: 2, True: 2})

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import importlib
 import logging
 import os
 import re
@@ -122,6 +123,26 @@ def kept_on_disk(path: Path) -> Iterator[None]:
             config.CACHE_DIR = before
 
 
+@cache
+def _load_numba_without_scipy() -> None:
+    """Load what numba needs before its first function, but not all of ``scipy.linalg``: that takes 0.2 s and 13 MB.
+
+    numba imports it to see whether it is there. Functions that need it import it again, so nothing is lost by waiting.
+    """
+    if "numba.np.arraymath" in sys.modules:
+        return
+    try:
+        linalg: Any = importlib.import_module("numba.np.linalg")
+        check = linalg.ensure_blas
+    except (ImportError, AttributeError):      # another numba: it will load scipy
+        return
+    linalg.ensure_blas = lambda: None
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = check
+
+
 def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...],
                    fastmath: Any = False) -> Callable[..., Any]:
     """Machine code of ``function`` for one signature, from the disk cache if it is there.
@@ -136,9 +157,21 @@ def compile_cached(function: Callable[..., Any], signature: tuple[Any, ...],
     -------
     A callable that releases the GIL, checks no bounds, and follows numpy where Python would raise (1/0 is inf).
     """
+    return _cached(function, numba.njit(signature, nogil=True, error_model="numpy", cache=True, fastmath=fastmath))
+
+
+def compile_c_function(function: Callable[..., Any], signature: Any) -> int:
+    """Address of a C function made of ``function``, from the disk cache if it is there; ``signature`` has its types."""
+    address: int = _cached(function, numba.cfunc(signature, cache=True, error_model="numpy")).address
+    return address
+
+
+def _cached(function: Callable[..., Any], compile_function: Callable[..., Any]) -> Any:
+    """What ``compile_function`` makes of ``function``, with our folder as its cache."""
     global _announced
     with kept_on_disk(Path(function.__code__.co_filename).resolve()):
-        compiled = numba.njit(signature, nogil=True, error_model="numpy", cache=True, fastmath=fastmath)(function)
+        _load_numba_without_scipy()
+        compiled = compile_function(function)
         if not _announced and getattr(compiled, "stats", None) and compiled.stats.cache_misses:
             _announced = True
             logger.info("Compiling kernels for this machine (once; they are kept in %s)", cache_folder())

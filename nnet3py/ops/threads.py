@@ -1,7 +1,7 @@
-"""How many threads compute: numba's and BLAS's together, so that they never compete.
+"""How many threads compute. Ours are the only ones: two pools whose threads spin while they wait slow each other down.
 
-All products go through scipy's BLAS (``ops/cpu/blas.py``), so that one gets the threads and every other BLAS of the
-process (numpy's brings its own) gets one: two pools whose threads spin while they wait would slow each other down.
+Kernels and matrix products share their work among the threads of ``ops/cpu/team.py``; every BLAS of the process (numpy
+brings one) computes with the thread that calls it, and numba's own pool is not used.
 
 The number is that of ``--num-threads``, else of the environment's ``NNET3PY_NUM_THREADS`` (set for jobs that share a
 machine), else of the cores.
@@ -9,7 +9,6 @@ machine), else of the cores.
 from __future__ import annotations
 
 import os
-from importlib import import_module
 
 from nnet3py.errors import UsageError
 
@@ -77,14 +76,17 @@ def set_num_threads(count: int | None) -> None:
 
 
 def apply() -> None:
-    """Give numba and BLAS the chosen number of threads."""
-    import numba
+    """Give the chosen number of threads to the kernels, and one to every BLAS."""
+    from nnet3py.ops.cpu import team
 
-    from nnet3py.ops.cpu import blas, team
+    team.set_team_size(num_threads())
+    limit_blas()
 
-    count = num_threads()
-    team.set_team_size(count)
-    most: int = import_module("numba.core.config").NUMBA_NUM_THREADS     # set when numba is imported
-    numba.set_num_threads(min(count, most))
-    for library in blas.blas_libraries():
-        library.set_num_threads(1)      # products are cut by us (ops/cpu/products.py)
+
+def limit_blas() -> None:
+    """Let every BLAS library of the process compute with the thread that calls it."""
+    import threadpoolctl
+
+    for library in threadpoolctl.ThreadpoolController().lib_controllers:
+        if library.user_api == "blas":
+            library.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""The door to BLAS: scipy's ``sgemm``, called straight from compiled code.
+"""The door to BLAS: scipy's ``sgemm``, called straight from compiled code, for processors that ``tiles.py`` does not know.
 
 ``scipy.linalg.cython_blas`` hands out the address of its ``sgemm``. We give that address a name that LLVM can link, so
 a kernel that calls it can be kept in the disk cache and a call costs no more than one in C. Only that extension module
@@ -7,7 +7,6 @@ is loaded: importing all of ``scipy.linalg`` takes a tenth of a second and more,
 from __future__ import annotations
 
 import ctypes
-import functools
 import importlib.machinery
 import importlib.util
 import re
@@ -21,8 +20,10 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from nnet3py.errors import DeviceError
+from nnet3py.ops.cpu.jit import inline
+from nnet3py.ops.threads import limit_blas
 
-SYMBOL, THREADS_SYMBOL = "nnet3py_sgemm", "nnet3py_set_blas_threads"
+SYMBOL = "nnet3py_sgemm"
 _MODULE = "scipy.linalg.cython_blas"
 
 
@@ -57,40 +58,8 @@ def _register_sgemm() -> int:
     return 32 if argument_types[2].strip() == "int *" else 64
 
 
-@functools.cache
-def blas_libraries() -> list[Any]:
-    """threadpoolctl's controllers of the BLAS libraries in this process, scipy's among them."""
-    import threadpoolctl
-
-    return [library for library in threadpoolctl.ThreadpoolController().lib_controllers if library.user_api == "blas"]
-
-
-def is_numpys_own(path: str) -> bool:
-    """True of a library that numpy's wheel brought; a library shared with scipy lies elsewhere."""
-    folder = Path(path).parent
-    return folder.name == "numpy.libs" or folder.parent.name == "numpy"      # the second: macOS
-
-
-def _register_set_threads() -> None:
-    """Make OpenBLAS's ``set_num_threads`` known to LLVM as ``THREADS_SYMBOL``.
-
-    Another BLAS decides for itself: then the symbol is C's ``abs``, which takes an integer and does nothing.
-    """
-    for library in blas_libraries():
-        if library.internal_api == "openblas" and not is_numpys_own(library.filepath):
-            opened = ctypes.CDLL(library.filepath)
-            for name in ("scipy_openblas_set_num_threads", "scipy_openblas_set_num_threads64_",
-                         "openblas_set_num_threads", "openblas_set_num_threads64_"):
-                if hasattr(opened, name):
-                    function = ctypes.cast(getattr(opened, name), ctypes.c_void_p).value
-                    llvmlite.binding.add_symbol(THREADS_SYMBOL, function)
-                    return
-    c_library = ctypes.cdll.msvcrt if hasattr(ctypes, "windll") else ctypes.CDLL(None)
-    llvmlite.binding.add_symbol(THREADS_SYMBOL, ctypes.cast(c_library.abs, ctypes.c_void_p).value)
-
-
 _INT = ir.IntType(_register_sgemm())
-_register_set_threads()
+limit_blas()       # products are cut by us (products.py)
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))
 
 
@@ -130,15 +99,17 @@ def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c,
 sgemm: Any = intrinsic(_sgemm)
 
 
-def _set_blas_threads(typingctx, count):
-    """Tell BLAS how many threads the products that follow may use (intp)."""
-    def codegen(context, builder, signature, args):
-        function_type = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
-        function = cgutils.get_or_insert_function(builder.module, function_type, THREADS_SYMBOL)
-        builder.call(function, [builder.trunc(args[0], ir.IntType(32))])
-        return context.get_dummy_value()
-
-    return types.void(types.intp), codegen
+@inline
+def _leading_dim(matrix):
+    """Elements from one row to the next; BLAS wants at least the row's length even where there is no next row."""
+    stride = matrix.strides[0] // matrix.itemsize
+    return max(stride if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
 
 
-set_blas_threads: Any = intrinsic(_set_blas_threads)
+@inline
+def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
+    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
+    m, n = dst.shape
+    k = a.shape[0] if trans_a else a.shape[1]
+    # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
+    sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))

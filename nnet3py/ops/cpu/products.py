@@ -5,45 +5,28 @@ A large product is cut into blocks of rows or columns, which the threads share. 
 """
 from __future__ import annotations
 
-from nnet3py.ops.cpu import tiles
-from nnet3py.ops.cpu.blas import sgemm
 from nnet3py.ops.cpu.jit import inline, kernel, row
 from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
+from nnet3py.ops.cpu.tiles import KNOWN_PROCESSOR, PANEL, TILE_ROWS
+
+if KNOWN_PROCESSOR:
+    from nnet3py.ops.cpu.tiles import multiply
+else:
+    from nnet3py.ops.cpu.blas import multiply
 
 PER_ADDITION = 20        # multiply-adds in the time in which a kernel adds one number to another in memory
-WITH_TILES = tiles.KNOWN_PROCESSOR
-PANEL, TILE_ROWS = tiles.PANEL, tiles.TILE_ROWS
-
-
-@inline
-def _leading_dim(matrix):
-    """Elements from one row to the next; BLAS wants at least the row's length even where there is no next row."""
-    stride = matrix.strides[0] // matrix.itemsize
-    return max(stride if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
-
-
-@inline
-def _multiply(dst, a, b, alpha, beta, trans_a, trans_b):
-    """The product with one thread; no dimension is 0."""
-    if WITH_TILES:
-        tiles.multiply(dst, a, b, alpha, beta, trans_a, trans_b)
-    else:
-        m, n = dst.shape
-        k = a.shape[0] if trans_a else a.shape[1]
-        # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
-        sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
 
 
 @inline
 def _multiply_rows(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
     part = a[:, first:last] if trans_a else a[first:last]
-    _multiply(dst[first:last], part, b, alpha, beta, trans_a, trans_b)
+    multiply(dst[first:last], part, b, alpha, beta, trans_a, trans_b)
 
 
 @inline
 def _multiply_columns(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
     part = b[first:last] if trans_b else b[:, first:last]
-    _multiply(dst[:, first:last], a, part, alpha, beta, trans_a, trans_b)
+    multiply(dst[:, first:last], a, part, alpha, beta, trans_a, trans_b)
 
 
 @kernel("mat mat mat f32 f32 bool bool")

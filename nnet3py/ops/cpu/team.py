@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 
 from nnet3py.ops import kernel_cache
 
-SYMBOL, READ_SYMBOL, WRITE_SYMBOL = "nnet3py_team", "nnet3py_read", "nnet3py_write"
+SYMBOL, READ_SYMBOL, WRITE_SYMBOL, SHARE_SYMBOL = "nnet3py_team", "nnet3py_read", "nnet3py_write", "nnet3py_share"
 LEAST_WORK = 65536       # elements (of an operation like an addition) that are worth a thread: some 8 microseconds
 CHUNKS_PER_THREAD = 4    # at most: more would cut matrices too small for the caches' sake
 SPINS = 6000             # how often a worker looks for a job before it sleeps: some 100 microseconds
@@ -233,8 +233,7 @@ def _run_shared(function, arguments, count, chunk):
     return True
 
 
-@inline
-def share(function, arguments, count, work_per_unit, multiple, per_thread):
+def _share(function, arguments, count, work_per_unit, multiple, per_thread):
     """Do all of a job of ``count`` rows or columns, in chunks that the threads share.
 
     ``function`` and ``arguments`` are what ``part_address`` and ``address_of`` return. ``work_per_unit`` is a row's or
@@ -330,6 +329,19 @@ def _sleep(last_job):
     read_byte(peek(SLEEP))
 
 
+def _call_share(typingctx, function, arguments, count, work_per_unit, multiple, per_thread):
+    """``_share``, which is compiled once and not into every kernel: that would take most of a second each time."""
+    def codegen(context, builder, signature, args):
+        function_type = ir.FunctionType(ir.VoidType(), [_I64] * 6)
+        builder.call(cgutils.get_or_insert_function(builder.module, function_type, SHARE_SYMBOL), args)
+        return context.get_dummy_value()
+
+    return types.void(*[types.intp] * 6), codegen
+
+
+share: Any = intrinsic(_call_share)
+llvmlite.binding.add_symbol(SHARE_SYMBOL, kernel_cache.compile_c_function(_share, types.void(*[types.intp] * 6)))
+
 # -- the team ---------------------------------------------------------------------------------------------------------
 
 _lock = threading.Lock()
@@ -347,6 +359,11 @@ def set_team_size(count: int) -> None:
                 threading.Thread(target=compiled, args=(worker,), name=f"nnet3py-{worker}", daemon=True).start()
             _words[WORKERS] = count - 1
         _words[LIMIT] = count
+
+
+def size() -> int:
+    """How many threads kernels use, the caller's among them."""
+    return max(1, min(int(_words[LIMIT]), 1 + int(_words[WORKERS])))
 
 
 def _forget_workers() -> None:

@@ -1,0 +1,65 @@
+"""Products by tiles, and by BLAS where tiles are not tuned, against numpy: all shapes of edges, strides, scales."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nnet3py.ops import get_ops
+from nnet3py.ops.cpu import blas, tiles
+from nnet3py.ops.cpu.jit import Kernel
+
+ROUNDING = 3e-6      # float32 sums of up to 300 products, relative to the sum of their absolute values
+SIZES = (1, 2, 3, tiles.TILE_ROWS, tiles.TILE_ROWS + 5, tiles.VECTOR - 1, tiles.PANEL, tiles.PANEL + tiles.VECTOR + 1)
+DEPTHS = (1, tiles.BLOCK, 2 * tiles.BLOCK + 3)
+
+
+def _by_tiles(dst, a, b, alpha, beta, trans_a, trans_b):
+    tiles.multiply(dst, a, b, alpha, beta, trans_a, trans_b)
+
+
+def _by_blas(dst, a, b, alpha, beta, trans_a, trans_b):
+    blas.multiply(dst, a, b, alpha, beta, trans_a, trans_b)
+
+
+WAYS = {function.__name__: Kernel(function, "mat mat mat f32 f32 bool bool", False, None)
+        for function in (_by_tiles, _by_blas)}
+
+
+def strided(rng: np.random.Generator, rows: int, cols: int) -> np.ndarray:
+    """A matrix inside a larger one."""
+    return rng.standard_normal((rows + 1, cols + 3)).astype(np.float32)[1:, 2:cols + 2]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_products(way, trans_a, trans_b):
+    rng = np.random.default_rng(0)
+    for m in SIZES:
+        for n in SIZES:
+            for k in DEPTHS:
+                a = strided(rng, *((k, m) if trans_a else (m, k)))
+                b = strided(rng, *((n, k) if trans_b else (k, n)))
+                left, right = a.T if trans_a else a, b.T if trans_b else b
+                alpha, beta = (1.0, 0.0) if (m + n) % 2 else (-0.5, 2.0)
+                whole = np.full((m + 2, n + 2), np.nan, np.float32)
+                dst = whole[1:-1, 1:-1]
+                if beta:
+                    dst[...] = rng.standard_normal((m, n))
+                wanted = alpha * left.astype(np.float64) @ right + (beta * dst if beta else 0.0)
+                scale = np.abs(left.astype(np.float64)) @ np.abs(right) + 1.0
+                WAYS[way](dst, a, b, alpha, beta, trans_a, trans_b)
+                assert (np.abs(dst - wanted) <= 2 * ROUNDING * scale).all(), (m, n, k)
+                assert np.isnan(whole).sum() == whole.size - dst.size, "nothing beside the result is written"
+
+
+@pytest.mark.parametrize("wide", [1, 2])
+def test_a_product_does_not_depend_on_how_it_is_cut(wide):
+    rng = np.random.default_rng(1)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((37, 300), (300, 101)))
+    whole = np.empty((37, 101), np.float32)
+    get_ops().add_mat_mat(whole, a, b, 1.0, 0.0)
+    for cut in (1, 7, 36):
+        part = np.empty((37 - cut, 101 // wide), np.float32)
+        get_ops().add_mat_mat(part, a[cut:], b[:, :101 // wide], 1.0, 0.0)
+        np.testing.assert_array_equal(part, whole[cut:, :101 // wide])
