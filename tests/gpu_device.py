@@ -15,7 +15,7 @@ def pytest_configure(config: Any) -> None:
     """Whoever asks for the operations of the CPU gets those of the GPU."""
     get_ops = nnet3py.ops.get_ops
     nnet3py.ops.get_ops = lambda name="cpu": get_ops("cuda")      # type: ignore[assignment]
-    from nnet3py.training.trainer import MinibatchTrainer      # after that, for it takes the function by name
+    from nnet3py.training.trainer import MinibatchTrainer  # after that, for it takes the function by name
 
     train = MinibatchTrainer.train
 
@@ -28,7 +28,10 @@ def pytest_configure(config: Any) -> None:
     if device.is_simulated():
         import contextlib
 
+        import simulator_turns
+
         from nnet3py.ops.cuda import launch, products
+        simulator_turns.install()
         products._tiled = products.tiled_product(1, 8, 8)       # the simulator makes a thread of Python's of each
         config.stack = contextlib.ExitStack()
         config.stack.enter_context(launch.forced_launch((1, 1), (1, 1)))
