@@ -16,7 +16,10 @@ def check_in_simulator(file: str, comparisons: int) -> None:
     """Run ``file`` as a program in a process of its own, with the simulator; it prints how much it has compared."""
     paths = [str(folder) for folder in Path(__file__).resolve().parents[:2]]      # tests/ and the package
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    result = subprocess.run([sys.executable, "-W", "error", file], capture_output=True, text=True, env=environment)
+    program = ("import runpy, sys, simulator_turns; simulator_turns.install(); "
+               "runpy.run_path(sys.argv[1], run_name='__main__')")
+    result = subprocess.run([sys.executable, "-W", "error", "-c", program, file], capture_output=True, text=True,
+                            env=environment)
     assert result.returncode == 0, result.stderr
     assert result.stdout.split() == [str(comparisons)]
 

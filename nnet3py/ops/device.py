@@ -34,6 +34,15 @@ def _show_compiler_to_numba() -> None:
         paths["nvvm"] = paths["nvvm"]._replace(info=str(library))
 
 
+def _let_small_grids_be() -> None:
+    """numba warns at each launch of few blocks, and small matrices have no more."""
+    from numba.core import config
+
+    os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")       # it may read its settings again
+    if os.environ["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] == "0":
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = 0      # type: ignore[attr-defined]
+
+
 def cuda() -> Any:
     """The module ``numba.cuda``.
 
@@ -43,6 +52,7 @@ def cuda() -> Any:
         This numba has no CUDA target.
     """
     logging.getLogger("numba.cuda.cudadrv.driver").setLevel(logging.WARNING)   # it reports every call of the driver
+    _let_small_grids_be()
     _show_compiler_to_numba()
     try:
         from numba import cuda as module
