@@ -57,12 +57,9 @@ def test_blocks_reduce_in_whole_warps():
 
 def simulate() -> int:
     """Compare sums and maxima over blocks with numpy's; returns the number of comparisons."""
-    import simulator_turns
-
     from nnet3py.ops import device
     from nnet3py.ops.cuda import reduce
 
-    simulator_turns.install()
     cuda, rng, comparisons = device.cuda(), np.random.default_rng(2), 0
     for combine, whole in ((reduce.add, np.sum), (reduce.larger, np.max)):
         for dtype in (np.float32, np.float64):
