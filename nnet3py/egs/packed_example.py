@@ -7,6 +7,7 @@ its examples. Whatever does not fit this is decoded and merged as usual, with th
 from __future__ import annotations
 
 import io
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -199,6 +200,20 @@ def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces 
     return minibatch
 
 
+_spare = np.empty(0, dtype=np.float32)
+
+
+def _memory(size: int) -> np.ndarray:
+    """Uninitialised float32 (size,): the memory of the last minibatch if nobody needs that any more.
+
+    Fresh memory of this size comes from the system, page by page, which takes as long as decoding into it.
+    """
+    global _spare
+    if len(_spare) < size or sys.getrefcount(_spare) > 2:          # the variable, and the argument
+        _spare = np.empty(size, dtype=np.float32)
+    return _spare[:size]
+
+
 def _write_matrix(writer: TokenWriter, data: np.ndarray, part: Part, matrix: Any, compress: bool) -> None:
     """Write the rows that ``data``, uint8 (n, bytes), has for one input or output."""
     if isinstance(matrix, SparseMatrix):
@@ -206,12 +221,13 @@ def _write_matrix(writer: TokenWriter, data: np.ndarray, part: Part, matrix: Any
         writer.integer(len(data) * matrix.num_rows)
         writer.array(data[:, part.first + _SPARSE_HEAD:part.end], np.uint8)
         return
-    dense = np.empty((len(data), *matrix.shape), dtype=np.float32)
+    num_rows, num_cols = matrix.shape
+    dense = _memory(len(data) * num_rows * num_cols).reshape(len(data), num_rows, num_cols)
     if isinstance(matrix, CompressedMatrix):
         decode_batch(matrix, data[:, part.first:part.end], dense)
     else:
         dense.reshape(len(data), -1).view(np.uint8)[...] = data[:, part.end - dense[0].nbytes:part.end]
-    rows = dense.reshape(-1, matrix.shape[1])
+    rows = dense.reshape(-1, num_cols)
     write_general_matrix(writer, CompressedMatrix.compress(rows) if compress else rows)
 
 
