@@ -49,15 +49,17 @@ class Twins:
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._ops, name)
         self.called.add(name)
-        return lambda *args: self._call(operation, args)
+        if getattr(operation, "function", operation).__module__.startswith("nnet3py.ops.cpu"):
+            return operation        # it is computed on the host
+        return lambda *args, **named: self._call(operation, args, named)
 
-    def _call(self, operation: Any, args: tuple[Any, ...]) -> Any:
+    def _call(self, operation: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         from nnet3py.ops.cuda import launch
 
         copies: dict[int, tuple[np.ndarray, Any]] = {}
         ready = [self._on_device(arg, copies) for arg in args]
         with launch.forced_launch(*self._launch) if device.is_simulated() else nullcontext():
-            result = operation(*ready)
+            result = operation(*ready, **named)
         for original, copy in copies.values():
             original[...] = copy.copy_to_host()
         return result
