@@ -33,11 +33,11 @@ def run_traced(bound: BoundComputation, stage: Stage) -> None:
     for (function, args), c in zip(stage.calls, stage.commands, strict=True):
         command = bound.computation.commands[c]
         watched = _watched(bound, command)
-        before = [_rms(value) for _, value in watched]
+        before = [_rms(bound.ops, value) for _, value in watched]
         start = time.perf_counter()
         function(*args)
         elapsed = time.perf_counter() - start
-        changes = " ".join(f"{name}: {old:.6g}->{_rms(value):.6g}"
+        changes = " ".join(f"{name}: {old:.6g}->{_rms(bound.ops, value):.6g}"
                            for (name, value), old in zip(watched, before, strict=True))
         logger.info("%s\t|\t%s\t|\t time: %.3g secs", printer.line(c).rstrip("\n"), changes, elapsed)
 
@@ -68,9 +68,10 @@ def _written_submatrices(bound: BoundComputation, command: Command) -> list[int]
     return written
 
 
-def _rms(value: Any) -> float:
+def _rms(ops: Any, value: Any) -> float:
     """Root mean square of a matrix, or of all parameters of a component."""
-    arrays = list(value.parameters().values()) if isinstance(value, Component) else [value]
+    watched = list(value.parameters().values()) if isinstance(value, Component) else [value]
+    arrays = [ops.copy_out(array) for array in watched]
     count = sum(array.size for array in arrays)
     total = sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays)
     return float(np.sqrt(total / count)) if count else 0.0
