@@ -120,7 +120,8 @@ def _in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterato
         results = compressed(matrices, options.compression_method) if options.compress else decoded(matrices)
         return [(*entry, result) for entry, result in zip(batch, results, strict=True)]
 
-    for batch in map_ahead(convert, batches(entries), num_threads()):
+    # Decoding takes less time than handing batches from thread to thread.
+    for batch in map_ahead(convert, batches(entries), num_threads() if options.compress else 1):
         yield from batch
 
 

@@ -83,8 +83,10 @@ def _kernels(device: str, family: str) -> list[Callable[[], Any]]:
 
 def _file_kernels() -> list[Callable[[], Any]]:
     """What compiles each kernel of the formats of files."""
+    from nnet3py.cli.command import keep_loops_with_kernels
     from nnet3py.io import compressed_numba
 
+    keep_loops_with_kernels()
     return compressed_numba.compilations()
 
 

@@ -1,7 +1,7 @@
 """Compressing and decoding by compiled code, to the same bits as ``compressed.py``; for when there is much of it.
 
-numba is imported when the first of these functions is called. What it compiled is kept where numba keeps such things:
-beside this file, or in ``$NUMBA_CACHE_DIR``. The functions let other threads run meanwhile.
+numba is imported when the first of these functions is called, which lets other threads run while it works; see
+``compiling.py``.
 """
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+
+from nnet3py.io.compiling import compiled
 
 _SIXTY_THIRD = 1.0 / 63.0
 _HIGH_PART = float(np.float32(_SIXTY_THIRD))          # exact products with floats; see compressed.py
@@ -144,9 +146,8 @@ _compress_columns_compiled: Any = None
 
 @cache
 def _compiled(function: Callable[..., Any], code_type: str = "uint8") -> Callable[..., Any]:
-    """``function`` compiled for codes of that type; from the cache on disk, where there is one."""
+    """``function`` compiled for codes of that type."""
     global _decode_columns_compiled, _compress_columns_compiled
-    import numba
     from numba import types
 
     if function is _decode_batch:
@@ -164,11 +165,7 @@ def _compiled(function: Callable[..., Any], code_type: str = "uint8") -> Callabl
                                     types.uint16[:, ::1], types.uint8[::1]),
         _compress_columns: types.void(matrix, real, real, real, types.uint16[:, ::1], types.uint8[:, ::1]),
     }[function]
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        return numba.njit(signature, cache=True, **options)(function)
-    except RuntimeError:                    # no folder can be written
-        return numba.njit(signature, **options)(function)
+    return compiled(function, signature)
 
 
 def decode_columns(codes: np.ndarray, points: np.ndarray, target: np.ndarray) -> None:
@@ -193,7 +190,7 @@ def compress_columns(values: np.ndarray, minimum: np.float32, scale: np.float32,
 def compilations() -> list[Callable[[], Any]]:
     """Functions that compile each of these loops, or load it from the disk."""
     forms = ((_decode_columns, "uint8"), (_decode_uniform, "uint8"), (_decode_uniform, "uint16"),
-             (_compress_columns, "uint8"))
+             (_compress_columns, "uint8"), (_decode_batch, "uint8"), (_compress_batch, "uint8"))
     return [partial(_compiled, *form) for form in forms]
 
 
