@@ -20,11 +20,11 @@ GROUPS = [("rows elementwise reductions random products",) * 2,
           ("per_element pooling convolution attention statistics_pooling objective",) * 2,
           ("eigen natural_gradient",) * 2]
 FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
-IN_DOUBLE = set("""add_row_sum_double add_row_sum_sq_double add_col_sum_product _products _normal _count _sigmoid_sums
-    _tanh_sums _relu_sums _value_sums _square_sums low_slope_repair relu_repair batch_norm_store_stats _count_rows
-    _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats specaugment_mask
-    time_mask _add_weights _add_count _symmetric_eigen
-    natural_gradient_moments natural_gradient_directions _preconditioned_size""".split())
+IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_product _products _normal _sigmoid_sums
+    _tanh_sums _relu_sums _value_sums _square_sums _add_one _add_two low_slope_repair relu_repair batch_norm_store_stats
+    _count_rows _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats
+    specaugment_mask time_mask _add_weights _add_count _symmetric_eigen natural_gradient_moments
+    natural_gradient_directions _preconditioned_size""".split())
 
 
 def kernels(family: str) -> list[str]:
@@ -70,3 +70,14 @@ def test_launches_over_elements_cover_the_matrix():
         assert grid_x * grid_y <= max(each_element.MOST_BLOCKS, grid_x)
         assert grid_x == launch.MAX_BLOCKS or grid_x * width * each_element.AT_ONCE >= cols
     assert each_element.launch_elements(0, 5) == each_element.launch_elements(5, 0) == launch.NOTHING
+
+
+def test_sums_of_columns_keep_the_gpu_busy():
+    from nnet3py.ops.cuda import column_sums, launch, reduce
+    for rows, cols in ((0, 3), (1, 1), (9600, 1536), (10**6, 40), (5, 10**6)):
+        (grid_x, grid_y), (width, height) = column_sums.launch_shares(rows, cols)
+        assert width * height == reduce.MOST_THREADS and min(grid_x, grid_y) >= 1
+        assert grid_x == launch.MAX_BLOCKS or grid_x * width >= cols
+        assert grid_x * grid_y < 2 * column_sums.ENOUGH_BLOCKS and (grid_y - 1) * column_sums.LEAST_ROWS <= rows
+    assert column_sums.launch_shares(10**6, 40)[0] == (5, 205)
+    assert column_sums.launch_shares(5, 0) == launch.NOTHING

@@ -1,7 +1,7 @@
 """Sigmoid, tanh, rectifier and softmax on the GPU: values, derivatives, statistics and self-repair.
 
 The twins of ``ops/cpu/nonlinear.py``, which says what ``counters`` holds. Whether a call's statistics count is decided
-on the device. The counters change in a launch of their own, since every block of the sums asks them before.
+on the device.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.cuda.column_sums import column_sums, is_refused, total
 from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.element_formulas import exp, sigmoid_slope, tanh_slope
 from nnet3py.ops.cuda.element_formulas import sigmoid as _sigmoid
@@ -18,17 +19,12 @@ from nnet3py.ops.cuda.launch import kernel
 from nnet3py.ops.cuda.reduce import (
     MOST_THREADS,
     launch_block,
-    launch_columns,
     launch_teams,
     max_along_team,
     sum_along_team,
-    sum_down_column,
     sum_over_block,
 )
 from nnet3py.ops.cuda.threads import (
-    block_column,
-    block_rows,
-    column_blocks,
     cuda,
     device_function,
     is_first_of_block,
@@ -168,128 +164,80 @@ def log_softmax_backprop(dx, y, dy):
 # -- statistics -------------------------------------------------------------------------------------------------------
 
 
-@device_function
-def _is_refused(counters, place, draw):
-    """Whether nothing is to be added, since ``draw`` is 0 and something is stored already."""
-    return draw[0] == 0 and counters[place] != 0.0
+@column_sums("mat", terms=2, double=True, unless_refused=COUNT)
+def _sigmoid_sums(y):
+    return y, sigmoid_slope(y)
 
 
-@kernel("dvec int int int", shape=launch_block, cells=(3,))
-def _count(counters, place, num_rows, draw):
-    if is_first_of_block() and not _is_refused(counters, place, draw):
+@column_sums("mat", terms=2, double=True, unless_refused=COUNT)
+def _tanh_sums(y):
+    return y, tanh_slope(y)
+
+
+@column_sums("mat", terms=2, double=True, unless_refused=COUNT)
+def _relu_sums(y):
+    return y, ONE if y > ZERO else ZERO
+
+
+@column_sums("mat", double=True)
+def _value_sums(y):
+    return y
+
+
+@column_sums("mat", double=True, unless_refused=ODERIV_COUNT)
+def _square_sums(dy):
+    return dy * dy
+
+
+@kernel("dvec dvec dvec dmat int int", shape=launch_block, cells=(5,))
+def _add_two(value_sum, deriv_sum, counters, parts, num_rows, draw):
+    """Add the sums of two terms, and count the rows: in one block, which asks the counter before it changes it."""
+    if is_refused(counters, COUNT, draw):
+        return
+    count = parts.shape[0] // 2
+    for j in places_in_block(value_sum.shape[0]):
+        value_sum[j] += total(parts, 0, count, j)
+        deriv_sum[j] += total(parts, count, 2 * count, j)
+    cuda.syncthreads()
+    if is_first_of_block():
+        counters[COUNT] += num_rows
+
+
+@kernel("dvec dvec int dmat int int", shape=launch_block, cells=(5,))
+def _add_one(sums, counters, place, parts, num_rows, draw):
+    """The same with one term."""
+    if is_refused(counters, place, draw):
+        return
+    for j in places_in_block(sums.shape[0]):
+        sums[j] += total(parts, 0, parts.shape[0], j)
+    cuda.syncthreads()
+    if is_first_of_block():
         counters[place] += num_rows
-
-
-@device_function
-def _add_sums(shared, value_sum, deriv_sum, j, mine, value, slope):
-    value, slope = sum_down_column(shared, value), sum_down_column(shared, slope)
-    if mine:
-        value_sum[j] += value
-        deriv_sum[j] += slope
-
-
-@kernel("dvec dvec dvec mat int", shape=launch_columns, cells=(4,))
-def _sigmoid_sums(value_sum, deriv_sum, counters, y, draw):
-    shared = cuda.shared.array(MOST_THREADS, np.float64)
-    if _is_refused(counters, COUNT, draw):
-        return
-    for first in column_blocks(y.shape[1]):
-        j, mine = block_column(first, y.shape[1])
-        value, slope = DOUBLE_ZERO, DOUBLE_ZERO
-        for i in block_rows(y.shape[0]):
-            v = row(y, i)[j]
-            value += v
-            slope += sigmoid_slope(v)
-        _add_sums(shared, value_sum, deriv_sum, j, mine, value, slope)
-
-
-@kernel("dvec dvec dvec mat int", shape=launch_columns, cells=(4,))
-def _tanh_sums(value_sum, deriv_sum, counters, y, draw):
-    shared = cuda.shared.array(MOST_THREADS, np.float64)
-    if _is_refused(counters, COUNT, draw):
-        return
-    for first in column_blocks(y.shape[1]):
-        j, mine = block_column(first, y.shape[1])
-        value, slope = DOUBLE_ZERO, DOUBLE_ZERO
-        for i in block_rows(y.shape[0]):
-            v = row(y, i)[j]
-            value += v
-            slope += tanh_slope(v)
-        _add_sums(shared, value_sum, deriv_sum, j, mine, value, slope)
-
-
-@kernel("dvec dvec dvec mat int", shape=launch_columns, cells=(4,))
-def _relu_sums(value_sum, deriv_sum, counters, y, draw):
-    shared = cuda.shared.array(MOST_THREADS, np.float64)
-    if _is_refused(counters, COUNT, draw):
-        return
-    for first in column_blocks(y.shape[1]):
-        j, mine = block_column(first, y.shape[1])
-        value, slope = DOUBLE_ZERO, DOUBLE_ZERO
-        for i in block_rows(y.shape[0]):
-            v = row(y, i)[j]
-            value += v
-            slope += ONE if v > ZERO else ZERO
-        _add_sums(shared, value_sum, deriv_sum, j, mine, value, slope)
-
-
-@kernel("dvec mat", shape=launch_columns)
-def _value_sums(value_sum, y):
-    shared = cuda.shared.array(MOST_THREADS, np.float64)
-    for first in column_blocks(y.shape[1]):
-        j, mine = block_column(first, y.shape[1])
-        part = DOUBLE_ZERO
-        for i in block_rows(y.shape[0]):
-            part += row(y, i)[j]
-        total = sum_down_column(shared, part)
-        if mine:
-            value_sum[j] += total
-
-
-@kernel("dvec dvec mat int", shape=launch_columns, cells=(3,))
-def _square_sums(oderiv_sumsq, counters, dy, draw):
-    shared = cuda.shared.array(MOST_THREADS, np.float64)
-    if _is_refused(counters, ODERIV_COUNT, draw):
-        return
-    for first in column_blocks(dy.shape[1]):
-        j, mine = block_column(first, dy.shape[1])
-        part = DOUBLE_ZERO
-        for i in block_rows(dy.shape[0]):
-            e = row(dy, i)[j]
-            part += e * e
-        total = sum_down_column(shared, part)
-        if mine:
-            oderiv_sumsq[j] += total
 
 
 def sigmoid_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
     """Add the columns' sums of ``y`` and y (1 - y), unless ``draw`` is 0 and something is stored already."""
-    _sigmoid_sums(value_sum, deriv_sum, counters, y, draw)
-    _count(counters, COUNT, y.shape[0], draw)
+    _add_two(value_sum, deriv_sum, counters, _sigmoid_sums.of(y, counters, draw), y.shape[0], draw)
 
 
 def tanh_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
     """Add the columns' sums of ``y`` and 1 - y^2, unless ``draw`` is 0 and something is stored already."""
-    _tanh_sums(value_sum, deriv_sum, counters, y, draw)
-    _count(counters, COUNT, y.shape[0], draw)
+    _add_two(value_sum, deriv_sum, counters, _tanh_sums.of(y, counters, draw), y.shape[0], draw)
 
 
 def relu_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
     """Add the columns' sums of ``y`` and how often it is positive, unless ``draw`` is 0 and something is stored."""
-    _relu_sums(value_sum, deriv_sum, counters, y, draw)
-    _count(counters, COUNT, y.shape[0], draw)
+    _add_two(value_sum, deriv_sum, counters, _relu_sums.of(y, counters, draw), y.shape[0], draw)
 
 
 def value_stats(value_sum: Any, counters: Any, y: Any) -> None:
     """Add the columns' sums of ``y``."""
-    _value_sums(value_sum, y)
-    _count(counters, COUNT, y.shape[0], 1)
+    _add_one(value_sum, counters, COUNT, _value_sums.of(y), y.shape[0], 1)
 
 
 def output_deriv_stats(oderiv_sumsq: Any, counters: Any, dy: Any, draw: Any) -> None:
     """Add the columns' sums of squares of ``dy``, unless ``draw`` is 0 and something is stored already."""
-    _square_sums(oderiv_sumsq, counters, dy, draw)
-    _count(counters, ODERIV_COUNT, dy.shape[0], draw)
+    _add_one(oderiv_sumsq, counters, ODERIV_COUNT, _square_sums.of(dy, counters, draw), dy.shape[0], draw)
 
 
 # -- self-repair ------------------------------------------------------------------------------------------------------

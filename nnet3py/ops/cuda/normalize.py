@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.cuda.column_sums import column_sums, total
 from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.element_formulas import row_scale
 from nnet3py.ops.cuda.launch import kernel
-from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, launch_teams, sum_along_team, sum_down_column
+from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_teams, sum_along_team
 from nnet3py.ops.cuda.threads import (
-    block_column,
-    block_rows,
-    column_blocks,
     cuda,
     own_columns,
     own_rows,
@@ -82,21 +80,20 @@ def normalize_rows_backprop(dx, x, dy, target_rms, beta):
 # -- batch normalisation ----------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat f32 f32", shape=launch_columns)
-def _moments(memo, src, epsilon, target_rms):
+@column_sums("mat", terms=2)
+def _values_and_squares(src):
+    return src, src * src
+
+
+@kernel("mat mat int f32 f32")
+def _put_moments(memo, parts, num_rows, epsilon, target_rms):
     """The columns' mean, mean square and scale."""
-    shared = cuda.shared.array(MOST_THREADS, np.float32)
-    inverse_count = ONE / np.float32(src.shape[0])
+    inverse_count, count = ONE / np.float32(num_rows), parts.shape[0] // 2
     inverse_target = ONE / (target_rms * target_rms)
-    for first in column_blocks(src.shape[1]):
-        j, mine = block_column(first, src.shape[1])
-        total, square = ZERO, ZERO
-        for i in block_rows(src.shape[0]):
-            value = row(src, i)[j]
-            total += value
-            square += value * value
-        mean, square = sum_down_column(shared, total) * inverse_count, sum_down_column(shared, square) * inverse_count
-        if mine:
+    for _ in own_rows(1):
+        for j in own_columns(memo.shape[1]):
+            mean = total(parts, 0, count, j) * inverse_count
+            square = total(parts, count, 2 * count, j) * inverse_count
             variance = inverse_target * square - inverse_target * (mean * mean)
             variance = ZERO if variance < ZERO else variance
             memo[MEAN, j] = mean
@@ -117,27 +114,24 @@ def batch_norm_propagate(dst: Any, memo: Any, src: Any, epsilon: float, target_r
     ``memo`` gets the columns' mean, mean square and scale, and two rows of work space. The variance is a difference of
     float32 numbers, as in Kaldi.
     """
-    _moments(memo, src, epsilon, target_rms)
+    _put_moments(memo, _values_and_squares.of(src), src.shape[0], epsilon, target_rms)
     _standardize(dst, src, memo[MEAN], memo[SCALE])
 
 
-@kernel("mat mat mat f32", shape=launch_columns)
-def _deriv_moments(memo, y, dy, target_rms):
-    """The columns' mean of ``dy``, and how much of ``y`` belongs to the derivative."""
-    shared = cuda.shared.array(MOST_THREADS, np.float32)
-    inverse_count = ONE / np.float32(dy.shape[0])
+@column_sums("mat mat", terms=2)
+def _derivs_and_products(dy, y):
+    return dy, dy * y
+
+
+@kernel("mat mat int f32")
+def _put_deriv_moments(memo, parts, num_rows, target_rms):
+    """The columns' mean of the derivative, and how much of the output belongs to it."""
+    inverse_count, count = ONE / np.float32(num_rows), parts.shape[0] // 2
     factor = -inverse_count / (target_rms * target_rms)
-    for first in column_blocks(dy.shape[1]):
-        j, mine = block_column(first, dy.shape[1])
-        total, product = ZERO, ZERO
-        for i in block_rows(dy.shape[0]):
-            deriv = row(dy, i)[j]
-            total += deriv
-            product += row(y, i)[j] * deriv
-        total, product = sum_down_column(shared, total), sum_down_column(shared, product)
-        if mine:
-            memo[WORK_0, j] = total * inverse_count
-            memo[WORK_1, j] = product * factor * memo[SCALE, j]
+    for _ in own_rows(1):
+        for j in own_columns(memo.shape[1]):
+            memo[WORK_0, j] = total(parts, 0, count, j) * inverse_count
+            memo[WORK_1, j] = total(parts, count, 2 * count, j) * factor * memo[SCALE, j]
 
 
 @each_element("mat mat mat vec vec vec")
@@ -147,7 +141,7 @@ def _standardize_backprop(dx, y, dy, scale, mean_deriv, towards_y):
 
 def batch_norm_backprop(dx: Any, memo: Any, y: Any, dy: Any, target_rms: float) -> None:
     """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``."""
-    _deriv_moments(memo, y, dy, target_rms)
+    _put_deriv_moments(memo, _derivs_and_products.of(dy, y), dy.shape[0], target_rms)
     _standardize_backprop(dx, y, dy, memo[SCALE], memo[WORK_0], memo[WORK_1])
 
 

@@ -9,22 +9,18 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.cuda.column_sums import column_sums, total
 from nnet3py.ops.cuda.element_formulas import keep
 from nnet3py.ops.cuda.launch import kernel
 from nnet3py.ops.cuda.memory import results
 from nnet3py.ops.cuda.reduce import (
     MOST_THREADS,
-    launch_columns,
     launch_parts,
     launch_teams,
     sum_along_team,
-    sum_down_column,
     sum_over_block,
 )
 from nnet3py.ops.cuda.threads import (
-    block_column,
-    block_rows,
-    column_blocks,
     cuda,
     is_first_of_block,
     own_columns,
@@ -35,79 +31,71 @@ from nnet3py.ops.cuda.threads import (
     team_row,
 )
 
-ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
+DOUBLE_ZERO = np.float64(0)
 
 
-@kernel("vec mat f32 f32", shape=launch_columns)
-def add_row_sum(dst, src, alpha, beta):
+@column_sums("mat")
+def _values(src):
+    return src
+
+
+@column_sums("mat")
+def _squares(src):
+    return src * src
+
+
+@column_sums("mat mat")
+def _column_products(a, b):
+    return a * b
+
+
+@column_sums("mat", double=True)
+def _double_values(src):
+    return np.float64(src)
+
+
+@column_sums("mat", double=True)
+def _double_squares(src):
+    return np.float64(src) * np.float64(src)
+
+
+@kernel("vec mat f32 f32")
+def _put_sums(dst, parts, alpha, beta):
+    for _ in own_rows(1):
+        for j in own_columns(dst.shape[0]):
+            dst[j] = alpha * total(parts, 0, parts.shape[0], j) + keep(beta, dst[j])
+
+
+@kernel("dvec dmat f64")
+def _add_double_sums(dst, parts, alpha):
+    for _ in own_rows(1):
+        for j in own_columns(dst.shape[0]):
+            dst[j] += alpha * total(parts, 0, parts.shape[0], j)
+
+
+def add_row_sum(dst: Any, src: Any, alpha: float, beta: float) -> None:
     """``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
-    shared = cuda.shared.array(MOST_THREADS, np.float32)
-    for first in column_blocks(src.shape[1]):
-        j, mine = block_column(first, src.shape[1])
-        part = ZERO
-        for i in block_rows(src.shape[0]):
-            part += row(src, i)[j]
-        total = sum_down_column(shared, part)
-        if mine:
-            dst[j] = alpha * total + keep(beta, dst[j])
+    _put_sums(dst, _values.of(src), alpha, beta)
 
 
-@kernel("vec mat f32 f32", shape=launch_columns)
-def add_row_sum_sq(dst, src, alpha, beta):
+def add_row_sum_sq(dst: Any, src: Any, alpha: float, beta: float) -> None:
     """``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
-    shared = cuda.shared.array(MOST_THREADS, np.float32)
-    for first in column_blocks(src.shape[1]):
-        j, mine = block_column(first, src.shape[1])
-        part = ZERO
-        for i in block_rows(src.shape[0]):
-            value = row(src, i)[j]
-            part += value * value
-        total = sum_down_column(shared, part)
-        if mine:
-            dst[j] = alpha * total + keep(beta, dst[j])
+    _put_sums(dst, _squares.of(src), alpha, beta)
 
 
-@kernel("vec mat mat f32 f32", shape=launch_columns)
-def add_row_sum_product(dst, a, b, alpha, beta):
+def add_row_sum_product(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> None:
     """``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``. Kaldi: AddDiagMatMat of the transposes."""
-    shared = cuda.shared.array(MOST_THREADS, np.float32)
-    for first in column_blocks(a.shape[1]):
-        j, mine = block_column(first, a.shape[1])
-        part = ZERO
-        for i in block_rows(a.shape[0]):
-            part += row(a, i)[j] * row(b, i)[j]
-        total = sum_down_column(shared, part)
-        if mine:
-            dst[j] = alpha * total + keep(beta, dst[j])
+    _put_sums(dst, _column_products.of(a, b), alpha, beta)
 
 
-@kernel("dvec mat f64", shape=launch_columns)
-def add_row_sum_double(dst, src, alpha):
+def add_row_sum_double(dst: Any, src: Any, alpha: float) -> None:
     """``dst[j] += alpha (sum over i of src[i, j])`` in float64. Kaldi: AddRowSumMat, then an addition in double."""
-    shared = cuda.shared.array(MOST_THREADS, np.float64)
-    for first in column_blocks(src.shape[1]):
-        j, mine = block_column(first, src.shape[1])
-        part = DOUBLE_ZERO
-        for i in block_rows(src.shape[0]):
-            part += np.float64(row(src, i)[j])
-        total = sum_down_column(shared, part)
-        if mine:
-            dst[j] += alpha * total
+    _add_double_sums(dst, _double_values.of(src), alpha)
 
 
-@kernel("dvec mat f64", shape=launch_columns)
-def add_row_sum_sq_double(dst, src, alpha):
+def add_row_sum_sq_double(dst: Any, src: Any, alpha: float) -> None:
     """``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64. Kaldi: AddDiagMat2, then an addition in double."""
-    shared = cuda.shared.array(MOST_THREADS, np.float64)
-    for first in column_blocks(src.shape[1]):
-        j, mine = block_column(first, src.shape[1])
-        part = DOUBLE_ZERO
-        for i in block_rows(src.shape[0]):
-            value = np.float64(row(src, i)[j])
-            part += value * value
-        total = sum_down_column(shared, part)
-        if mine:
-            dst[j] += alpha * total
+    _add_double_sums(dst, _double_squares.of(src), alpha)
 
 
 @kernel("vec mat mat f32 f32", over=1, shape=launch_teams)
@@ -119,9 +107,9 @@ def add_col_sum_product(dst, a, b, alpha, beta):
         x, y, part = row(a, i), row(b, i), DOUBLE_ZERO
         for j in team_columns(x.shape[0]):
             part += np.float64(x[j]) * np.float64(y[j])
-        total = sum_along_team(shared, part)
+        whole = sum_along_team(shared, part)
         if mine and cuda.threadIdx.x == 0:
-            dst[i] = alpha * np.float32(total) + keep(beta, dst[i])
+            dst[i] = alpha * np.float32(whole) + keep(beta, dst[i])
 
 
 # -- to one number ----------------------------------------------------------------------------------------------------
@@ -136,9 +124,9 @@ def _products(parts, a, b):
         x, y = row(a, i), row(b, i)
         for j in own_columns(x.shape[0]):
             part += np.float64(x[j]) * np.float64(y[j])
-    total = sum_over_block(shared, part)
+    whole = sum_over_block(shared, part)
     if is_first_of_block():
-        parts[cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x] = total
+        parts[cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x] = whole
 
 
 def sum_product(a: Any, b: Any) -> float:
