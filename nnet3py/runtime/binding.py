@@ -6,6 +6,8 @@ the components themselves decide.
 """
 from __future__ import annotations
 
+import logging
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +22,8 @@ from nnet3py.runtime.device_nnet import keep_on_device, on_device
 from nnet3py.runtime.joining import join_calls
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 
+logger = logging.getLogger(__name__)
+
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -28,12 +32,27 @@ class Arena:
 
     def __init__(self, ops: Any) -> None:
         self._ops = ops
+        self._bound: weakref.WeakSet[BoundComputation] = weakref.WeakSet()
         self.buffer = ops.new_vector(0)
 
-    def reserve(self, size: int) -> None:
+    def reserve(self, size: int, computation: BoundComputation | None = None) -> None:
         """Make room for ``size`` elements. A larger block replaces the old one: what was bound to that binds again."""
         if size > self.buffer.size:
+            for other in self._bound:
+                other.release()
+            self.buffer = self._ops.new_vector(0)       # the old block may have to make room for the new one
+            if self._ops.device == "cuda":
+                logger.info("%s", memory_text(self._ops, size))
             self.buffer = self._ops.new_vector(size)
+        if computation is not None:
+            self._bound.add(computation)
+
+
+def memory_text(ops: Any, size: int) -> str:
+    """How much of a device's memory the matrices of a computation take, which have ``size`` elements."""
+    free, total = ops.free_memory()
+    return (f"The matrices of a minibatch take {4 * size / 2**20:.0f} MB of the GPU's memory, of which "
+            f"{free / 2**20:.0f} MB of {total / 2**20:.0f} are free")
 
 
 @dataclass
@@ -96,11 +115,15 @@ class BoundComputation:
             self._bind()
         return self._stages
 
+    def release(self) -> None:
+        """Forget the arena's block, and all that refers to it."""
+        self._buffer, self._views, self._memos, self._stages = None, {}, {}, []
+
     # -- binding ---------------------------------------------------------------------------------------------------
 
     def _bind(self) -> None:
-        self.arena.reserve(self.plan.size)
-        self._buffer = self.arena.buffer
+        self.arena.reserve(self.plan.size, self)
+        self._buffer: Any = self.arena.buffer
         self._views: dict[SubMatrix, Any] = {}
         self._memos: dict[int, Any] = {}
         self._num_calls: dict[int, int] = {}   # of each component, so that each call draws random numbers of its own

@@ -61,6 +61,7 @@ class CudaOps:
         self.new_vector = memory.new_array
         self.upload = memory.upload
         self.keep = memory.resident
+        self.free_memory = memory.free_memory
         copies = memory.Copies(lambda: self.copy_mat, self._packed)
         self.copy_in = copies.copy_in
         self.copy_out = copies.copy_out
