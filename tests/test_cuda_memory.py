@@ -6,7 +6,7 @@ from cuda_checks import check_in_simulator
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, 6)
+    check_in_simulator(__file__, 7)
 
 
 def check_copies(ops) -> int:
@@ -105,6 +105,28 @@ def check_host_arrays_are_refused(ops) -> int:
     raise AssertionError("a host array was taken")
 
 
+def check_out_of_memory(memory) -> int:
+    """The error says what is free, and how much smaller a minibatch must be."""
+    from types import SimpleNamespace
+
+    from nnet3py.errors import DeviceError
+
+    def full(shape, dtype):
+        raise RuntimeError("[2] Call to cuMemAlloc results in CUDA_ERROR_OUT_OF_MEMORY")
+
+    module, context = memory.cuda, SimpleNamespace(get_memory_info=lambda: (300 * 2**20, 1000 * 2**20))
+    memory.cuda = SimpleNamespace(device_array=full, current_context=lambda: context)
+    try:
+        memory.new_array((1000, 2**18))
+    except DeviceError as error:
+        assert "has 300 of 1000 MB free, and 1000 MB more are needed" in error.message
+        assert "about 30 % of the size would fit; --minibatch-size" in str(error)
+        return 1
+    finally:
+        memory.cuda = module
+    raise AssertionError("there was no error")
+
+
 def simulate() -> int:
     """Run the checks in the simulator; returns their number."""
     from nnet3py.ops import get_ops
@@ -112,7 +134,7 @@ def simulate() -> int:
 
     ops = get_ops("cuda")
     return (check_copies(ops) + check_scratch(ops) + check_tables(memory) + check_host_is_seen(ops, memory)
-            + check_results(memory) + check_host_arrays_are_refused(ops))
+            + check_results(memory) + check_host_arrays_are_refused(ops) + check_out_of_memory(memory))
 
 
 if __name__ == "__main__":
