@@ -104,6 +104,7 @@ PRODUCTS = (
     Operation("add_mat_mat",
               "out mat dst, mat a, mat b, f32 alpha, f32 beta, bool trans_a = False, bool trans_b = False",
               "dst = alpha op(a) op(b) + beta dst; dst is neither a nor b"),
+    Operation("affine", "out mat dst, mat src, mat weights, vec bias", "dst[i] = weights src[i] + bias"),
 )
 
 # -- elementwise: matrices with matrices and vectors of the same or of one dimension ---------------------------------
