@@ -15,7 +15,7 @@ def pytest_configure(config: Any) -> None:
     """Whoever asks for the operations of the CPU gets those of the GPU."""
     get_ops = nnet3py.ops.get_ops
     nnet3py.ops.get_ops = lambda name="cpu": get_ops("cuda")      # type: ignore[assignment]
-    from nnet3py.training.trainer import MinibatchTrainer      # after that, for it takes the function by name
+    from nnet3py.training.trainer import MinibatchTrainer  # after that, for it takes the function by name
 
     train = MinibatchTrainer.train
 

@@ -393,12 +393,13 @@ EIGEN = (
 # -- natural_gradient: the small matrices of its update ----------------------------------------------------------------
 
 NATURAL_GRADIENT = (
-    Operation("natural_gradient_moments", "out mat z, out vec scale, mat square, mat cross, vec spectrum, dvec settings",
+    Operation("natural_gradient_moments",
+              "out mat z, out vec scale, mat square, mat cross, vec spectrum, dvec settings",
               "z = the new estimate along the old directions over scale[0], its trace or 1 if that is less"),
     Operation("natural_gradient_directions",
               "out mat mix, out vec kept, out vec new_spectrum, out vec lengths, out vec verdict, vec eigenvalues, "
               "mat vectors, vec spectrum, vec scale, dvec settings, ivec order",
-              "the new W is mix (J + diag(kept) W), its rows have these lengths; verdict 1: check orthogonality; 2: NaN"),
+              "new W = mix (J + diag(kept) W), with rows of these lengths; verdict 1: check orthogonality; 2: NaN"),
     Operation("preconditioned_size", "mat cross, mat gram, f64 size",
               "size - 2 trace(cross) + the sum of cross * gram, elementwise, in float64", returns="float"),
 )

@@ -3,7 +3,7 @@
 BLAS copies both matrices into an order that its kernels like. That pays for large square products; in ours one
 dimension is often 20 to 200, and the copying takes a third of the time. Here a tile of the result (rows x vectors of
 columns) is kept in registers while one pass over a block of k adds products to it: a number of the left matrix, taken
-from where it is, times a row of the right one. Only a right matrix that is to be transposed is copied, a block at a time.
+from where it is, times a row of the right one. Only a right matrix that is to be transposed is copied, in blocks.
 Every element is the sum over k in the same order, whatever the size of the product and however it is cut.
 """
 from __future__ import annotations
