@@ -96,6 +96,9 @@ class NumpyOps:
 
     # -- products
 
+    def affine(self, dst: np.ndarray, src: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> None:
+        dst[...] = src @ weights.T + bias
+
     def add_mat_mat(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float,
                     trans_a: bool = False, trans_b: bool = False) -> None:
         product = alpha * ((a.T if trans_a else a) @ (b.T if trans_b else b))

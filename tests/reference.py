@@ -77,6 +77,10 @@ def keep(beta, dst):
     return beta * dst.astype(np.float64) if beta else np.zeros(dst.shape)
 
 
+def affine(dst, src, weights, bias):
+    dst[...] = src @ weights.T + bias
+
+
 def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
     left, right = (a.T if trans_a else a), (b.T if trans_b else b)
     dst[...] = alpha * (left.astype(np.float64) @ right) + keep(beta, dst)

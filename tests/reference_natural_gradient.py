@@ -19,7 +19,8 @@ def natural_gradient_moments(z, scale, square, cross, spectrum, settings):
     inverse = 1.0 / direction_lengths(d, rho, alpha, dim)
     a = (d + rho).astype(np.float64)
     wide = 0.5 * per_row ** 2 * (square + square.T).astype(np.float64) * np.outer(inverse, inverse)
-    wide += 0.5 * per_row * keep * (cross + cross.T).astype(np.float64) * np.outer(inverse, inverse) * np.add.outer(a, a)
+    crossing = (cross + cross.T).astype(np.float64) * np.add.outer(a, a)
+    wide += 0.5 * per_row * keep * crossing * np.outer(inverse, inverse)
     wide[np.diag_indices_from(wide)] += keep ** 2 * a ** 2
     scale[0] = max(1.0, np.trace(wide))
     z[...] = wide / np.float64(scale[0])

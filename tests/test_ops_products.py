@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ops_cases import check, matrix
+from ops_cases import check, matrix, vector
 
 from nnet3py.ops import get_ops
 
@@ -72,3 +72,12 @@ def test_transposes_can_be_named():
     dst, a, b = matrix(rng, 3, 4), matrix(rng, 3, 5), matrix(rng, 4, 5)
     ops.add_mat_mat(dst, a, b, 1.0, 0.0, trans_b=True)
     np.testing.assert_allclose(dst, a @ b.T, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(0, 3, 4), (3, 0, 4), (1, 1, 1), (5, 7, 3), (70, 9, 65), (300, 96, 520)])
+def test_affine(size):
+    rng = np.random.default_rng(9)
+    m, k, n = size
+    for strided in (False, True):
+        src, weights = operands(rng, m, k, n, False, True, strided)
+        check(ops, "affine", matrix(rng, m, n, strided), src, weights, vector(rng, n), scale=k + 1)

@@ -29,7 +29,8 @@ def test_whole_matrices(rng, size, strided):
     for alpha in (1.0, -0.5, 0.0):
         check(ops, "copy_mat", matrix(rng, *size, strided), matrix(rng, *size, strided), alpha)
         check(ops, "add_mat", matrix(rng, *size, strided), matrix(rng, *size, strided), alpha)
-        check(ops, "sum_mats", matrix(rng, *size, strided), matrix(rng, *size, strided), matrix(rng, *size), alpha, -0.5)
+        one, other = matrix(rng, *size, strided), matrix(rng, *size)
+        check(ops, "sum_mats", matrix(rng, *size, strided), one, other, alpha, -0.5)
 
 
 def test_copy_mat_scales_in_place(rng):

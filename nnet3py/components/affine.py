@@ -52,8 +52,7 @@ class AffineMap(Component):
         return self.linear_params.shape[0]
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
-        ops.add_mat_mat(y, x, self.linear_params, 1.0, 1.0, trans_b=True)
+        ops.affine(y, x, self.linear_params, self.bias_params)
 
     def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
                  update: Component | None, dx: Any) -> None:

@@ -122,6 +122,11 @@ class Component:
 
     # -- what the executor asks ------------------------------------------------------------------------------------
 
+    @property
+    def copies_its_input(self) -> bool:
+        """True if ``propagate`` does nothing but copy, so that the executor may leave it out."""
+        return False
+
     def new_memo(self, ops: Any, num_rows: int) -> Any:
         """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound.
 

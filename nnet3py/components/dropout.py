@@ -183,14 +183,14 @@ class GeneralDropoutComponent(SameDimComponent):
     # -- computation ----------------------------------------------------------------------------------------
 
     @property
-    def _is_identity(self) -> bool:
+    def copies_its_input(self) -> bool:
         return self.test_mode or (self.dropout_proportion == 0.0 and self.specaugment_max_proportion == 0.0)
 
     def new_memo(self, ops: Any, num_rows: int) -> Any:
         return _Mask()
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        if self._is_identity:
+        if self.copies_its_input:
             if x is not y:
                 ops.copy_mat(y, x, 1.0)
             return
@@ -216,7 +216,7 @@ class GeneralDropoutComponent(SameDimComponent):
                  update: Component | None, dx: Any) -> None:
         if dx is None:
             return
-        if self._is_identity:
+        if self.copies_its_input:
             if dx is not dy:
                 ops.copy_mat(dx, dy, 1.0)
             return

@@ -144,7 +144,7 @@ class OnlineNaturalGradient:
 
     @property
     def d(self) -> np.ndarray:
-        """What the estimate has in its directions beyond ρ, float32 (R,): a host copy, or empty before the first call."""
+        """What the estimate has in its directions beyond ρ, float32 (R,): a host copy; empty before the first call."""
         return np.zeros(0, dtype=f32) if self.spectrum is None else np.array(self.spectrum[:-1])
 
     @property
@@ -238,7 +238,7 @@ class OnlineNaturalGradient:
     # -- the update --------------------------------------------------------------------------------------------------
 
     def _update(self, ops: Any, rows: Rows, size: float, projected: Any) -> Any:
-        """Learn from ``rows``, whose projection and sum of squares are given; returns projectedᵀ projected (scratch)."""
+        """Learn from ``rows``, whose projection and sum of squares are given; returns projectedᵀ projected, scratch."""
         (num_rows, dim), rank = rows.shape, self.rank
         moment = ops.scratch(rank, dim)
         square, cross, z, vectors, mix = (ops.scratch(rank, rank) for _ in range(5))

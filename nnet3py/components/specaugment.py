@@ -72,7 +72,7 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
         self.test_mode = test_mode
 
     @property
-    def _is_identity(self) -> bool:
+    def copies_its_input(self) -> bool:
         return self.test_mode or self.zeroed_proportion == 0.0
 
     @property
@@ -102,7 +102,7 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
         return ops.new_vector(num_rows)
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
-        if self._is_identity:
+        if self.copies_its_input:
             if x is not y:
                 ops.copy_mat(y, x, 1.0)
             return
@@ -120,7 +120,7 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
                  update: Component | None, dx: Any) -> None:
         if dx is None:
             return
-        if not self._is_identity:
+        if not self.copies_its_input:
             ops.mul_rows_vec(dx, dy, memo)
         elif dx is not dy:
             ops.copy_mat(dx, dy, 1.0)

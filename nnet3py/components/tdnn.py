@@ -138,9 +138,12 @@ class TdnnComponent(UpdatableComponent):
     # -- computing ---------------------------------------------------------------------------------------------------
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        parts, blocks = _input_parts(indexes, x, y.shape[0]), self._blocks()
+        done = 0
         if self.bias_params is not None:
-            ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
-        for part, weights in zip(_input_parts(indexes, x, y.shape[0]), self._blocks(), strict=True):
+            ops.affine(y, parts[0], blocks[0], self.bias_params)
+            done = 1
+        for part, weights in zip(parts[done:], blocks[done:], strict=True):
             ops.add_mat_mat(y, part, weights, 1.0, 1.0, trans_b=True)
 
     def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,

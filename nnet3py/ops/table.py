@@ -104,6 +104,7 @@ PRODUCTS = (
     Operation("add_mat_mat",
               "out mat dst, mat a, mat b, f32 alpha, f32 beta, bool trans_a = False, bool trans_b = False",
               "dst = alpha op(a) op(b) + beta dst; dst is neither a nor b"),
+    Operation("affine", "out mat dst, mat src, mat weights, vec bias", "dst[i] = weights src[i] + bias"),
 )
 
 # -- elementwise: matrices with matrices and vectors of the same or of one dimension ---------------------------------
@@ -392,12 +393,13 @@ EIGEN = (
 # -- natural_gradient: the small matrices of its update ----------------------------------------------------------------
 
 NATURAL_GRADIENT = (
-    Operation("natural_gradient_moments", "out mat z, out vec scale, mat square, mat cross, vec spectrum, dvec settings",
+    Operation("natural_gradient_moments",
+              "out mat z, out vec scale, mat square, mat cross, vec spectrum, dvec settings",
               "z = the new estimate along the old directions over scale[0], its trace or 1 if that is less"),
     Operation("natural_gradient_directions",
               "out mat mix, out vec kept, out vec new_spectrum, out vec lengths, out vec verdict, vec eigenvalues, "
               "mat vectors, vec spectrum, vec scale, dvec settings, ivec order",
-              "the new W is mix (J + diag(kept) W), its rows have these lengths; verdict 1: check orthogonality; 2: NaN"),
+              "new W = mix (J + diag(kept) W), with rows of these lengths; verdict 1: check orthogonality; 2: NaN"),
     Operation("preconditioned_size", "mat cross, mat gram, f64 size",
               "size - 2 trace(cross) + the sum of cross * gram, elementwise, in float64", returns="float"),
 )

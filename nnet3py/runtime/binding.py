@@ -18,6 +18,7 @@ from nnet3py.compiler.computation import Command, CommandType, Computation, SubM
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.copies import needless_copies
 from nnet3py.runtime.device_nnet import keep_on_device, on_device
 from nnet3py.runtime.joining import join_calls
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
@@ -96,7 +97,8 @@ class BoundComputation:
                              "give update=nnet or update=nnet.as_gradient()")
         self.computation, self.ops, self.arena, self._join = computation, ops, arena, join
         self.nnet, self.update, self.stats = (on_device(network, ops) for network in (nnet, update, stats))
-        self.plan: MemoryPlan = plan_memory(computation)
+        self._needless = needless_copies(computation, nnet) if join else {}
+        self.plan: MemoryPlan = plan_memory(computation, dict(self._needless.values()))
         self.versions = [n.version for n in (nnet, update, stats) if n is not None]
         self._bind()
 
@@ -151,7 +153,8 @@ class BoundComputation:
         elif command.type == CommandType.PROVIDE_OUTPUT:
             stage.outputs[self.nnet.node_names[command.args[1]]] = self.view(command.args[0])
         else:
-            calls = [self._hand_over(command)] if c in self._loop_swaps else self._calls(command)
+            calls = ([self._hand_over(command)] if c in self._loop_swaps else self._leave_out(command)
+                     if c in self._needless else self._calls(command))
             if calls and stage.outputs:
                 stage = self._new_stage()
             stage.calls.extend(calls)
@@ -163,6 +166,11 @@ class BoundComputation:
         networks = [network for network in (self.nnet, self.update, self.stats) if network is not None]
         for stage in self._stages:
             stage.runner = StageRunner(self.ops, stage.calls, networks)
+
+    def _leave_out(self, command: Command) -> list[Call]:
+        """A propagation whose output is the same memory as its input needs no call, but its way back needs a memo."""
+        self._new_memo(command)
+        return []
 
     def _hand_over(self, command: Command) -> Call:
         """What is in the second matrix goes into the first, whose place stays the same in every round of the loop."""
@@ -231,14 +239,20 @@ class BoundComputation:
 
         return call, args
 
+    def _new_memo(self, command: Command) -> Any:
+        """What a propagation leaves for the way back, or None."""
+        component, y, memo_index = self.nnet.components[command.args[0]], command.args[3], command.args[4]
+        if not component.has(Properties.USES_MEMO):
+            return None
+        memo = component.new_memo(self.ops, self.computation.submatrices[y].num_rows)
+        if memo_index > 0:
+            self._memos[memo_index] = memo
+        return memo
+
     def _bind_propagate(self, command: Command) -> list[Call]:
         c, precomputed, x, y, memo_index, store_stats = command.args[:6]
         component = self.nnet.components[c]
-        memo = None
-        if component.has(Properties.USES_MEMO):
-            memo = component.new_memo(self.ops, self.computation.submatrices[y].num_rows)
-            if memo_index > 0:
-                self._memos[memo_index] = memo
+        memo = self._new_memo(command)
         indexes = keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
         x_view, y_view = self.view(x), self.view(y)
         calls = [self._component_call(c, component.propagate, (indexes, x_view, y_view, memo))]

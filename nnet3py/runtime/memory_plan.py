@@ -65,8 +65,13 @@ class _Holes:
         self.holes = sorted(merged)
 
 
-def plan_memory(computation: Computation) -> MemoryPlan:
+def plan_memory(computation: Computation, same: dict[int, int] | None = None) -> MemoryPlan:
     """Lay the matrices of ``computation`` out in one block, by lifetime.
+
+    Parameters
+    ----------
+    computation : the command list
+    same : matrices that are the same memory as another: number -> number of the other
 
     Raises
     ------
@@ -81,12 +86,16 @@ def plan_memory(computation: Computation) -> MemoryPlan:
     loop_swaps = computation.loop_swaps()
     kept = {submatrices[computation.commands[c].args[0]].matrix for c in loop_swaps}
 
+    same = same or {}
+
     def take(matrix: int) -> None:
-        if matrix not in alive:
+        if matrix not in alive and matrix not in same:
             offsets[matrix] = holes.take(sizes[matrix])
             alive.add(matrix)
 
     def give_back(matrix: int) -> None:
+        if matrix in same:
+            return
         alive.remove(matrix)
         holes.give_back(int(offsets[matrix]), sizes[matrix])
 
@@ -100,6 +109,9 @@ def plan_memory(computation: Computation) -> MemoryPlan:
             taker, giver = (submatrices[s].matrix for s in command.args[:2])
             if c in loop_swaps:
                 pass                        # what is in the giver is copied, and the taker has kept its place
+            elif taker in same:
+                if giver in alive:
+                    give_back(giver)
             elif giver in alive:            # never used
                 alive.remove(giver)
                 offsets[taker] = offsets[giver]
@@ -108,6 +120,8 @@ def plan_memory(computation: Computation) -> MemoryPlan:
                 take(taker)
         for matrix in ending.get(c, ()):
             give_back(matrix)
+    for matrix, other in same.items():
+        offsets[matrix] = offsets[other]
     return MemoryPlan(offsets, holes.end)
 
 

@@ -1,4 +1,4 @@
-"""The door to BLAS: scipy's ``sgemm``, called straight from compiled code, for processors that ``tiles.py`` does not know.
+"""The door to BLAS: scipy's ``sgemm``, called from compiled code, for processors that ``tiles.py`` does not know.
 
 ``scipy.linalg.cython_blas`` hands out the address of its ``sgemm``. We give that address a name that LLVM can link, so
 a kernel that calls it can be kept in the disk cache and a call costs no more than one in C. Only that extension module

@@ -128,7 +128,7 @@ def {name}({header}):
 
 
 def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Callable[..., Any]:
-    """A function of the arguments of ``function`` but the first two, which has the threads share its rows or columns."""
+    """A function of all but the first two arguments of ``function``, which has the threads share rows or columns."""
     parameters = list(inspect.signature(function).parameters.values())[2:]
     names = [p.name for p in parameters]
     source = _SHARED_KERNEL.format(

@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 _I64 = ir.IntType(64)
-_FLOATS = {"float": (ir.FloatType(), types.float32), "double": (ir.DoubleType(), types.float64)}
+_FLOATS: dict[str, tuple[Any, Any]] = {"float": (ir.FloatType(), types.float32), "double": (ir.DoubleType(), types.float64)}
 
 
 def _address(typingctx, array):
@@ -74,10 +74,10 @@ def _stack_vector(typingctx, count):
         with builder.goto_entry_block():
             memory = builder.alloca(ir.ArrayType(ir.FloatType(), count.literal_value))
             memory.align = 64
-        itemsize = context.get_constant(types.intp, 4)
+        itemsize, size = (context.get_constant(types.intp, number) for number in (4, count.literal_value))
         view = context.make_array(result)(context, builder)
         arrayobj.populate_array(view, data=builder.bitcast(memory, ir.FloatType().as_pointer()),
-                                shape=cgutils.pack_array(builder, [context.get_constant(types.intp, count.literal_value)]),
+                                shape=cgutils.pack_array(builder, [size]),
                                 strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
         return view._getvalue()
 

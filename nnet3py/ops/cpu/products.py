@@ -5,7 +5,9 @@ A large product is cut into blocks of rows or columns, which the threads share. 
 """
 from __future__ import annotations
 
-from nnet3py.ops.cpu.jit import inline, kernel, row
+import numpy as np
+
+from nnet3py.ops.cpu.jit import inline, kernel, row, span
 from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.cpu.tiles import KNOWN_PROCESSOR, PANEL, TILE_ROWS
 
@@ -14,6 +16,7 @@ if KNOWN_PROCESSOR:
 else:
     from nnet3py.ops.cpu.blas import multiply
 
+ONE = np.float32(1)
 PER_ADDITION = 20        # multiply-adds in the time in which a kernel adds one number to another in memory
 
 
@@ -27,6 +30,48 @@ def _multiply_rows(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
 def _multiply_columns(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
     part = b[first:last] if trans_b else b[:, first:last]
     multiply(dst[:, first:last], a, part, alpha, beta, trans_a, trans_b)
+
+
+@inline
+def _affine_rows(first, last, dst, src, weights, bias):
+    part = dst[first:last]
+    for i in range(part.shape[0]):
+        row(part, i)[:] = bias
+    multiply(part, src[first:last], weights, ONE, ONE, False, True)
+
+
+@inline
+def _affine_columns(first, last, dst, src, weights, bias):
+    part, its_bias = dst[:, first:last], span(bias, first, last - first)
+    for i in range(part.shape[0]):
+        row(part, i)[:] = its_bias
+    multiply(part, src, weights[first:last], ONE, ONE, False, True)
+
+
+@kernel("mat mat mat vec")
+def affine(dst, src, weights, bias):
+    """``dst[i] = weights src[i] + bias``; each block begins as the bias while it is in the cache."""
+    (m, n), k = dst.shape, src.shape[1]
+    arguments = (dst, src, weights, bias)
+    if m == 0 or n == 0:
+        return
+    if k == 0:
+        for i in range(m):
+            row(dst, i)[:] = bias
+        return
+    place = address_of(arguments)
+    if _by_columns(m, n, True):
+        function = part_address(_affine_columns, arguments)
+        share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
+    else:
+        function = part_address(_affine_rows, arguments)
+        share(function, place, m, n * k // PER_ADDITION, TILE_ROWS, CHUNKS_PER_THREAD)
+
+
+@inline
+def _by_columns(m, n, trans_b):
+    """Whether an m x n product is cut by columns: then a transposed right matrix is copied once, not for each block."""
+    return n >= m or (trans_b and n >= 8 * PANEL)
 
 
 @kernel("mat mat mat f32 f32 bool bool")
@@ -47,8 +92,7 @@ def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
         return
     arguments = (dst, a, b, alpha, beta, trans_a, trans_b)
     place = address_of(arguments)
-    # by columns a transposed b is copied once, not once for each block
-    if n >= m or (trans_b and n >= 8 * PANEL):
+    if _by_columns(m, n, trans_b):
         function = part_address(_multiply_columns, arguments)
         share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
     else:

@@ -1,9 +1,9 @@
 """The threads that share the work of a kernel.
 
 A kernel that is worth it hands out chunks of its rows or columns: the calling thread takes them from the front, the
-team's workers from the back, so that in kernel after kernel a worker meets the rows that are in its core's cache
-already. Nobody waits for a worker that has not begun: a job is done when all its chunks are, and on a busy machine the
-caller simply does more of them itself. Workers watch for the next job for a moment and then sleep in ``read`` on a pipe.
+team's workers from the back, so that in kernel after kernel a worker meets rows that are in its core's cache. Nobody
+waits for a worker that has not begun: a job is done when all its chunks are, and on a busy machine the caller simply
+does more of them itself. Workers watch for the next job for a moment and then sleep in ``read`` on a pipe.
 
 All of it is compiled code without Python objects, so that sharing costs about a microsecond. One job runs at a time: a
 kernel called from a second Python thread meanwhile does its work alone. Where sums are formed, chunks never split a
@@ -151,7 +151,8 @@ def _part_address(typingctx, body, arguments):
     """Address of a C function that calls ``body(first, last, *arguments)`` with arguments from a tuple's address."""
     if not (isinstance(body, types.Dispatcher) and isinstance(arguments, types.BaseTuple)):
         return None
-    kinds = (types.intp, types.intp, *arguments.types)
+    members: Any = arguments
+    kinds = (types.intp, types.intp, *members.types)
 
     def codegen(context, builder, signature, args):
         body.get_call_type(context.typing_context, kinds, {})

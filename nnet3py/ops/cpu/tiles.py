@@ -3,7 +3,7 @@
 BLAS copies both matrices into an order that its kernels like. That pays for large square products; in ours one
 dimension is often 20 to 200, and the copying takes a third of the time. Here a tile of the result (rows x vectors of
 columns) is kept in registers while one pass over a block of k adds products to it: a number of the left matrix, taken
-from where it is, times a row of the right one. Only a right matrix that is to be transposed is copied, a block at a time.
+from where it is, times a row of the right one. Only a right matrix that is to be transposed is copied, in blocks.
 Every element is the sum over k in the same order, whatever the size of the product and however it is cut.
 """
 from __future__ import annotations
@@ -138,7 +138,34 @@ def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_
     return signature, codegen
 
 
+def _transpose_square(typingctx, panel, source, source_step):
+    """Copy VECTOR x VECTOR numbers, whose rows are ``source_step`` bytes apart, into the columns of ``panel``."""
+    def codegen(context, builder, signature, args):
+        rows = [_load(builder, builder.add(args[1], builder.mul(args[2], ir.Constant(_I64, r)))) for r in range(VECTOR)]
+        step = 1
+        while step < VECTOR:       # exchange the blocks beside the diagonal, of ever larger squares
+            for r in range(VECTOR):
+                if not r & step:
+                    upper, lower = rows[r], rows[r + step]
+                    rows[r] = _shuffle(builder, upper, lower, [
+                        VECTOR + c - step if c & step else c for c in range(VECTOR)])
+                    rows[r + step] = _shuffle(builder, upper, lower, [
+                        VECTOR + c if c & step else c + step for c in range(VECTOR)])
+            step *= 2
+        for r, row in enumerate(rows):
+            place = builder.add(args[0], ir.Constant(_I64, r * PANEL * ITEM))
+            builder.store(row, builder.inttoptr(place, _VECTOR_TYPE.as_pointer()), align=ITEM)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, types.intp), codegen
+
+
+def _shuffle(builder: ir.IRBuilder, one: Any, other: Any, places: list[int]) -> Any:
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), places))
+
+
 tile: Any = intrinsic(_tile)
+transpose_square: Any = intrinsic(_transpose_square)
 ZERO, ONE = np.float32(0), np.float32(1)
 
 
@@ -150,6 +177,18 @@ def _copy_panel(panel, right, row_step, column_step, count, width, padded):
         for k in range(count):
             value = get_float(source + k * row_step) if j < width else ZERO
             set_float(panel + (k * PANEL + j) * ITEM, value)
+
+
+@inline
+def _transpose_panel(panel, right, column_step, count, width):
+    """The same of a right matrix whose columns are contiguous; ``width`` is a multiple of VECTOR."""
+    squares = count - count % VECTOR
+    for j in range(0, width, VECTOR):
+        for k in range(0, squares, VECTOR):
+            transpose_square(panel + (k * PANEL + j) * ITEM, right + j * column_step + k * ITEM, column_step)
+    if squares < count:
+        _copy_panel(panel + squares * PANEL * ITEM, right + squares * ITEM, ITEM, column_step, count - squares, width,
+                    width)
 
 
 @inline
@@ -184,7 +223,10 @@ def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
             vectors = -(-width // VECTOR)
             whole = width == vectors * VECTOR
             rows_at, rows_step = right + k0 * right_step + j0 * column_step, right_step
-            if trans_b or not whole:
+            if trans_b and whole:
+                _transpose_panel(panel, rows_at, column_step, count, width)
+                rows_at, rows_step = panel, PANEL * ITEM
+            elif not whole:
                 _copy_panel(panel, rows_at, right_step, column_step, count, width, vectors * VECTOR)
                 rows_at, rows_step = panel, PANEL * ITEM
             i0 = 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from nnet3py.ops import device
 from nnet3py.ops.cuda import cublas
+from nnet3py.ops.cuda.elementwise import add_vec_to_rows
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, cuda, kernel
 
 ZERO = np.float32(0)
@@ -92,3 +93,9 @@ def add_mat_mat(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bo
         _tiled(dst, a, b, alpha, beta, trans_a, trans_b)
     elif 0 not in dst.shape:
         library.sgemm(dst, a, b, alpha, beta, trans_a, trans_b)
+
+
+def affine(dst: Any, src: Any, weights: Any, bias: Any) -> None:
+    """``dst[i] = weights src[i] + bias``."""
+    add_vec_to_rows(dst, bias, 1.0, 0.0)
+    add_mat_mat(dst, src, weights, 1.0, 1.0, trans_b=True)
