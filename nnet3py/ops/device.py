@@ -34,13 +34,17 @@ def _show_compiler_to_numba() -> None:
         paths["nvvm"] = paths["nvvm"]._replace(info=str(library))
 
 
-def _let_small_grids_be() -> None:
-    """numba warns at each launch of few blocks, and small matrices have no more."""
+# What we want of numba, unless the user wants something else: it warns at each launch of few blocks, and small matrices
+# have no more; and after each ten arrays that are no longer used it waits for the GPU, to free them.
+_NUMBA_SETTINGS = {"NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": ("CUDA_LOW_OCCUPANCY_WARNINGS", 0),
+                   "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT": ("CUDA_DEALLOCS_COUNT", 1000)}
+
+
+def _set_up_numba() -> None:
     from numba.core import config
 
-    os.environ.setdefault("NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS", "0")       # it may read its settings again
-    if os.environ["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] == "0":
-        config.CUDA_LOW_OCCUPANCY_WARNINGS = 0      # type: ignore[attr-defined]
+    for variable, (name, value) in _NUMBA_SETTINGS.items():
+        setattr(config, name, int(os.environ.setdefault(variable, str(value))))     # it may read the variables again
 
 
 def cuda() -> Any:
@@ -52,7 +56,7 @@ def cuda() -> Any:
         This numba has no CUDA target.
     """
     logging.getLogger("numba.cuda.cudadrv.driver").setLevel(logging.WARNING)   # it reports every call of the driver
-    _let_small_grids_be()
+    _set_up_numba()
     _show_compiler_to_numba()
     try:
         from numba import cuda as module

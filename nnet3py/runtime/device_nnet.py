@@ -91,12 +91,18 @@ class _Arrays:
                         size += -(-host.size // ALIGNMENT) * ALIGNMENT
             starts.append(size)
         self.segments = Segments(ops.new_vector(size, dtype), np.array(starts))
+        self._factors = ops.new_vector(len(twins), dtype)
         self._hold_views()
 
     def _hold_views(self) -> None:
         for leaf, name, start in self._places:
             host = getattr(leaf._host, name)
             leaf.hold(name, self.segments.values[start:start + host.size].reshape(*host.shape))
+
+    def factors(self, factors: np.ndarray) -> Any:
+        """Factors of the components in device memory, of the arrays' type, in float32 precision as on the host."""
+        self._ops.copy_in(self._factors, np.asarray(factors, np.float32))
+        return self._factors
 
     def push(self) -> None:
         """Copy the host's arrays to the device."""
@@ -173,20 +179,16 @@ class DeviceNnet(Nnet):
     def scale_components(self, factors: np.ndarray) -> None:
         """As :meth:`Nnet.scale_components`, but fractions of counts that Kaldi cuts off stay."""
         for arrays in self._arrays:
-            arrays.segments.scale(self._uploaded(factors, arrays))
+            arrays.segments.scale(arrays.factors(factors))
 
     def add_components(self, factors: np.ndarray, other: Nnet) -> None:
         """As :meth:`Nnet.add_components`, but fractions of counts that Kaldi cuts off stay."""
         assert isinstance(other, DeviceNnet)
         for arrays, theirs in zip(self._arrays, other._arrays, strict=True):
-            arrays.segments.add(self._uploaded(factors, arrays), theirs.segments)
+            arrays.segments.add(arrays.factors(factors), theirs.segments)
         for factor, mine, twin in zip(factors, self.components, other.components, strict=True):
             if factor != 0.0:
                 _merge_marks(mine, twin)
-
-    def _uploaded(self, factors: np.ndarray, arrays: _Arrays) -> Any:
-        """Factors of the arrays' type, in float32 precision as on the host."""
-        return self.ops.upload(np.asarray(factors, np.float32).astype(arrays.segments.values.dtype))
 
 
 def _merge_marks(mine: Any, theirs: Any) -> None:
