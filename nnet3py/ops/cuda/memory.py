@@ -127,6 +127,7 @@ def resident(table: np.ndarray) -> Any:
     if known is not None and known[0]() is table:
         return known[1]
     array = upload(table)
+    stream().synchronize()       # other threads, with streams of their own, may use it from now on
     _resident[key] = weakref.ref(table, lambda _: _resident.pop(key, None)), array
     return array
 
@@ -218,6 +219,7 @@ def constant_cell(value: float, dtype: str) -> Any:
     key = dtype, float(value)
     if key not in _constants:
         _constants[key] = upload(np.array([value], dtype))
+        stream().synchronize()
     return _constants[key]
 
 
