@@ -117,10 +117,6 @@ class BoundComputation:
             self._bind()
         return self._stages
 
-    def release(self) -> None:
-        """Forget the arena's block, and all that refers to it."""
-        self._buffer, self._views, self._memos, self._stages = None, {}, {}, []
-
     # -- binding ---------------------------------------------------------------------------------------------------
 
     def _bind(self) -> None:
@@ -186,6 +182,11 @@ class BoundComputation:
         stage.commands.extend(target.commands[place:])
         stage.outputs = target.outputs
         stage.next_stage = number + 1
+
+    def release(self) -> None:
+        """Forget the arena's block, and all that refers to it."""
+        self._buffer = None
+        self._views, self._memos, self._stages = {}, {}, []
 
     def _new_stage(self) -> Stage:
         self._stages.append(Stage())
