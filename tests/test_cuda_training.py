@@ -61,7 +61,7 @@ output-node name=output input=s
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, 3)
+    check_in_simulator(__file__, 5)
 
 
 def examples(context: int):
@@ -108,6 +108,48 @@ def compare_training(text: str, context: int) -> int:
     return 1
 
 
+CHAIN = """
+input-node name=input dim=3
+component name=a type=NaturalGradientAffineComponent input-dim=3 output-dim=5 learning-rate=0.1
+component name=x type=AffineComponent input-dim=3 output-dim=5 learning-rate=0.1 max-change=0.01
+component name=l type=LogSoftmaxComponent dim=5
+component-node name=a component=a input=input
+component-node name=x component=x input=input
+component-node name=l component=l input=x
+output-node name=output input=a objective=linear
+output-node name=output-xent input=l objective=linear
+"""
+
+
+def compare_chain_training(end_to_end: bool) -> int:
+    """LF-MMI with its companion output, l2 of the output and a penalty on its range."""
+    from chain_graphs import chain_example, random_graph
+
+    from nnet3py import Nnet
+    from nnet3py.chain.den_graph import DenominatorGraph
+    from nnet3py.training.chain_objective import ChainOptions
+    from nnet3py.training.chain_trainer import ChainTrainer
+    from nnet3py.training.trainer import TrainerOptions
+
+    graph = DenominatorGraph(random_graph(np.random.default_rng(1), 6, 5), 5)
+    options = ChainOptions(l2_regularize=0.01, out_of_range_regularize=0.01, xent_regularize=0.25)
+    found = []
+    for device in ("cuda", "cpu"):
+        nnet, rng = Nnet.from_config(CHAIN, seed=1), np.random.default_rng(3)
+        trainer = ChainTrainer(nnet, lambda name: graph, TrainerOptions(device=device), options)
+        for _ in range(STEPS):
+            trainer.train(chain_example(rng, 2, 4, 5, step=1, weight=0.5, end_to_end=end_to_end))
+        trainer.log_totals()
+        found.append([nnet.component(name).parameters() for name in "ax"]
+                     + [{name: np.array([stats.total_objective, stats.total_aux])
+                         for name, stats in trainer.objectives.items()}])
+    for mine, wanted in zip(*found, strict=True):
+        assert mine.keys() == wanted.keys()
+        for name in wanted:
+            np.testing.assert_allclose(mine[name], wanted[name], rtol=TOLERANCE, atol=TOLERANCE, err_msg=name)
+    return 1
+
+
 def compare_gradients() -> int:
     """A computer given networks on the host leaves its results there, and takes new ones from there."""
     import nnet3py
@@ -150,7 +192,8 @@ def fewer_threads():
 def simulate() -> int:
     """Train and compute on both devices; returns the number of comparisons."""
     with fewer_threads():
-        return compare_gradients() + compare_training(LSTM, 0) + compare_training(TDNNF, 1)
+        return compare_gradients() + compare_training(LSTM, 0) + compare_training(TDNNF, 1) + sum(
+            compare_chain_training(end_to_end) for end_to_end in (False, True))
 
 
 if __name__ == "__main__":
