@@ -9,7 +9,8 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 _I64 = ir.IntType(64)
-_FLOATS: dict[str, tuple[Any, Any]] = {"float": (ir.FloatType(), types.float32), "double": (ir.DoubleType(), types.float64)}
+_FLOATS: dict[str, tuple[Any, Any]] = {"float": (ir.FloatType(), types.float32),
+                                       "double": (ir.DoubleType(), types.float64)}
 
 
 def _address(typingctx, array):

@@ -23,7 +23,8 @@ from nnet3py.ops.natural_gradient_formulas import (
     SIZE,
 )
 
-_smoothing, _direction_length = inline(formulas.smoothing), inline(formulas.direction_length)
+_bound = formulas.bind(inline)
+_smoothing, _direction_length, _moment = _bound.smoothing, _bound.direction_length, _bound.moment
 
 
 @kernel("mat vec mat mat vec dvec")
@@ -32,28 +33,14 @@ def natural_gradient_moments(z, scale, square, cross, spectrum, settings):
 
     ``square`` is J Jᵀ and ``cross`` W Jᵀ, with J the moment of rows and their projections.
     """
-    rank = z.shape[0]
-    keep, per_row = ONE - np.float32(settings[ETA]), np.float32(settings[ETA]) / np.float32(settings[NUM_ROWS])
-    smoothing, rho = _smoothing(spectrum, rank, settings), spectrum[rank]
-    weight_square, weight_cross = 0.5 * per_row * np.float64(per_row), 0.5 * per_row * np.float64(keep)
-    total = 0.0
+    rank, total = z.shape[0], 0.0
+    smoothing = _smoothing(spectrum, rank, settings)
     for i in range(rank):
-        scale_i = np.float64(ONE / _direction_length(spectrum[i], smoothing))
-        kept_i = np.float64(spectrum[i] + rho)
-        for j in range(rank):
-            scales = scale_i * np.float64(ONE / _direction_length(spectrum[j], smoothing))
-            kept_j = np.float64(spectrum[j] + rho)
-            value = weight_square * (np.float64(square[i, j]) + np.float64(square[j, i])) * scales
-            value += weight_cross * (np.float64(cross[i, j]) + np.float64(cross[j, i])) * scales * (kept_i + kept_j)
-            if i == j:
-                value += np.float64(keep) * np.float64(keep) * kept_i * kept_i
-                total += value
-            z[i, j] = np.float32(value)
+        total += _moment(i, i, smoothing, square, cross, spectrum, settings)
     scale[0] = np.float32(max(1.0, total))
     for i in range(rank):
-        target = row(z, i)
         for j in range(rank):
-            target[j] = np.float32(np.float64(target[j]) / np.float64(scale[0]))
+            z[i, j] = np.float32(_moment(i, j, smoothing, square, cross, spectrum, settings) / np.float64(scale[0]))
 
 
 @inline

@@ -36,7 +36,8 @@ from nnet3py.ops.natural_gradient_formulas import (
 ZERO, TWO, DOUBLE_ZERO = np.float32(0), np.float32(2), np.float64(0)
 HALF, DOUBLE_ONE, DOUBLE_TWO = np.float64(0.5), np.float64(1), np.float64(2)
 
-_smoothing, _direction_length = device_function(formulas.smoothing), device_function(formulas.direction_length)
+_bound = formulas.bind(device_function)
+_smoothing, _direction_length, _moment = _bound.smoothing, _bound.direction_length, _bound.moment
 
 
 @kernel("mat vec mat mat vec dvec", shape=launch_square)
@@ -47,23 +48,10 @@ def natural_gradient_moments(z, scale, square, cross, spectrum, settings):
     """
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     rank = z.shape[0]
-    keep, per_row = ONE - np.float32(settings[ETA]), np.float32(settings[ETA]) / np.float32(settings[NUM_ROWS])
-    smoothing, rho = _smoothing(spectrum, rank, settings), spectrum[rank]
-    weight_square, weight_cross = HALF * per_row * np.float64(per_row), HALF * per_row * np.float64(keep)
+    smoothing = _smoothing(spectrum, rank, settings)
     part = DOUBLE_ZERO
-    for i in block_rows(rank):
-        target = row(z, i)
-        scale_i = np.float64(ONE / _direction_length(spectrum[i], smoothing))
-        kept_i = np.float64(spectrum[i] + rho)
-        for j in team_columns(rank):
-            scales = scale_i * np.float64(ONE / _direction_length(spectrum[j], smoothing))
-            kept_j = np.float64(spectrum[j] + rho)
-            value = weight_square * (np.float64(square[i, j]) + np.float64(square[j, i])) * scales
-            value += weight_cross * (np.float64(cross[i, j]) + np.float64(cross[j, i])) * scales * (kept_i + kept_j)
-            if j == i:
-                value += np.float64(keep) * np.float64(keep) * kept_i * kept_i
-                part += value
-            target[j] = np.float32(value)
+    for i in places_in_block(rank):
+        part += _moment(i, i, smoothing, square, cross, spectrum, settings)
     total = sum_over_block(shared, part)
     divisor = np.float32(DOUBLE_ONE if total < DOUBLE_ONE else total)
     if is_first_of_block():
@@ -71,7 +59,8 @@ def natural_gradient_moments(z, scale, square, cross, spectrum, settings):
     for i in block_rows(rank):
         target = row(z, i)
         for j in team_columns(rank):
-            target[j] = np.float32(np.float64(target[j]) / np.float64(divisor))
+            value = _moment(i, j, smoothing, square, cross, spectrum, settings)
+            target[j] = np.float32(value / np.float64(divisor))
 
 
 @device_function
