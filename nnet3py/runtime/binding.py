@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
+WORTH_SAYING = 2**22       # elements of matrices (16 MB) from which on the log says how much memory they take
+
 
 class Arena:
     """A growing block of float32 memory, shared by the computations bound to it, which never run at the same time."""
@@ -42,7 +44,7 @@ class Arena:
             for other in self._bound:
                 other.release()
             self.buffer = self._ops.new_vector(0)       # the old block may have to make room for the new one
-            if self._ops.device == "cuda":
+            if self._ops.device == "cuda" or size >= WORTH_SAYING:
                 logger.info("%s", memory_text(self._ops, size))
             self.buffer = self._ops.new_vector(size)
         if computation is not None:
@@ -51,6 +53,8 @@ class Arena:
 
 def memory_text(ops: Any, size: int) -> str:
     """How much of a device's memory the matrices of a computation take, which have ``size`` elements."""
+    if ops.device != "cuda":
+        return f"The matrices of a minibatch take {4 * size / 2**20:.0f} MB of memory"
     free, total = ops.free_memory()
     return (f"The matrices of a minibatch take {4 * size / 2**20:.0f} MB of the GPU's memory, of which "
             f"{free / 2**20:.0f} MB of {total / 2**20:.0f} are free")
