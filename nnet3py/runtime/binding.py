@@ -44,20 +44,28 @@ class Arena:
             for other in self._bound:
                 other.release()
             self.buffer = self._ops.new_vector(0)       # the old block may have to make room for the new one
-            if self._ops.device == "cuda" or size >= WORTH_SAYING:
-                logger.info("%s", memory_text(self._ops, size))
+            _log_memory(self._ops, size)
             self.buffer = self._ops.new_vector(size)
         if computation is not None:
             self._bound.add(computation)
 
 
-def memory_text(ops: Any, size: int) -> str:
-    """How much of a device's memory the matrices of a computation take, which have ``size`` elements."""
+_largest_logged = 0
+
+
+def _log_memory(ops: Any, size: int) -> None:
+    """Say how much of a device's memory is going to be taken, where it is more than was said before."""
+    global _largest_logged
+    megabytes = 4 * size / 2**20
     if ops.device != "cuda":
-        return f"The matrices of a minibatch take {4 * size / 2**20:.0f} MB of memory"
+        if size >= WORTH_SAYING:
+            logger.info("The matrices of a minibatch take %.0f MB of memory", megabytes)
+        return
     free, total = ops.free_memory()
-    return (f"The matrices of a minibatch take {4 * size / 2**20:.0f} MB of the GPU's memory, of which "
-            f"{free / 2**20:.0f} MB of {total / 2**20:.0f} are free")
+    if size > _largest_logged and total:
+        _largest_logged = size
+        logger.info("The matrices of a minibatch take %.0f MB of the GPU's memory, of which %.0f MB of %.0f are free",
+                    megabytes, free / 2**20, total / 2**20)
 
 
 @dataclass

@@ -20,6 +20,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from nnet3py.runtime.device_nnet import DeviceNnet
@@ -136,13 +137,18 @@ class _Settings:
     def __init__(self, networks: Sequence[DeviceNnet]) -> None:
         hosts = [component for network in networks for outer in network.host.components
                  for component in (outer, *outer.children)]
-        self._hosts = list({id(host): host for host in hosts}.values())
+        self._numbers, self._marks = [], []
+        for host in {id(host): host for host in hosts}.values():
+            names = [name for name, value in vars(host).items() if isinstance(value, _SCALARS)]
+            if names:
+                self._numbers.append((itemgetter(*names), vars(host)))
+            if hasattr(host, "stored"):
+                self._marks.append(host.stored)
 
     def now(self) -> tuple[Any, ...]:
         """Everything in a component that is no array, and its marks of what was stored."""
-        return tuple(
-            (tuple(value for value in vars(host).values() if isinstance(value, _SCALARS)),
-             host.stored.tobytes() if hasattr(host, "stored") else b"") for host in self._hosts)
+        return (tuple(values(attributes) for values, attributes in self._numbers),
+                tuple(mark.tobytes() for mark in self._marks))
 
 
 _warned = False

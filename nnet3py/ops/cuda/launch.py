@@ -25,6 +25,7 @@ other arrays that were given to ``ops.keep`` before.
 """
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,7 @@ from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
 from nnet3py.ops.kinds import cell_type, kinds_of
 from nnet3py.ops.table import INDEXES
 
+logger = logging.getLogger(__name__)
 cuda = device.cuda()
 Shape = tuple[tuple[int, int], tuple[int, int]]     # grid and block, each (along columns, along rows)
 
@@ -141,8 +143,12 @@ def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath:
         return cuda.jit(signature)(function)
     from nnet3py.ops.kernel_cache import kept_on_disk
 
-    with kept_on_disk(Path(function.__code__.co_filename).resolve()):
-        return cuda.jit(signature, fastmath=fastmath, cache=True)(function)
+    try:
+        with kept_on_disk(Path(function.__code__.co_filename).resolve()):
+            return cuda.jit(signature, fastmath=fastmath, cache=True)(function)
+    except Exception as error:       # what was kept may be damaged, or not to be kept at all
+        logger.debug("%s is compiled without the disk: %s", function.__name__, error)
+        return cuda.jit(signature, fastmath=fastmath)(function)
 
 
 @contextmanager
