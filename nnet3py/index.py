@@ -169,8 +169,17 @@ def _is_new(ordered: np.ndarray) -> np.ndarray:
     return is_new
 
 
+def _are_rising(indexes: np.ndarray) -> bool:
+    """True if each index is above the one before it by n, then t, then x."""
+    (n, t, x), (next_n, next_t, next_x) = indexes[:-1].T, indexes[1:].T
+    above = (next_t > t) | ((next_t == t) & (next_x > x))
+    return bool(((next_n > n) | ((next_n == n) & above)).all())
+
+
 def first_duplicate(indexes: np.ndarray) -> int:
     """A row of int32 indexes (rows, 3) that repeats an earlier one, or -1."""
+    if _are_rising(indexes):        # sequence by sequence, as examples are merged
+        return -1
     k = keys(indexes)
     if np.all(k[1:] > k[:-1]):
         return -1

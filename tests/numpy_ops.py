@@ -42,6 +42,8 @@ class NumpyRandom:
 class NumpyOps:
     """Operations on numpy arrays of ``dtype``; scratch memory is new, and full of NaN, in each call."""
 
+    device = "cpu"
+
     def __init__(self, dtype: Any = np.float32, seed: int = 0) -> None:
         self.dtype = dtype
         self.random = NumpyRandom(seed)

@@ -187,3 +187,12 @@ def test_the_backward_pass_uses_the_masks_of_the_forward_pass():
     output, deriv = run_both(computer_for(nnet, request), ones)
     np.testing.assert_array_equal(output == 0.0, deriv == 0.0)
     assert_close(output, deriv)
+
+
+def test_a_large_arena_is_announced(caplog):
+    arena = Arena(get_ops("cpu"))
+    with caplog.at_level("INFO"):
+        arena.reserve(1000)
+        assert not caplog.text
+        arena.reserve(2**22)
+    assert "The matrices of a minibatch take 16 MB of memory" in caplog.text

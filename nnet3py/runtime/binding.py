@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
+WORTH_SAYING = 2**22       # elements of matrices (16 MB) from which on the log says how much memory they take
+
 
 class Arena:
     """A growing block of float32 memory, shared by the computations bound to it, which never run at the same time."""
@@ -42,8 +44,7 @@ class Arena:
             for other in self._bound:
                 other.release()
             self.buffer = self._ops.new_vector(0)       # the old block may have to make room for the new one
-            if self._ops.device == "cuda":
-                _log_memory(self._ops, size)
+            _log_memory(self._ops, size)
             self.buffer = self._ops.new_vector(size)
         if computation is not None:
             self._bound.add(computation)
@@ -55,11 +56,16 @@ _largest_logged = 0
 def _log_memory(ops: Any, size: int) -> None:
     """Say how much of a device's memory is going to be taken, where it is more than was said before."""
     global _largest_logged
+    megabytes = 4 * size / 2**20
+    if ops.device != "cuda":
+        if size >= WORTH_SAYING:
+            logger.info("The matrices of a minibatch take %.0f MB of memory", megabytes)
+        return
     free, total = ops.free_memory()
     if size > _largest_logged and total:
         _largest_logged = size
         logger.info("The matrices of a minibatch take %.0f MB of the GPU's memory, of which %.0f MB of %.0f are free",
-                    4 * size / 2**20, free / 2**20, total / 2**20)
+                    megabytes, free / 2**20, total / 2**20)
 
 
 @dataclass

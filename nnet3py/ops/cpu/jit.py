@@ -76,7 +76,9 @@ def _span(typingctx, vector, offset, length):
 
 segment: Any = intrinsic(_segment)
 span: Any = intrinsic(_span)
-inline = numba.njit(error_model="numpy")   # for formulas that kernels call: typed where they are used
+# For what kernels call. Always inlined: the process that compiles a kernel would otherwise call the function's own
+# compiled form, which may round otherwise than the copy that the disk cache keeps with the kernel.
+inline = numba.njit(error_model="numpy", forceinline=True)
 
 
 @inline
