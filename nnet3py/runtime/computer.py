@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.io.general import check_finite
 from nnet3py.network.nnet import Nnet
@@ -37,7 +37,7 @@ class Computer:
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
                                        stats if stats is not None else update, join=not debug)
         changed = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
-        self._pulled = _twins(*changed)         # into the caller's networks, after each run
+        self._pulled = _twins(*changed) if _changes_networks(computation) else []   # to the caller's, after each run
         self._pushed = _twins((self._bound.nnet, nnet), *changed) if ops is None else []   # before each pass
         self._next_stage = 0
         self._pending: set[str] = set()
@@ -134,3 +134,9 @@ class Computer:
 def _twins(*pairs: tuple[Any, Any]) -> list[Any]:
     """Of pairs of a network as it is bound and as it was given, those that are bound as a twin; each once."""
     return list({id(bound): bound for bound, given in pairs if bound is not given}.values())
+
+
+def _changes_networks(computation: Computation) -> bool:
+    """Whether parameters or statistics may change."""
+    return any(command.type == CommandType.BACKPROP or (command.type == CommandType.PROPAGATE and command.args[5] == 1)
+               for command in computation.commands)
