@@ -134,7 +134,8 @@ def test_compiled_code_gives_the_same_bits(method: CompressionMethod, monkeypatc
         dense = made.to_dense()
         use_compiled_code(monkeypatch)
         again = CompressedMatrix.compress(matrix, method)
-        assert written(lambda w, m: m.write(w), made, binary=True) == written(lambda w, m: m.write(w), again, binary=True)
+        files = [written(lambda w, m: m.write(w), one, binary=True) for one in (made, again)]
+        assert files[0] == files[1]
         assert np.array_equal(bits(again.to_dense()), bits(dense))
 
 

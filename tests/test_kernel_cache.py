@@ -149,3 +149,23 @@ product = numba.njit(lambda a, b: numpy.dot(a, b))(numpy.eye(2), numpy.ones((2, 
 assert product.sum() == 4.0 and "scipy.linalg" in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_process_that_compiles_computes_what_later_ones_do(tmp_path: Path) -> None:
+    """Sums that LLVM may reorder, in a shared kernel, and many functions that a kernel calls: bit by bit the same."""
+    program = """
+import numpy as np
+from nnet3py.ops import get_ops
+ops, rows = get_ops("cpu"), np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)
+softmax, normalized = np.empty_like(rows), np.empty_like(rows)
+ops.softmax(softmax, rows)
+ops.normalize_rows(normalized, rows, 1.0)
+values, vectors, work = np.empty(40, np.float32), np.empty((40, 40), np.float32), np.empty((3, 40), np.float32)
+assert ops.symmetric_eigen(values, vectors, np.einsum("ki,kj->ij", rows, rows), work)
+print(*(array.tobytes().hex() for array in (softmax, normalized, values, vectors)))
+"""
+    environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    found = [subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True,
+                            check=True).stdout for _ in range(2)]
+    assert found[0] and found[0] == found[1]

@@ -1,10 +1,6 @@
 """Eigenvalues of small symmetric matrices: the factors multiply to the matrix, degenerate and bad matrices included."""
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -93,24 +89,3 @@ def test_the_same_matrix_gives_the_same_bits() -> None:
     x = np.random.default_rng(3).standard_normal((30, 30)).astype(np.float32)
     first, second = decompose(x + x.T), decompose(x + x.T)
     assert np.array_equal(first[1], second[1]) and np.array_equal(first[2], second[2])
-
-
-def test_the_process_that_compiles_computes_what_later_ones_do(tmp_path):
-    program = """
-import os
-import subprocess
-import sys
-
-import numpy as np
-from nnet3py.ops import get_ops
-rows = np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)
-values, vectors, work = np.empty(40, np.float32), np.empty((40, 40), np.float32), np.empty((3, 40), np.float32)
-matrix = np.einsum("ki,kj->ij", rows, rows)
-assert get_ops("cpu").symmetric_eigen(values, vectors, matrix, work)
-print(values.tobytes().hex(), vectors.tobytes().hex())
-"""
-    environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path)}
-    environment.pop("NUMBA_CACHE_DIR", None)
-    found = [subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True,
-                            check=True).stdout for _ in range(2)]
-    assert found[0] and found[0] == found[1]

@@ -138,7 +138,8 @@ def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Calla
         names=", ".join(names), matrix=shared.matrix, axis=shared.axis, other_axis=1 - shared.axis, cost=shared.cost,
         multiple=CACHE_LINE if shared.axis == 1 else 1,
         per_thread=1 if shared.axis == 1 else team.CHUNKS_PER_THREAD)     # long pieces of rows are read faster
-    namespace = {"body": numba.njit(error_model="numpy", fastmath=fastmath)(function), "share": team.share,
+    body = numba.njit(error_model="numpy", forceinline=True, fastmath=fastmath)(function)      # inlined: see `inline`
+    namespace = {"body": body, "share": team.share,
                  "part_address": team.part_address, "address_of": team.address_of}
     exec(source, namespace)
     made: Any = namespace[function.__name__]
