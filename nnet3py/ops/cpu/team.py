@@ -22,6 +22,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.compiler import Flags
 from numba.extending import intrinsic
 
 from nnet3py.ops import kernel_cache
@@ -155,9 +156,11 @@ def _part_address(typingctx, body, arguments):
     kinds = (types.intp, types.intp, *members.types)
 
     def codegen(context, builder, signature, args):
-        body.get_call_type(context.typing_context, kinds, {})
-        compiled = body.dispatcher.overloads[kinds]
-        context.add_linking_libs((compiled.library,))
+        flags = Flags()
+        body.dispatcher.targetdescr.options.parse_as_flags(flags, body.dispatcher.targetoptions)
+        # without machine code of its own, which nobody would call and which takes as long as all the rest
+        compiled = context.compile_subroutine(builder, body.dispatcher.py_func, types.none(*kinds), flags=flags,
+                                              caching=False)
         module = builder.module
         part = ir.Function(module, _PART, name=module.get_unique_name(f"part.{compiled.fndesc.mangled_name}"))
         part.linkage = "internal"
