@@ -60,18 +60,12 @@ def affine(dst, src, weights, bias):
             row(dst, i)[:] = bias
         return
     place = address_of(arguments)
-    if _by_columns(m, n, True):
+    if n > m:
         function = part_address(_affine_columns, arguments)
         share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
     else:
         function = part_address(_affine_rows, arguments)
         share(function, place, m, n * k // PER_ADDITION, TILE_ROWS, CHUNKS_PER_THREAD)
-
-
-@inline
-def _by_columns(m, n, trans_b):
-    """Whether an m x n product is cut by columns: then a transposed right matrix is copied once, not for each block."""
-    return n >= m or (trans_b and n >= 8 * PANEL)
 
 
 @kernel("mat mat mat f32 f32 bool bool")
@@ -92,7 +86,7 @@ def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
         return
     arguments = (dst, a, b, alpha, beta, trans_a, trans_b)
     place = address_of(arguments)
-    if _by_columns(m, n, trans_b):
+    if n > m:      # else by rows, which lie in memory in long pieces
         function = part_address(_multiply_columns, arguments)
         share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
     else:
