@@ -38,11 +38,11 @@ def one_component(kind: str, line: str) -> Nnet:
 
 
 def multiplied(nnet: Nnet, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Operations of a forward pass of a few rows: as counted from the command list, and as asked of ``add_mat_mat``."""
+    """Operations of a forward pass of a few rows: as counted from the command list, and as asked of products."""
     asked = natural_request(nnet, frames=5, num_sequences=2)
     computation = consolidate_io(generate_computation(nnet, asked))
     ops = get_ops("cpu")
-    real, done = ops.add_mat_mat, 0
+    real, real_affine, done = ops.add_mat_mat, ops.affine, 0
 
     def counting(dst: Any, a: Any, b: Any, alpha: float, beta: float, **trans: bool) -> None:
         nonlocal done
@@ -50,7 +50,13 @@ def multiplied(nnet: Nnet, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
         done += 2 * dst.shape[0] * dst.shape[1] * inner
         real(dst, a, b, alpha, beta, **trans)
 
+    def counting_affine(dst: Any, src: Any, weights: Any, bias: Any) -> None:
+        nonlocal done
+        done += 2 * dst.size * src.shape[1]
+        real_affine(dst, src, weights, bias)
+
     monkeypatch.setattr(ops, "add_mat_mat", counting)
+    monkeypatch.setattr(ops, "affine", counting_affine)
     computer = Computer(computation, nnet)
     rows = len(asked.inputs[0].indexes)
     computer.accept_input("input", np.ones((rows, nnet.input_dim("input")), np.float32))
