@@ -20,12 +20,10 @@ from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.copies import needless_copies
 from nnet3py.runtime.device_nnet import keep_on_device, on_device
-from nnet3py.runtime.joining import join_calls
+from nnet3py.runtime.joining import Call, join_calls
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 
 logger = logging.getLogger(__name__)
-
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 WORTH_SAYING = 2**22       # elements of matrices (16 MB) from which on the log says how much memory they take
 
@@ -263,7 +261,7 @@ class BoundComputation:
         return memo
 
     def _bind_propagate(self, command: Command) -> list[Call]:
-        c, precomputed, x, y, memo_index, store_stats = command.args[:6]
+        c, precomputed, x, y, _, store_stats = command.args[:6]
         component = self.nnet.components[c]
         memo = self._new_memo(command)
         indexes = keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)

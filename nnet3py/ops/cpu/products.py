@@ -33,18 +33,22 @@ def _multiply_columns(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
 
 
 @inline
+def _set_rows(dst, vec):
+    for i in range(dst.shape[0]):
+        row(dst, i)[:] = vec
+
+
+@inline
 def _affine_rows(first, last, dst, src, weights, bias):
     part = dst[first:last]
-    for i in range(part.shape[0]):
-        row(part, i)[:] = bias
+    _set_rows(part, bias)
     multiply(part, src[first:last], weights, ONE, ONE, False, True)
 
 
 @inline
 def _affine_columns(first, last, dst, src, weights, bias):
-    part, its_bias = dst[:, first:last], span(bias, first, last - first)
-    for i in range(part.shape[0]):
-        row(part, i)[:] = its_bias
+    part = dst[:, first:last]
+    _set_rows(part, span(bias, first, last - first))
     multiply(part, src, weights[first:last], ONE, ONE, False, True)
 
 
@@ -56,8 +60,7 @@ def affine(dst, src, weights, bias):
     if m == 0 or n == 0:
         return
     if k == 0:
-        for i in range(m):
-            row(dst, i)[:] = bias
+        _set_rows(dst, bias)
         return
     place = address_of(arguments)
     if n > m:
