@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,14 @@ ROOT = Path(__file__).resolve().parent.parent
 # Examples follow from the test's own code, so a failure repeats; no deadline, because a first call compiles.
 settings.register_profile("nnet3py", deadline=None, derandomize=True)
 settings.load_profile("nnet3py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Damaged input is quoted in messages; a report goes to another process as UTF-8, which has no lone surrogates."""
+    report = yield
+    report.sections = [(title, text.encode(errors="backslashreplace").decode()) for title, text in report.sections]
+    return report
 
 
 @pytest.fixture(autouse=True)
