@@ -44,11 +44,16 @@ install: $(STAMPS)/install
 demo: install
 	@egs/digits/run_quick.sh
 
+# One process a core; a few, where there are many cores, because each reads all tests and loads all kernels.
+SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist worksteal
+
+# Kernels are compiled before, on all cores: each of pytest's processes would compile them for itself.
 test: $(STAMPS)/test
-	$(if $(shell command -v timeout),timeout $(TEST_BUDGET)) $(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/nnet3py warmup --device cpu > /dev/null
+	$(if $(shell command -v timeout),timeout $(TEST_BUDGET)) $(BIN)/python -m pytest -q -m "not slow" $(SIDE_BY_SIDE)
 
 test-slow: $(STAMPS)/test
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
 
 # On a GPU: the operations against their slow twins, then whatever computes networks, with Kaldi's numbers among it, then
 # training runs, then these under compute-sanitizer, if that is installed.

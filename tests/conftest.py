@@ -11,12 +11,16 @@ import pytest
 from hypothesis import settings
 
 from nnet3py import log
+from nnet3py.ops.threads import VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # Examples follow from the test's own code, so a failure repeats; no deadline, because a first call compiles.
 settings.register_profile("nnet3py", deadline=None, derandomize=True)
 settings.load_profile("nnet3py")
+
+if "PYTEST_XDIST_WORKER" in os.environ:       # a process for each core: more threads would wait for each other
+    os.environ.setdefault(VARIABLE, "1")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -106,6 +106,7 @@ def test_a_training_killed_often_ends_in_the_same_model(tmp_path: Path) -> None:
     check_killed(tmp_path, lambda folder: started(script, folder), 20, part=(0.15, 0.35))
 
 
+@pytest.mark.slow
 def test_a_chain_training_killed_often_ends_in_the_same_model(tmp_path: Path) -> None:
     programs = write_programs(tmp_path / "programs")
     script = [sys.executable, str(TESTS / "driver_fakes.py"), str(programs), "exp", "chain"]
@@ -119,6 +120,7 @@ def real_programs(command: str, *options: str, minibatch: str = "optimization.mi
     return lambda folder: started(words, folder)
 
 
+@pytest.mark.slow
 def test_a_killed_training_ends_in_the_same_network(tmp_path: Path) -> None:
     check_killed(tmp_path, real_programs("train-raw-dnn", "--trainer.num-epochs=0.13"), 2)      # 2 iterations
 

@@ -22,7 +22,8 @@ def blas_threads() -> dict[str, int]:
             if library["user_api"] == "blas"}
 
 
-def test_default_is_what_this_process_may_use():
+def test_default_is_what_this_process_may_use(monkeypatch):
+    monkeypatch.delenv(threads.VARIABLE, raising=False)
     get_ops("cpu")
     threads.set_num_threads(None)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
