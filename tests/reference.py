@@ -81,6 +81,14 @@ def affine(dst, src, weights, bias):
     dst[...] = src @ weights.T + bias
 
 
+def spliced_affine(dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+    rows = [src[start:start + stride * len(dst):stride][:len(dst)] for start in starts]
+    values = np.maximum(np.concatenate(rows, axis=1) @ weights.T + bias, floor)
+    if sums.size:
+        column_moments(sums, values)  # noqa: F405
+    dst[...] = values * scale + offset if scale.size else values
+
+
 def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
     left, right = (a.T if trans_a else a), (b.T if trans_b else b)
     dst[...] = alpha * (left.astype(np.float64) @ right) + keep(beta, dst)

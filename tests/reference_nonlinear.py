@@ -89,6 +89,13 @@ def output_deriv_stats(oderiv_sumsq, counters, dy, draw):
     oderiv_sumsq += (dy * dy).sum(axis=0)
 
 
+def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw):
+    if draw == 0 and counters[ODERIV_COUNT] != 0:
+        return
+    counters[ODERIV_COUNT] += num_rows
+    oderiv_sumsq += squares.sum(axis=0)
+
+
 def low_slope_repair(repair, updated_counters, deriv_sum, counters, threshold, scale, draw):
     count = counters[COUNT]
     low = deriv_sum < threshold * count

@@ -118,17 +118,44 @@ def normalize_rows_backprop(dx, x, dy, target_rms, beta):
     dx[...] = (beta * dx if beta else 0) + scale[:, None] * e + towards[:, None] * x
 
 
-def batch_norm_propagate(dst, memo, src, epsilon, target_rms):
-    memo[0], memo[1] = src.mean(axis=0), (src * src).mean(axis=0)
+ROWS_OF_A_SUM = 64
+
+
+def put_sums(sums, *terms):
+    """The sums of each term over each ROWS_OF_A_SUM rows, term by term."""
+    starts = range(0, len(terms[0]), ROWS_OF_A_SUM)
+    parts = [term[start:start + ROWS_OF_A_SUM].sum(axis=0) for term in terms for start in starts]
+    sums[...] = np.array(parts).reshape(sums.shape)
+
+
+def column_moments(sums, src):
+    put_sums(sums, src, src * src)
+
+
+def column_products(sums, y, dy):
+    put_sums(sums, dy, y * dy)
+
+
+def batch_norm_propagate(dst, memo, src, sums, epsilon, target_rms):
+    first, second = np.split(sums, 2)
+    memo[0], memo[1] = first.sum(axis=0) / len(src), second.sum(axis=0) / len(src)
     memo[2] = target_rms * (np.maximum(memo[1] - memo[0] ** 2, 0) + epsilon) ** -0.5
     memo[3:] = 0
     dst[...] = (src - memo[0]) * memo[2]
 
 
-def batch_norm_backprop(dx, memo, y, dy, target_rms):
-    memo[3] = dy.mean(axis=0)
-    memo[4] = -(y * dy).mean(axis=0) / target_rms ** 2 * memo[2]
+def batch_norm_backprop(dx, memo, y, dy, sums, target_rms):
+    first, second = np.split(sums, 2)
+    memo[3] = first.sum(axis=0) / len(dy)
+    memo[4] = -second.sum(axis=0) / len(dy) / target_rms ** 2 * memo[2]
     dx[...] = memo[2] * (dy - memo[3]) + memo[4] * y
+
+
+def batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, active, repair, target_rms):
+    between = np.empty(dy.shape, dy.dtype)
+    batch_norm_backprop(between, memo, y, dy, sums, target_rms)
+    put_sums(squares, between * between)
+    dx[...] = np.where(active > 0, between, 0) - repair
 
 
 def batch_norm_store_stats(count, total, total_square, memo, num_rows):

@@ -24,7 +24,7 @@ IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_p
     _tanh_sums _relu_sums _value_sums _square_sums _add_one _add_two low_slope_repair relu_repair batch_norm_store_stats
     _count_rows _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats
     specaugment_mask time_mask _add_weights _add_count _symmetric_eigen natural_gradient_moments
-    natural_gradient_directions _preconditioned_size""".split())
+    natural_gradient_directions _preconditioned_size output_deriv_stats_of_parts""".split())
 
 
 def kernels(family: str) -> list[str]:

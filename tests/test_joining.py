@@ -11,7 +11,7 @@ def test_a_copy_and_an_addition_become_one_sum() -> None:
     ops, rng = NumpyOps(), np.random.default_rng(0)
     dst, a, b = (rng.standard_normal((3, 4)).astype(np.float32) for _ in range(3))
     apart = [(ops.copy_mat, (dst, a, 0.66)), (ops.add_mat, (dst, b, 2.0))]
-    calls, commands = join_calls(ops, apart, [5, 6])
+    calls, commands = join_calls(ops, apart, [5, 6], lambda c, matrix: True)
     assert [function for function, _ in calls] == [ops.sum_mats] and commands == [6]
     for function, args in apart:
         function(*args)
@@ -27,4 +27,4 @@ def test_what_depends_on_the_copy_itself_stays() -> None:
     for calls in ([(ops.copy_mat, (dst, a, 1.0)), (ops.add_mat, (dst, dst, 1.0))],
                   [(ops.copy_mat, (dst, a, 1.0)), (ops.add_mat, (other, a, 1.0))],
                   [(ops.add_mat, (dst, a, 1.0)), (ops.add_mat, (dst, other, 1.0))]):
-        assert join_calls(ops, calls, [0, 1]) == (calls, [0, 1])
+        assert join_calls(ops, calls, [0, 1], lambda c, matrix: True) == (calls, [0, 1])

@@ -90,6 +90,7 @@ def test_statistics(rng, size, count, draw):
     check(ops, "output_deriv_stats", slopes, counters, matrix(rng, *size), draw, scale=max(size))
     stored = count == 0 or draw != 0
     assert counters[1] == 2 * count + stored * size[0]
+    check(ops, "output_deriv_stats_of_parts", slopes, counters, np.abs(matrix(rng, 3, size[1])), 130, draw, scale=9)
 
 
 @pytest.mark.parametrize("draw", [0.4, 0.5, 0.6])

@@ -81,3 +81,32 @@ def test_affine(size):
     for strided in (False, True):
         src, weights = operands(rng, m, k, n, False, True, strided)
         check(ops, "affine", matrix(rng, m, n, strided), src, weights, vector(rng, n), scale=k + 1)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (5, 7, 3), (70, 9, 65), (130, 5, 48), (200, 150, 96), (64, 33, 515)])
+@pytest.mark.parametrize("starts, stride", [((0,), 1), ((2, 0, 5), 3)])
+def test_spliced_affine(size, starts, stride):
+    rng = np.random.default_rng(10)
+    m, k, n = size
+    src, weights = matrix(rng, max(starts) + stride * m, k), matrix(rng, n, k * len(starts))
+    nothing, no_sums, parts = np.zeros(0, np.float32), np.zeros((0, 0), np.float32), -(-m // 64)
+    places = np.array(starts, np.int32)
+    for floor, scale, sums in ((-np.inf, nothing, no_sums), (0.0, vector(rng, n), no_sums),
+                               (0.0, nothing, matrix(rng, 2 * parts, n)),
+                               (-np.inf, vector(rng, n), matrix(rng, 2 * parts, n))):
+        offset = vector(rng, scale.size)
+        check(ops, "spliced_affine", matrix(rng, m, n), sums, src, weights, vector(rng, n), scale, offset, places,
+              stride, floor, scale=3 * k * len(starts) * (m if sums.size else 1) + 1)
+
+
+def test_an_affine_map_in_one_piece_has_the_bits_of_its_parts():
+    rng = np.random.default_rng(11)
+    src, weights, bias = matrix(rng, 203, 150), matrix(rng, 100, 300), vector(rng, 100)
+    nothing = np.zeros(0, np.float32)
+    together, apart = np.empty((200, 100), np.float32), np.empty((200, 100), np.float32)
+    ops.spliced_affine(together, nothing.reshape(0, 0), src, weights, bias, nothing, nothing,
+                       np.array([0, 3], np.int32), 1, 0.0)
+    ops.affine(apart, src[:200], weights[:, :150], bias)
+    ops.add_mat_mat(apart, src[3:], weights[:, 150:], 1.0, 1.0, trans_b=True)
+    ops.relu(apart, apart)
+    np.testing.assert_array_equal(together, apart)

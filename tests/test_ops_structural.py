@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ops_cases import SIZES, check, matrix
+import reference_structural as reference
+from ops_cases import SIZES, check, matrix, vector
 
-from nnet3py.ops import get_ops
+from nnet3py.components import normalize
+from nnet3py.ops import formulas, get_ops
 
 ops = get_ops("cpu")
 NONEMPTY = [size for size in SIZES if min(size) > 0] + [(200, 5)]
@@ -102,14 +104,37 @@ def test_normalize_rows_of_zeros(rng):
     np.testing.assert_array_equal(dx, np.float32(2.0 ** 33) * dy)
 
 
+def sums_for(ops_or_reference, name, *matrices, terms=2):
+    parts = -(-matrices[0].shape[0] // reference.ROWS_OF_A_SUM)
+    sums = np.zeros((terms * parts, matrices[0].shape[1]), np.float32)
+    getattr(ops_or_reference, name)(sums, *matrices)
+    return sums
+
+
+@pytest.mark.parametrize("size", NONEMPTY)
+def test_sums_of_columns(rng, size):
+    parts = -(-size[0] // reference.ROWS_OF_A_SUM)
+    check(ops, "column_moments", matrix(rng, 2 * parts, size[1]), matrix(rng, *size), scale=9)
+    check(ops, "column_products", matrix(rng, 2 * parts, size[1]), matrix(rng, *size), matrix(rng, *size), scale=9)
+
+
+def test_components_and_operations_agree_on_the_parts_of_sums():
+    assert reference.ROWS_OF_A_SUM == normalize.ROWS_OF_A_SUM == formulas.ROWS_OF_A_SUM
+
+
 @pytest.mark.parametrize("size", NONEMPTY)
 def test_batch_norm(rng, size):
     x, memo = 2 * matrix(rng, *size) + 0.5, matrix(rng, 5, size[1])
-    y = matrix(rng, *size)
-    check(ops, "batch_norm_propagate", y, memo, x, 1e-3, 0.7, tolerance=2e-5, scale=3)
+    y, dy = matrix(rng, *size), matrix(rng, *size)
+    epsilon = 1e-3 if size[0] > 1 else 1.0      # without a variance, what is rounded off the sums is compared with it
+    check(ops, "batch_norm_propagate", y, memo, x, sums_for(reference, "column_moments", x), epsilon, 0.7,
+          tolerance=2e-5, scale=3)
     memo[2] = np.abs(memo[2])
-    check(ops, "batch_norm_backprop", matrix(rng, *size), memo, y, matrix(rng, *size), 0.7, tolerance=1e-5,
-          scale=1 + float(np.abs(memo[2]).max()))
+    sums, scale = sums_for(reference, "column_products", y, dy), 1 + float(np.abs(memo[2]).max())
+    check(ops, "batch_norm_backprop", matrix(rng, *size), memo, y, dy, sums, 0.7, tolerance=1e-5, scale=scale)
+    squares = matrix(rng, len(sums) // 2, size[1])
+    check(ops, "batch_norm_relu_backprop", matrix(rng, *size), squares, memo, y, dy, sums, matrix(rng, *size),
+          vector(rng, size[1]), 0.7, tolerance=1e-5, scale=3 * scale)
     check(ops, "batch_norm_store_stats", np.ones(1), rng.random(size[1]), rng.random(size[1]), memo, size[0])
 
 
@@ -117,11 +142,13 @@ def test_normalisation_in_place(rng):
     x, dy = matrix(rng, 6, 5), matrix(rng, 6, 5)
     memo = np.zeros((5, 5), np.float32)
     apart, together = np.zeros((6, 5), np.float32), x.copy()
-    ops.batch_norm_propagate(apart, memo, x, 1e-3, 1.0)
-    ops.batch_norm_propagate(together, memo, together, 1e-3, 1.0)
+    sums = sums_for(ops, "column_moments", x)
+    ops.batch_norm_propagate(apart, memo, x, sums, 1e-3, 1.0)
+    ops.batch_norm_propagate(together, memo, together, sums, 1e-3, 1.0)
     np.testing.assert_array_equal(apart, together)
     y = apart.copy()
-    for name, before, after in (("batch_norm_backprop", (memo, y), (1.0,)),
+    sums = sums_for(ops, "column_products", y, dy)
+    for name, before, after in (("batch_norm_backprop", (memo, y), (sums, 1.0)),
                                 ("normalize_rows_backprop", (x,), (1.0, 0.0))):
         together = dy.copy()
         getattr(ops, name)(apart, *before, dy, *after)

@@ -1,6 +1,7 @@
 """Affine and linear maps of each row: with and without natural gradient, and one that is never trained."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,6 +51,9 @@ class AffineMap(Component):
     @property
     def output_dim(self) -> int:
         return self.linear_params.shape[0]
+
+    def spliced_rows(self, indexes: Any) -> tuple[Sequence[int], int] | None:
+        return (0,), 1
 
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         ops.affine(y, x, self.linear_params, self.bias_params)

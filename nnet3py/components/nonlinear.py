@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent
+from nnet3py.components.base import Component, Finish, Properties, SameDimComponent
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
 from nnet3py.components.info_text import number, significant, vector_summary
 from nnet3py.errors import ConfigError
@@ -52,6 +52,11 @@ class NonlinearComponent(SameDimComponent):
     def _store_output_deriv(self, ops: Any, dy: Any) -> None:
         """Add ``dy``'s squares to ``oderiv_sumsq``: the first time always, then three times out of four."""
         ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.draw_integer(4))
+        self.stored[ODERIV] = True
+
+    def store_output_deriv_parts(self, ops: Any, squares: Any, num_rows: int) -> None:
+        """The same of derivatives of ``num_rows`` rows, of whose squares ``squares`` has sums."""
+        ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
     # -- files and text -------------------------------------------------------------------------------------
@@ -267,6 +272,9 @@ class RectifiedLinearComponent(NonlinearComponent):
                  | Properties.STORES_STATS)
         return flags | Properties.INPUT_CONTIGUOUS if self.block_dim != self.dim else flags
 
+    def finish(self) -> Finish | None:
+        return Finish(floor=0.0)
+
     def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         ops.relu(y, x)
 
@@ -275,11 +283,11 @@ class RectifiedLinearComponent(NonlinearComponent):
         if dx is None:
             return
         assert update is None or isinstance(update, NonlinearComponent)
-        ops.relu_backprop(dx, y, dy, self._repair(ops, update))
+        ops.relu_backprop(dx, y, dy, self.repair(ops, update))
         if update is not None:
             update._store_output_deriv(ops, dy)
 
-    def _repair(self, ops: Any, update: NonlinearComponent | None) -> Any:
+    def repair(self, ops: Any, update: NonlinearComponent | None) -> Any:
         """What to take from each column's derivative: float32 (dim,), the same in every block; a scratch vector."""
         repair = ops.scratch_vector(self.dim)
         scale = self._repair_scale() if update is not None else 0.0

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent
+from nnet3py.components.base import Component, Finish, Properties, SameDimComponent
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
 from nnet3py.components.info_text import number, truth, vector_summary
 from nnet3py.errors import ConfigError, Nnet3Error
 from nnet3py.io.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
+    from nnet3py.components.nonlinear import RectifiedLinearComponent
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -20,11 +21,22 @@ logger = logging.getLogger(__name__)
 
 MEAN, UNCENTERED_VARIANCE, SCALE = range(3)   # rows of a batch-norm memo
 MEMO_ROWS = 5                                 # those three and two that kernels sum in
+ROWS_OF_A_SUM = 64                            # that the operations sum before they add the sums
 
 
 def in_blocks(matrix: Any, dim: int) -> Any:
     """A contiguous matrix (rows, k dim) seen as (rows k, dim); itself if it has ``dim`` columns."""
     return matrix if matrix.shape[1] == dim else matrix.reshape(-1, dim)
+
+
+def scratch_sums(ops: Any, matrix: Any) -> Any:
+    """A scratch matrix for two sums of each of the columns of ``matrix``, in parts (``column_moments``)."""
+    return ops.scratch(2 * num_parts(matrix), matrix.shape[1])
+
+
+def num_parts(matrix: Any) -> int:
+    """How many parts sums of the columns of ``matrix`` are made of."""
+    return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
 
 def same_memory(a: Any, b: Any) -> bool:
@@ -216,10 +228,25 @@ class BatchNormComponent(SameDimComponent):
     def new_memo(self, ops: Any, num_rows: int) -> Any:
         return None if self.test_mode else ops.new_vector(MEMO_ROWS * self.block_dim).reshape(MEMO_ROWS, self.block_dim)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    @property
+    def takes_sums(self) -> bool:
+        """Whether ``propagate`` needs its input's ``column_moments``."""
+        return not self.test_mode and self.block_dim == self.dim
+
+    def finish(self) -> Finish | None:
+        if not self.test_mode or self.block_dim != self.dim:
+            return None
+        self._check_derived()
+        return Finish(scale=self.test_scale, offset=self.test_offset)
+
+    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any, sums: Any = None) -> None:
+        """As every component; ``sums`` are the ``column_moments`` of ``x`` if somebody knows them already."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
         if not self.test_mode:
-            ops.batch_norm_propagate(y, memo, x, self.epsilon, self.target_rms)
+            if sums is None:
+                sums = scratch_sums(ops, x)
+                ops.column_moments(sums, x)
+            ops.batch_norm_propagate(y, memo, x, sums, self.epsilon, self.target_rms)
             return
         self._check_derived()
         ops.mul_cols_vec(y, x, self.test_scale)
@@ -234,7 +261,22 @@ class BatchNormComponent(SameDimComponent):
             self._check_derived()
             ops.mul_cols_vec(dx, dy, self.test_scale)
         else:
-            ops.batch_norm_backprop(dx, memo, y, dy, self.target_rms)
+            sums = scratch_sums(ops, dy)
+            ops.column_products(sums, y, dy)
+            ops.batch_norm_backprop(dx, memo, y, dy, sums, self.target_rms)
+
+    def backprop_with_relu(self, ops: Any, y: Any, dy: Any, memo: Any, relu: RectifiedLinearComponent, relu_y: Any,
+                           relu_update: RectifiedLinearComponent | None, dx: Any) -> None:
+        """``backprop``, and then that of a rectifier whose output ``relu_y`` was the input here, in one pass.
+
+        Only where ``takes_sums``; ``dx`` is the derivative of the rectifier's input.
+        """
+        sums, squares = scratch_sums(ops, dy), ops.scratch(num_parts(dy), self.dim)
+        repair = relu.repair(ops, relu_update)
+        ops.column_products(sums, y, dy)
+        ops.batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, relu_y, repair, self.target_rms)
+        if relu_update is not None:
+            relu_update.store_output_deriv_parts(ops, squares, dy.shape[0])
 
     def _check_derived(self) -> None:
         if self.test_scale is None:

@@ -105,6 +105,10 @@ PRODUCTS = (
               "out mat dst, mat a, mat b, f32 alpha, f32 beta, bool trans_a = False, bool trans_b = False",
               "dst = alpha op(a) op(b) + beta dst; dst is neither a nor b"),
     Operation("affine", "out mat dst, mat src, mat weights, vec bias", "dst[i] = weights src[i] + bias"),
+    Operation("spliced_affine", "out mat dst, out mat sums, mat src, mat weights, vec bias, vec scale, vec offset, "
+              "ivec starts, int stride, f32 floor",
+              "dst[i] = max(floor, bias + sum of blocks of weights times src[starts[p] + stride i]) scale + offset; "
+              "sums, unless empty: column_moments after the floor; scale and offset may be empty"),
 )
 
 # -- elementwise: matrices with matrices and vectors of the same or of one dimension ---------------------------------
@@ -178,6 +182,8 @@ NONLINEAR = (
               "add columns' sums of y, and the rows to counters[0]"),
     Operation("output_deriv_stats", "out dvec oderiv_sumsq, out dvec counters, mat dy, int draw",
               "add columns' sums of dy^2, and the rows to counters[1], unless draw = 0 and counters[1] != 0"),
+    Operation("output_deriv_stats_of_parts", "out dvec oderiv_sumsq, out dvec counters, mat squares, int num_rows, "
+              "int draw", "the same of dy of num_rows rows whose squares are summed in squares already"),
     Operation("low_slope_repair", "out vec repair, out dvec updated_counters, dvec deriv_sum, dvec counters, "
               "f32 threshold, f32 scale, f32 draw",
               "repair[j] = 2 scale if deriv_sum[j] / counters[0] < threshold and draw <= 0.5; counts into [2] and [3]"),
@@ -193,10 +199,18 @@ NORMALIZE = (
               "each row scaled to rms target_rms; the log of its rms in a further column, if dst has one"),
     Operation("normalize_rows_backprop", "out mat dx, mat x, mat dy, f32 target_rms, f32 beta",
               "derivative of normalize_rows + beta dx (beta 0 or 1); dx may be dy if beta is 0"),
-    Operation("batch_norm_propagate", "out mat dst, out mat memo, mat src, f32 epsilon, f32 target_rms",
-              "columns get mean 0 and variance target_rms^2; memo (5 rows) gets mean, mean square, scale, work, work"),
-    Operation("batch_norm_backprop", "out mat dx, out mat memo, mat y, mat dy, f32 target_rms",
-              "derivative of batch_norm_propagate; dx may be dy"),
+    Operation("column_moments", "out mat sums, mat src",
+              "row p: columns' sums over rows 64 p to 64 p + 63, and in the second half of sums those of squares"),
+    Operation("column_products", "out mat sums, mat y, mat dy", "the same of dy, and of y dy in the second half"),
+    Operation("batch_norm_propagate", "out mat dst, out mat memo, mat src, mat sums, f32 epsilon, f32 target_rms",
+              "columns get mean 0 and variance target_rms^2; sums: column_moments of src; memo (5 rows) gets mean, "
+              "mean square, scale, work, work; dst may be src"),
+    Operation("batch_norm_backprop", "out mat dx, out mat memo, mat y, mat dy, mat sums, f32 target_rms",
+              "derivative of batch_norm_propagate; sums: column_products of y and dy; dx may be dy"),
+    Operation("batch_norm_relu_backprop", "out mat dx, out mat squares, out mat memo, mat y, mat dy, mat sums, "
+              "mat active, vec repair, f32 target_rms",
+              "relu_backprop (active is its y) of batch_norm_backprop; row p of squares: columns' sums of squares of "
+              "what is between them, over rows 64 p to 64 p + 63; dx may be dy"),
     Operation("batch_norm_store_stats", "out dvec count, out dvec total, out dvec total_square, mat memo, int num_rows",
               "add num_rows, and num_rows times the memo's mean and mean square"),
 )

@@ -10,17 +10,19 @@ import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.copies import needless_copies
 from nnet3py.runtime.device_nnet import keep_on_device, on_device
-from nnet3py.runtime.joining import Call, join_calls
+from nnet3py.runtime.joining import Call, ComponentCall, join_calls
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 
 logger = logging.getLogger(__name__)
@@ -142,7 +144,7 @@ class BoundComputation:
             self._bind_command(c, command)
         if self._join:
             for stage in self._stages:
-                stage.calls, stage.commands = join_calls(self.ops, stage.calls, stage.commands)
+                stage.calls, stage.commands = join_calls(self.ops, stage.calls, stage.commands, self._is_read_later)
         if self.ops.device == "cuda":
             self._capture_stages()
 
@@ -229,6 +231,20 @@ class BoundComputation:
         info, start = self.computation.matrices[matrix], int(self.plan.offsets[matrix])
         return self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
 
+    def _is_read_later(self, c: int, view: Any) -> bool:
+        """Whether a command after ``c``, or the caller, uses the matrix that ``view`` is all or part of."""
+        matrices = {sub.matrix for sub, known in self._views.items() if known is view}
+        return bool(self._loop_swaps) or any(self._last_uses[matrix] > c for matrix in matrices)
+
+    @cached_property
+    def _last_uses(self) -> np.ndarray:
+        """Of each matrix, the last command that does more with it than free it."""
+        analysis = Analysis(self.computation, self.nnet)
+        last = np.full(len(self.computation.matrices), -1)
+        np.maximum.at(last, analysis.matrices, analysis.commands)
+        last[analysis.is_output] = analysis.num_commands
+        return last
+
     def _row_offsets(self, pairs: np.ndarray) -> np.ndarray:
         """(sub-matrix, row) pairs -> int64 element offsets of those rows in the arena; -1 stays."""
         strides = [info.num_cols for info in self.computation.matrices]
@@ -239,16 +255,10 @@ class BoundComputation:
 
     # -- components ------------------------------------------------------------------------------------------------
 
-    def _component_call(self, component_index: int, method: Callable[..., Any], args: tuple[Any, ...]) -> Call:
-        ops, number = self.ops, self._num_calls.get(component_index, 0)
+    def _component_call(self, component_index: int, component: Component, method: str, args: tuple[Any, ...]) -> Call:
+        number = self._num_calls.get(component_index, 0)
         self._num_calls[component_index] = number + 1
-
-        def call(*call_args: Any) -> None:
-            ops.reset_scratch()
-            ops.random.select(component_index, number)
-            method(ops, *call_args)
-
-        return call, args
+        return ComponentCall(self.ops, component, method, component_index, number), args
 
     def _new_memo(self, command: Command) -> Any:
         """What a propagation leaves for the way back, or None."""
@@ -266,10 +276,10 @@ class BoundComputation:
         memo = self._new_memo(command)
         indexes = keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
         x_view, y_view = self.view(x), self.view(y)
-        calls = [self._component_call(c, component.propagate, (indexes, x_view, y_view, memo))]
+        calls = [self._component_call(c, component, "propagate", (indexes, x_view, y_view, memo))]
         if store_stats == 1 and self.stats is not None:
             left = None if x_view is y_view else x_view      # of the input; nothing where y was written over it
-            calls.append(self._component_call(c, self.stats.components[c].store_stats, (left, y_view, memo)))
+            calls.append(self._component_call(c, self.stats.components[c], "store_stats", (left, y_view, memo)))
         return calls
 
     def _bind_backprop(self, command: Command) -> list[Call]:
@@ -277,7 +287,7 @@ class BoundComputation:
         component = self.nnet.components[c]
         indexes = keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
         memo = self._memos[memo_index] if memo_index > 0 else None
-        return [self._component_call(c, component.backprop, (
+        return [self._component_call(c, component, "backprop", (
             indexes, self.view(x), self.view(y), self.view(dy), memo, self._updated_component(command, c),
             self.view(dx)))]
 

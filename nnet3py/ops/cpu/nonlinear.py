@@ -13,7 +13,8 @@ import numpy as np
 from nnet3py.ops.cpu.element_formulas import exp, sigmoid_slope, tanh_slope
 from nnet3py.ops.cpu.element_formulas import sigmoid as _sigmoid
 from nnet3py.ops.cpu.element_formulas import tanh as _tanh
-from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.ops.cpu.jit import CACHE_LINE, inline, kernel, row, segment, span
+from nnet3py.ops.cpu.team import address_of, part_address, share
 
 COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
 REPAIR_PROBABILITY = np.float32(0.5)
@@ -148,43 +149,75 @@ def log_softmax_backprop(first, last, dx, y, dy):
 # -- statistics -------------------------------------------------------------------------------------------------------
 
 
+@inline
+def _is_refused(counters, place, draw):
+    return draw == 0 and counters[place] != 0.0
+
+
+@inline
+def _sigmoid_sums(first, last, value_sum, deriv_sum, y):
+    total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)
+    for i in range(y.shape[0]):
+        v = segment(y, i, first, last)
+        for j in range(v.shape[0]):
+            total[j] += v[j]
+            slopes[j] += sigmoid_slope(v[j])
+
+
+@inline
+def _tanh_sums(first, last, value_sum, deriv_sum, y):
+    total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)
+    for i in range(y.shape[0]):
+        v = segment(y, i, first, last)
+        for j in range(v.shape[0]):
+            total[j] += v[j]
+            slopes[j] += tanh_slope(v[j])
+
+
+@inline
+def _relu_sums(first, last, value_sum, deriv_sum, y):
+    total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)
+    for i in range(y.shape[0]):
+        v = segment(y, i, first, last)
+        for j in range(v.shape[0]):
+            total[j] += v[j]
+            slopes[j] += ONE if v[j] > ZERO else ZERO
+
+
+@inline
+def _square_sums(first, last, oderiv_sumsq, dy):
+    total = span(oderiv_sumsq, first, last - first)
+    for i in range(dy.shape[0]):
+        e = segment(dy, i, first, last)
+        for j in range(e.shape[0]):
+            total[j] += e[j] * e[j]
+
+
 @kernel("dvec dvec dvec mat int")
 def sigmoid_stats(value_sum, deriv_sum, counters, y, draw):
     """Add the columns' sums of ``y`` and y (1 - y), unless ``draw`` is 0 and something is stored already."""
-    if draw == 0 and counters[COUNT] != 0.0:
-        return
-    counters[COUNT] += y.shape[0]
-    for i in range(y.shape[0]):
-        v = row(y, i)
-        for j in range(v.shape[0]):
-            value_sum[j] += v[j]
-            deriv_sum[j] += sigmoid_slope(v[j])
+    if not _is_refused(counters, COUNT, draw):
+        counters[COUNT] += y.shape[0]
+        arguments = (value_sum, deriv_sum, y)
+        share(part_address(_sigmoid_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
 
 
 @kernel("dvec dvec dvec mat int")
 def tanh_stats(value_sum, deriv_sum, counters, y, draw):
     """Add the columns' sums of ``y`` and 1 - y^2, unless ``draw`` is 0 and something is stored already."""
-    if draw == 0 and counters[COUNT] != 0.0:
-        return
-    counters[COUNT] += y.shape[0]
-    for i in range(y.shape[0]):
-        v = row(y, i)
-        for j in range(v.shape[0]):
-            value_sum[j] += v[j]
-            deriv_sum[j] += tanh_slope(v[j])
+    if not _is_refused(counters, COUNT, draw):
+        counters[COUNT] += y.shape[0]
+        arguments = (value_sum, deriv_sum, y)
+        share(part_address(_tanh_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
 
 
 @kernel("dvec dvec dvec mat int")
 def relu_stats(value_sum, deriv_sum, counters, y, draw):
     """Add the columns' sums of ``y`` and how often it is positive, unless ``draw`` is 0 and something is stored."""
-    if draw == 0 and counters[COUNT] != 0.0:
-        return
-    counters[COUNT] += y.shape[0]
-    for i in range(y.shape[0]):
-        v = row(y, i)
-        for j in range(v.shape[0]):
-            value_sum[j] += v[j]
-            deriv_sum[j] += ONE if v[j] > ZERO else ZERO
+    if not _is_refused(counters, COUNT, draw):
+        counters[COUNT] += y.shape[0]
+        arguments = (value_sum, deriv_sum, y)
+        share(part_address(_relu_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
 
 
 @kernel("dvec dvec mat")
@@ -200,13 +233,21 @@ def value_stats(value_sum, counters, y):
 @kernel("dvec dvec mat int")
 def output_deriv_stats(oderiv_sumsq, counters, dy, draw):
     """Add the columns' sums of squares of ``dy``, unless ``draw`` is 0 and something is stored already."""
-    if draw == 0 and counters[ODERIV_COUNT] != 0.0:
-        return
-    counters[ODERIV_COUNT] += dy.shape[0]
-    for i in range(dy.shape[0]):
-        e = row(dy, i)
-        for j in range(e.shape[0]):
-            oderiv_sumsq[j] += e[j] * e[j]
+    if not _is_refused(counters, ODERIV_COUNT, draw):
+        counters[ODERIV_COUNT] += dy.shape[0]
+        arguments = (oderiv_sumsq, dy)
+        share(part_address(_square_sums, arguments), address_of(arguments), dy.shape[1], dy.shape[0], CACHE_LINE, 1)
+
+
+@kernel("dvec dvec mat int int")
+def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw):
+    """The same of a matrix of ``num_rows`` rows; the sums of its squares are the columns' sums of ``squares``."""
+    if not _is_refused(counters, ODERIV_COUNT, draw):
+        counters[ODERIV_COUNT] += num_rows
+        for p in range(squares.shape[0]):
+            part = row(squares, p)
+            for j in range(part.shape[0]):
+                oderiv_sumsq[j] += part[j]
 
 
 # -- self-repair ------------------------------------------------------------------------------------------------------

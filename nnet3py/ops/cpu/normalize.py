@@ -6,15 +6,15 @@ import math
 import numpy as np
 
 from nnet3py.ops import formulas
-from nnet3py.ops.cpu.jit import inline, kernel, row, segment
-from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
+from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
+from nnet3py.ops.formulas import FLOORED_SCALE, ROWS_OF_A_SUM, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
-PARTIAL_ROWS = 64                               # rows summed in float32 before they join the total
 
 _row_scale = inline(formulas.row_scale)
 
-MEAN, UNCENTERED_VARIANCE, SCALE, WORK_0, WORK_1 = range(5)     # rows of a batch-norm memo
+MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
 
 
 @kernel("mat mat f32", reassociate=True, rows_of="dst", cost=2)
@@ -64,41 +64,96 @@ def normalize_rows_backprop(first, last, dx, x, dy, target_rms, beta):
                 d[j] += scale * e[j] + towards_x * s[j]
 
 
+# -- batch normalisation ----------------------------------------------------------------------------------------------
+# Rows are shared, and sums of columns are kept for each ROWS_OF_A_SUM rows: passes along rows are the fastest, and sums
+# do not depend on the number of threads.
+
+
 @inline
-def _flush(total, partial):
-    for j in range(total.shape[0]):
-        total[j] += partial[j]
-        partial[j] = ZERO
-
-
-@kernel("mat mat mat f32 f32", columns_of="src", cost=3)
-def batch_norm_propagate(first, last, dst, memo, src, epsilon, target_rms):
-    """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
-
-    ``memo`` gets the columns' mean, mean square and scale, and two rows of work space. The variance is a difference of
-    float32 numbers, as in Kaldi.
-    """
-    mean, square = segment(memo, MEAN, first, last), segment(memo, UNCENTERED_VARIANCE, first, last)
-    scale = segment(memo, SCALE, first, last)
-    partial_sum, partial_square = segment(memo, WORK_0, first, last), segment(memo, WORK_1, first, last)
-    for i in range(memo.shape[0]):
-        segment(memo, i, first, last)[:] = ZERO
-    num_rows = src.shape[0]
-    for start in range(0, num_rows, PARTIAL_ROWS):
-        end = min(start + PARTIAL_ROWS, num_rows)
+def _moments(first, last, sums, src):
+    for block in range(first, last):
+        total, square = row(sums, block), row(sums, sums.shape[0] // 2 + block)
+        total[:] = ZERO
+        square[:] = ZERO
+        start, end = block * ROWS_OF_A_SUM, min((block + 1) * ROWS_OF_A_SUM, src.shape[0])
         paired = end - (end - start) % 2
         for i in range(start, paired, 2):
-            s, t = segment(src, i, first, last), segment(src, i + 1, first, last)
-            for j in range(s.shape[0]):
-                partial_sum[j] += s[j] + t[j]
-                partial_square[j] += s[j] * s[j] + t[j] * t[j]
+            s, t = row(src, i), row(src, i + 1)
+            for j in range(total.shape[0]):
+                total[j] += s[j] + t[j]
+                square[j] += s[j] * s[j] + t[j] * t[j]
         if paired < end:
-            s = segment(src, paired, first, last)
-            for j in range(s.shape[0]):
-                partial_sum[j] += s[j]
-                partial_square[j] += s[j] * s[j]
-        _flush(mean, partial_sum)
-        _flush(square, partial_square)
+            s = row(src, paired)
+            for j in range(total.shape[0]):
+                total[j] += s[j]
+                square[j] += s[j] * s[j]
+
+
+@kernel("mat mat")
+def column_moments(sums, src):
+    """Row p of ``sums``: the sums of columns over the p-th ROWS_OF_A_SUM rows; their squares' in its second half."""
+    arguments = (sums, src)
+    share(part_address(_moments, arguments), address_of(arguments), sums.shape[0] // 2,
+          2 * ROWS_OF_A_SUM * src.shape[1], 1, CHUNKS_PER_THREAD)
+
+
+@inline
+def _products(first, last, sums, y, dy):
+    for block in range(first, last):
+        total, product = row(sums, block), row(sums, sums.shape[0] // 2 + block)
+        total[:] = ZERO
+        product[:] = ZERO
+        start, end = block * ROWS_OF_A_SUM, min((block + 1) * ROWS_OF_A_SUM, dy.shape[0])
+        paired = end - (end - start) % 2
+        for i in range(start, paired, 2):
+            v, w, e, f = row(y, i), row(y, i + 1), row(dy, i), row(dy, i + 1)
+            for j in range(total.shape[0]):
+                total[j] += e[j] + f[j]
+                product[j] += v[j] * e[j] + w[j] * f[j]
+        if paired < end:
+            v, e = row(y, paired), row(dy, paired)
+            for j in range(total.shape[0]):
+                total[j] += e[j]
+                product[j] += v[j] * e[j]
+
+
+@kernel("mat mat mat")
+def column_products(sums, y, dy):
+    """The same of ``dy``, and of the products of ``y`` and ``dy`` in the second half."""
+    arguments = (sums, y, dy)
+    share(part_address(_products, arguments), address_of(arguments), sums.shape[0] // 2,
+          2 * ROWS_OF_A_SUM * dy.shape[1], 1, CHUNKS_PER_THREAD)
+
+
+@inline
+def _add_parts(total, parts, first, last):
+    total[:] = ZERO
+    for p in range(first, last):
+        part = row(parts, p)
+        for j in range(total.shape[0]):
+            total[j] += part[j]
+
+
+@inline
+def _standardise(first, last, dst, memo, src):
+    mean, scale = row(memo, MEAN), row(memo, SCALE)
+    for i in range(first, last):
+        d, s = row(dst, i), row(src, i)
+        for j in range(d.shape[0]):
+            d[j] = (s[j] - mean[j]) * scale[j]
+
+
+@kernel("mat mat mat mat f32 f32")
+def batch_norm_propagate(dst, memo, src, sums, epsilon, target_rms):
+    """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
+
+    ``sums`` are the ``column_moments`` of ``src``. ``memo`` gets the columns' mean, mean square and scale, and two rows
+    of work space. The variance is a difference of float32 numbers, as in Kaldi.
+    """
+    num_rows, count = src.shape[0], sums.shape[0] // 2
+    mean, square, scale = row(memo, MEAN), row(memo, UNCENTERED_VARIANCE), row(memo, SCALE)
+    _add_parts(mean, sums, 0, count)
+    _add_parts(square, sums, count, 2 * count)
     inverse_count = ONE / np.float32(num_rows)
     inverse_target = ONE / (target_rms * target_rms)
     for j in range(mean.shape[0]):
@@ -107,33 +162,71 @@ def batch_norm_propagate(first, last, dst, memo, src, epsilon, target_rms):
         variance = inverse_target * square[j] - inverse_target * (mean[j] * mean[j])
         variance = ZERO if variance < ZERO else variance
         scale[j] = ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
-    for i in range(num_rows):
-        d, s = segment(dst, i, first, last), segment(src, i, first, last)
-        for j in range(d.shape[0]):
-            d[j] = (s[j] - mean[j]) * scale[j]
+    row(memo, MEAN_DERIV)[:] = ZERO
+    row(memo, TOWARDS_Y)[:] = ZERO
+    arguments = (dst, memo, src)
+    share(part_address(_standardise, arguments), address_of(arguments), num_rows, src.shape[1], 1, CHUNKS_PER_THREAD)
 
 
-@kernel("mat mat mat mat f32", columns_of="dy", cost=3)
-def batch_norm_backprop(first, last, dx, memo, y, dy, target_rms):
-    """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``."""
-    scale = segment(memo, SCALE, first, last)
-    mean_deriv, towards_y = segment(memo, WORK_0, first, last), segment(memo, WORK_1, first, last)
-    mean_deriv[:] = ZERO
-    towards_y[:] = ZERO
-    for i in range(dy.shape[0]):
-        v, e = segment(y, i, first, last), segment(dy, i, first, last)
-        for j in range(e.shape[0]):
-            mean_deriv[j] += e[j]
-            towards_y[j] += v[j] * e[j]
-    inverse_count = ONE / np.float32(dy.shape[0])
+@inline
+def _put_deriv_moments(memo, sums, num_rows, target_rms):
+    """The columns' mean of the derivative, and how much of the output belongs to it."""
+    count = sums.shape[0] // 2
+    mean_deriv, towards_y, scale = row(memo, MEAN_DERIV), row(memo, TOWARDS_Y), row(memo, SCALE)
+    _add_parts(mean_deriv, sums, 0, count)
+    _add_parts(towards_y, sums, count, 2 * count)
+    inverse_count = ONE / np.float32(num_rows)
     factor = -inverse_count / (target_rms * target_rms)
     for j in range(scale.shape[0]):
         mean_deriv[j] *= inverse_count
         towards_y[j] *= factor * scale[j]
-    for i in range(dy.shape[0]):
-        d, v, e = segment(dx, i, first, last), segment(y, i, first, last), segment(dy, i, first, last)
+
+
+@inline
+def _standardise_backprop(first, last, dx, memo, y, dy):
+    scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, MEAN_DERIV), row(memo, TOWARDS_Y)
+    for i in range(first, last):
+        d, v, e = row(dx, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
             d[j] = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
+
+
+@kernel("mat mat mat mat mat f32")
+def batch_norm_backprop(dx, memo, y, dy, sums, target_rms):
+    """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``.
+
+    ``sums`` are the ``column_products`` of ``y`` and ``dy``.
+    """
+    _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
+    arguments = (dx, memo, y, dy)
+    share(part_address(_standardise_backprop, arguments), address_of(arguments), dy.shape[0], 2 * dy.shape[1], 1,
+          CHUNKS_PER_THREAD)
+
+
+@inline
+def _standardise_relu_backprop(first, last, dx, squares, memo, y, dy, active, repair):
+    scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, MEAN_DERIV), row(memo, TOWARDS_Y)
+    for block in range(first, last):
+        square = row(squares, block)
+        square[:] = ZERO
+        for i in range(block * ROWS_OF_A_SUM, min((block + 1) * ROWS_OF_A_SUM, dy.shape[0])):
+            d, v, e, a = row(dx, i), row(y, i), row(dy, i), row(active, i)
+            for j in range(d.shape[0]):
+                between = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
+                square[j] += between * between
+                d[j] = (between if a[j] > ZERO else ZERO) - repair[j]
+
+
+@kernel("mat mat mat mat mat mat mat vec f32")
+def batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, active, repair, target_rms):
+    """``batch_norm_backprop``, and then ``relu_backprop`` by ``active``, the rectifier's output; ``dx`` may be ``dy``.
+
+    Row p of ``squares`` gets the columns' sums of squares of what is between the two, over the p-th ROWS_OF_A_SUM rows.
+    """
+    _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
+    arguments = (dx, squares, memo, y, dy, active, repair)
+    share(part_address(_standardise_relu_backprop, arguments), address_of(arguments), squares.shape[0],
+          4 * ROWS_OF_A_SUM * dy.shape[1], 1, CHUNKS_PER_THREAD)
 
 
 @kernel("dvec dvec dvec mat int")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.ops.cpu.finishing import affine_block
 from nnet3py.ops.cpu.jit import inline, kernel, row, span
 from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.cpu.tiles import KNOWN_PROCESSOR, PANEL, TILE_ROWS
+from nnet3py.ops.formulas import ROWS_OF_A_SUM
 
 if KNOWN_PROCESSOR:
     from nnet3py.ops.cpu.tiles import multiply
@@ -69,6 +71,36 @@ def affine(dst, src, weights, bias):
     else:
         function = part_address(_affine_rows, arguments)
         share(function, place, m, n * k // PER_ADDITION, TILE_ROWS, CHUNKS_PER_THREAD)
+
+
+@inline
+def _spliced_affine_rows(first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+    affine_block(first, last, 0, dst.shape[1], dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
+
+
+@inline
+def _spliced_affine_columns(first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+    affine_block(0, dst.shape[0], first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
+
+
+@kernel("mat mat mat mat vec vec vec ivec int f32")
+def spliced_affine(dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+    """``dst[i] = max(floor, bias + sum over p of W_p src[starts[p] + stride i]) scale + offset``, in one pass.
+
+    W_p are blocks of columns of ``weights``. ``scale`` and ``offset`` are empty, or have an element for each column.
+    ``sums`` is empty, or gets sums of columns after the floor, as ``column_moments`` makes them. ``floor`` may be -inf.
+    """
+    (m, n), k = dst.shape, weights.shape[1]
+    arguments = (dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
+    if m == 0 or n == 0:
+        return
+    place = address_of(arguments)
+    if n > m:
+        function = part_address(_spliced_affine_columns, arguments)
+        share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
+    else:
+        function = part_address(_spliced_affine_rows, arguments)
+        share(function, place, m, n * k // PER_ADDITION, ROWS_OF_A_SUM, CHUNKS_PER_THREAD)
 
 
 @kernel("mat mat mat f32 f32 bool bool")

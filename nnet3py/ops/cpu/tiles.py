@@ -43,19 +43,26 @@ PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
 
 _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 _VECTOR_TYPE = ir.VectorType(_FLOAT, VECTOR)
-# k, left (address, bytes from row to row and from k to k), right (address, bytes), result (address, bytes), scales
-_TILE_TYPE = ir.FunctionType(ir.VoidType(), [_I64] * 8 + [_FLOAT, _FLOAT])
+# k, left (address, bytes from row to row and from k to k), right (address, bytes), result (address, bytes); then the
+# scales; or the floor, and the addresses of scale, offset, sums and sums of squares
+_PLACES = [_I64] * 8
+_TILE_TYPE = ir.FunctionType(ir.VoidType(), _PLACES + [_FLOAT, _FLOAT])
+_LAST_TILE_TYPE = ir.FunctionType(ir.VoidType(), _PLACES + [_FLOAT] + [_I64] * 4)
 
 
-def _define_tile(module: ir.Module, rows: int, vectors: int) -> ir.Function:
-    """The function that computes one tile: result = alpha left right + beta result."""
-    name = f"nnet3py_tile_{rows}_{vectors}"
+def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> ir.Function:
+    """The function that computes one tile: result = alpha left right + beta result.
+
+    The last one of a product that is to be finished: result = the larger of (left right + result) and a floor, times
+    a scale plus an offset for each column, if there are any; it is added to sums of each column, if those are wanted.
+    """
+    name = f"nnet3py_{'last_' if is_last else ''}tile_{rows}_{vectors}"
     if name in module.globals:
         return module.get_global(name)
-    function = ir.Function(module, _TILE_TYPE, name)
+    function = ir.Function(module, _LAST_TILE_TYPE if is_last else _TILE_TYPE, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    count, left, row_step, k_step, right, right_step, result, result_step, alpha, beta = function.args
+    count, left, row_step, k_step, right, right_step, result, result_step, *rest = function.args
     start, loop, done = (function.append_basic_block(block) for block in ("start", "loop", "done"))
     builder = ir.IRBuilder(start)
     multiply_add = cgutils.get_or_insert_function(module, ir.FunctionType(_VECTOR_TYPE, [_VECTOR_TYPE] * 3),
@@ -86,16 +93,49 @@ def _define_tile(module: ir.Module, rows: int, vectors: int) -> ir.Function:
             sums[r][v].add_incoming(new_sums[r][v], loop)
 
     builder.position_at_end(done)
+    store = _store_last_tile if is_last else _store_scaled_tile
+    store(builder, result, result_step, new_sums, multiply_add, *rest)
+    builder.ret_void()
+    return function
+
+
+def _store_scaled_tile(builder: ir.IRBuilder, result: Any, result_step: Any, sums: list[list[Any]], multiply_add: Any,
+                       alpha: Any, beta: Any) -> None:
     replaces = builder.fcmp_ordered("==", beta, ir.Constant(_FLOAT, 0.0))
     wide_alpha, wide_beta = _splat(builder, alpha), _splat(builder, beta)
     with builder.if_else(replaces) as (then, otherwise):
         with then:
-            _store_tile(builder, result, result_step, new_sums, lambda total, _: builder.fmul(wide_alpha, total))
+            _store_tile(builder, result, result_step, sums, lambda total, _: builder.fmul(wide_alpha, total))
         with otherwise:
-            _store_tile(builder, result, result_step, new_sums, lambda total, place: builder.call(
+            _store_tile(builder, result, result_step, sums, lambda total, place: builder.call(
                 multiply_add, [wide_alpha, total, builder.fmul(wide_beta, _load(builder, place))]))
-    builder.ret_void()
-    return function
+
+
+def _store_last_tile(builder: ir.IRBuilder, result: Any, result_step: Any, sums: list[list[Any]], multiply_add: Any,
+                     floor: Any, scale: Any, offset: Any, column_sums: Any, column_squares: Any) -> None:
+    wide_floor, none = _splat(builder, floor), ir.Constant(_I64, 0)
+
+    def above_floor(total: Any, place: Any) -> Any:
+        value = builder.fadd(total, _load(builder, place))
+        return builder.select(builder.fcmp_ordered("<", value, wide_floor), wide_floor, value)
+
+    values = _store_tile(builder, result, result_step, sums, above_floor)
+    with builder.if_then(builder.icmp_signed("!=", scale, none)):
+        scales, offsets = ([_load(builder, builder.add(vector, ir.Constant(_I64, v * VECTOR * ITEM)))
+                            for v in range(len(sums[0]))] for vector in (scale, offset))
+        _store_tile(builder, result, result_step, [
+            [builder.call(multiply_add, [value, scales[v], offsets[v]]) for v, value in enumerate(row)]
+            for row in values], lambda total, _: total)
+    with builder.if_then(builder.icmp_signed("!=", column_sums, none)):
+        for v, column in enumerate(zip(*values, strict=True)):
+            place, square_place = (builder.add(one, ir.Constant(_I64, v * VECTOR * ITEM))
+                                   for one in (column_sums, column_squares))
+            total, square = _load(builder, place), _load(builder, square_place)
+            for value in column:
+                total = builder.fadd(total, value)
+                square = builder.call(multiply_add, [value, value, square])
+            for new, there in ((total, place), (square, square_place)):
+                builder.store(new, builder.inttoptr(there, _VECTOR_TYPE.as_pointer()), align=ITEM)
 
 
 def _load(builder: ir.IRBuilder, address: Any) -> Any:
@@ -108,20 +148,31 @@ def _splat(builder: ir.IRBuilder, number: Any) -> Any:
                                   ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), None))
 
 
-def _store_tile(builder: ir.IRBuilder, result: Any, step: Any, sums: list[list[Any]], value: Any) -> None:
+def _store_tile(builder: ir.IRBuilder, result: Any, step: Any, sums: list[list[Any]], value: Any) -> list[list[Any]]:
+    """Store ``value(sum, address)`` for each vector of the tile; returns what was stored."""
+    stored = []
     for r, row in enumerate(sums):
         row_address = builder.add(result, builder.mul(step, ir.Constant(_I64, r)))
-        for v, total in enumerate(row):
-            place = builder.add(row_address, ir.Constant(_I64, v * VECTOR * ITEM))
-            pointer = builder.inttoptr(place, _VECTOR_TYPE.as_pointer())
-            builder.store(value(total, place), pointer, align=ITEM)
+        places = [builder.add(row_address, ir.Constant(_I64, v * VECTOR * ITEM)) for v in range(len(row))]
+        stored.append([value(total, place) for total, place in zip(row, places, strict=True)])
+        for new, place in zip(stored[-1], places, strict=True):
+            builder.store(new, builder.inttoptr(place, _VECTOR_TYPE.as_pointer()), align=ITEM)
+    return stored
 
 
 def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, alpha, beta):
     """Compute the tile of ``rows`` (one of ROW_COUNTS) x ``vectors``."""
-    signature = types.void(*[types.intp] * 10, types.float32, types.float32)
+    return types.void(*[types.intp] * 10, types.float32, types.float32), _call_tile(False)
 
-    def codegen(context, builder, signature, args):
+
+def _last_tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, floor,
+               scale, offset, sums, squares):
+    """The same, and finish it."""
+    return types.void(*[types.intp] * 10, types.float32, *[types.intp] * 4), _call_tile(True)
+
+
+def _call_tile(is_last: bool) -> Any:
+    def codegen(context, builder, signature, args):      # type: ignore[no-untyped-def]
         kinds = [(r, v) for r in ROW_COUNTS for v in range(1, TILE_VECTORS + 1)]
         wanted = builder.add(builder.mul(args[0], ir.Constant(_I64, TILE_VECTORS + 1)), args[1])
         end = builder.append_basic_block("end")
@@ -130,12 +181,12 @@ def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_
             block = builder.append_basic_block(f"tile_{r}_{v}")
             switch.add_case(ir.Constant(_I64, r * (TILE_VECTORS + 1) + v), block)
             with builder.goto_block(block):
-                builder.call(_define_tile(builder.module, r, v), args[2:])
+                builder.call(_define_tile(builder.module, r, v, is_last), args[2:])
                 builder.branch(end)
         builder.position_at_end(end)
         return context.get_dummy_value()
 
-    return signature, codegen
+    return codegen
 
 
 def _transpose_square(typingctx, panel, source, source_step):
@@ -165,6 +216,7 @@ def _shuffle(builder: ir.IRBuilder, one: Any, other: Any, places: list[int]) -> 
 
 
 tile: Any = intrinsic(_tile)
+last_tile: Any = intrinsic(_last_tile)
 transpose_square: Any = intrinsic(_transpose_square)
 ZERO, ONE = np.float32(0), np.float32(1)
 
@@ -199,9 +251,21 @@ def _copy_rows(target, target_step, source, source_step, rows, width):
 
 
 @inline
-def _next_rows(rows):
+def next_rows(rows):
     """How many of the rows that are left the next tile takes: one of ROW_COUNTS."""
     return TILE_ROWS if rows >= TILE_ROWS else 4 if rows >= 4 else 2 if rows >= 2 else 1
+
+
+@inline
+def panel_of_right(panel, right, right_step, column_step, count, width, vectors):
+    """Where the rows of a panel of the right matrix are, and the bytes between them; copied where they do not fit."""
+    if width < vectors * VECTOR:
+        _copy_panel(panel, right, right_step, column_step, count, width, vectors * VECTOR)
+    elif column_step != ITEM:
+        _transpose_panel(panel, right, column_step, count, width)
+    else:
+        return right, right_step
+    return panel, PANEL * ITEM
 
 
 @inline
@@ -222,16 +286,11 @@ def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
             width = min(PANEL, n - j0)
             vectors = -(-width // VECTOR)
             whole = width == vectors * VECTOR
-            rows_at, rows_step = right + k0 * right_step + j0 * column_step, right_step
-            if trans_b and whole:
-                _transpose_panel(panel, rows_at, column_step, count, width)
-                rows_at, rows_step = panel, PANEL * ITEM
-            elif not whole:
-                _copy_panel(panel, rows_at, right_step, column_step, count, width, vectors * VECTOR)
-                rows_at, rows_step = panel, PANEL * ITEM
+            rows_at, rows_step = panel_of_right(panel, right + k0 * right_step + j0 * column_step, right_step,
+                                                 column_step, count, width, vectors)
             i0 = 0
             while i0 < m:
-                rows = _next_rows(m - i0)
+                rows = next_rows(m - i0)
                 left_at = left + i0 * row_step + k0 * k_step
                 result_at = result + i0 * result_step + j0 * ITEM
                 if whole:

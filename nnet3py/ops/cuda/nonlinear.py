@@ -240,6 +240,19 @@ def output_deriv_stats(oderiv_sumsq: Any, counters: Any, dy: Any, draw: Any) -> 
     _add_one(oderiv_sumsq, counters, ODERIV_COUNT, _square_sums.of(dy, counters, draw), dy.shape[0], draw)
 
 
+@kernel("dvec dvec mat int int", shape=launch_block, cells=(4,))
+def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw):
+    """The same of a matrix of ``num_rows`` rows; the sums of its squares are the columns' sums of ``squares``."""
+    if is_refused(counters, ODERIV_COUNT, draw):
+        return
+    for j in places_in_block(oderiv_sumsq.shape[0]):
+        for p in range(squares.shape[0]):
+            oderiv_sumsq[j] += squares[p, j]
+    cuda.syncthreads()
+    if is_first_of_block():
+        counters[ODERIV_COUNT] += num_rows
+
+
 # -- self-repair ------------------------------------------------------------------------------------------------------
 
 

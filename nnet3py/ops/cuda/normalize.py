@@ -6,13 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cuda.column_sums import column_sums, total
+from nnet3py.ops.cuda.column_sums import total
 from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.element_formulas import row_scale
-from nnet3py.ops.cuda.launch import kernel
-from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_teams, sum_along_team
+from nnet3py.ops.cuda.launch import MAX_BLOCKS, NOTHING, THREADS, Shape, forced, kernel
+from nnet3py.ops.cuda.reduce import MOST_THREADS, WARP, launch_teams, sum_along_team, sum_down_column
 from nnet3py.ops.cuda.threads import (
+    block_column,
+    column_blocks,
     cuda,
+    device_function,
     own_columns,
     own_rows,
     row,
@@ -20,10 +23,10 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
-from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
+from nnet3py.ops.formulas import FLOORED_SCALE, ROWS_OF_A_SUM, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
-MEAN, UNCENTERED_VARIANCE, SCALE, WORK_0, WORK_1 = range(5)     # rows of a batch-norm memo
+MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
 
 
 @kernel("mat mat f32", over=1, shape=launch_teams)
@@ -80,9 +83,65 @@ def normalize_rows_backprop(dx, x, dy, target_rms, beta):
 # -- batch normalisation ----------------------------------------------------------------------------------------------
 
 
-@column_sums("mat", terms=2)
-def _values_and_squares(src):
-    return src, src * src
+# Sums of columns are over ROWS_OF_A_SUM rows each, as on the CPU: a block takes one of them, in a few columns.
+
+
+def launch_parts_of_sums(rows: int, cols: int) -> Shape:
+    """A block for each group of columns and each row of sums."""
+    if not rows or not cols:
+        return NOTHING
+    return forced() or ((min(-(-cols // WARP), MAX_BLOCKS), min(rows, MAX_BLOCKS)), (WARP, THREADS // WARP))
+
+
+@device_function
+def _parts(count):
+    """The sums that this block makes."""
+    return range(cuda.blockIdx.y, count, cuda.gridDim.y)
+
+
+@device_function
+def _rows_of_part(p, num_rows):
+    """The rows of sum ``p`` that this thread adds up."""
+    end = (p + 1) * ROWS_OF_A_SUM
+    return range(p * ROWS_OF_A_SUM + cuda.threadIdx.y, end if end < num_rows else num_rows, cuda.blockDim.y)
+
+
+@kernel("mat mat", shape=launch_parts_of_sums)
+def column_moments(sums, src):
+    """Row p of ``sums``: the sums of columns over the p-th ROWS_OF_A_SUM rows; their squares' in its second half."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    count = sums.shape[0] // 2
+    for p in _parts(count):
+        for first in column_blocks(src.shape[1]):
+            j, writes = block_column(first, src.shape[1])
+            total, square = ZERO, ZERO
+            for i in _rows_of_part(p, src.shape[0]):
+                value = src[i, j]
+                total += value
+                square += value * value
+            total, square = sum_down_column(shared, total), sum_down_column(shared, square)
+            if writes:
+                sums[p, j] = total
+                sums[count + p, j] = square
+
+
+@kernel("mat mat mat", shape=launch_parts_of_sums)
+def column_products(sums, y, dy):
+    """The same of ``dy``, and of the products of ``y`` and ``dy`` in the second half."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    count = sums.shape[0] // 2
+    for p in _parts(count):
+        for first in column_blocks(dy.shape[1]):
+            j, writes = block_column(first, dy.shape[1])
+            total, product = ZERO, ZERO
+            for i in _rows_of_part(p, dy.shape[0]):
+                deriv = dy[i, j]
+                total += deriv
+                product += deriv * y[i, j]
+            total, product = sum_down_column(shared, total), sum_down_column(shared, product)
+            if writes:
+                sums[p, j] = total
+                sums[count + p, j] = product
 
 
 @kernel("mat mat int f32 f32")
@@ -99,8 +158,8 @@ def _put_moments(memo, parts, num_rows, epsilon, target_rms):
             memo[MEAN, j] = mean
             memo[UNCENTERED_VARIANCE, j] = square
             memo[SCALE, j] = ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
-            memo[WORK_0, j] = ZERO
-            memo[WORK_1, j] = ZERO
+            memo[MEAN_DERIV, j] = ZERO
+            memo[TOWARDS_Y, j] = ZERO
 
 
 @each_element("mat mat vec vec")
@@ -108,19 +167,14 @@ def _standardize(dst, src, mean, scale):
     return (src - mean) * scale
 
 
-def batch_norm_propagate(dst: Any, memo: Any, src: Any, epsilon: float, target_rms: float) -> None:
+def batch_norm_propagate(dst: Any, memo: Any, src: Any, sums: Any, epsilon: float, target_rms: float) -> None:
     """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
 
-    ``memo`` gets the columns' mean, mean square and scale, and two rows of work space. The variance is a difference of
-    float32 numbers, as in Kaldi.
+    ``sums`` are the ``column_moments`` of ``src``. ``memo`` gets the columns' mean, mean square and scale, and two rows
+    of work space. The variance is a difference of float32 numbers, as in Kaldi.
     """
-    _put_moments(memo, _values_and_squares.of(src), src.shape[0], epsilon, target_rms)
+    _put_moments(memo, sums, src.shape[0], epsilon, target_rms)
     _standardize(dst, src, memo[MEAN], memo[SCALE])
-
-
-@column_sums("mat mat", terms=2)
-def _derivs_and_products(dy, y):
-    return dy, dy * y
 
 
 @kernel("mat mat int f32")
@@ -130,8 +184,8 @@ def _put_deriv_moments(memo, parts, num_rows, target_rms):
     factor = -inverse_count / (target_rms * target_rms)
     for _ in own_rows(1):
         for j in own_columns(memo.shape[1]):
-            memo[WORK_0, j] = total(parts, 0, count, j) * inverse_count
-            memo[WORK_1, j] = total(parts, count, 2 * count, j) * factor * memo[SCALE, j]
+            memo[MEAN_DERIV, j] = total(parts, 0, count, j) * inverse_count
+            memo[TOWARDS_Y, j] = total(parts, count, 2 * count, j) * factor * memo[SCALE, j]
 
 
 @each_element("mat mat mat vec vec vec")
@@ -139,10 +193,43 @@ def _standardize_backprop(dx, y, dy, scale, mean_deriv, towards_y):
     return scale * (dy - mean_deriv) + towards_y * y
 
 
-def batch_norm_backprop(dx: Any, memo: Any, y: Any, dy: Any, target_rms: float) -> None:
-    """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``."""
-    _put_deriv_moments(memo, _derivs_and_products.of(dy, y), dy.shape[0], target_rms)
-    _standardize_backprop(dx, y, dy, memo[SCALE], memo[WORK_0], memo[WORK_1])
+def batch_norm_backprop(dx: Any, memo: Any, y: Any, dy: Any, sums: Any, target_rms: float) -> None:
+    """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``.
+
+    ``sums`` are the ``column_products`` of ``y`` and ``dy``.
+    """
+    _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
+    _standardize_backprop(dx, y, dy, memo[SCALE], memo[MEAN_DERIV], memo[TOWARDS_Y])
+
+
+@kernel("mat mat mat mat mat mat vec", over=1, shape=launch_parts_of_sums)
+def _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair):
+    """What follows the moments, and the sums of squares of what is between the two."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    for p in _parts(squares.shape[0]):
+        for first in column_blocks(dy.shape[1]):
+            j, writes = block_column(first, dy.shape[1])
+            there = first + cuda.threadIdx.x < dy.shape[1]
+            scale, mean_deriv, towards_y = memo[SCALE, j], memo[MEAN_DERIV, j], memo[TOWARDS_Y, j]
+            square = ZERO
+            for i in _rows_of_part(p, dy.shape[0]):
+                between = scale * (dy[i, j] - mean_deriv) + towards_y * y[i, j]
+                square += between * between
+                if there:
+                    dx[i, j] = (between if active[i, j] > ZERO else ZERO) - repair[j]
+            square = sum_down_column(shared, square)
+            if writes:
+                squares[p, j] = square
+
+
+def batch_norm_relu_backprop(dx: Any, squares: Any, memo: Any, y: Any, dy: Any, sums: Any, active: Any, repair: Any,
+                             target_rms: float) -> None:
+    """``batch_norm_backprop``, and then ``relu_backprop`` by ``active``, the rectifier's output; ``dx`` may be ``dy``.
+
+    Row p of ``squares`` gets the columns' sums of squares of what is between the two, over the p-th ROWS_OF_A_SUM rows.
+    """
+    _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
+    _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair)
 
 
 @kernel("dvec dvec dvec mat int", over=1)

@@ -12,8 +12,10 @@ import numpy as np
 
 from nnet3py.ops import device
 from nnet3py.ops.cuda import cublas
+from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.elementwise import add_vec_to_rows
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, cuda, kernel
+from nnet3py.ops.cuda.normalize import column_moments
 
 ZERO = np.float32(0)
 
@@ -99,3 +101,34 @@ def affine(dst: Any, src: Any, weights: Any, bias: Any) -> None:
     """``dst[i] = weights src[i] + bias``."""
     add_vec_to_rows(dst, bias, 1.0, 0.0)
     add_mat_mat(dst, src, weights, 1.0, 1.0, trans_b=True)
+
+
+@each_element("mat f32")
+def _raise_to_floor(dst, floor):
+    return floor if dst < floor else dst
+
+
+@each_element("mat vec vec")
+def _scale_and_shift(dst, scale, offset):
+    return dst * scale + offset
+
+
+def spliced_affine(dst: Any, sums: Any, src: Any, weights: Any, bias: Any, scale: Any, offset: Any, starts: Any,
+                   stride: int, floor: float) -> None:
+    """``dst[i] = max(floor, bias + sum over p of W_p src[starts[p] + stride i]) scale + offset``.
+
+    W_p are blocks of columns of ``weights``. ``scale`` and ``offset`` are empty, or have an element for each column.
+    ``sums`` is empty, or gets sums of columns after the floor, as ``column_moments`` makes them. ``floor`` may be -inf.
+    ``starts`` is a host array.
+    """
+    add_vec_to_rows(dst, bias, 1.0, 0.0)
+    length, dim = stride * (dst.shape[0] - 1) + 1, src.shape[1]
+    for p in range(starts.shape[0]):
+        start = int(starts[p])
+        add_mat_mat(dst, src[start:start + length:stride], weights[:, p * dim:(p + 1) * dim], 1.0, 1.0, trans_b=True)
+    if floor > -np.inf:
+        _raise_to_floor(dst, floor)
+    if sums.shape[0]:
+        column_moments(sums, dst)
+    if scale.shape[0]:
+        _scale_and_shift(dst, scale, offset)
