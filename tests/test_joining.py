@@ -4,6 +4,11 @@ from __future__ import annotations
 import numpy as np
 from numpy_ops import NumpyOps
 
+import nnet3py
+from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.joining import join_calls
 
 
@@ -28,3 +33,84 @@ def test_what_depends_on_the_copy_itself_stays() -> None:
                   [(ops.copy_mat, (dst, a, 1.0)), (ops.add_mat, (other, a, 1.0))],
                   [(ops.add_mat, (dst, a, 1.0)), (ops.add_mat, (dst, other, 1.0))]):
         assert join_calls(ops, calls, [0, 1], lambda c, matrix: True) == (calls, [0, 1])
+
+
+LAYER = """
+input-node name=input dim=5
+component name=tdnn type=TdnnComponent input-dim=5 output-dim=6 time-offsets=-1,2 learning-rate=0.1
+component-node name=tdnn component=tdnn input=input
+component name=relu type=RectifiedLinearComponent dim=6 self-repair-scale=0.01
+component-node name=relu component=relu input=tdnn
+component name=norm type=BatchNormComponent dim=6
+component-node name=norm component=norm input=relu
+component name=last type=AffineComponent input-dim=6 output-dim=3
+component-node name=last component=last input=norm
+output-node name=output input=last
+"""
+FRAMES = 150
+ROUNDING = 1e-5       # sums of columns in another order
+
+
+def made(nnet: Nnet, training: bool) -> Computation:
+    indexes = np.zeros((FRAMES + 3, 3), np.int32)
+    indexes[:, 1] = np.arange(-1, FRAMES + 2)
+    request = ComputationRequest([IoSpecification("input", indexes, has_deriv=training)],
+                                 [IoSpecification("output", indexes[1:-2], has_deriv=training)],
+                                 need_model_derivative=training, store_component_stats=training)
+    return nnet3py.compile(nnet, request)
+
+
+def run(nnet: Nnet, training: bool, debug: bool) -> tuple[list[np.ndarray], list[str]]:
+    """Output, derivative, parameters and statistics after two minibatches, and the calls that made them."""
+    rng = np.random.default_rng(0)
+    computer = Computer(made(nnet, training), nnet, nnet if training else None, debug=debug)
+    names = [type(function).__name__ for stage in computer._bound.stages() for function, _ in stage.calls]
+    found = []
+    for _ in range(2):
+        computer.accept_input("input", rng.standard_normal((FRAMES + 3, 5)))
+        computer.run()
+        found.append(computer.output("output"))
+        if training:
+            computer.accept_input("output", rng.standard_normal((FRAMES, 3)))
+            computer.run()
+            found.append(computer.output("input"))
+    for component in nnet.components:
+        found += [getattr(component, name) for name in (*component.PARAMETERS, *component.STATISTICS)]
+    return found, names
+
+
+def test_a_layer_in_training_passes_once_each_way() -> None:
+    (joined, names), (apart, others) = (run(Nnet.from_config(LAYER, 3), True, debug) for debug in (False, True))
+    assert names.count("FinishedProduct") == names.count("BatchNormAndRelu") == 1
+    assert not {"FinishedProduct", "BatchNormAndRelu"} & set(others)
+    for one, other in zip(joined, apart, strict=True):
+        np.testing.assert_allclose(one, other, rtol=ROUNDING, atol=ROUNDING * np.abs(other).max())
+
+
+def test_a_layer_in_test_mode_is_one_call() -> None:
+    nnet = Nnet.from_config(LAYER, 3)
+    run(nnet, True, False)
+    nnet.component("norm").set_test_mode(True)
+    (joined, names), (apart, others) = (run(nnet, False, debug) for debug in (False, True))
+    assert names.count("FinishedProduct") == 1 and len(names) <= len(others) - 2
+    for one, other in zip(joined, apart, strict=True):
+        np.testing.assert_allclose(one, other, rtol=ROUNDING, atol=ROUNDING * np.abs(other).max())
+
+
+def test_settings_may_change_after_binding() -> None:
+    nnet = Nnet.from_config(LAYER, 3)
+    run(nnet, True, False)
+    norm = nnet.component("norm")
+    norm.set_test_mode(True)
+    computer = Computer(made(nnet, False), nnet)
+    feats = np.random.default_rng(1).standard_normal((FRAMES + 3, 5))
+    for scale in (1.0, 3.0):
+        norm.scale(1.0 / scale)
+        norm.sum *= scale ** 2
+        norm.compute_derived()
+        computer.accept_input("input", feats)
+        computer.run()
+        fresh = Computer(made(nnet, False), nnet, debug=True)
+        fresh.accept_input("input", feats)
+        fresh.run()
+        np.testing.assert_allclose(computer.output("output"), fresh.output("output"), rtol=ROUNDING, atol=ROUNDING)
