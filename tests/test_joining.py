@@ -2,12 +2,17 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from component_configs import CONFIGS
 from numpy_ops import NumpyOps
 
 import nnet3py
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.components.registry import component_class
+from nnet3py.config_line import ConfigLine
 from nnet3py.network.nnet import Nnet
+from nnet3py.report.requests import natural_request
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.joining import join_calls
 
@@ -114,3 +119,26 @@ def test_settings_may_change_after_binding() -> None:
         fresh.accept_input("input", feats)
         fresh.run()
         np.testing.assert_allclose(computer.output("output"), fresh.output("output"), rtol=ROUNDING, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("kind, line", [(kind, line) for kind in sorted(CONFIGS) for line in CONFIGS[kind][:1]
+                                        if not kind.startswith("Statistics")])      # which want certain times
+def test_every_type_before_a_rectifier(kind: str, line: str) -> None:
+    text = ConfigLine(f"component name=c type={kind} {line}")
+    text.get_string("name"), text.get_string("type")
+    component = component_class(kind).from_config(text, np.random.default_rng(0))
+    nnet = Nnet.from_config(f"input-node name=input dim={component.input_dim}\ncomponent name=c type={kind} {line}\n"
+                            f"component name=relu type=RectifiedLinearComponent dim={component.output_dim}\n"
+                            "component-node name=c component=c input=input\n"
+                            "component-node name=relu component=relu input=c\noutput-node name=output input=relu\n")
+    asked = natural_request(nnet, frames=5, num_sequences=2)
+    computation = nnet3py.compile(nnet, asked)
+    found = []
+    for debug in (False, True):
+        computer = Computer(computation, nnet.copy(), debug=debug)
+        rng = np.random.default_rng(1)
+        for given in asked.inputs:
+            computer.accept_input(given.name, rng.random((len(given.indexes), nnet.input_dim(given.name))))
+        computer.run()
+        found.append(computer.output("output"))
+    np.testing.assert_allclose(*found, rtol=ROUNDING, atol=ROUNDING * np.abs(found[1]).max())

@@ -42,7 +42,7 @@ def multiplied(nnet: Nnet, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     asked = natural_request(nnet, frames=5, num_sequences=2)
     computation = consolidate_io(generate_computation(nnet, asked))
     ops = get_ops("cpu")
-    real, real_affine, done = ops.add_mat_mat, ops.affine, 0
+    real, real_affine, real_spliced, done = ops.add_mat_mat, ops.affine, ops.spliced_affine, 0
 
     def counting(dst: Any, a: Any, b: Any, alpha: float, beta: float, **trans: bool) -> None:
         nonlocal done
@@ -55,7 +55,13 @@ def multiplied(nnet: Nnet, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
         done += 2 * dst.size * src.shape[1]
         real_affine(dst, src, weights, bias)
 
+    def counting_spliced(dst: Any, sums: Any, src: Any, weights: Any, *others: Any) -> None:
+        nonlocal done
+        done += 2 * dst.size * weights.shape[1]
+        real_spliced(dst, sums, src, weights, *others)
+
     monkeypatch.setattr(ops, "add_mat_mat", counting)
+    monkeypatch.setattr(ops, "spliced_affine", counting_spliced)
     monkeypatch.setattr(ops, "affine", counting_affine)
     computer = Computer(computation, nnet)
     rows = len(asked.inputs[0].indexes)

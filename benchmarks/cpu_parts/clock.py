@@ -109,11 +109,12 @@ class Clock:
         return self.timed(function, lambda *args, **named: label(name, args, named))
 
     def _product_label(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, str, float]:
-        dst, a = args[0], args[1]
+        dst, spliced = args[0], name == "spliced_affine"
         m, n = (dst.shape[0], dst.shape[1]) if len(dst.shape) == 2 else (dst.shape[0], 1)
-        k = a.size // m if m else 0
+        k = args[3].shape[1] if spliced else args[1].size // m if m else 0
         kind = "natural gradient" if self._gradients and not self._is_gradient(m, n, k) else "products"
-        flags = (*args[5:7], *(named.get(flag, False) for flag in ("trans_a", "trans_b")[max(len(args) - 5, 0):]))
+        flags = () if spliced else (
+            *args[5:7], *(named.get(flag, False) for flag in ("trans_a", "trans_b")[max(len(args) - 5, 0):]))
         return kind, f"{name} {m} x {k} x {n} {''.join('NT'[bool(flag)] for flag in flags)}", 2.0 * m * n * k
 
     def _other_label(self, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[str, str, float]:
