@@ -130,7 +130,8 @@ class UpdatableComponent(Component):
     def dot_product(self, other: UpdatableComponent) -> float:
         """Sum over all parameters of this one's times the other's; statistics do not count."""
         theirs = other.parameters()
-        return float(sum(np.vdot(np.asarray(mine, dtype=np.float64), np.asarray(theirs[name], dtype=np.float64))
+        # einsum converts as it goes, where np.vdot would want whole matrices of float64
+        return float(sum(np.einsum("i,i->", mine.ravel(), theirs[name].ravel(), dtype=np.float64)
                          for name, mine in self.parameters().items()))
 
     def perturb(self, stddev: float, rng: np.random.Generator) -> None:
