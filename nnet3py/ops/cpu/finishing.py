@@ -67,8 +67,14 @@ def affine_block(first_row, last_row, first, last, dst, sums, src, weights, bias
     """
     begin_sums(sums, first_row, last_row, first, last)
     if KNOWN_PROCESSOR:
-        _by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
-        return
+        by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
+    else:
+        by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
+
+
+@inline
+def by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+    """The whole block's product with one part of the input after the other, then the rest; for any processor."""
     part = dst[first_row:last_row, first:last]
     for i in range(part.shape[0]):
         row(part, i)[:] = span(bias, first, last - first)
@@ -81,7 +87,7 @@ def affine_block(first_row, last_row, first, last, dst, sums, src, weights, bias
 
 
 @inline
-def _by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
     """A panel of columns after the other, each through all parts of the input while it is in the first-level cache."""
     panel = stack_floats(PANEL_SIZE)
     dim, num_parts, count = src.shape[1], starts.shape[0], sums.shape[0] // 2
