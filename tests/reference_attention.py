@@ -19,7 +19,9 @@ def add_to_shifted_rows(dst, scales, src, shift, alpha):
         dst[o * shift:o * shift + len(src)] += alpha * scales[:, o, None] * src
 
 
-def attention_store_stats(count, entropy, posterior, weights):
+def attention_store_stats(count, entropy, posterior, weights, draw):
+    if draw == 0:
+        return
     blocks = weights.reshape(len(weights), *posterior.shape)
     count += len(blocks)
     posterior += blocks.sum(axis=0)

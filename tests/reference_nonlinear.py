@@ -186,3 +186,10 @@ def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
     cells = z.shape[1]
     dz += dy[:, cells:] * (c_prev - y[:, :cells])
     dc_prev += dy[:, cells:] * z
+
+
+def gru_repair(repair, value_sum, deriv_sum, counters, h, threshold, draw):
+    repair[...] = 0
+    if draw <= 0.5:
+        tanh_stats(value_sum, deriv_sum, counters, h, 1)
+        low_slope_repair(repair, counters, deriv_sum, counters, threshold, 1.0, draw)

@@ -226,7 +226,7 @@ class Draws:
     def __init__(self, *integers):
         self.integers = list(integers)
 
-    def integer(self, n):
+    def draw_integer(self, n):
         assert n == 3
         return self.integers.pop(0)
 

@@ -31,4 +31,5 @@ def test_statistics(rng, rows):
     weights = rng.random((rows, 8)).astype(np.float32)
     weights[:1, 0] = 0             # 0 log 0 is 0
     weights[1:2, 4:] = 1e-30       # below the floor of the logarithm
-    check(ops, "attention_store_stats", np.ones(1), np.ones(2), rng.random((2, 4)), weights, scale=rows)
+    for draw in (0, 2):
+        check(ops, "attention_store_stats", np.ones(1), np.ones(2), rng.random((2, 4)), weights, draw, scale=rows)

@@ -108,6 +108,15 @@ def test_repair_of_low_slopes(rng, count, draw):
 
 
 @pytest.mark.parametrize("draw", [0.4, 0.6])
+@pytest.mark.parametrize("rows", [0, 1, 30])
+def test_repair_of_gru_cells(rng, rows, draw):
+    values, slopes, counters = statistics(rng, 9, 3.0)
+    h = np.tanh(3 * matrix(rng, rows, 9))
+    check(ops, "gru_repair", vector(rng, 9), values, slopes, counters, h, 0.4, draw, scale=rows + 1)
+    check(ops, "gru_repair", vector(rng, 9), values, slopes, np.zeros(4), h[:0], 0.4, draw)
+
+
+@pytest.mark.parametrize("draw", [0.4, 0.6])
 @pytest.mark.parametrize("block_dim", [12, 4, 1])
 def test_repair_of_rectifiers(rng, block_dim, draw):
     _, slopes, counters = statistics(rng, 12, 10.0)

@@ -232,8 +232,8 @@ class RestrictedAttentionComponent(Component):
 
     def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
         self.stored[0] = True
-        if ops.random.integer(STATS_DRAWS) != 0:
-            ops.attention_store_stats(self.count, self.entropy, self.posterior, memo)
+        draw = ops.random.draw_integer(STATS_DRAWS)
+        ops.attention_store_stats(self.count, self.entropy, self.posterior, memo, draw)
 
     def check_precomputed(self, indexes: RestrictedAttentionComponentPrecomputedIndexes, x: Any, y: Any,
                           need_backprop: bool) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
-REPAIR_PROBABILITY = 0.5        # of the backward passes that store statistics and repair
 NUM_SAMPLES_HISTORY = 2000.0    # of the preconditioners
 
 
@@ -105,13 +104,9 @@ class _GruCore(UpdatableComponent):
         Unlike other nonlinearities, which are repaired by the statistics of the network that propagates, these are
         repaired by those of the network that is updated: in training, of the current minibatch.
         """
-        draw = ops.random.uniform()
-        if draw > REPAIR_PROBABILITY:
-            return
-        ops.tanh_stats(self.value_sum, self.deriv_sum, self.counters, h, 1)
         repair = ops.scratch_vector(self.cell_dim)
-        ops.low_slope_repair(repair, self.counters, self.deriv_sum, self.counters, self.self_repair_threshold, 1.0,
-                             draw)
+        ops.gru_repair(repair, self.value_sum, self.deriv_sum, self.counters, h, self.self_repair_threshold,
+                       ops.random.draw_uniform())
         ops.add_mat_diag_vec(d_sum, h, repair, -self.self_repair_scale, 1.0)
 
     # -- files and text -------------------------------------------------------------------------------------

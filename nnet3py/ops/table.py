@@ -234,6 +234,10 @@ RECURRENT = (
               "dst = (dh + dc - z dc) (1 - h^2), with y = (h, c) and dy = (dh, dc)"),
     Operation("gru_gate_deriv", "out mat dz, out mat dc_prev, mat z, mat c_prev, mat y, mat dy",
               "dz += dc (c_prev - h), dc_prev += dc z, with y = (h, c) and dy = (dh, dc)"),
+    Operation("gru_repair", "out vec repair, out dvec value_sum, out dvec deriv_sum, out dvec counters, mat h, "
+              "f32 threshold, f32 draw",
+              "add to the statistics of h = tanh, as tanh_stats; repair[j] = 2 if the average slope is below threshold; "
+              "only zeros if draw > 0.5"),
 )
 
 # -- structural: permutations, blocks, pooling, statistics -----------------------------------------------------------
@@ -346,8 +350,8 @@ ATTENTION = (
               "dst[i] += alpha (sum over o of scales[i, o] src[i + o shift])"),
     Operation("add_to_shifted_rows", "out mat dst, mat scales, mat src, int shift, f32 alpha",
               "dst[i + o shift] += alpha scales[i, o] src[i], with i rising"),
-    Operation("attention_store_stats", "out dvec count, out dvec entropy, out dmat posterior, mat weights",
-              "add the rows, the entropy of each head, and the sums of weights (rows, heads * positions) over rows"),
+    Operation("attention_store_stats", "out dvec count, out dvec entropy, out dmat posterior, mat weights, int draw",
+              "add rows, each head's entropy, and the sums of weights (rows, heads * positions); nothing if draw is 0"),
 )
 
 # -- objective: outputs against supervision ---------------------------------------------------------------------------

@@ -54,12 +54,14 @@ def add_to_shifted_rows(dst, scales, src, shift, alpha):
                     d[j] += scale * s[j]
 
 
-@kernel("dvec dvec dmat mat")
-def attention_store_stats(count, entropy, posterior, weights):
+@kernel("dvec dvec dmat mat int")
+def attention_store_stats(count, entropy, posterior, weights, draw):
     """Add the rows of ``weights`` (rows, heads * positions), their entropy for each head, and the columns' sums.
 
-    Kaldi: RestrictedAttentionComponent::StoreStats.
+    Nothing if ``draw`` is 0. Kaldi: RestrictedAttentionComponent::StoreStats.
     """
+    if draw == 0:
+        return
     num_heads, positions = posterior.shape
     count[0] += weights.shape[0]
     for i in range(weights.shape[0]):

@@ -18,6 +18,7 @@ from nnet3py.ops.cpu.element_formulas import (
 )
 from nnet3py.ops.cpu.jit import inline, kernel, row, span
 from nnet3py.ops.cpu.memory import stack_vector
+from nnet3py.ops.cpu.nonlinear import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
 
 ZERO, ONE = np.float32(0), np.float32(1)
 TILE = 64                   # cells
@@ -203,3 +204,28 @@ def gru_gate_deriv(first, last, dz, dc_prev, z, c_prev, y, dy):
             deriv = gru_cell_backprop(h[j], gate[j], previous[j], ZERO, dc[j])
             d[j] += deriv[1]
             d_previous[j] += deriv[2]
+
+
+@kernel("vec dvec dvec dvec mat f32 f32")
+def gru_repair(repair, value_sum, deriv_sum, counters, h, threshold, draw):
+    """Add the columns' sums of ``h`` and 1 - h^2, then ``repair[j]`` = 2 where the average of 1 - h^2 is too small.
+
+    Elsewhere, and everywhere if ``draw`` is above 0.5, in which case nothing is added, ``repair`` is 0.
+    """
+    for j in range(repair.shape[0]):
+        repair[j] = ZERO
+    if draw > REPAIR_PROBABILITY:
+        return
+    counters[COUNT] += h.shape[0]
+    for i in range(h.shape[0]):
+        v = row(h, i)
+        for j in range(v.shape[0]):
+            value_sum[j] += v[j]
+            deriv_sum[j] += tanh_slope(v[j])
+    limit, num_repaired = threshold * np.float32(counters[COUNT]), 0
+    for j in range(repair.shape[0]):
+        if counters[COUNT] != 0.0 and limit > np.float32(deriv_sum[j]):
+            repair[j] = ONE / REPAIR_PROBABILITY
+            num_repaired += 1
+    counters[NUM_PROCESSED] += repair.shape[0]
+    counters[NUM_REPAIRED] += num_repaired

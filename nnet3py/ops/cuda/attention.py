@@ -83,8 +83,10 @@ def launch_heads(rows: int, cols: int) -> Shape:
     return (1, shape[0][1]), shape[1]
 
 
-@kernel("dvec dmat mat", over=1, shape=launch_heads)
-def _add_weights(entropy, posterior, weights):
+@kernel("dvec dmat mat int", over=1, shape=launch_heads, cells=(3,))
+def _add_weights(entropy, posterior, weights, draw):
+    if draw[0] == 0:
+        return
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     num_heads, positions = posterior.shape
     for h in range(cuda.blockIdx.y, num_heads, cuda.gridDim.y):
@@ -104,17 +106,17 @@ def _add_weights(entropy, posterior, weights):
             entropy[h] += total
 
 
-@kernel("dvec int")
-def _add_count(count, num_rows):
+@kernel("dvec int int", cells=(2,))
+def _add_count(count, num_rows, draw):
     for _ in own_rows(1):
         for j in own_columns(1):
-            count[j] += num_rows
+            count[j] += num_rows if draw[0] != 0 else 0
 
 
-def attention_store_stats(count: Any, entropy: Any, posterior: Any, weights: Any) -> None:
+def attention_store_stats(count: Any, entropy: Any, posterior: Any, weights: Any, draw: Any) -> None:
     """Add the rows of ``weights`` (rows, heads * positions), their entropy for each head, and the columns' sums.
 
-    Kaldi: RestrictedAttentionComponent::StoreStats.
+    Nothing if ``draw`` is 0. Kaldi: RestrictedAttentionComponent::StoreStats.
     """
-    _add_count(count, weights.shape[0])
-    _add_weights(entropy, posterior, weights)
+    _add_count(count, weights.shape[0], draw)
+    _add_weights(entropy, posterior, weights, draw)

@@ -5,8 +5,11 @@ sums over them as it goes.
 """
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from nnet3py.ops.cuda.column_sums import column_sums, total
 from nnet3py.ops.cuda.element_formulas import (
     gru_cell,
     gru_cell_backprop,
@@ -16,15 +19,26 @@ from nnet3py.ops.cuda.element_formulas import (
     tanh_slope,
 )
 from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
-from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, launch_teams, sum_along_team, sum_down_column
+from nnet3py.ops.cuda.nonlinear import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
+from nnet3py.ops.cuda.reduce import (
+    MOST_THREADS,
+    launch_block,
+    launch_columns,
+    launch_teams,
+    sum_along_team,
+    sum_down_column,
+    sum_over_block,
+)
 from nnet3py.ops.cuda.threads import (
     block_column,
     block_rows,
     column_blocks,
     cuda,
     device_function,
+    is_first_of_block,
     own_columns,
     own_rows,
+    places_in_block,
     row,
     row_blocks,
     span,
@@ -214,3 +228,39 @@ def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
             deriv = gru_cell_backprop(h[j], gate[j], previous[j], ZERO, dc[j])
             d[j] += deriv[1]
             d_previous[j] += deriv[2]
+
+
+@column_sums("mat", terms=2, double=True)
+def _gru_sums(h):
+    return h, tanh_slope(h)
+
+
+@kernel("vec dvec dvec dvec dmat int f32 f32", shape=launch_block, cells=(7,))
+def _gru_repair(repair, value_sum, deriv_sum, counters, parts, num_rows, threshold, draw):
+    """Add the sums and decide what is repaired: in one block, whose threads all know the new count."""
+    shared = cuda.shared.array(MOST_THREADS, np.float32)
+    stored, half, part = draw[0] <= REPAIR_PROBABILITY, parts.shape[0] // 2, ZERO
+    count = counters[COUNT] + num_rows
+    limit = threshold * np.float32(count)
+    for j in places_in_block(repair.shape[0]):
+        low = False
+        if stored:
+            value_sum[j] += total(parts, 0, half, j)
+            slopes = deriv_sum[j] + total(parts, half, 2 * half, j)
+            deriv_sum[j] = slopes
+            low = count != 0.0 and limit > np.float32(slopes)
+        repair[j] = ONE / REPAIR_PROBABILITY if low else ZERO
+        part += ONE if low else ZERO
+    num_repaired = sum_over_block(shared, part)
+    if stored and is_first_of_block():
+        counters[COUNT] = count
+        counters[NUM_PROCESSED] += repair.shape[0]
+        counters[NUM_REPAIRED] += num_repaired
+
+
+def gru_repair(repair: Any, value_sum: Any, deriv_sum: Any, counters: Any, h: Any, threshold: float, draw: Any) -> None:
+    """Add the columns' sums of ``h`` and 1 - h^2, then ``repair[j]`` = 2 where the average of 1 - h^2 is too small.
+
+    Elsewhere, and everywhere if ``draw`` is above 0.5, in which case nothing is added, ``repair`` is 0.
+    """
+    _gru_repair(repair, value_sum, deriv_sum, counters, _gru_sums.of(h), h.shape[0], threshold, draw)
