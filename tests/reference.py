@@ -242,3 +242,18 @@ def sum_product_sparse(src, row_starts, columns, values):
         for k in range(row_starts[i], row_starts[i + 1]):
             total += float(src[i, columns[k]]) * float(values[k])
     return total
+
+
+# -- orthonormal ------------------------------------------------------------------------------------------------------
+
+
+def orthonormal_step(p, ratio, constraint):
+    square, speed, ratio[0] = constraint ** 2, 0.125, 1
+    if constraint < 0:
+        values = np.linalg.eigvalsh(np.float64(p))
+        if values.sum() < 1e-15:
+            p[...] = 0
+            return
+        square, ratio[0] = (values ** 2).sum() / values.sum(), (values ** 2).mean() / values.mean() ** 2
+        speed /= 4 if ratio[0] > 1.1 else 2 if ratio[0] > 1.02 else 1
+    p[...] = 4 * speed / square * (p - square * np.eye(len(p)))

@@ -24,6 +24,7 @@ from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.general import to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import constrain_matrix
+from nnet3py.ops import get_ops
 from nnet3py.training.trainer import NnetTrainer, TrainerOptions, num_sequences
 
 PATH = 2e-4           # of the distance travelled: rounding of float32 parameters over some minibatches
@@ -236,7 +237,7 @@ def test_the_orthonormal_constraint_is_drawn_for_each_minibatch():
     for i in range(40):
         expected = layer.parameters()["linear_params"].copy()
         if draws.integers(0, 4) == 0:
-            constrain_matrix(expected, 1.0, "a")
+            constrain_matrix(get_ops("cpu"), expected, 1.0)
             taken += 1
         trainer.train(dense_example(seed=i))
         np.testing.assert_array_equal(layer.parameters()["linear_params"], expected)

@@ -9,11 +9,12 @@ import pytest
 
 from nnet3py.components.base import Properties
 from nnet3py.errors import ConfigError, NumericError, UsageError
+from nnet3py.network import whole_model
 from nnet3py.network.edits import apply_edits, edits_of_option
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     RANDOM_TYPES,
-    constrain_matrix,
+    check_ratio,
     constrain_orthonormal,
     freeze_natural_gradient,
     has_batchnorm,
@@ -25,6 +26,7 @@ from nnet3py.network.whole_model import (
     set_learning_rate,
     zero_component_stats,
 )
+from nnet3py.ops import get_ops
 
 CONFIG = """
 input-node name=input dim=6
@@ -161,6 +163,11 @@ def matrix_with(singular_values: np.ndarray, rows: int, cols: int) -> np.ndarray
     return np.ascontiguousarray((left[:, :k] * singular_values) @ right[:k], dtype=np.float32)
 
 
+def constrain_matrix(weights: np.ndarray, constraint: float, name: str) -> None:
+    ratio = whole_model.constrain_matrix(get_ops("cpu"), weights, constraint)
+    check_ratio(float(ratio()[0]), name)
+
+
 @pytest.mark.parametrize(("rows", "cols"), [(4, 7), (7, 4), (5, 5)])
 def test_one_step_is_the_formula(rows: int, cols: int) -> None:
     weights = matrix_with(np.linspace(0.9, 1.1, min(rows, cols)), rows, cols)
@@ -216,7 +223,7 @@ def test_one_draw_per_constrained_component(nnet: Nnet) -> None:
     before = {name: component(nnet, name).parameters() for name in ("a1", "l1", "a2")}
     before = {name: {key: value.copy() for key, value in values.items()} for name, values in before.items()}
     draws = iter([False, True])
-    constrain_orthonormal(nnet, lambda: next(draws))
+    constrain_orthonormal(nnet, lambda: next(draws), get_ops("cpu"))()
     assert next(draws, None) is None
     assert np.array_equal(component(nnet, "l1").params, before["l1"]["params"])
     assert not np.array_equal(component(nnet, "a2").linear_params, before["a2"]["linear_params"])

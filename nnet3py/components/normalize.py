@@ -43,7 +43,7 @@ def same_memory(a: Any, b: Any) -> bool:
     """True if two matrices of one device start at the same address."""
     if a is b:
         return True
-    interface = "__array_interface__" if isinstance(a, np.ndarray) else "__cuda_array_interface__"
+    interface = "__cuda_array_interface__" if hasattr(a, "__cuda_array_interface__") else "__array_interface__"
     return getattr(a, interface)["data"][0] == getattr(b, interface)["data"][0]
 
 

@@ -21,8 +21,7 @@ logger = logging.getLogger(__name__)
 RANDOM_TYPES = ("DropoutComponent", "DropoutMaskComponent", "GeneralDropoutComponent", "SpecAugmentTimeMaskComponent")
 DROPOUT_TYPES = RANDOM_TYPES[:3]         # those with a dropout proportion
 
-UPDATE_SPEED = np.float32(0.125)         # of the orthonormal constraint
-SMALLEST_TRACE = np.float32(1.0e-15)     # below it a matrix counts as zero
+LEAST_RATIO = 0.9        # of squared singular values' mean square to their squared mean; 1 or more but for rounding
 
 
 def is_a(component: Component, *type_names: str) -> bool:
@@ -122,82 +121,63 @@ def convert_repeated_to_block_affine(nnet: Nnet) -> None:
 # -- orthonormal constraint --------------------------------------------------------------------------------------------
 
 
-def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool], ops: Any = None) -> None:
+def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool], ops: Any) -> Callable[[], None]:
     """Move the matrices of constrained components a step towards equal singular values, in place.
 
     Parameters
     ----------
     draw : called once per constrained component, in order; True with probability 1/4: the step is taken
-    ops : the operations of the device that has the network's arrays; None if they are on the host
+    ops : the operations of the device that has the network's arrays
 
-    Raises
-    ------
-    NumericError : a matrix whose parameters are not finite
+    Returns
+    -------
+    What to call when the device has done it: it looks at the matrices' faults, warns, and raises NumericError for one
+    whose parameters are not finite, which was left as it was.
 
     Kaldi: ConstrainOrthonormal. The step follows Povey et al., "Semi-orthogonal low-rank matrix factorization for deep
     neural networks", 2018.
     """
+    ratios = []
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         constraint = getattr(component, "orthonormal_constraint", 0.0)
         if constraint != 0.0 and draw():
             parameters = component.parameters()
             weights = parameters["linear_params"] if "linear_params" in parameters else parameters["params"]
-            if ops is None:
-                constrain_matrix(weights, constraint, name)
-            else:
-                constrain_device_matrix(ops, weights, constraint, name)
+            ratios.append((name, constrain_matrix(ops, weights, constraint)))
+
+    def check() -> None:
+        for name, ratio in ratios:
+            check_ratio(float(ratio()[0]), name)
+
+    return check
 
 
-def constrain_matrix(weights: np.ndarray, constraint: float, name: str) -> None:
+def constrain_matrix(ops: Any, weights: Any, constraint: float) -> Callable[[], np.ndarray]:
     """One step of M towards M Mᵀ = s² I, in place; M is ``weights`` or its transpose, whichever has fewer rows.
 
     Parameters
     ----------
-    weights : float32 (rows, cols)
+    weights : float32 (rows, cols), of the device of ``ops``
     constraint : s, or a negative number for the s that leaves the size of M as it is
-    name : of the component, for messages
+
+    Returns
+    -------
+    A function that waits for what :func:`check_ratio` looks at, float32 (1,).
     """
-    m = weights if weights.shape[0] <= weights.shape[1] else weights.T
-    p = m @ m.T
-    factor = _orthonormal_step(p, constraint, name)
-    if factor:
-        m -= factor * (p @ m)
-
-
-def constrain_device_matrix(ops: Any, weights: Any, constraint: float, name: str) -> None:
-    """As :func:`constrain_matrix` for a matrix of a device; M Mᵀ goes to the host and back."""
     ops.reset_scratch()
     wide = weights.shape[0] <= weights.shape[1]
-    p, copied = ops.scratch(*[min(weights.shape)] * 2), ops.scratch(*weights.shape)
+    p, copied, ratio = ops.scratch(*[min(weights.shape)] * 2), ops.scratch(*weights.shape), ops.scratch_vector(1)
     ops.add_mat_mat(p, weights, weights, 1.0, 0.0, trans_a=not wide, trans_b=wide)
-    on_host = ops.copy_out(p)
-    factor = _orthonormal_step(on_host, constraint, name)
-    if factor:
-        ops.copy_in(p, on_host)
-        ops.copy_mat(copied, weights, 1.0)
-        ops.add_mat_mat(weights, *((p, copied) if wide else (copied, p)), -float(factor), 1.0)
+    ops.orthonormal_step(p, ratio, constraint)
+    ops.copy_mat(copied, weights, 1.0)
+    ops.add_mat_mat(weights, *((p, copied) if wide else (copied, p)), -1.0, 1.0)
+    return ops.read_later(ratio)     # type: ignore[no-any-return]
 
 
-def _orthonormal_step(p: np.ndarray, constraint: float, name: str) -> np.float32:
-    """Make P - s² I of P = M Mᵀ, in place; returns the f of the step M -= f (P - s² I) M, 0 for none."""
-    speed, scale = UPDATE_SPEED, np.float32(constraint)
-    if constraint < 0.0:
-        trace, trace_of_square = np.trace(p), np.vdot(p, p)
-        if trace < SMALLEST_TRACE:
-            return np.float32(0)
-        scale = np.sqrt(trace_of_square / trace)
-        speed = _update_speed(float(trace_of_square * len(p) / (trace * trace)), name)
-    p[np.diag_indices(len(p))] -= scale * scale
-    return np.float32(4.0) * speed / (scale * scale)
-
-
-def _update_speed(ratio: float, name: str) -> np.float32:
-    """The speed for a matrix whose squared singular values have this mean square over squared mean (1 if all equal)."""
-    if not ratio > 0.9:
+def check_ratio(ratio: float, name: str) -> None:
+    """Raise NumericError, or warn, if squared singular values cannot have this mean square over squared mean."""
+    if not ratio > LEAST_RATIO:
         raise NumericError(f"Ratio is {ratio:g} in the orthonormal constraint of component {name}; expected at least 1",
                            "its parameters are not finite, or too large")
     if not 0.99 < ratio <= 1.02:
         logger.warning("Ratio is %g (expected 0.99 to 1.02), component is %s", ratio, name)
-    if ratio > 1.1:
-        return UPDATE_SPEED / np.float32(4.0)
-    return UPDATE_SPEED / np.float32(2.0) if ratio > 1.02 else UPDATE_SPEED

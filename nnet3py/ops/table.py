@@ -236,8 +236,8 @@ RECURRENT = (
               "dz += dc (c_prev - h), dc_prev += dc z, with y = (h, c) and dy = (dh, dc)"),
     Operation("gru_repair", "out vec repair, out dvec value_sum, out dvec deriv_sum, out dvec counters, mat h, "
               "f32 threshold, f32 draw",
-              "add to the statistics of h = tanh, as tanh_stats; repair[j] = 2 if the average slope is below threshold; "
-              "only zeros if draw > 0.5"),
+              "add the statistics of h, a tanh; repair[j] = 2 if the average slope is below threshold; only zeros if "
+              "draw > 0.5"),
 )
 
 # -- structural: permutations, blocks, pooling, statistics -----------------------------------------------------------
@@ -422,6 +422,13 @@ NATURAL_GRADIENT = (
               "size - 2 trace(cross) + the sum of cross * gram, elementwise, in float64", returns="float"),
 )
 
+# -- orthonormal: of the orthonormal constraint -----------------------------------------------------------------------
+
+ORTHONORMAL = (
+    Operation("orthonormal_step", "out mat p, out vec ratio, f32 constraint",
+              "p = f (p - s^2 I), such that M -= p M is a step towards M M' = s^2 I; p is M M' before"),
+)
+
 FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module in cpu/ and cuda/
     "rows": ROWS,
     "products": PRODUCTS,
@@ -442,6 +449,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "chain": CHAIN,
     "eigen": EIGEN,
     "natural_gradient": NATURAL_GRADIENT,
+    "orthonormal": ORTHONORMAL,
 }
 
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}

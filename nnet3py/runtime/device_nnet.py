@@ -10,7 +10,7 @@ callers.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -74,6 +74,20 @@ def _leaves(component: Any) -> Iterator[Any]:
         yield component
 
 
+class _Numbers:
+    """Numbers of the host in device memory, which are copied only when they have changed."""
+
+    def __init__(self, ops: Any, size: int, dtype: Any) -> None:
+        self._ops, self._array, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
+
+    def on_device(self, numbers: np.ndarray) -> Any:
+        """The device's vector, once it holds these."""
+        if not np.array_equal(numbers, self._known, equal_nan=True):
+            self._ops.copy_in(self._array, numbers)
+            self._known = numbers.copy()
+        return self._array
+
+
 class _Arrays:
     """The arrays of one kind of all components, side by side in a device vector."""
 
@@ -91,7 +105,8 @@ class _Arrays:
                         size += -(-host.size // ALIGNMENT) * ALIGNMENT
             starts.append(size)
         self.segments = Segments(ops.new_vector(size, dtype), np.array(starts))
-        self._factors = ops.new_vector(len(twins), dtype)
+        self._factors = _Numbers(ops, len(twins), dtype)
+        self.decided = ops.new_vector(len(twins), dtype), ops.new_vector(len(twins), dtype)    # by the device itself
         self._hold_views()
 
     def _hold_views(self) -> None:
@@ -101,8 +116,7 @@ class _Arrays:
 
     def factors(self, factors: np.ndarray) -> Any:
         """Factors of the components in device memory, of the arrays' type, in float32 precision as on the host."""
-        self._ops.copy_in(self._factors, np.asarray(factors, np.float32))
-        return self._factors
+        return self._factors.on_device(np.asarray(factors, np.float32))
 
     def push(self) -> None:
         """Copy the host's arrays to the device."""
@@ -136,6 +150,8 @@ class DeviceNnet(Nnet):
         self.host, self.ops = host, ops
         self.components = [_twin_of(component) for component in host.components]
         self._arrays = [_Arrays(ops, self.components, declared, dtype) for declared, dtype in _KINDS]
+        self._limits = _Numbers(ops, len(self.components), np.float64)
+        self._found = ops.new_vector(len(self.components) + 1, np.float64)
         self.push()
 
     @property
@@ -180,6 +196,33 @@ class DeviceNnet(Nnet):
         """As :meth:`Nnet.scale_components`, but fractions of counts that Kaldi cuts off stay."""
         for arrays in self._arrays:
             arrays.segments.scale(arrays.factors(factors))
+
+    def add_limited(self, change: DeviceNnet, limits: np.ndarray, global_limit: float, scale: float,
+                    momentum: float) -> Callable[[], np.ndarray]:
+        """Add ``scale`` times a change within limits, then multiply the change with ``momentum``; no waiting.
+
+        Parameters
+        ----------
+        limits : float64, of each component; 0 for none, NaN for one that is not trained and stays as it is
+
+        Returns
+        -------
+        A function that waits for the factors, see ``max_change.limiting_factors``.
+        """
+        from nnet3py.ops.cuda.store import limit_changes
+
+        parameters = change._arrays[0].segments
+        limit_changes(self._found, *(vector for arrays in self._arrays for vector in arrays.decided),
+                      parameters.queue_dot_products(parameters), self._limits.on_device(limits), global_limit, scale,
+                      momentum)
+        for arrays, theirs in zip(self._arrays, change._arrays, strict=True):
+            factors, remaining = arrays.decided
+            arrays.segments.add(factors, theirs.segments)
+            theirs.segments.scale(remaining)
+        for limit, mine, twin in zip(limits, self.components, change.components, strict=True):
+            if not np.isnan(limit):
+                _merge_marks(mine, twin)
+        return self.ops.read_later(self._found)    # type: ignore[no-any-return]
 
     def add_components(self, factors: np.ndarray, other: Nnet) -> None:
         """As :meth:`Nnet.add_components`, but fractions of counts that Kaldi cuts off stay."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from nnet3py.components.base import Properties
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.device_nnet import DeviceNnet
 
 logger = logging.getLogger(__name__)
 
@@ -52,50 +54,86 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
     -------
     False if the change is infinite and was therefore not applied.
     """
-    stats.num_minibatches += 1
-    squares, factors = delta.squares(), np.zeros(len(delta.components))
-    total, smallest = 0.0, (1.0, "", 0.0)
-    num_updatable = num_limited = 0
-    for c, change in enumerate(delta.components):
-        if not change.has(Properties.UPDATABLE):
-            continue
-        num_updatable += 1
-        name, limit = delta.component_names[c], change.max_change * max_change_scale   # type: ignore[attr-defined]
-        square = float(squares[c])
-        size, factor = math.sqrt(square) * abs(scale), 1.0
-        if limit != 0.0 and size > limit:
-            factor = limit / size
-            num_limited += 1
-            stats.num_per_component[name] = stats.num_per_component.get(name, 0) + 1
-            if factor < smallest[0]:
-                smallest = (factor, name, limit / max_change_scale)
-        factors[c] = factor
-        total += factor * factor * square
-    global_factor = _global_factor(abs(scale) * math.sqrt(total), max_param_change * max_change_scale)
-    if global_factor is None:
-        logger.warning("Infinite parameter change, will not apply.")
-        return False
-    stats.num_global += global_factor < 1.0
-    _log_limits(num_limited, num_updatable, smallest, global_factor, max_param_change)
-    nnet.add_components(factors * scale * global_factor, delta)
-    return True
+    limits = component_limits(delta) * max_change_scale
+    factors = limiting_factors(delta.squares(), limits, max_param_change * max_change_scale, abs(scale))
+    applied = _report(delta, factors, max_param_change, stats)
+    if applied:
+        nnet.add_components(factors[:-1] * scale * factors[-1], delta)
+    return applied
 
 
-def _global_factor(size: float, limit: float) -> float | None:
-    """What the change must be multiplied with to stay within ``limit`` (0: none); None if its size is infinite."""
+def queue_update(nnet: DeviceNnet, delta: DeviceNnet, max_param_change: float, max_change_scale: float, scale: float,
+                 momentum: float, stats: MaxChangeStats) -> Callable[[], None]:
+    """The same on a device, for which the host does not wait; then ``delta`` is multiplied with ``momentum``.
+
+    Parameters
+    ----------
+    momentum : what remains of ``delta``'s trainable components; nothing of a change that is not applied
+
+    Returns
+    -------
+    What to call once when the device has done it, to count and to log.
+    """
+    found = nnet.add_limited(delta, component_limits(delta) * max_change_scale, max_param_change * max_change_scale,
+                             scale, momentum)
+
+    def report() -> None:
+        _report(delta, found(), max_param_change, stats)
+
+    return report
+
+
+def component_limits(delta: Nnet) -> np.ndarray:
+    """The limit of each component, float64; 0 for none, NaN for one that is not trained."""
+    return np.array([component.max_change if component.has(Properties.UPDATABLE) else math.nan  # type: ignore[attr-defined]
+                     for component in delta.components])
+
+
+def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: float, scale: float) -> np.ndarray:
+    """The factors of components, 0 for one that is not trained, and last the one for all; NaN if that is infinite.
+
+    Parameters
+    ----------
+    squares : float64, sums of squares of each component's change
+    limits : float64, of each component's change times ``scale``
+    global_limit : of the change times ``scale`` that is then left of all; 0 for none
+    """
+    sizes = np.sqrt(squares) * scale
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factors = np.where((limits != 0.0) & (sizes > limits), limits / sizes, 1.0)
+        factors[np.isnan(limits)] = 0.0
+        size = scale * math.sqrt((factors * factors * squares).sum())
+    return np.append(factors, _global_factor(size, global_limit))
+
+
+def _global_factor(size: float, limit: float) -> float:
+    """What the change must be multiplied with to stay within ``limit`` (0: none); NaN if its size is infinite."""
     if limit == 0.0 or not size > limit:   # a NaN size passes, as in Kaldi
         return 1.0
-    return None if math.isinf(size) else limit / size
+    return math.nan if math.isinf(size) else limit / size
 
 
-def _log_limits(num_limited: int, num_updatable: int, smallest: tuple[float, str, float], global_factor: float,
-                max_param_change: float) -> None:
+def _report(delta: Nnet, factors: np.ndarray, max_param_change: float, stats: MaxChangeStats) -> bool:
+    """Count and log which limits were active; returns whether the change is applied."""
+    stats.num_minibatches += 1
+    trained = [c for c, component in enumerate(delta.components) if component.has(Properties.UPDATABLE)]
+    limited = [c for c in trained if factors[c] < 1.0]
+    for c in limited:
+        name = delta.component_names[c]
+        stats.num_per_component[name] = stats.num_per_component.get(name, 0) + 1
+    if math.isnan(factors[-1]):
+        logger.warning("Infinite parameter change, will not apply.")
+        return False
+    stats.num_global += bool(factors[-1] < 1.0)
     message = ""
-    if num_limited:
-        factor, name, limit = smallest
-        message = (f"Per-component max-change active on {num_limited} / {num_updatable} Updatable Components. "
-                   f"(Smallest factor={factor:.6g} on {name} with max-change={limit:.6g}). ")
-    if global_factor < 1.0:
-        message += f"Global max-change factor was {global_factor:.6g} with max-change={max_param_change:.6g}."
+    if limited:
+        worst = min(limited, key=lambda c: float(factors[c]))
+        own_limit = delta.components[worst].max_change   # type: ignore[attr-defined]
+        message = (f"Per-component max-change active on {len(limited)} / {len(trained)} Updatable Components. "
+                   f"(Smallest factor={factors[worst]:.6g} on {delta.component_names[worst]} with "
+                   f"max-change={own_limit:.6g}). ")
+    if factors[-1] < 1.0:
+        message += f"Global max-change factor was {factors[-1]:.6g} with max-change={max_param_change:.6g}."
     if message:
         logger.info(message, extra=kaldi_place("UpdateNnetWithMaxChange", "nnet-utils.cc", 2205))
+    return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +34,7 @@ from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.device_nnet import DeviceNnet, on_device
 from nnet3py.training.example_request import example_request
-from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
+from nnet3py.training.max_change import MaxChangeStats, queue_update, update_with_max_change
 from nnet3py.training.objective import check_supervision, compute_objective
 from nnet3py.training.objective_stats import ObjectiveStats
 
@@ -117,6 +117,7 @@ class MinibatchTrainer(ABC):
         self.num_minibatches = 0
         self.objectives: dict[str, ObjectiveStats] = {}
         self.max_change_stats = MaxChangeStats()
+        self._reports: list[Callable[[], None]] = []
 
     @abstractmethod
     def _request(self, eg: Any) -> ComputationRequest:
@@ -161,6 +162,7 @@ class MinibatchTrainer(ABC):
         for network in (self._trained, self._change):
             if isinstance(network, DeviceNnet):
                 network.pull()
+        self._hear_reports()
 
     def log_totals(self) -> bool:
         """End the training: log the closing lines, and see to it that ``nnet`` has it all.
@@ -190,18 +192,36 @@ class MinibatchTrainer(ABC):
             computer.accept_input(io.name, to_dense(io.features))
         computer.run()
         self._process_outputs(computer, eg, step.suffix)
+        self._hear_reports()      # of the step before: its numbers came before this one's objective
         computer.run()
         self._apply_l2(eg, step.l2_scale)
-        applied = update_with_max_change(self._trained, self._change, self.options.max_param_change,
-                                         step.max_change_scale, step.scale, self.max_change_stats)
+        self._update(step)
         if step.scales_batchnorm:
             scale_batchnorm_stats(self._trained, self.options.batchnorm_stats_scale)
         if step.orthonormal:
-            constrain_orthonormal(self._trained, lambda: int(self._draws.integers(0, 4)) == 0,
-                                  computer.ops if isinstance(self._trained, DeviceNnet) else None)
-        momentum = self.options.momentum if applied and not self.options.backstitch_training_scale else 0.0
+            self._reports.append(constrain_orthonormal(
+                self._trained, lambda: int(self._draws.integers(0, 4)) == 0, computer.ops))
+        if not isinstance(self._trained, DeviceNnet):
+            self._hear_reports()
+
+    def _update(self, step: _Step) -> None:
+        """Add the change to the model; what remains of it is momentum's. A device says later what it did."""
+        momentum = self.options.momentum if not self.options.backstitch_training_scale else 0.0
+        limits = self.options.max_param_change, step.max_change_scale, step.scale
+        if isinstance(self._trained, DeviceNnet):
+            assert isinstance(self._change, DeviceNnet)
+            self._reports.append(queue_update(self._trained, self._change, *limits, momentum, self.max_change_stats))
+            return
+        if not update_with_max_change(self._trained, self._change, *limits, self.max_change_stats):
+            momentum = 0.0
         self._change.scale_components(np.array([momentum if c.has(Properties.UPDATABLE) else 1.0
                                                 for c in self._change.components]))
+
+    def _hear_reports(self) -> None:
+        """Count, log and check what the device has found out since the last time."""
+        reports, self._reports = self._reports, []
+        for report in reports:
+            report()
 
     def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
         """Add a minibatch to the averages of an output."""

@@ -65,6 +65,7 @@ class CudaOps:
         copies = memory.Copies(lambda: self.copy_mat, self._packed)
         self.copy_in = copies.copy_in
         self.copy_out = copies.copy_out
+        self.read_later = copies.read_later
         self.random = DeviceRandom(self)
 
     def _packed(self, rows: int, cols: int) -> Any:

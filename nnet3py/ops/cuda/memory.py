@@ -23,6 +23,7 @@ from nnet3py.ops import device
 cuda = device.cuda()
 
 ALIGNMENT = 64               # floats: 256 bytes, as the driver's own allocations are aligned
+LEAST_READ = 8192            # bytes of pinned memory for numbers that are read later
 _OUT_OF_MEMORY = "OUT_OF_MEMORY"
 _local = threading.local()
 
@@ -213,6 +214,7 @@ class Copies:
     def __init__(self, copy_mat: Callable[[], Any], scratch: Callable[[int, int], Any]) -> None:
         self._copy_mat, self._scratch = copy_mat, scratch
         self._buffers = [_PinnedBuffer(), _PinnedBuffer()]
+        self._free_places: list[tuple[np.ndarray, Any]] = []       # pinned bytes, an event
 
     def copy_in(self, dst: Any, src: np.ndarray) -> None:
         """Fill a device array from a host array of any float type; the host does not wait."""
@@ -244,6 +246,27 @@ class Copies:
         src.copy_to_host(host, stream=stream())
         stream().synchronize()
         return host
+
+    def read_later(self, src: Any) -> Callable[[], np.ndarray]:
+        """A function that gives a host copy of what a vector holds now, in the stream's order; to be called once.
+
+        The host waits when it calls that, if the copy has not come by then.
+        """
+        touch_host()
+        size = src.size * src.dtype.itemsize
+        if not self._free_places or self._free_places[-1][0].size < size:
+            self._free_places.append((cuda.pinned_array(max(size, LEAST_READ), np.uint8), cuda.event()))
+        place, arrived = self._free_places.pop()
+        host = place[:size].view(src.dtype)
+        src.copy_to_host(host, stream=stream())
+        arrived.record(stream())
+
+        def value() -> np.ndarray:
+            arrived.synchronize()
+            self._free_places.append((place, arrived))
+            return host.copy()
+
+        return value
 
 
 # -- numbers that change from minibatch to minibatch -------------------------------------------------------------------

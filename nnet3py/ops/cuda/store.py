@@ -5,16 +5,18 @@ squares are formed in two steps of a fixed order, so that they are the same in e
 """
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, THREADS, Kernel, Shape, cuda, forced, kernel
 from nnet3py.ops.cuda.memory import new_array, results, upload
-from nnet3py.ops.cuda.reduce import MOST_THREADS, sum_over_block
+from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_block, sum_over_block
+from nnet3py.ops.cuda.threads import is_first_of_block, places_in_block
 
 PARTS = 64          # blocks that share a segment
-ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
+ZERO, DOUBLE_ZERO, DOUBLE_ONE = np.float32(0), np.float64(0), np.float64(1)
 
 
 def _over_segments(rows: int, cols: int) -> Shape:
@@ -83,6 +85,40 @@ _scale_floats, _scale_doubles = _scaling("vec lvec vec", ZERO), _scaling("dvec l
 _add_floats, _add_doubles = _adding("vec vec lvec vec", ZERO), _adding("dvec dvec lvec dvec", DOUBLE_ZERO)
 
 
+@kernel("dvec vec vec dvec dvec dvec dvec f64 f64 f64", shape=launch_block)
+def limit_changes(found, add, remain, add_double, remain_double, squares, limits, global_limit, scale, momentum):
+    # type: ignore[no-untyped-def]
+    """The factors of ``max_change.limiting_factors`` into ``found``, from the squares of segments' changes.
+
+    ``add`` and ``add_double`` become what changes are added with, ``remain`` and ``remain_double`` what they are then
+    multiplied with: ``momentum``, but 0 if the change is infinite and not added, and 1 where the limit is NaN.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    count, size, part = squares.shape[0], abs(scale), DOUBLE_ZERO
+    for place in places_in_block(count):
+        c = np.int64(place)
+        own, limit, factor = math.sqrt(squares[c]) * size, limits[c], DOUBLE_ONE
+        if limit != limit:
+            factor = DOUBLE_ZERO
+        elif limit != DOUBLE_ZERO and own > limit:
+            factor = limit / own
+        found[c] = factor
+        part += factor * factor * squares[c]
+    total = size * math.sqrt(sum_over_block(shared, part))
+    overall = DOUBLE_ONE
+    if global_limit != DOUBLE_ZERO and total > global_limit:
+        overall = global_limit / total
+    applied = not (overall == DOUBLE_ZERO and total > global_limit)
+    for place in places_in_block(count):
+        c = np.int64(place)
+        factor = found[c] * scale * overall if applied else DOUBLE_ZERO
+        rest = DOUBLE_ONE if limits[c] != limits[c] else momentum if applied else DOUBLE_ZERO
+        add[c], add_double[c] = np.float32(factor), np.float64(np.float32(factor))
+        remain[c], remain_double[c] = np.float32(rest), np.float64(np.float32(rest))
+    if is_first_of_block():
+        found[count] = overall if applied else math.nan
+
+
 class Segments:
     """A vector in device memory, cut into segments.
 
@@ -99,6 +135,7 @@ class Segments:
         self._scale, self._add = ((_scale_floats, _add_floats) if values.dtype == np.float32
                                   else (_scale_doubles, _add_doubles))
         self._parts: Any = None
+        self._products: Any = None
 
     def scale(self, factors: Any) -> None:
         """Multiply each segment by its factor, an element of a device vector of the values' type."""
@@ -112,8 +149,19 @@ class Segments:
         """Each segment's products with that of ``other``, summed: float64 (segments,) on the host. The host waits."""
         if not self._count:
             return np.zeros(0)
+        self._sum_products(results().place(self._count), other)
+        return results().read(self._count)
+
+    def queue_dot_products(self, other: Segments) -> Any:
+        """The same in device memory, float64 (segments,), valid until the next call; nobody waits."""
+        if self._products is None:
+            self._products = new_array(self._count, np.float64)
+        if self._count:
+            self._sum_products(self._products, other)
+        return self._products
+
+    def _sum_products(self, sums: Any, other: Segments) -> None:
         if self._parts is None:
             self._parts = new_array((self._count, PARTS), np.float64)
         _partial_products(self._parts, self.values, other.values, self._starts)
-        _sum_of_parts(results().place(self._count), self._parts)
-        return results().read(self._count)
+        _sum_of_parts(sums, self._parts)

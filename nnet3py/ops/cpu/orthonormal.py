@@ -1,0 +1,30 @@
+"""The step of the orthonormal constraint on the CPU; ``network/whole_model.py`` has the products around it."""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.ops.orthonormal_formulas import ZERO, orthonormal_move
+
+_move = inline(orthonormal_move)
+
+
+@kernel("mat vec f32")
+def orthonormal_step(p, ratio, constraint):
+    """``p`` = f (p - s² I), such that M -= p M is a step of M towards M Mᵀ = s² I; p is M Mᵀ before.
+
+    ``ratio[0]`` says how unequal the singular values are, see ``orthonormal_move``. Kaldi:
+    ConstrainOrthonormalInternal.
+    """
+    trace, trace_of_square = 0.0, 0.0
+    for i in range(p.shape[0]):
+        r = row(p, i)
+        trace += r[i]
+        for j in range(r.shape[0]):
+            trace_of_square += np.float64(r[j]) * np.float64(r[j])
+    factor, square, ratio[0] = _move(trace, trace_of_square, p.shape[0], constraint)
+    for i in range(p.shape[0]):
+        r = row(p, i)
+        r[i] -= square
+        for j in range(r.shape[0]):
+            r[j] = factor * r[j] if factor != ZERO else ZERO
