@@ -76,32 +76,52 @@ def chain_gather(dst, src, rows, columns):
     dst[...] = src[rows, columns]
 
 
-def chain_numerator(posteriors, alpha, beta, scores, costs, finals, arc_starts, nexts):
+def chain_log_probs(found, sums, initial, leaky):
+    found[0] = np.log(sums[:-1]).sum(axis=0) + np.log(sums[-1] * (1 + leaky * initial.sum()))
+
+
+def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
+    found[1] = (initial[:, None] * (1 + leaky * sums[0]) * beta[:len(initial)]).sum(axis=0)
+    found[2] = y[:num_pdfs].sum(axis=0)
+
+
+def chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, sources, nexts, in_starts, in_arcs,
+                    out_starts, out_arcs, level_starts, num_levels, weight):
     alpha[...], beta[...] = -np.inf, -finals
-    alpha[0] = 0
-    sources = np.repeat(np.arange(len(finals)), np.diff(arc_starts))
-    for k in range(len(nexts)):
+    starts = level_starts[:-1:num_levels]
+    alpha[starts] = 0
+    for k in np.argsort(sources, kind="stable"):
         alpha[nexts[k]] = np.logaddexp(alpha[nexts[k]], alpha[sources[k]] - costs[k] + scores[k])
-    total = np.logaddexp.reduce(alpha - finals)
-    for k in range(len(nexts) - 1, -1, -1):
+    for s, (begin, end) in enumerate(zip(starts, [*starts[1:], len(finals)], strict=True)):
+        sums[s, 0] = np.logaddexp.reduce(alpha[begin:end] - finals[begin:end])
+    graphs = np.searchsorted(starts, sources, side="right") - 1
+    for k in np.argsort(-sources, kind="stable"):
         arc = scores[k] - costs[k] + beta[nexts[k]]
-        posteriors[k] = np.exp(alpha[sources[k]] + arc - total)
+        posteriors[k] = weight * np.exp(alpha[sources[k]] + arc - sums[graphs[k], 0])
         beta[sources[k]] = np.logaddexp(beta[sources[k]], arc)
-    return total
+    sums[:, 1] = beta[starts]
 
 
-def chain_cyclic_numerator(posteriors, alpha, scales, scores, finals, in_weights, out_weights, in_starts, in_sources,
-                           in_columns, out_starts, out_nexts, out_columns):
-    sources, probs = np.repeat(np.arange(len(finals)), np.diff(out_starts)), np.exp(out_weights)
-    num_frames = len(scores)
+def chain_cyclic_numerator(posteriors, alpha, scales, sums, scores, finals, in_weights, out_weights, in_starts,
+                           in_sources, in_columns, out_starts, out_nexts, out_columns, column_starts, column_arcs,
+                           sources, first_states, first_columns, weight):
+    for s, (begin, end) in enumerate(zip(first_states[:-1], first_states[1:], strict=True)):
+        columns, arcs = slice(*first_columns[s:s + 2]), slice(out_starts[begin], out_starts[end])
+        sums[s, 0] = _cyclic(posteriors[:, columns], scores[:, columns], finals[begin:end], out_weights[arcs],
+                             sources[arcs] - begin, out_nexts[arcs] - begin, out_columns[arcs] - first_columns[s])
+    posteriors *= weight
+
+
+def _cyclic(posteriors, scores, finals, weights, sources, nexts, columns):
+    probs, num_frames = np.exp(weights), len(scores)
     sums = np.zeros((num_frames + 1, len(finals)))
     sums[0, 0] = 1
     for t in range(num_frames):
-        np.add.at(sums[t + 1], out_nexts, sums[t, sources] * probs * np.exp(scores[t, out_columns]))
+        np.add.at(sums[t + 1], nexts, sums[t, sources] * probs * np.exp(scores[t, columns]))
     after, total = np.exp(-finals), sums[-1] @ np.exp(-finals)
     posteriors[...] = 0
     for t in range(num_frames - 1, -1, -1):
-        arcs = probs * np.exp(scores[t, out_columns]) * after[out_nexts]
-        np.add.at(posteriors[t], out_columns, sums[t, sources] * arcs / total)
+        arcs = probs * np.exp(scores[t, columns]) * after[nexts]
+        np.add.at(posteriors[t], columns, sums[t, sources] * arcs / total)
         after = np.bincount(sources, arcs, len(finals))
     return float(np.log(total))

@@ -103,7 +103,7 @@ def test_values_out_of_range_are_clipped():
 def test_checks_of_the_first_frame(caplog, sums, warnings, ok):
     results = np.array([np.zeros(4), np.full(4, sums[0] / 4), np.full(4, sums[1] / 4)])
     with caplog.at_level(logging.WARNING):
-        assert denominator._is_sound(results, 4) is ok
+        assert denominator._is_sound(results) is ok
     assert len(caplog.records) == warnings
 
 

@@ -8,17 +8,15 @@ import pytest
 from chain_graphs import acceptor, supervision
 from graph_sums import paths
 
-from nnet3py.chain.numerator import compute_numerator, state_times
+from nnet3py.chain.numerator import compute_numerator
+from nnet3py.chain.numerator_graphs import state_times, timed_graphs
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.sparse import SparseMatrix
-from nnet3py.ops import get_ops
 
 LOG_PROB = 1e-5        # float32 scores, summed over some tens of arcs
 DERIVATIVE = 2e-5
 STEP = 1e-4
-
-ops = get_ops("cpu")
 
 
 def dense(found, shape):
@@ -45,7 +43,7 @@ def test_against_sums_over_paths(num_sequences, num_frames, weight, end_to_end):
     rng, num_pdfs = np.random.default_rng(num_frames), 5
     found = supervision(rng, num_sequences, num_frames, num_pdfs, weight, end_to_end)
     output = rng.standard_normal((num_sequences * num_frames, num_pdfs)).astype(np.float32)
-    result = compute_numerator(ops, found, output, num_threads=2)
+    result = compute_numerator(found, output)
     # As in Kaldi, the weight is in the log-probability only where supervision has times.
     assert result.log_prob == pytest.approx(log_prob(found, output) * (1.0 if end_to_end else weight), abs=LOG_PROB)
     assert result.ok
@@ -64,6 +62,26 @@ def test_times_of_states():
     np.testing.assert_array_equal(state_times(fst), [0, 1, 1, 2, 3])
 
 
+def two_ends(difference):
+    """An FST of two sequences of two frames, with two states between them whose arcs' weights differ."""
+    arcs = [(0, 1, 1, 0.5), (1, 2, 2, 0.25), (1, 3, 3, 1.5)]
+    for state, more in ((2, 0.0), (3, 0.75)):
+        arcs += [(state, 1, 4, 0.5 + more), (state, 2, 5, 1.0 + more + difference * (state == 3))]
+    return acceptor(7, 0, [*arcs, (4, 3, 6, 0.0), (5, 1, 6, 0.5)], {6: 0.25})
+
+
+@pytest.mark.parametrize("difference, num_graphs", [(0.0, 2), (0.5, 1)])
+def test_sequences_are_taken_apart_where_they_can_be(difference, num_graphs):
+    """The states between them may then have weights of their own; the sums are those of the long graph."""
+    fst = two_ends(difference)
+    assert timed_graphs(fst, 2, 2).num_graphs == num_graphs
+    output = np.random.default_rng(3).standard_normal((4, 3)).astype(np.float32)
+    found = Supervision(1.0, 2, 2, 3, fst)
+    result = compute_numerator(found, output)
+    assert result.log_prob == pytest.approx(log_prob(found, output), abs=LOG_PROB)
+    np.testing.assert_allclose(dense(result, output.shape).sum(axis=1), 1.0, rtol=DERIVATIVE)
+
+
 @pytest.mark.parametrize("arcs, finals, complaint", [
     ([(0, 1, 1, 0.0), (1, 0, 2, 0.0)], {2: 0.0}, "holds epsilons, so it is not normalised .*without the normaliz"),
     ([(0, 1, 1, 0.0), (1, 4, 2, 0.0)], {2: 0.0}, "of 3 pdfs has the label 4, expected 1 to 3"),
@@ -78,30 +96,30 @@ def test_times_of_states():
 def test_bad_fsts(arcs, finals, complaint):
     found = Supervision(1.0, 1, 2, 3, acceptor(3, 0, arcs, finals))
     with pytest.raises(Nnet3Error, match=complaint):
-        compute_numerator(ops, found, np.zeros((2, 3), np.float32))
+        compute_numerator(found, np.zeros((2, 3), np.float32))
 
 
 def test_supervision_of_another_output():
     found = supervision(np.random.default_rng(0), 2, 3, 4)
     with pytest.raises(Nnet3Error, match="of 4 pdfs, but the network's output has the dimension 5"):
-        compute_numerator(ops, found, np.zeros((6, 5), np.float32))
+        compute_numerator(found, np.zeros((6, 5), np.float32))
     with pytest.raises(Nnet3Error, match="2 sequences of 3 frames, but the network's output has 8 rows"):
-        compute_numerator(ops, found, np.zeros((8, 4), np.float32))
+        compute_numerator(found, np.zeros((8, 4), np.float32))
     shorter = dataclasses.replace(found, frames_per_sequence=4)
     with pytest.raises(Nnet3Error, match="have 6 arcs, expected one for each frame: 2 times 4"):
-        compute_numerator(ops, shorter, np.zeros((8, 4), np.float32))
+        compute_numerator(shorter, np.zeros((8, 4), np.float32))
 
 
 def test_an_utterance_too_short_for_its_phones():
     """End to end a sequence may have no path; the minibatch then fails, without an error."""
     chain = acceptor(5, 0, [(i, 1, i + 1, 0.0) for i in range(4)], {4: 0.0})
     found = Supervision(1.0, 1, 2, 3, None, [chain])
-    result = compute_numerator(ops, found, np.zeros((2, 3), np.float32))
+    result = compute_numerator(found, np.zeros((2, 3), np.float32))
     assert result.log_prob == -np.inf and not result.ok
 
 
 @pytest.mark.parametrize("end_to_end", [False, True])
 def test_nan_in_the_output(end_to_end):
     found = supervision(np.random.default_rng(1), 2, 3, 4, end_to_end=end_to_end)
-    result = compute_numerator(ops, found, np.full((6, 4), np.nan, np.float32))
+    result = compute_numerator(found, np.full((6, 4), np.nan, np.float32))
     assert np.isnan(result.log_prob)

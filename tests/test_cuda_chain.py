@@ -10,7 +10,9 @@ from cuda_checks import COMPUTE_CAPABILITIES, check_in_simulator, check_ptx
 
 LAUNCHES = [((1, 1), (1, 1)), ((2, 2), (2, 3)), ((1, 3), (4, 2))]      # grid and block, off every size below
 SHAPES = [(1, 1, 2, 3), (4, 5, 5, 4)]                                  # frames, sequences, states, pdfs
-KERNELS = ["chain_exp", "chain_add_posteriors", "chain_out_of_range", "_gather", "_forward_frame", "_backward_frame"]
+# name: whether in float64
+KERNELS = {"chain_exp": False, "chain_add_posteriors": False, "chain_out_of_range": False, "_gather": False,
+           "_forward_frame": False, "_backward_frame": False, "chain_log_probs": True, "chain_checks": True}
 TOLERANCE = 2e-5      # float32 over a few frames, against float64
 
 
@@ -22,7 +24,7 @@ def test_in_the_simulator():
 @pytest.mark.parametrize("compute_capability", COMPUTE_CAPABILITIES)
 def test_compiles_to_ptx(name, compute_capability):
     from nnet3py.ops.cuda import chain
-    check_ptx(chain, name, compute_capability)
+    check_ptx(chain, name, compute_capability, KERNELS[name])
 
 
 def test_launches_have_places_for_their_sums():
@@ -69,6 +71,11 @@ def check_denominator(both: Both, rng: np.random.Generator, shape: tuple[int, in
                 graph.pdf_entries, graph.entry_pdfs, graph.entry_states, np.float32(0.1)]
     both.check("chain_backward", [y, arriving, beta, sums, *backward])
     np.testing.assert_allclose(y.reshape(num_frames, num_pdfs, width).sum(axis=1), 1.0, rtol=TOLERANCE)
+    found = np.zeros((3, width))
+    both.check("chain_log_probs", [found, sums, graph.initial, np.float32(0.1)])
+    beta = rng.random(beta.shape).astype(np.float32)
+    both.check("chain_checks", [found, beta, y, sums, graph.initial, num_pdfs, np.float32(0.1)])
+    np.testing.assert_allclose(found[2], 1.0, rtol=TOLERANCE)
 
 
 def simulate() -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 import numpy as np
 import ops_cases
 import pytest
-import reference
 from chain_graphs import random_graph
 
 from nnet3py.chain.den_graph import DenominatorGraph
@@ -63,36 +62,12 @@ def test_gather(rng):
     ops_cases.check(ops, "chain_gather", ops_cases.vector(rng, 0), ops_cases.matrix(rng, 5, 4), rows[:0], columns[:0])
 
 
-def test_numerator(rng):
-    starts = np.array([0, 3, 4, 6, 6, 7, 7])
-    nexts = np.array([1, 2, 2, 3, 3, 4, 5], dtype=np.int32)
-    finals = np.array([np.inf, np.inf, np.inf, 0.5, 1.5, 0.0], dtype=np.float32)
-    scores, costs = 3 * ops_cases.vector(rng, 7), ops_cases.vector(rng, 7)
-    ops_cases.check(ops, "chain_numerator", ops_cases.vector(rng, 7), np.zeros(6), np.zeros(6), scores, costs, finals,
-                    starts, nexts)
-
-
-@pytest.mark.parametrize("num_frames, num_states, num_columns", [(1, 1, 1), (2, 5, 3), (7, 4, 6)])
-def test_cyclic_numerator(rng, num_frames, num_states, num_columns):
-    fst = random_graph(rng, num_states, num_columns)
-    into, columns = np.argsort(fst.next_states, kind="stable"), fst.input_labels - 1
-    in_starts = np.concatenate(([0], np.cumsum(np.bincount(fst.next_states, minlength=num_states))))
-    finals = np.where(np.arange(num_states) % 2, np.inf, 0.25).astype(np.float32)
-    tables = (finals, -fst.weights[into], -fst.weights, in_starts, fst.sources[into], columns[into], fst.arc_starts,
-              fst.next_states, columns)
-    scores = 2 * ops_cases.matrix(rng, num_frames, num_columns)
-    posteriors, expected = np.zeros_like(scores), np.zeros(scores.shape)
-    scratch = np.empty((num_frames + 3, num_states), np.float32), np.empty(num_frames, np.float32)
-    total = ops.chain_cyclic_numerator(posteriors, *scratch, scores, *tables)
-    assert total == pytest.approx(reference.chain_cyclic_numerator(expected, *scratch, scores, *tables), abs=RECURSION)
-    np.testing.assert_allclose(posteriors, expected, atol=RECURSION)
-
-
-def test_cyclic_numerator_without_a_path():
-    """Two states and no cycle: no path is two frames long."""
-    one = np.ones(1, np.int32) * 0
-    result = ops.chain_cyclic_numerator(
-        np.zeros((2, 1), np.float32), np.zeros((5, 2), np.float32), np.zeros(2, np.float32),
-        np.zeros((2, 1), np.float32), np.zeros(2, np.float32), np.zeros(1, np.float32), np.zeros(1, np.float32),
-        np.array([0, 0, 1]), one, one, np.array([0, 1, 1]), one + 1, one)
-    assert result == -np.inf
+def test_log_probs_and_checks(rng):
+    num_states, num_pdfs, width = 5, 3, 4
+    sums, beta, y = (np.abs(ops_cases.matrix(rng, rows, width)) for rows in (6, num_states + 2, 7))
+    initial, found = np.abs(ops_cases.vector(rng, num_states)), np.zeros((3, width))
+    ops_cases.check(ops, "chain_log_probs", found, sums, initial, 0.1, tolerance=RECURSION)
+    ops_cases.check(ops, "chain_checks", found, beta, y, sums, initial, num_pdfs, 0.1, tolerance=RECURSION)
+    sums[2, 0], sums[3, 1] = 0.0, np.nan
+    with np.errstate(divide="ignore"):
+        ops_cases.check(ops, "chain_log_probs", found, sums, initial, 0.1, tolerance=RECURSION)

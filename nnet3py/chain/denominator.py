@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3py.chain.den_graph import DenominatorGraph
+from nnet3py.chain.scratch import scratch_doubles
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.log import kaldi_place
 from nnet3py.ops import threads
@@ -74,54 +75,60 @@ class DenominatorComputation:
         ------
         ShapeError : columns other than the graph's pdfs, or rows that are no multiple of ``num_sequences``
         """
+        self._check(output, num_sequences)
+        found = scratch_doubles(self.ops, 3, num_sequences)
+        self.queue(found, output, num_sequences, deriv, scale)
+        return self.result(self.ops.copy_out(found), deriv is not None)
+
+    def _check(self, output: Any, num_sequences: int) -> int:
+        """The number of rows of an output that is fit for the graph."""
         rows, cols = output.shape
         if cols != self.graph.num_pdfs:
             raise ShapeError(f"the network's output has the dimension {cols}, but the denominator graph was made for "
                              f"{self.graph.num_pdfs} pdfs")
         if num_sequences < 1 or rows % num_sequences:
             raise ShapeError(f"the network's output has {rows} rows for {num_sequences} sequences")
+        return int(rows)
+
+    def queue(self, found: Any, output: Any, num_sequences: int, deriv: Any, scale: float) -> None:
+        """The same, with what the device finds in ``found`` (float64 (3, num_sequences)) for :meth:`result`."""
+        rows = self._check(output, num_sequences)
         num_workers = threads.num_threads() if self.ops.device == "cpu" else 1
         blocks = _blocks(num_sequences, num_workers, WIDEST_BLOCK if self.ops.device == "cpu" else num_sequences)
         num_workers = min(num_workers, len(blocks))
         self._prepare(num_workers, rows // num_sequences, max(width for _, width in blocks))
 
-        def work(worker: int) -> list[np.ndarray]:
-            return [self._block(self._memory[worker], output, num_sequences, first, width, deriv, scale)
-                    for first, width in blocks[worker::num_workers]]
+        def work(worker: int) -> None:
+            for first, width in blocks[worker::num_workers]:
+                self._block(self._memory[worker], found, output, num_sequences, first, width, deriv, scale)
 
         if num_workers == 1:
-            found = [work(0)]
+            work(0)
         else:
             assert self._pool is not None
-            found = list(self._pool.map(work, range(num_workers)))
-        # Blocks again in order, so that the sum over sequences is the same with any number of threads.
-        results = np.concatenate([found[b % num_workers][b // num_workers] for b in range(len(blocks))], axis=1)
-        log_prob = float(results[0].sum())
-        return Denominator(log_prob, deriv is None or _is_sound(results, num_sequences))
+            list(self._pool.map(work, range(num_workers)))
 
-    def _block(self, memory: Any, output: Any, num_sequences: int, first: int, width: int, deriv: Any,
-               scale: float) -> np.ndarray:
-        """float64 (3, width): log-probabilities of some sequences, and, at frame 0, the sums that should be 1."""
+    def result(self, found: np.ndarray, with_derivative: bool) -> Denominator:
+        """The denominator, of a host copy of what :meth:`queue` has found; warns of a computation that is not sound."""
+        return Denominator(float(found[0].sum()), not with_derivative or _is_sound(found))
+
+    def _block(self, memory: Any, found: Any, output: Any, num_sequences: int, first: int, width: int, deriv: Any,
+               scale: float) -> None:
+        """The log-probabilities of some sequences, and, at frame 0, the sums that should be 1."""
         ops, graph, leaky = self.ops, self.graph, np.float32(self.leaky)
         num_frames = output.shape[0] // num_sequences
         heights = _heights(graph, num_frames)
         starts = np.concatenate(([0], np.cumsum(heights))) * width
         y, arriving, sums, states = (memory[begin:begin + height * width].reshape(height, width)
                                      for begin, height in zip(starts[:-1].tolist(), heights, strict=True))
+        mine = found[:, first:first + width]
         ops.chain_exp(y, output, LIMIT, first, num_sequences)
         ops.chain_forward(sums, states, arriving, y, self._initial, *self._forward, leaky)
-        totals = ops.copy_out(sums).astype(np.float64)
-        result = np.ones((3, width))
-        with np.errstate(all="ignore"):
-            end = totals[-1] * (1.0 + self.leaky * graph.initial.sum(dtype=np.float64))
-            result[0] = np.log(end) + np.log(totals[:-1]).sum(axis=0)
+        ops.chain_log_probs(mine, sums, self._initial, leaky)
         if deriv is not None:
             ops.chain_backward(y, arriving, states, sums, self._initial, *self._backward, leaky)
             ops.chain_add_posteriors(deriv, y, first, num_sequences, scale)
-            alpha = graph.initial[:, None] * (1.0 + self.leaky * totals[0])
-            result[1] = (alpha * ops.copy_out(states[:graph.num_states])).sum(axis=0)
-            result[2] = ops.copy_out(y[:graph.num_pdfs]).sum(axis=0, dtype=np.float64)
-        return result
+            ops.chain_checks(mine, states, y, sums, self._initial, graph.num_pdfs, leaky)
 
     def _prepare(self, num_workers: int, num_frames: int, width: int) -> None:
         """Have memory for each of the threads, and the threads."""
@@ -147,9 +154,9 @@ def _blocks(num_sequences: int, num_workers: int, widest: int) -> list[tuple[int
     return [(begin, end - begin) for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
 
 
-def _is_sound(results: np.ndarray, num_sequences: int) -> bool:
+def _is_sound(results: np.ndarray) -> bool:
     """Check the sums of frame 0, which should be 1 for each sequence; warn where they are not. NaN counts as sound."""
-    ok = True
+    ok, num_sequences = True, results.shape[1]
     for total, tolerance, what in ((float(results[1].sum()), SUM_TOLERANCE, "alpha-beta product"),
                                    (float(results[2].sum()), POSTERIOR_TOLERANCE, "log-prob-deriv sum")):
         if math.isclose(total, num_sequences, rel_tol=2 * tolerance):

@@ -11,7 +11,6 @@ from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.io.sparse import SparseMatrix
-from nnet3py.ops import get_ops
 
 
 def frame_example(eg: NnetChainExample) -> NnetExample:
@@ -43,7 +42,7 @@ def pdf_weights(supervision: Supervision) -> SparseMatrix:
     """
     num_frames, num_pdfs = supervision.frames_per_sequence, supervision.label_dim
     if not supervision.is_end_to_end:
-        found = compute_numerator(get_ops("cpu"), dataclasses.replace(supervision, weight=1.0),
+        found = compute_numerator(dataclasses.replace(supervision, weight=1.0),
                                   np.zeros((num_frames, num_pdfs), dtype=np.float32))
         return SparseMatrix.from_arrays(found.row_starts, found.columns, found.values, num_pdfs)
     pdfs = supervision.alignment_pdfs

@@ -120,7 +120,7 @@ CHAIN: Group = (
     option("lwf-scale", float, 0.0, "Factor of posteriors that examples bring along, added to the derivatives"),
     option("lwf-den-scale", float, 0.0, "The same, for denominator posteriors"),
     option("numerator-graph-threads", int, -1,
-           "Threads for the numerators of end-to-end examples (-1: 4, or the cores if they are fewer; 0: all cores)"),
+           "Kaldi's threads for the numerators of end-to-end examples; here the threads of --num-threads share them"),
 )
 
 EGGEN: Group = (

@@ -389,15 +389,26 @@ CHAIN = (
     Operation("chain_out_of_range", "out mat dst, mat src, f32 limit, f32 scale",
               "dst -= scale (how far src lies above limit, or, negative, below -limit)"),
     Operation("chain_gather", "out vec dst, mat src, ivec rows, ivec columns", "dst[k] = src[rows[k], columns[k]]"),
+    Operation("chain_log_probs", "out dmat found, mat sums, vec initial, f32 leaky",
+              "found[0] = the log-probability of each sequence, of the sums of chain_forward"),
+    Operation("chain_checks", "out dmat found, mat beta, mat y, mat sums, vec initial, int num_pdfs, f32 leaky",
+              "found[1] and found[2] = sums over states and pdfs in frame 0 that should be 1"),
+)
+
+# -- numerators: the sums over each sequence's own paths ---------------------------------------------------------------
+
+NUMERATORS = (
     Operation("chain_numerator",
-              "out vec posteriors, out dvec alpha, out dvec beta, vec scores, vec costs, vec finals, lvec arc_starts, "
-              "ivec nexts",
-              "log of the sum over the paths of an FST sorted by time, and each arc's posterior", returns="float"),
+              "out vec posteriors, out dvec alpha, out dvec beta, out dmat sums, vec scores, vec costs, vec finals, "
+              "ivec sources, ivec nexts, lvec in_starts, ivec in_arcs, lvec out_starts, ivec out_arcs, "
+              "lvec level_starts, int num_levels, f32 weight",
+              "sums[s] = log of the sum over the paths of graph s, forward and backward; posteriors times the weight"),
     Operation("chain_cyclic_numerator",
-              "out mat posteriors, out mat alpha, out vec scales, mat scores, vec finals, vec in_weights, "
-              "vec out_weights, lvec in_starts, ivec in_sources, ivec in_columns, lvec out_starts, ivec out_nexts, "
-              "ivec out_columns",
-              "log of the sum over the paths with an arc a frame, and the columns' posteriors", returns="float"),
+              "out mat posteriors, out mat alpha, out mat scales, out dmat sums, mat scores, vec finals, "
+              "vec in_weights, vec out_weights, lvec in_starts, ivec in_sources, ivec in_columns, lvec out_starts, "
+              "ivec out_nexts, ivec out_columns, lvec column_starts, ivec column_arcs, ivec sources, "
+              "lvec first_states, lvec first_columns, f32 weight",
+              "the same for graphs with cycles whose paths have an arc a frame; sums[s, 0] only, -inf without a path"),
 )
 
 # -- eigen: of small symmetric matrices --------------------------------------------------------------------------------
@@ -447,6 +458,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "statistics_pooling": STATISTICS_POOLING,
     "objective": OBJECTIVE,
     "chain": CHAIN,
+    "numerators": NUMERATORS,
     "eigen": EIGEN,
     "natural_gradient": NATURAL_GRADIENT,
     "orthonormal": ORTHONORMAL,

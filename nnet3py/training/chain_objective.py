@@ -10,11 +10,11 @@ import numpy as np
 
 from nnet3py.chain.den_graph import DenominatorGraph
 from nnet3py.chain.denominator import LIMIT, DenominatorComputation
-from nnet3py.chain.numerator import Numerator, check_supervision, compute_numerator
+from nnet3py.chain.numerator import check_supervision, queued_numerator
+from nnet3py.chain.scratch import scratch_doubles
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import UsageError
 from nnet3py.log import kaldi_place
-from nnet3py.ops import threads
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class ChainOptions:
     xent_regularize: float = 0.0               # of the output NAME-xent; 0: there is none
     lwf_scale: float = 0.0                     # of posteriors that examples bring along
     lwf_den_scale: float = 0.0
-    numerator_graph_threads: int = -1          # for supervision without times; -1: 4 or the cores, 0: all cores
+    numerator_graph_threads: int = -1          # Kaldi's; numerators are shared by the threads of everything else
 
     def check(self) -> None:
         """Raise UsageError for values that make no sense."""
@@ -48,11 +48,6 @@ class ChainOptions:
                              "1e-05 is the default, and 0.1 what most recipes use")
         if self.numerator_graph_threads < -1:
             raise UsageError(f"--numerator-graph-threads={self.numerator_graph_threads} must be 0 (all cores) or more")
-
-    def num_numerator_threads(self) -> int:
-        """Threads for the numerators of supervision without times."""
-        count = self.numerator_graph_threads
-        return count or threads.available_cores() if count >= 0 else min(4, threads.available_cores())
 
 
 class ChainObjective(NamedTuple):
@@ -102,38 +97,36 @@ class ChainObjectiveComputation:
         check_supervision(supervision, tuple(output.shape))
         weight = supervision.weight * supervision.num_sequences * supervision.frames_per_sequence
         cyclic = supervision.is_end_to_end
-        numerator = compute_numerator(ops, supervision, output, options.num_numerator_threads())
-        self._set_numerator(numerator, [matrix for matrix in (deriv, numerator_deriv) if matrix is not None])
         scale = -supervision.weight * (1.0 + options.lwf_den_scale if cyclic else 1.0)
-        denominator = self._denominator.compute(output, supervision.num_sequences, deriv, scale)
-        value = numerator.log_prob - supervision.weight * denominator.log_prob
+        with queued_numerator(ops, supervision, output) as queued:
+            for matrix in (deriv, numerator_deriv):
+                if matrix is not None:
+                    queued.set_posteriors(matrix)
+            found = scratch_doubles(ops, 3, supervision.num_sequences)
+            self._denominator.queue(found, output, supervision.num_sequences, deriv, scale)
+            sums, found = ops.read_later(queued.sums), ops.read_later(found)
+            log_prob, numerator_ok = queued.result(sums())
+        denominator = self._denominator.result(found(), deriv is not None)
+        value = log_prob - supervision.weight * denominator.log_prob
         if cyclic:
-            logger.info(f"Numerator objf: {numerator.log_prob / weight if weight else math.nan:.6g}", extra=_PLACE)
+            logger.info(f"Numerator objf: {log_prob / weight if weight else math.nan:.6g}", extra=_PLACE)
         if self._draws.integers(0, RANGE_CHECK_INTERVAL) == 0:
             self._check_range(output)
         if deriv is not None and options.out_of_range_regularize and self._draws.integers(0, 2) == 0:
             ops.chain_out_of_range(deriv, output, LIMIT, 2.0 * options.out_of_range_regularize)
-        if not (math.isfinite(value) and denominator.ok and numerator.ok):
-            self._warn(value, denominator.ok, numerator.ok if cyclic else None)
+        if not (math.isfinite(value) and denominator.ok and numerator_ok):
+            self._warn(value, denominator.ok, numerator_ok if cyclic else None)
             value = FAILED_OBJECTIVE * weight
             for matrix in (deriv, numerator_deriv):
                 if matrix is not None:
                     ops.set_const(matrix, 0.0)
         l2_term = 0.0
-        if options.l2_regularize and (numerator.ok or not cyclic):
+        if options.l2_regularize and (numerator_ok or not cyclic):
             factor = supervision.weight * options.l2_regularize
             l2_term = -0.5 * factor * ops.sum_product(output, output)
             if deriv is not None:
                 ops.add_mat(deriv, output, -factor)
         return ChainObjective(value, l2_term, weight)
-
-    def _set_numerator(self, numerator: Numerator, matrices: list[Any]) -> None:
-        """Set matrices to the posteriors of the numerator."""
-        if not matrices:
-            return
-        table = [self.ops.upload(part) for part in (numerator.row_starts, numerator.columns, numerator.values)]
-        for matrix in matrices:
-            self.ops.copy_from_sparse(matrix, *table)
 
     def _check_range(self, output: Any) -> None:
         values = self.ops.copy_out(output)

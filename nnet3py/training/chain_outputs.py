@@ -107,10 +107,10 @@ class ChainOutputs:
         if deriv is not None:
             self._add_lwf(deriv, eg, supervised)
             if self._apply_deriv_weights and len(supervised.deriv_weights):
-                weights = ops.upload(np.ascontiguousarray(supervised.deriv_weights, dtype=np.float32))
-                for matrix in (deriv, xent_deriv):
-                    if matrix is not None:
-                        ops.mul_rows_vec(matrix, matrix, weights)
+                with ops.staged(np.asarray(supervised.deriv_weights, np.float32)) as (weights,):
+                    for matrix in (deriv, xent_deriv):
+                        if matrix is not None:
+                            ops.mul_rows_vec(matrix, matrix, weights)
             if xent_deriv is not None:
                 ops.copy_mat(xent_deriv, xent_deriv, options.xent_regularize)
         yield Counted(supervised.name, found.weight, found.value, found.l2_term)

@@ -56,10 +56,10 @@ def compute_objective(ops: Any, kind: str, supervision: Any, output: Any, deriv:
     """
     if isinstance(supervision, SparseMatrix) and kind == "linear":
         check_finite(supervision, "the supervision")
-        table = (ops.upload(supervision.row_starts), ops.upload(supervision.columns), ops.upload(supervision.values))
-        value = ops.sum_product_sparse(output, *table)
-        if deriv is not None:
-            ops.copy_from_sparse(deriv, *table)
+        with ops.staged(supervision.row_starts, supervision.columns, supervision.values) as table:
+            if deriv is not None:
+                ops.copy_from_sparse(deriv, *table)
+            value = ops.sum_product_sparse(output, *table)
         return Objective(float(supervision.values.sum(dtype=np.float64)), value)
     dense = to_dense(supervision)
     check_finite(dense, "the supervision")

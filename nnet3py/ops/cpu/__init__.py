@@ -6,6 +6,7 @@ loaded from the disk cache, or compiled. From then on it is a plain attribute of
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -59,6 +60,11 @@ class CpuOps:
     def copy_out(src: np.ndarray) -> np.ndarray:
         """A host copy (contiguous) of a matrix of this device."""
         return np.array(src, order="C")
+
+    @staticmethod
+    def staged(*arrays: np.ndarray) -> AbstractContextManager[tuple[np.ndarray, ...]]:
+        """Host arrays where kernels can read them, for the time of a ``with``: here, themselves."""
+        return nullcontext(arrays)
 
     @staticmethod
     def read_later(src: np.ndarray) -> Callable[[], np.ndarray]:

@@ -20,7 +20,6 @@ from nnet3py.ops.cpu.element_formulas import exp
 from nnet3py.ops.cpu.jit import inline, kernel, row
 
 ZERO, ONE = np.float32(0), np.float32(1)
-NOTHING = np.float32(-np.inf)      # log 0
 
 
 @kernel("mat mat f32 int int")
@@ -169,7 +168,29 @@ def chain_out_of_range(dst, src, limit, scale):
                 d[j] -= scale * (x[j] + limit)
 
 
-# -- numerators: the sums over an utterance's own paths, with logarithms ---------------------------------------------
+@kernel("dmat mat vec f32")
+def chain_log_probs(found, sums, initial, leaky):
+    """``found[0, s]`` = the log-probability of sequence s, from the ``sums`` of ``chain_forward``."""
+    last, leak = sums.shape[0] - 1, np.float64(0)
+    for i in range(initial.shape[0]):
+        leak += initial[i]
+    for s in range(found.shape[1]):
+        total = math.log(sums[last, s] * (1.0 + leaky * leak))
+        for t in range(last):
+            total += math.log(np.float64(sums[t, s]))
+        found[0, s] = total
+
+
+@kernel("dmat mat mat mat vec int f32")
+def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
+    """``found[1, s]`` = sum of alpha beta, ``found[2, s]`` = sum of posteriors, both in frame 0; they should be 1."""
+    for s in range(found.shape[1]):
+        product, posterior = 0.0, 0.0
+        for i in range(initial.shape[0]):
+            product += initial[i] * (1.0 + leaky * sums[0, s]) * beta[i, s]
+        for p in range(num_pdfs):
+            posterior += y[p, s]
+        found[1, s], found[2, s] = product, posterior
 
 
 @kernel("vec mat ivec ivec")
@@ -177,108 +198,3 @@ def chain_gather(dst, src, rows, columns):
     """``dst[k] = src[rows[k], columns[k]]``."""
     for k in range(dst.shape[0]):
         dst[k] = src[rows[k], columns[k]]
-
-
-@inline
-def _log_add(a, b):
-    """log(exp(a) + exp(b)); minus infinity stands for 0."""
-    high, low = (a, b) if a > b else (b, a)
-    return high if low == -np.inf else high + math.log1p(math.exp(low - high))
-
-
-@kernel("vec dvec dvec vec vec vec lvec ivec")
-def chain_numerator(posteriors, alpha, beta, scores, costs, finals, arc_starts, nexts):
-    """Sums over the paths of an FST sorted by time; returns the log of that over all. Kaldi: NumeratorComputation."""
-    num_states = finals.shape[0]
-    for i in range(num_states):
-        alpha[i] = -np.inf
-    alpha[0] = 0.0
-    total = -np.inf
-    for i in range(num_states):
-        if finals[i] < np.inf:
-            total = _log_add(total, alpha[i] - finals[i])
-        for k in range(arc_starts[i], arc_starts[i + 1]):
-            alpha[nexts[k]] = _log_add(alpha[nexts[k]], alpha[i] - costs[k] + scores[k])
-    for i in range(num_states - 1, -1, -1):
-        sum_of_arcs = -np.float64(finals[i])
-        for k in range(arc_starts[i], arc_starts[i + 1]):
-            arc = scores[k] - np.float64(costs[k]) + beta[nexts[k]]
-            sum_of_arcs = _log_add(sum_of_arcs, arc)
-            posteriors[k] = math.exp(alpha[i] + arc - total)
-        beta[i] = sum_of_arcs
-    return total
-
-
-@inline
-def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
-    """log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
-    best = NOTHING
-    for k in range(begin, end):
-        best = max(best, weights[k] + scores[columns[k]] + others[states[k]])
-    if best == NOTHING:
-        return best
-    scaled = ZERO
-    for k in range(begin, end):
-        scaled += exp(weights[k] + scores[columns[k]] + others[states[k]] - best)
-    return best + np.float32(math.log(scaled))
-
-
-@inline
-def _log_sum(values):
-    """log(sum of exp(values))."""
-    best = NOTHING
-    for i in range(values.shape[0]):
-        best = max(best, values[i])
-    if best == NOTHING:
-        return best
-    scaled = ZERO
-    for i in range(values.shape[0]):
-        scaled += exp(values[i] - best)
-    return best + np.float32(math.log(scaled))
-
-
-@kernel("mat mat vec mat vec vec vec lvec ivec ivec lvec ivec ivec")
-def chain_cyclic_numerator(posteriors, alpha, scales, scores, finals, in_weights, out_weights, in_starts, in_sources,
-                           in_columns, out_starts, out_nexts, out_columns):
-    """Sums over paths of an FST that may have cycles, a frame for each arc; returns the log of that over all.
-
-    Where no path is as long as the scores, it returns minus infinity and the posteriors are undefined.
-    Kaldi: GenericNumeratorComputation.
-    """
-    num_frames, num_states = scores.shape[0], finals.shape[0]
-    first, log_total = row(alpha, 0), 0.0
-    for i in range(num_states):
-        first[i] = NOTHING
-    first[0] = ZERO
-    for t in range(num_frames):
-        old, new, x = row(alpha, t), row(alpha, t + 1), row(scores, t)
-        for i in range(num_states):
-            new[i] = _log_sum_of_arcs(old, in_weights, x, in_sources, in_columns, in_starts[i], in_starts[i + 1])
-        scales[t] = _log_sum(new)
-        if not scales[t] > NOTHING:
-            return -np.inf
-        log_total += scales[t]
-        for i in range(num_states):
-            new[i] -= scales[t]
-    last, now, then = row(alpha, num_frames), row(alpha, num_frames + 1), row(alpha, num_frames + 2)
-    for i in range(num_states):
-        last[i] -= finals[i]
-    end = _log_sum(last)
-    if not end > NOTHING:
-        return -np.inf
-    for i in range(num_states):
-        then[i] = -finals[i] - end
-    for t in range(num_frames - 1, -1, -1):
-        a, x, g = row(alpha, t), row(scores, t), row(posteriors, t)
-        for c in range(g.shape[0]):
-            g[c] = ZERO
-        for i in range(num_states):
-            for k in range(out_starts[i], out_starts[i + 1]):
-                c = out_columns[k]
-                log_posterior = a[i] + out_weights[k] + x[c] + then[out_nexts[k]] - scales[t]
-                if log_posterior > NOTHING:
-                    g[c] += exp(log_posterior)
-            now[i] = _log_sum_of_arcs(then, out_weights, x, out_nexts, out_columns, out_starts[i],
-                                      out_starts[i + 1]) - scales[t]
-        now, then = then, now
-    return log_total + end

@@ -66,6 +66,7 @@ class CudaOps:
         self.copy_in = copies.copy_in
         self.copy_out = copies.copy_out
         self.read_later = copies.read_later
+        self.staged = copies.staged
         self.random = DeviceRandom(self)
 
     def _packed(self, rows: int, cols: int) -> Any:

@@ -7,8 +7,7 @@ so no launch waits for another inside. The parts are summed in a fixed order: re
 The forward pass of T frames takes T + 2 launches, the backward pass T + 1. Its posteriors come one launch late, since
 until then the frame's exponentials, which they replace, are still read.
 
-Work space of ``alpha`` and ``beta``: the states' sums of three frames, then three times CHAIN_PARTIAL_SUMS rows. The
-numerators run on the host.
+Work space of ``alpha`` and ``beta``: the states' sums of three frames, then three times CHAIN_PARTIAL_SUMS rows.
 """
 from __future__ import annotations
 
@@ -17,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cpu.chain import chain_cyclic_numerator as chain_cyclic_numerator
-from nnet3py.ops.cpu.chain import chain_numerator as chain_numerator
 from nnet3py.ops.cuda.launch import THREADS, cuda, kernel, launch_2d
+from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, sum_down_column
+from nnet3py.ops.cuda.threads import block_column, block_rows, column_blocks
 from nnet3py.ops.table import CHAIN_PARTIAL_SUMS
 
 ZERO, ONE = np.float32(0), np.float32(1)
+DOUBLE_ZERO, DOUBLE_ONE = np.float64(0), np.float64(1)
 
 
 @kernel("mat mat f32 int int")
@@ -214,3 +214,42 @@ def _launch(num_states: int, width: int) -> tuple[tuple[int, int], tuple[int, in
     """Grid and block over (states, sequences), of no more blocks of states than there are places for their sums."""
     (grid_x, grid_y), block = launch_2d(num_states, width)
     return (grid_x, min(grid_y, CHAIN_PARTIAL_SUMS)), block
+
+
+@kernel("dmat mat vec f32", shape=launch_columns)
+def chain_log_probs(found, sums, initial, leaky):
+    """``found[0, s]`` = the log-probability of sequence s, from the ``sums`` of ``chain_forward``."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    last = sums.shape[0] - 1
+    for first in column_blocks(found.shape[1]):
+        j, mine = block_column(first, found.shape[1])
+        part, leak = DOUBLE_ZERO, DOUBLE_ZERO
+        for t in block_rows(last):
+            part += _log(np.float64(sums[t, j]))
+        for i in block_rows(initial.shape[0]):
+            leak += np.float64(initial[i])
+        part, leak = sum_down_column(shared, part), sum_down_column(shared, leak)
+        if mine:
+            found[0, j] = part + _log(np.float64(sums[last, j]) * (DOUBLE_ONE + leaky * leak))
+
+
+@cuda.jit(device=True)
+def _log(value):
+    return math.log(value) if value > 0.0 else -math.inf if value == 0.0 else math.nan
+
+
+@kernel("dmat mat mat mat vec int f32", shape=launch_columns)
+def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
+    """``found[1, s]`` = sum of alpha beta, ``found[2, s]`` = sum of posteriors, both in frame 0; they should be 1."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    for first in column_blocks(found.shape[1]):
+        j, mine = block_column(first, found.shape[1])
+        product, posterior = DOUBLE_ZERO, DOUBLE_ZERO
+        for i in block_rows(initial.shape[0]):
+            product += np.float64(initial[i]) * (DOUBLE_ONE + leaky * np.float64(sums[0, j])) * np.float64(beta[i, j])
+        for p in block_rows(num_pdfs):
+            posterior += np.float64(y[p, j])
+        product, posterior = sum_down_column(shared, product), sum_down_column(shared, posterior)
+        if mine:
+            found[1, j] = product
+            found[2, j] = posterior

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ from nnet3py.ops import device
 cuda = device.cuda()
 
 ALIGNMENT = 64               # floats: 256 bytes, as the driver's own allocations are aligned
+STEP = 256                   # bytes from one staged array to the next, at least
 LEAST_READ = 8192            # bytes of pinned memory for numbers that are read later
 _OUT_OF_MEMORY = "OUT_OF_MEMORY"
 _local = threading.local()
@@ -215,6 +217,7 @@ class Copies:
         self._copy_mat, self._scratch = copy_mat, scratch
         self._buffers = [_PinnedBuffer(), _PinnedBuffer()]
         self._free_places: list[tuple[np.ndarray, Any]] = []       # pinned bytes, an event
+        self._free_blocks: list[Any] = []       # device bytes
 
     def copy_in(self, dst: Any, src: np.ndarray) -> None:
         """Fill a device array from a host array of any float type; the host does not wait."""
@@ -232,6 +235,37 @@ class Copies:
             packed.copy_to_device(pinned, stream=stream())
             self._copy_mat()(dst, packed, 1.0)
         buffer.sent()
+
+    @contextmanager
+    def staged(self, *arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
+        """Contiguous copies of host arrays of any type in device memory, for what is queued inside the ``with``.
+
+        They are one copy, which the host does not wait for; the memory is used again.
+        """
+        touch_host()
+        starts = np.concatenate(([0], np.cumsum([-(-array.nbytes // STEP) * STEP for array in arrays])))
+        block = self._take_block(int(starts[-1]))
+        self._buffers.reverse()
+        pinned = self._buffers[0].take((int(starts[-1]),), np.uint8)
+        for array, start in zip(arrays, starts.tolist(), strict=False):
+            pinned[start:start + array.nbytes].view(array.dtype)[...] = array.ravel()
+        if pinned.size:
+            block[:pinned.size].copy_to_device(pinned, stream=stream())
+            self._buffers[0].sent()
+        try:
+            yield tuple(block[start:start + array.nbytes].view(array.dtype).reshape(*array.shape) if array.size
+                        else new_array(array.shape, array.dtype)
+                        for array, start in zip(arrays, starts.tolist(), strict=False))
+        finally:
+            self._free_blocks.append(block)
+
+    def _take_block(self, size: int) -> Any:
+        """Device bytes, at least so many, that nothing in the stream will use after what is queued now."""
+        self._free_blocks.sort(key=lambda block: block.size)
+        for place, block in enumerate(self._free_blocks):
+            if block.size >= size:
+                return self._free_blocks.pop(place)
+        return new_array(1 << max(size - 1, STEP - 1).bit_length(), np.uint8)
 
     def copy_out(self, src: Any) -> np.ndarray:
         """A contiguous host copy of a device array; the host waits for all that was queued before."""
@@ -257,7 +291,7 @@ class Copies:
         if not self._free_places or self._free_places[-1][0].size < size:
             self._free_places.append((cuda.pinned_array(max(size, LEAST_READ), np.uint8), cuda.event()))
         place, arrived = self._free_places.pop()
-        host = place[:size].view(src.dtype)
+        host = place[:size].view(src.dtype).reshape(src.shape)
         src.copy_to_host(host, stream=stream())
         arrived.record(stream())
 

@@ -1,0 +1,154 @@
+"""The numerators of chain training on the CPU: sums over the paths of each sequence's own graph, with logarithms.
+
+``chain/numerator_graphs.py`` says what the tables hold. Threads share the sequences.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.ops.cpu.element_formulas import exp
+from nnet3py.ops.cpu.jit import inline, kernel, row
+
+ZERO, NOTHING = np.float32(0), np.float32(-np.inf)
+
+
+@inline
+def _log_add(a, b):
+    """log(exp(a) + exp(b)); minus infinity stands for 0."""
+    high, low = (a, b) if a > b else (b, a)
+    return high if low == -np.inf else high + math.log1p(math.exp(low - high))
+
+
+@kernel("vec dvec dvec dmat vec vec vec ivec ivec lvec ivec lvec ivec lvec int f32", rows_of="sums",
+        cost="scores.shape[0] * 50 // sums.shape[0]")
+def chain_numerator(first, last, posteriors, alpha, beta, sums, scores, costs, finals, sources, nexts, in_starts,
+                    in_arcs, out_starts, out_arcs, level_starts, num_levels, weight):
+    """Sums over the paths of graphs whose nodes lie in levels, an arc leading to the next. Kaldi: NumeratorComputation.
+
+    ``sums[s]`` are the logs of the sums over all paths of graph s, of the forward and the backward pass.
+    """
+    for s in range(first, last):
+        begin, end = level_starts[s * num_levels], level_starts[(s + 1) * num_levels]
+        alpha[begin], total = 0.0, -np.inf
+        for i in range(begin + 1, end):
+            value = -np.inf
+            for place in range(in_starts[i], in_starts[i + 1]):
+                k = in_arcs[place]
+                value = _log_add(value, alpha[sources[k]] + (np.float64(scores[k]) - costs[k]))
+            alpha[i] = value
+        for i in range(level_starts[(s + 1) * num_levels - 1], end):
+            total = _log_add(total, alpha[i] - finals[i])
+        for back in range(end - begin):
+            i = end - 1 - back
+            value = -np.float64(finals[i])
+            for place in range(out_starts[i], out_starts[i + 1]):
+                k = out_arcs[place]
+                arc = np.float64(scores[k]) - costs[k] + beta[nexts[k]]
+                value = _log_add(value, arc)
+                posteriors[k] = weight * np.float32(math.exp(alpha[i] + arc - total))
+            beta[i] = value
+        sums[s, 0], sums[s, 1] = total, beta[begin]
+
+
+@inline
+def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
+    """log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
+    best = NOTHING
+    for k in range(begin, end):
+        best = max(best, weights[k] + scores[columns[k]] + others[states[k]])
+    if best == NOTHING:
+        return best
+    scaled = ZERO
+    for k in range(begin, end):
+        scaled += exp(weights[k] + scores[columns[k]] + others[states[k]] - best)
+    return best + np.float32(math.log(scaled))
+
+
+@inline
+def _log_sum(values, begin, end):
+    """log(sum of exp(values))."""
+    best = NOTHING
+    for i in range(begin, end):
+        best = max(best, values[i])
+    if best == NOTHING:
+        return best
+    scaled = ZERO
+    for i in range(begin, end):
+        scaled += exp(values[i] - best)
+    return best + np.float32(math.log(scaled))
+
+
+@inline
+def _all_finite(scores, begin, end):
+    for t in range(scores.shape[0]):
+        x = row(scores, t)
+        for c in range(begin, end):
+            if not math.isfinite(x[c]):
+                return False
+    return True
+
+
+@inline
+def _cyclic_forward(s, begin, end, alpha, scales, scores, finals, in_weights, in_starts, in_sources, in_columns):
+    """The forward pass of a sequence; returns the log of the sum over its paths, and the log of the last frame's."""
+    first, log_total = row(alpha, 0), 0.0
+    for i in range(begin, end):
+        first[i] = NOTHING
+    first[begin] = ZERO
+    for t in range(scores.shape[0]):
+        old, new, x = row(alpha, t), row(alpha, t + 1), row(scores, t)
+        for i in range(begin, end):
+            new[i] = _log_sum_of_arcs(old, in_weights, x, in_sources, in_columns, in_starts[i], in_starts[i + 1])
+        scale = _log_sum(new, begin, end)
+        scales[t, s] = scale
+        if not scale > NOTHING:
+            return -np.inf, NOTHING
+        log_total += scale
+        for i in range(begin, end):
+            new[i] -= scale
+    last = row(alpha, scores.shape[0])
+    for i in range(begin, end):
+        last[i] -= finals[i]
+    ending = _log_sum(last, begin, end)
+    return (log_total + ending if ending > NOTHING else -np.inf), ending
+
+
+@kernel("mat mat mat dmat mat vec vec vec lvec ivec ivec lvec ivec ivec lvec ivec ivec lvec lvec f32", rows_of="sums",
+        cost="scores.shape[0] * out_weights.shape[0] * 20 // sums.shape[0]")
+def chain_cyclic_numerator(first, last, posteriors, alpha, scales, sums, scores, finals, in_weights, out_weights,
+                           in_starts, in_sources, in_columns, out_starts, out_nexts, out_columns, column_starts,
+                           column_arcs, sources, first_states, first_columns, weight):
+    """Sums over paths of FSTs that may have cycles, a frame for each arc. Kaldi: GenericNumeratorComputation.
+
+    ``sums[s, 0]`` is the log of that over all; minus infinity where no path is as long as the scores, and NaN where
+    scores are not finite: then the posteriors are undefined.
+    """
+    num_frames = scores.shape[0]
+    for s in range(first, last):
+        begin, end = first_states[s], first_states[s + 1]
+        if not _all_finite(scores, first_columns[s], first_columns[s + 1]):
+            sums[s, 0] = np.nan
+            continue
+        sums[s, 0], ending = _cyclic_forward(s, begin, end, alpha, scales, scores, finals, in_weights, in_starts,
+                                             in_sources, in_columns)
+        if not sums[s, 0] > -np.inf:
+            continue
+        for i in range(begin, end):
+            alpha[num_frames + 1 + num_frames % 2, i] = -finals[i] - ending
+        for back in range(num_frames):
+            t = num_frames - 1 - back
+            a, x, g = row(alpha, t), row(scores, t), row(posteriors, t)
+            now, then = row(alpha, num_frames + 1 + t % 2), row(alpha, num_frames + 1 + (t + 1) % 2)
+            for c in range(first_columns[s], first_columns[s + 1]):
+                total = ZERO
+                for place in range(column_starts[c], column_starts[c + 1]):
+                    k = column_arcs[place]
+                    log_posterior = a[sources[k]] + out_weights[k] + x[c] + then[out_nexts[k]] - scales[t, s]
+                    if log_posterior > NOTHING:
+                        total += exp(log_posterior)
+                g[c] = weight * total
+            for i in range(begin, end):
+                now[i] = _log_sum_of_arcs(then, out_weights, x, out_nexts, out_columns, out_starts[i],
+                                          out_starts[i + 1]) - scales[t, s]
