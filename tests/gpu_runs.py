@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import numpy as np
+import pytest
 import test_cuda_training
 from test_cuda_training import LSTM, TDNNF
 
@@ -15,18 +16,18 @@ from nnet3py.ops import device
 
 OBJECTIVE_TOLERANCE = 0.01      # relative, after many steps: rounding differences grow while training
 DIMS, CLASSES = 20, 5
-SEQUENCES, FRAMES = (2, 3) if device.is_simulated() else (16, 12)
+SEQUENCES, FRAMES, WIDTH, NARROW = (2, 2, 8, 4) if device.is_simulated() else (16, 12, 64, 24)
 
 WIDE = f"""
 input-node name=input dim={DIMS}
-component name=a type=NaturalGradientAffineComponent input-dim={3 * DIMS} output-dim=64 max-change=0.75
-component name=r type=RectifiedLinearComponent dim=64 self-repair-scale=1e-5
-component name=b type=BatchNormComponent dim=64
-component name=l type=TdnnComponent input-dim=64 output-dim=24 time-offsets=-1,0 use-bias=false \
+component name=a type=NaturalGradientAffineComponent input-dim={3 * DIMS} output-dim={WIDTH} max-change=0.75
+component name=r type=RectifiedLinearComponent dim={WIDTH} self-repair-scale=1e-5
+component name=b type=BatchNormComponent dim={WIDTH}
+component name=l type=TdnnComponent input-dim={WIDTH} output-dim={NARROW} time-offsets=-1,0 use-bias=false \
  orthonormal-constraint=-1.0 max-change=0.75
-component name=t type=TdnnComponent input-dim=24 output-dim=64 time-offsets=0,1 max-change=0.75
-component name=d type=GeneralDropoutComponent dim=64 dropout-proportion=0.2 continuous=true
-component name=o type=NaturalGradientAffineComponent input-dim=64 output-dim={CLASSES} param-stddev=0 bias-stddev=0
+component name=t type=TdnnComponent input-dim={NARROW} output-dim={WIDTH} time-offsets=0,1 max-change=0.75
+component name=d type=GeneralDropoutComponent dim={WIDTH} dropout-proportion=0.2 continuous=true
+component name=o type=NaturalGradientAffineComponent input-dim={WIDTH} output-dim={CLASSES} param-stddev=0 bias-stddev=0
 component name=s type=LogSoftmaxComponent dim={CLASSES}
 component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1))
 component-node name=r component=r input=a
@@ -38,6 +39,13 @@ component-node name=o component=o input=d
 component-node name=s component=s input=o
 output-node name=output input=s
 """
+
+
+@pytest.fixture(autouse=True)
+def _fewer_threads():
+    """In the simulator, which makes a thread of Python's of each."""
+    with test_cuda_training.fewer_threads() if device.is_simulated() else nullcontext():
+        yield
 
 
 def number_of_steps() -> int:

@@ -44,3 +44,64 @@ def test_only_device_imports_numba_cuda():
                  if any(text in path.read_text() for text in ("import numba.cuda", "from numba import cuda",
                                                               "from numba.cuda import"))}
     assert importers == {"ops/device.py"}
+
+
+class Cards:
+    """As much of numba.cuda as choosing a GPU needs; ``free`` is None for a GPU that others hold."""
+
+    def __init__(self, *free) -> None:
+        self.gpus, self.selected, self.closed = list(free), -1, 0
+
+    def is_available(self):
+        return True
+
+    def select_device(self, number):
+        self.selected = number
+
+    def current_context(self):
+        if self.gpus[self.selected] is None:
+            raise RuntimeError("CUDA_ERROR_DEVICE_UNAVAILABLE")
+        return self
+
+    def get_memory_info(self):
+        return self.gpus[self.selected], 100
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def cards(monkeypatch):
+    def made(*free):
+        found = Cards(*free)
+        monkeypatch.setattr(device, "cuda", lambda: found)
+        return found
+
+    monkeypatch.setattr(device, "_selected", None)
+    return made
+
+
+@pytest.mark.parametrize(("free", "chosen"), [((5,), 0), ((5, 9, 9), 1), ((None, 3), 1), ((7, None), 0)])
+def test_the_gpu_with_the_most_free_memory_is_taken(cards, free, chosen):
+    found = cards(*free)
+    device.require_cuda()
+    assert found.selected == chosen and found.closed == (len(free) if len(free) > 1 else 0)
+    found.gpus[chosen] = 1
+    found.selected = -1
+    device.require_cuda()
+    assert found.selected == chosen, "other threads use the same one"
+
+
+def test_gpus_that_others_hold(cards):
+    found = cards(None, None)
+    with pytest.raises(device.DeviceBusy, match="GPU 0: CUDA_ERROR_DEVICE_UNAVAILABLE; GPU 1: CUDA_ERROR"):
+        device.require_cuda()
+    found.gpus[1] = 8
+    device.require_cuda()
+    assert found.selected == 1
+    found.gpus[1] = None
+    with pytest.raises(device.DeviceBusy, match="GPU 1"):
+        device.require_cuda()
+    found.gpus[0] = 3
+    device.require_cuda()
+    assert found.selected == 0, "it is looked for anew"

@@ -4,6 +4,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +107,11 @@ class DeviceBusy(DeviceError):
 
 
 _selected: int | None = None
+_selecting = threading.Lock()
 
 
 def require_cuda() -> None:
-    """Take the first GPU that can be used, of those that ``CUDA_VISIBLE_DEVICES`` shows; the same for all threads.
+    """Take the GPU with the most free memory, of those that ``CUDA_VISIBLE_DEVICES`` shows; the same for all threads.
 
     Raises
     ------
@@ -123,17 +126,38 @@ def require_cuda() -> None:
         raise DeviceError(f"device 'cuda' cannot be used: {reason}", _ADVICE)
     if is_simulated():
         return
-    module, causes = cuda(), []
-    for number in range(len(module.gpus)) if _selected is None else (_selected,):
+    with _selecting:
+        module = cuda()
+        if _selected is None:
+            _selected = _roomiest(module)
+        try:
+            module.select_device(_selected)
+            module.current_context()
+        except Exception as error:      # the driver's errors are of several classes
+            number, _selected = _selected, None
+            raise _busy([f"GPU {number}: {error}"]) from error
+
+
+def _roomiest(module: Any) -> int:
+    """The number of the GPU with the most free memory; the first one of several. Kaldi: SelectGpuIdAuto."""
+    count, causes, found = len(module.gpus), [], []
+    for number in range(count):
         try:
             module.select_device(number)
-            module.current_context().get_memory_info()
-        except Exception as error:      # the driver's errors are of several classes
+            free, _ = module.current_context().get_memory_info()
+            found.append((-free, number))
+        except Exception as error:
             causes.append(f"GPU {number}: {error}")
-            continue
-        _selected = number
-        return
-    raise DeviceBusy(f"no GPU can be used now: {'; '.join(causes)}", "nvidia-smi shows who uses them")
+        if count > 1:
+            with suppress(Exception):
+                module.close()      # a context takes memory of a GPU that others may want
+    if not found:
+        raise _busy(causes)
+    return min(found)[1]
+
+
+def _busy(causes: list[str]) -> DeviceBusy:
+    return DeviceBusy(f"no GPU can be used now: {'; '.join(causes)}", "nvidia-smi shows who uses them")
 
 
 def describe(device: str) -> str:
