@@ -8,6 +8,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import cuda_kernels
 
+REGISTERS, SHARED = 65536, 48 << 10      # of a multiprocessor; bytes that every block may have
+MOST_THREADS = 512                      # of a block, see ops/cuda/reduce.py
+
 REPORT = """ptxas info    : 36 bytes gmem, 64 bytes cmem[4]
 ptxas info    : Compiling entry function 'f' for 'sm_75'
 ptxas info    : Function properties for f
@@ -31,3 +34,5 @@ def test_the_committed_table():
     rows = [line.split() for line in lines if "." in line.split(" ")[0]]
     assert len(rows) > 100 and lines[-1] == f"{len(rows)} kernels, 0 with spills"
     assert all(len(row) == 1 + 5 * len(cuda_kernels.COMPUTE_CAPABILITIES) for row in rows)
+    for registers, shared in ((row[1::5], row[4::5]) for row in rows):
+        assert MOST_THREADS * max(map(int, registers)) <= REGISTERS and max(map(int, shared)) <= SHARED, "a block fits"
