@@ -14,7 +14,7 @@ from io_samples import SAMPLES, archive, check_survives, reader_of, written
 from paths import shared_golden
 
 from nnet3py.errors import FormatError, NumericError, ShapeError
-from nnet3py.io import compressed
+from nnet3py.io import compressed, compressed_code
 from nnet3py.io.compressed import CompressedMatrix, CompressionMethod
 from nnet3py.io.matrices import read_matrix, write_matrix
 
@@ -94,8 +94,8 @@ def test_any_matrix_comes_back_as_bytes(matrix: np.ndarray, method: CompressionM
 
 
 def use_compiled_code(monkeypatch: pytest.MonkeyPatch, use: bool = True) -> None:
-    for name in ("COST_OF_COMPILING", "COST_IF_LOADED"):
-        monkeypatch.setattr(compressed, name, -1.0 if use else 1e9)
+    for name in ("COST_OF_LOADING", "COST_IF_LOADED"):
+        monkeypatch.setattr(compressed_code, name, -1.0 if use else 1e9)
 
 
 @pytest.mark.parametrize("name", KINDS)

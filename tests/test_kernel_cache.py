@@ -45,7 +45,7 @@ def installed(tmp_path):
     """A copy of the package with one small kernel module that calls a function of another module."""
     root = tmp_path / "site"
     shutil.copytree(ROOT / "nnet3py" / "ops", root / "nnet3py" / "ops", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py"):
+    for name in ("__init__.py", "errors.py", "cache_folder.py"):
         shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
     (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
     (root / "nnet3py" / "ops" / "callee.py").write_text(CALLEE)

@@ -9,11 +9,11 @@ import pytest
 
 from nnet3py.cli.copy_feats import copy_feats
 from nnet3py.errors import NumericError
-from nnet3py.io import compressed as compression
+from nnet3py.io import compressed_code
 from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.general import to_dense, write_general_matrix
 from nnet3py.io.holders import GENERAL_MATRIX
-from nnet3py.io.matrix_batches import batches, compressed, decoded
+from nnet3py.io.matrix_batches import batches, compressed
 from nnet3py.io.raw_matrix import STORED_MATRIX, num_rows
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenWriter
@@ -47,14 +47,6 @@ def stored_forms() -> list[Any]:
     return [*matrices(), *(CompressedMatrix.compress(one, method) for one in matrices() for method in (2, 3, 5))]
 
 
-def test_decoding() -> None:
-    stored = stored_forms()
-    values = [*map(data_of, stored), stored[3], stored[-1]]
-    for value, result, one in zip(values, decoded(values), [*stored, stored[3], stored[-1]], strict=True):
-        assert written(result) == data_of(to_dense(one))
-        assert num_rows(value) == one.shape[0]
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_compressing(method: int) -> None:
     stored = stored_forms()
@@ -84,8 +76,8 @@ def test_batches_have_a_size() -> None:
 @pytest.mark.parametrize("options", [[], ["--compress=true"], ["--compress=true", "--compression-method=3"]])
 @pytest.mark.parametrize("much", [False, True])
 def test_copy_feats(options: list[str], much: bool, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("COST_OF_COMPILING", "COST_IF_LOADED"):
-        monkeypatch.setattr(compression, name, -1.0 if much else 1e9)
+    for name in ("COST_OF_LOADING", "COST_IF_LOADED"):
+        monkeypatch.setattr(compressed_code, name, -1.0 if much else 1e9)
     stored = stored_forms()
     stored = stored[::-1] if not options else stored               # the first one decides
     with TableWriter(f"ark:{tmp_path}/in", GENERAL_MATRIX) as writer:

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "nnet3py"
 
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
 STAGES = [
-    {"errors", "log"},
+    {"errors", "log", "cache_folder"},
     {"config_line", "index", "io", "ops"},
     {"components", "features", "graphs"},
     {"network"},
@@ -33,7 +33,7 @@ STAGES = [
 STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
 WITHOUT_KERNELS = ("io", "index", "features", "components", "network", "xconfig", "compiler")
-LIGHT = ("errors", "log", "config_line", "io/specifiers", "xconfig/", "cli/")      # no numpy when they are imported
+LIGHT = ("errors", "log", "cache_folder", "config_line", "io/specifiers", "xconfig/", "cli/")      # import no numpy
 MAX_LINES = 600
 
 

@@ -19,10 +19,13 @@ from nnet3py.egs.make import time_indexes
 from nnet3py.egs.packed_example import PACKED_EXAMPLE, PackedExample
 from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, RAW_DISCRIMINATIVE_EXAMPLE, RAW_EXAMPLE
 from nnet3py.errors import Nnet3Error
-from nnet3py.io import archive
+from nnet3py.io import compressed_code
 from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.io.decoded_matrix import DECODED_MATRIX
+from nnet3py.io.general import to_dense
 from nnet3py.io.holder import Holder
 from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX
+from nnet3py.io.matrix_skimmer import MatrixSkimmer
 from nnet3py.io.raw_matrix import RAW_MATRIX
 from nnet3py.io.skim import Skimmer, Walk
 from nnet3py.io.sparse import SparseMatrix
@@ -115,9 +118,25 @@ def test_nothing_is_found_in_a_beginning(name: str) -> None:
 @pytest.mark.parametrize("skimmed", [64, 1000, 1 << 18])
 def test_entries_across_blocks(form: str, skimmed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = examples(60, form)
-    monkeypatch.setattr(archive, "_SKIMMED", skimmed)
+    monkeypatch.setattr(Skimmer, "block_bytes", skimmed)
     found, error = outcome(archive_of(made, EXAMPLE), tmp_path, RAW_EXAMPLE)
     assert not error and found == [(f"key-{i}", written(one, EXAMPLE)) for i, one in enumerate(made)]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("skimmed", [64, 1000, 1 << 18])
+def test_matrices_across_blocks(compiled: bool, skimmed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = feature_matrices()[:-1] * 3 + feature_matrices()[-1:]
+    path = tmp_path / "in"
+    path.write_bytes(archive_of(made, GENERAL_MATRIX))
+    monkeypatch.setattr(MatrixSkimmer, "block_bytes", skimmed)
+    for name in ("COST_OF_LOADING", "COST_IF_LOADED"):
+        monkeypatch.setattr(compressed_code, name, -1.0 if compiled else 1e9)
+    dense = [np.asarray(to_dense(one), dtype=np.float32) for one in made]
+    for holder, expected in ((RAW_MATRIX, [*made[:-1], dense[-1]]), (DECODED_MATRIX, dense), (FLOAT_MATRIX, dense)):
+        with SequentialReader(f"ark:{path}", holder) as reader:
+            found = [(key, value if isinstance(value, bytes) else written(value, holder)) for key, value in reader]
+        assert found == [(f"key-{i}", written(one, GENERAL_MATRIX)) for i, one in enumerate(expected)]
 
 
 @settings(max_examples=40)

@@ -103,21 +103,7 @@ class KaldiCommand(click.Command):
             print_error_text(self.usage_text())
             return WRONG_USAGE
         log.connect_logging()
-        keep_loops_with_kernels()
         return self.function(args, options) or 0
-
-
-def keep_loops_with_kernels() -> None:
-    """Let what reads files compile its loops, if it comes to that, as kernels are, and keep them in the same folder."""
-    from nnet3py.io import compiling
-
-    compiling.compile_by = _kernel_compiler
-
-
-def _kernel_compiler() -> Callable[..., Any]:
-    from nnet3py.ops.kernel_cache import compile_cached
-
-    return compile_cached
 
 
 def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],

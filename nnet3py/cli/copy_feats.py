@@ -48,20 +48,26 @@ def copy_feats(args: list[str], options: Options) -> int:
     return 0
 
 
-def _input_form(options: Options) -> Any:
-    """The holder of what is read; where it can be, as bytes."""
+def _input_form(options: Options, binary: bool = True) -> Any:
+    """The holder of what is read; where it can be, as bytes, and if ``binary`` as those that are written."""
     if options.htk_in or options.sphinx_in:
         from nnet3py.io.foreign_features import HTK_MATRIX, SPHINX_MATRIX
 
         return HTK_MATRIX if options.htk_in else SPHINX_MATRIX
+    if binary and not options.compress:
+        from nnet3py.io.decoded_matrix import DECODED_MATRIX
+
+        return DECODED_MATRIX
     from nnet3py.io.raw_matrix import RAW_MATRIX
 
     return RAW_MATRIX
 
 
 def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
-    """A matrix in the form in which it is written; ``binary`` says whether that may be its bytes."""
-    if isinstance(matrix, bytes) and matrix[:3] == b"FM " and binary and not options.compress:
+    """A matrix in the form in which it is written; ``binary`` says whether that may be bytes."""
+    from nnet3py.io.byte_pieces import BytePieces
+
+    if isinstance(matrix, bytes | BytePieces) and binary and not options.compress:
         return matrix
     from nnet3py.io.compressed import CompressedMatrix
     from nnet3py.io.dense_skimmer import dense_matrix
@@ -85,13 +91,8 @@ def _copy_table(args: list[str], options: Options) -> int:
 
             lengths = stack.enter_context(TableWriter(options.write_num_frames, INT32))
         # The reader is closed first: if its input was bad, the output does not appear.
-        reader = stack.enter_context(SequentialReader(args[0], _input_form(options)))
-        entries = iter(reader)
-        head = list(islice(entries, 1))
-        entries = chain(head, entries)
-        converted = (_in_batches(entries, options) if binary and head and _is_much(head[0][1], reader, options) else
-                     ((key, matrix, _converted(matrix, options, binary)) for key, matrix in entries))
-        for key, matrix, result in converted:
+        reader = stack.enter_context(SequentialReader(args[0], _input_form(options, binary)))
+        for key, matrix, result in _conversions(reader, options, binary):
             writer.write(key, result)
             if lengths is not None:
                 lengths.write(key, num_rows(matrix))
@@ -99,29 +100,42 @@ def _copy_table(args: list[str], options: Options) -> int:
     return count
 
 
-def _is_much(first: Any, reader: Any, options: Options) -> bool:
-    """Whether an archive that begins with the matrix ``first`` is large enough for compiled code to pay."""
-    size = reader.archive_size
-    if not isinstance(first, bytes) or size is None or (first[:3] == b"FM " and not options.compress):
-        return False
-    from nnet3py.io.compressed import expect_compressing, expect_decoding
+def _conversions(reader: Any, options: Options, binary: bool) -> Iterator[tuple[str, Any, Any]]:
+    """Key, matrix, and matrix in the form in which it is written."""
+    entries = iter(reader)
+    if binary and options.compress:
+        head = list(islice(entries, 1))
+        entries = chain(head, entries)
+        if head and _is_much(head[0][1], reader):
+            return _in_batches(entries, options)
+    elif binary and reader.archive_size:
+        from nnet3py.io.compressed_code import expect_decoding
 
-    return expect_compressing(size // 4) if first[:3] == b"FM " else expect_decoding(size)
+        expect_decoding(reader.archive_size)
+    return ((key, matrix, _converted(matrix, options, binary)) for key, matrix in entries)
+
+
+def _is_much(first: Any, reader: Any) -> bool:
+    """Whether an archive that begins with the matrix ``first`` is large enough for compressing by compiled code."""
+    size = reader.archive_size
+    if not isinstance(first, bytes) or size is None or first[:3] != b"FM ":
+        return False
+    from nnet3py.io.compressed_code import expect_compressing
+
+    return expect_compressing(size // 4)
 
 
 def _in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterator[tuple[str, Any, Any]]:
-    """Key, matrix, and matrix in the form in which it is written, many of them converted at once by threads."""
-    from nnet3py.io.matrix_batches import batches, compressed, decoded
+    """Key, matrix, and matrix compressed, many of them at once by threads."""
+    from nnet3py.io.matrix_batches import batches, compressed
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.ops.threads import num_threads
 
     def convert(batch: list[tuple[str, Any]]) -> list[tuple[str, Any, Any]]:
-        matrices = [matrix for _, matrix in batch]
-        results = compressed(matrices, options.compression_method) if options.compress else decoded(matrices)
+        results = compressed([matrix for _, matrix in batch], options.compression_method)
         return [(*entry, result) for entry, result in zip(batch, results, strict=True)]
 
-    # Decoding takes less time than handing batches from thread to thread.
-    for batch in map_ahead(convert, batches(entries), num_threads() if options.compress else 1):
+    for batch in map_ahead(convert, batches(entries), num_threads()):
         yield from batch
 
 

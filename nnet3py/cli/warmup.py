@@ -83,11 +83,9 @@ def _kernels(device: str, family: str) -> list[Callable[[], Any]]:
 
 def _file_kernels() -> list[Callable[[], Any]]:
     """What compiles each kernel of the formats of files."""
-    from nnet3py.cli.command import keep_loops_with_kernels
-    from nnet3py.io import compressed_numba
+    from nnet3py.io.compressed_code import LOOPS
 
-    keep_loops_with_kernels()
-    return compressed_numba.compilations()
+    return [loop.prepare for loop in LOOPS]
 
 
 @contextmanager
@@ -101,7 +99,7 @@ def _count_compiled() -> Iterator[list[Any]]:
 
 def show(warmed: Iterator[Warmed], write: Callable[[str], None]) -> None:
     """Write a line for each family as it is ready, and one in the end."""
-    from nnet3py.ops.kernel_cache import cache_folder
+    from nnet3py.cache_folder import cache_folder
 
     start, num_compiled, num_found = time.perf_counter(), 0, 0
     for one in warmed:

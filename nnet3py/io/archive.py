@@ -19,8 +19,7 @@ Value = TypeVar("Value")
 
 _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
 _LONGEST_KEY = 10000        # bytes; what is longer is no archive
-_SKIMMED = 1 << 16          # bytes; how much is skimmed at a time
-_PATIENCE = 1 << 20         # bytes; a value that has not ended after so many is read
+_PATIENCE = 1 << 22         # bytes; a value that has not ended after so many is read
 _MOST_UNUSUAL = 3           # values in a row; then all are read
 
 
@@ -56,7 +55,7 @@ class ArchiveScanner(Generic[Value]):
         """Find entries in what comes next; False if the next one must be read, or there is none."""
         assert self._skimmer is not None
         length = -1
-        data = self._source.look_ahead(0) or self._source.look_ahead(_SKIMMED)
+        data = self._source.look_ahead(0) or self._source.look_ahead(self._skimmer.block_bytes)
         while length < len(data) < _PATIENCE:
             length = len(data)
             entries, consumed, unusual = self._skimmer.entries(data)
@@ -70,7 +69,7 @@ class ArchiveScanner(Generic[Value]):
                 if self._num_unusual == _MOST_UNUSUAL:
                     self._skimmer = None
                 return False
-            data = self._source.look_ahead(_SKIMMED)
+            data = self._source.look_ahead(self._skimmer.block_bytes)
         return False
 
     def _read_key(self) -> str | None:

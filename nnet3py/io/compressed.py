@@ -7,18 +7,19 @@ with fused multiply-add do, so that the bits are the same as theirs.
 from __future__ import annotations
 
 import struct
-import sys
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError
+from nnet3py.io import compressed_code
+from nnet3py.io.compressed_code import PERCENTILE_STEP, address, expect_compressing, expect_decoding
 from nnet3py.io.matrices import read_matrix_after_token, read_text_matrix, write_matrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 HEADER = struct.Struct("<ffii")                     # minimum, range, rows, columns
-PERCENTILE_STEP = np.float32(1.52590218966964e-05)  # Kaldi's 1/65535 of the CM layout, a float
+_PERCENTILE_STEP = np.float32(PERCENTILE_STEP)
 _LOW, _HIGH = 64, 192                                # the codes of the 25th and the 75th percentile
 _FEWEST_COMPILED_ROWS = 5                            # of which four order statistics are taken
 _FEWEST_CM_ROWS = 8                                  # fewer rows of a CM matrix are kept as CM2
@@ -29,11 +30,6 @@ _BATCH = 1 << 14                                     # elements decoded at once,
 _ROWS_AT_ONCE = 4096                                 # keeps the part of the target that is written in the cache
 
 _TINY, _HUGE = 1e-30, 1e33                           # between these, floats do
-
-# What compiled code saves for an element, and what it costs to have it: loading numba and the code. It is used once
-# what it would have saved so far exceeds that; so at worst the time is twice what it could have been.
-_SAVED_DECODING, _SAVED_COMPRESSING = 15e-9, 45e-9   # seconds
-COST_OF_COMPILING, COST_IF_LOADED = 0.4, 0.2         # seconds
 
 # 1/63 in two parts: a float32 times the first is exact in double, so the product can be added nearly unrounded.
 _SIXTY_THIRD = 1.0 / 63.0
@@ -60,31 +56,6 @@ _TOKEN_OF_METHOD = {
 _FIXED_RANGES = {
     CompressionMethod.TWO_BYTE_SIGNED_INTEGER: (-32768.0, 65535.0),
     CompressionMethod.ONE_BYTE_UNSIGNED_INTEGER: (0.0, 255.0), CompressionMethod.ONE_BYTE_ZERO_ONE: (0.0, 1.0)}
-
-
-class _Saving:
-    """Counts what compiled code would have saved, in this process."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def is_worthwhile(self, num_elements: int, each: float) -> bool:
-        """Whether to use compiled code for ``num_elements`` more, each of which it handles faster by ``each``."""
-        self.seconds += num_elements * each
-        return self.seconds > (COST_IF_LOADED if "numba" in sys.modules else COST_OF_COMPILING)
-
-
-_saving = _Saving()
-
-
-def expect_decoding(num_elements: int) -> bool:
-    """Say that about so many elements will be decoded; returns whether compiled code does it, from now on."""
-    return _saving.is_worthwhile(num_elements, _SAVED_DECODING)
-
-
-def expect_compressing(num_elements: int) -> bool:
-    """Say that about so many elements will be compressed; returns whether compiled code does it, from now on."""
-    return _saving.is_worthwhile(num_elements, _SAVED_COMPRESSING)
 
 
 class CompressedMatrix:
@@ -203,12 +174,11 @@ class CompressedMatrix:
     @classmethod
     def _compress_columns(cls, values: np.ndarray, minimum: np.float32, range_: np.float32) -> CompressedMatrix:
         if len(values) >= _FEWEST_COMPILED_ROWS and expect_compressing(values.size):
-            from nnet3py.io import compressed_numba
-
             num_rows, num_cols = values.shape
             percentiles = np.empty((num_cols, 4), dtype=np.uint16)
             codes = np.empty((num_cols, num_rows), dtype=np.uint8)
-            compressed_numba.compress_columns(values, minimum, range_, range_ * PERCENTILE_STEP, percentiles, codes)
+            compressed_code.compress_columns(address(values), struct.pack("=3q", 0, num_rows, num_cols), num_rows,
+                                             struct.pack("=2f", minimum, range_), address(percentiles), address(codes))
             return cls("CM", minimum, range_, codes, percentiles)
         columns = np.ascontiguousarray(values.T)
         percentiles = _percentile_codes(columns, minimum, range_)
@@ -239,10 +209,10 @@ class CompressedMatrix:
     def _decode_uniform(self, target: np.ndarray) -> None:
         largest = 65535 if self.token == "CM2" else 255
         step = _uniform_step(self.token, self.range)
-        if expect_decoding(self.codes.size):
-            from nnet3py.io import compressed_numba
-
-            compressed_numba.decode_uniform(self.codes, self.minimum, step, target)
+        if target.flags.c_contiguous and expect_decoding(self.codes.size):
+            codes = np.ascontiguousarray(self.codes)
+            compressed_code.decode_uniform(address(codes), codes.itemsize, self.minimum, step, codes.size,
+                                           address(target))
         elif self.codes.size <= largest:
             target[...] = _fused(self.minimum, step, self.codes)
         else:
@@ -250,12 +220,13 @@ class CompressedMatrix:
 
     def _decode_columns(self, target: np.ndarray) -> None:
         assert self.percentiles is not None
+        if target.flags.c_contiguous and expect_decoding(self.codes.size):
+            codes, percentiles = np.ascontiguousarray(self.codes), np.ascontiguousarray(self.percentiles, dtype="<u2")
+            compressed_code.decode_columns(address(percentiles), address(codes), struct.pack("=5q", 0, 0, 0, *self.shape),
+                                           struct.pack("=2f", self.minimum, self.range), address(target))
+            return
         points = _decode_percentiles(self.percentiles, self.minimum, self.range)
-        if expect_decoding(self.codes.size):
-            from nnet3py.io import compressed_numba
-
-            compressed_numba.decode_columns(self.codes, points, target)
-        elif self.codes.shape[1] >= _TABLE_ROWS:
+        if self.codes.shape[1] >= _TABLE_ROWS:
             _look_up_columns(_decode_tables(points), self.codes, target)
         elif target.flags.c_contiguous:
             _decode_pieces(self.codes.T[None], points[None], target[None])
@@ -362,7 +333,7 @@ def _uniform_step(token: str, range_: Any) -> Any:
 
 
 def _decode_percentiles(percentiles: np.ndarray, minimum: Any, range_: Any) -> np.ndarray:
-    return _fused(minimum, range_ * PERCENTILE_STEP, percentiles)
+    return _fused(minimum, range_ * _PERCENTILE_STEP, percentiles)
 
 
 def _decode_tables(points: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from nnet3py.io.skim import Skimmer
+from nnet3py.io.skim import EntryFinder
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -37,7 +37,7 @@ class Holder(Generic[Value]):
     write: Callable[[TokenWriter, Value], None]
     has_header: bool = True
     select: Callable[[Value, str], Value] | None = None
-    skimmer: Callable[[], Skimmer] | None = None
+    skimmer: Callable[[], EntryFinder] | None = None
 
     def read_value(self, reader: TokenReader) -> Value:
         """Read the header, if there may be one, and the value."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.dense_skimmer import DenseSkimmer
+from nnet3py.io.dense_skimmer import dense_skimmer
 from nnet3py.io.general import read_general_matrix, to_dense, write_general_matrix
 from nnet3py.io.holder import Holder
 from nnet3py.io.kaldi_io_adapter import read_matrix, read_vector
@@ -68,7 +68,7 @@ def select_vector_range(vector: np.ndarray, text: str) -> np.ndarray:
 
 
 FLOAT_MATRIX: Holder[np.ndarray] = Holder("matrix", read_matrix, write_matrix, select=select_matrix_range,
-                                          skimmer=DenseSkimmer)
+                                          skimmer=dense_skimmer)
 DOUBLE_MATRIX: Holder[np.ndarray] = Holder("matrix", partial(read_matrix, dtype=np.float64), write_matrix,
                                            select=select_matrix_range)
 GENERAL_MATRIX: Holder[Any] = Holder("matrix", read_general_matrix, write_general_matrix, select=select_matrix_range)

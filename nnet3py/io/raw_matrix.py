@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.holder import Holder
-from nnet3py.io.skim import Skimmer, Unusual, Walk
+from nnet3py.io.matrix_skimmer import Found, MatrixSkimmer, PERCENTILES, head_of
+from nnet3py.io.skim import Unusual, Walk
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _BYTES_PER_ELEMENT = {b"FM ": 4, b"DM ": 8, b"CM ": 1, b"CM2 ": 2, b"CM3 ": 1}
-_PERCENTILES = 8                # bytes of a column in the CM form
 _SIZED = struct.Struct("<bibi")                # rows and columns of a dense matrix
 _PLAIN = struct.Struct("<ii")                  # and of a compressed one, after minimum and range
 _RANGE = 8                      # bytes of those
@@ -48,51 +48,17 @@ def walk_matrix(walk: Walk) -> None:
         rows, columns = _PLAIN.unpack(walk.take(_PLAIN.size))
         if not (rows > 0 and columns > 0):
             raise Unusual
-        walk.skip(rows * columns * _BYTES_PER_ELEMENT[kind] + (_PERCENTILES * columns if kind == b"CM " else 0))
+        walk.skip(rows * columns * _BYTES_PER_ELEMENT[kind] + (PERCENTILES * columns if kind == b"CM " else 0))
     else:
         raise Unusual
     walk.parts.append(Part(kind, first - walk.begin, walk.at - walk.begin))
 
 
-class Head(NamedTuple):
-    """What the bytes of a matrix say before its elements, or the percentiles of its columns, which begin at ``begin``.
-
-    ``kind`` is ``FM``, ``CM``, ``CM2`` or ``CM3``; minimum and range are 0 for the first.
-    """
-
-    kind: str
-    minimum: float
-    range: float
-    num_rows: int
-    num_cols: int
-    begin: int
-
-
-_DENSE_HEAD = struct.Struct("<3xxixi")
-_COMPRESSED_HEADS = {kind: struct.Struct(f"<{len(kind)}xffii") for kind in (b"CM ", b"CM2 ", b"CM3 ")}
-
-
-def head_of(data: bytes) -> Head:
-    """The head of a matrix in binary form."""
-    if data[:3] == b"FM ":
-        rows, columns = _DENSE_HEAD.unpack_from(data)
-        return Head("FM", 0.0, 0.0, rows, columns, _DENSE_HEAD.size)
-    kind = data[:data.index(b" ") + 1]
-    form = _COMPRESSED_HEADS[kind]
-    minimum, range_, rows, columns = form.unpack_from(data)
-    return Head(kind[:-1].decode(), minimum, range_, rows, columns, form.size)
-
-
 def num_rows(value: Any) -> int:
     """The rows of a matrix, which may be its bytes."""
+    if isinstance(value, BytePieces):
+        value = bytes(value.pieces[0])
     return head_of(value).num_rows if isinstance(value, bytes) else value.shape[0]
-
-
-def walk_features(walk: Walk) -> None:
-    """Pass over a matrix of floats, compressed or not."""
-    walk_matrix(walk)
-    if walk.parts[0].kind in (b"SM ", b"DM "):
-        raise Unusual
 
 
 def read_stored(reader: TokenReader) -> Any:
@@ -123,6 +89,12 @@ def _select(value: Any, text: str) -> Any:
 STORED_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_select)
 """Compressed matrices stay so; all others are float32 (rows, cols)."""
 
+
+
+def _bytes(data: bytes, found: list[Found]) -> list[bytes]:
+    return [data[one.at:one.head.end] for one in found]
+
+
 RAW_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_select,
-                                 skimmer=lambda: Skimmer(walk_features, alike=False))
+                                 skimmer=lambda: MatrixSkimmer(_bytes))
 """The same, and matrices of binary archives are their bytes; doubles are not."""

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 _KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as writers of archives put them
+_ENTRY = re.compile(_KEY)
+_PARTIAL_ENTRY = re.compile(rb"[!-~\x80-\xfe]{0,10000}( \x00?)?", re.DOTALL)
 _MOST_LAYOUTS = 6               # that are tried on each value; more would cost more than walking
 _MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
 _MOST_SEEN = 10_000             # layouts that are counted
@@ -25,6 +27,14 @@ class Unusual(Exception):
 
 class Incomplete(Exception):
     """The bytes end before the value does."""
+
+
+def key_before(data: bytes, at: int) -> tuple[bytes, int]:
+    """The key of the entry at ``at``, and where its value begins after the header. Raises Incomplete, Unusual."""
+    head = _ENTRY.match(data, at)
+    if head is None:
+        raise Incomplete if _PARTIAL_ENTRY.fullmatch(data, at) else Unusual
+    return head[1], head.end()
 
 
 class Walk:
@@ -93,15 +103,28 @@ class Layout(NamedTuple):
 Entry = tuple[bytes, Any]
 
 
+class EntryFinder(Protocol):
+    """What a table needs in order to find entries in blocks of an archive, of so many bytes."""
+
+    block_bytes: int
+
+    def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
+        """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
+
+        If it is neither unusual nor found, the bytes end before it does.
+        """
+
+
 class Skimmer:
     """Finds the entries in bytes of an archive. ``walk`` passes over one value, header not included.
 
-    ``alike`` says whether it is worth looking for layouts, which takes time where every value has its own.
     ``runs`` says of the entries found last where those of another layout begin; None for one that no other was like.
     """
 
-    def __init__(self, walk: Callable[[Walk], None], alike: bool = True) -> None:
-        self._walk, self._alike = walk, alike
+    block_bytes = 1 << 16            # stay in the cache while they are searched
+
+    def __init__(self, walk: Callable[[Walk], None]) -> None:
+        self._walk = walk
         self._layouts: list[Layout] = []                 # the last one that matched comes first
         self.runs: list[tuple[int, Layout | None]] = []
         self._seen: Counter[int] = Counter()             # hashes of layouts
@@ -143,18 +166,16 @@ class Skimmer:
 
     def _walked(self, data: bytes, at: int) -> tuple[Entry, int]:
         """The entry at ``at``, and where it ends."""
-        head = _ENTRY.match(data, at)
-        if head is None:
-            raise Incomplete if _PARTIAL_ENTRY.fullmatch(data, at) else Unusual
-        walk = Walk(data, head.end())
+        key, begin = key_before(data, at)
+        walk = Walk(data, begin)
         self._walk(walk)
         value = data[walk.begin:walk.at]
         self._learn(value, walk)
-        return (head[1], value), walk.at
+        return (key, value), walk.at
 
     def _learn(self, value: bytes, walk: Walk) -> None:
         """Keep the layout of a value, if several before were laid out the same."""
-        if not self._alike or len(walk.skipped) > _MOST_SKIPPED:
+        if len(walk.skipped) > _MOST_SKIPPED:
             return
         literals, at = [], 0
         for first, count in walk.skipped:
@@ -173,7 +194,3 @@ class Skimmer:
         self._layouts.insert(0, Layout(re.compile(_KEY + b"(" + b"".join(pieces) + b")", re.DOTALL), value,
                                        tuple(walk.parts)))
         del self._layouts[_MOST_LAYOUTS:]
-
-
-_ENTRY = re.compile(_KEY)
-_PARTIAL_ENTRY = re.compile(rb"[!-~\x80-\xfe]{0,10000}( \x00?)?", re.DOTALL)

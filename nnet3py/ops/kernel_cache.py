@@ -1,11 +1,7 @@
 """Where compiled kernels are kept, and how a function becomes one.
 
-Compiling takes a tenth of a second per kernel, so the machine code is kept on disk between processes, in
-
-1. ``$NUMBA_CACHE_DIR``, if the user set it,
-2. ``$NNET3PY_CACHE``,
-3. the platform's cache folder (``$XDG_CACHE_HOME/nnet3py`` or ``~/.cache/nnet3py`` on Linux),
-4. a private temporary folder, with a warning, where none of these can be written.
+Compiling takes a tenth of a second per kernel, so the machine code is kept on disk between processes, in the folder of
+``nnet3py/cache_folder.py``.
 
 numba keys its cache by the one file that holds a function, and so misses a change in a function called from another
 file. Below the folder we therefore add a name made of a hash: of every source file of ``nnet3py.ops`` that the
@@ -13,15 +9,11 @@ kernel's file imports, directly or not, and of the versions of Python, numpy and
 """
 from __future__ import annotations
 
-import atexit
 import hashlib
 import importlib
 import logging
-import os
 import re
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,47 +26,14 @@ import numba
 import numpy as np
 from numba.core import config as numba_config
 
+from nnet3py.cache_folder import cache_folder
+
 config: Any = numba_config     # its attributes are made when it is imported
 logger = logging.getLogger("nnet3py.ops")
 
 _OPS = Path(__file__).resolve().parent
 _lock = threading.RLock()      # config.CACHE_DIR is shared by the whole process
 _announced = False
-
-
-def platform_cache_folder() -> Path:
-    """The folder where programs of this platform keep what they can make again."""
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "nnet3py" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "nnet3py"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nnet3py"
-
-
-def _is_writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)   # cached code is executed: nobody else may write it
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-@cache
-def cache_folder() -> Path:
-    """The folder that holds the kernels of every version; made if it is missing."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("NNET3PY_CACHE")
-    try:
-        folder = Path(chosen).expanduser() if chosen else platform_cache_folder()
-    except RuntimeError:       # no home directory
-        folder = None
-    if folder is not None and _is_writable(folder):
-        return folder.resolve()
-    temporary = Path(tempfile.mkdtemp(prefix="nnet3py-kernels-"))
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    logger.warning("Cannot write compiled kernels to %s; they are made again in every process "
-                   "(set NNET3PY_CACHE to a folder that can be written)", folder or "a home directory")
-    return temporary
 
 
 # `from nnet3py.ops.x import a, b`, its names perhaps in brackets, or `import nnet3py.ops.x`; parsing would take longer

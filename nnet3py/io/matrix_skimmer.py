@@ -1,0 +1,99 @@
+"""Finding the matrices of features in blocks of a binary archive by their heads, which say how much follows. Light."""
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from nnet3py.io.skim import Entry, Incomplete, Unusual, key_before
+
+_DENSE_HEAD = struct.Struct("<3sbibi")
+_COMPRESSED_HEADS = {kind: struct.Struct(f"<{len(kind)}xffii") for kind in (b"CM ", b"CM2 ", b"CM3 ")}
+_BYTES_PER_ELEMENT = {"FM": 4, "CM": 1, "CM2": 2, "CM3": 1}
+_LONGEST_HEAD = 20
+PERCENTILES = 8                 # bytes of a column in the CM form
+
+
+class Head(NamedTuple):
+    """What the bytes of a matrix say before its elements, or the percentiles of its columns, which begin at ``begin``.
+
+    ``kind`` is ``FM``, ``CM``, ``CM2`` or ``CM3``; minimum and range are 0 for the first.
+    """
+
+    kind: str
+    minimum: float
+    range: float
+    num_rows: int
+    num_cols: int
+    begin: int
+
+    @property
+    def end(self) -> int:
+        """Where the matrix ends."""
+        size = self.num_rows * self.num_cols * _BYTES_PER_ELEMENT[self.kind]
+        return self.begin + size + (PERCENTILES * self.num_cols if self.kind == "CM" else 0)
+
+
+def head_of(data: bytes, at: int = 0) -> Head:
+    """The head of the matrix in binary form that begins at byte ``at``. Raises Incomplete, Unusual."""
+    if data[at:at + 3] == b"FM ":
+        if len(data) < at + _DENSE_HEAD.size:
+            raise Incomplete
+        _, rows_size, num_rows, columns_size, num_cols = _DENSE_HEAD.unpack_from(data, at)
+        head = Head("FM", 0.0, 0.0, num_rows, num_cols, at + _DENSE_HEAD.size)
+        sound = rows_size == columns_size == 4
+    else:
+        kind = data[at:at + 4].partition(b" ")[0] + b" "
+        form = _COMPRESSED_HEADS.get(kind)
+        if len(data) < at + _LONGEST_HEAD:
+            raise Incomplete
+        if form is None:
+            raise Unusual
+        head = Head(kind[:-1].decode(), *form.unpack_from(data, at), at + form.size)
+        sound = True
+    if not sound or head.num_rows <= 0 or head.num_cols <= 0:
+        raise Unusual
+    return head
+
+
+class Found(NamedTuple):
+    """A matrix in a block of an archive: its key, where its token begins, and its head."""
+
+    key: bytes
+    at: int
+    head: Head
+
+
+class MatrixSkimmer:
+    """Finds the matrices, dense ones of floats and compressed ones, of an archive.
+
+    ``values(data, found)`` makes of those that were found in a block what the table's values are.
+    """
+
+    block_bytes = 1 << 20
+
+    def __init__(self, values: Callable[[bytes, list[Found]], list[Any]]) -> None:
+        self._values = values
+
+    def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
+        """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
+
+        If it is neither unusual nor found, the bytes end before it does.
+        """
+        found: list[Found] = []
+        at, size, unusual = 0, len(data), False
+        try:
+            while at < size:
+                key, begin = key_before(data, at)
+                head = head_of(data, begin)
+                end = head.end
+                if end > size:
+                    break
+                found.append(Found(key, begin, head))
+                at = end
+        except Incomplete:
+            pass
+        except Unusual:
+            unusual = True
+        values = self._values(data, found) if found else []
+        return [(one.key, value) for one, value in zip(found, values, strict=True)], at, unusual
