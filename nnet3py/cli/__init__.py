@@ -1,1 +1,1 @@
-"""The command line: Kaldi's nnet3 programs as click commands, one thin file per family."""
+"""The command line: Kaldi's nnet3 programs as commands, one thin file per family, and the click group of them all."""

@@ -1,4 +1,4 @@
-"""A Kaldi program as a click command.
+"""A Kaldi program as a command.
 
 A command file declares its command and stays thin::
 
@@ -27,8 +27,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-import click
-
 from nnet3py import log
 from nnet3py.cli import options as kaldi_options
 from nnet3py.cli.options import Option, Options, print_error_text
@@ -40,50 +38,42 @@ LONGEST_MESSAGE = 2000                                            # characters; 
 Function = Callable[[list[str], Options], "int | None"]
 
 
-class KaldiCommand(click.Command):
-    """A click command with Kaldi's option manners; made by :func:`kaldi_command`."""
+class KaldiCommand:
+    """A command with Kaldi's option manners; made by :func:`kaldi_command`. ``group.py`` makes it one of click's.
+
+    Attributes
+    ----------
+    name : Kaldi's name of the program
+    usage : what ``--help`` prints before the options
+    arguments : the least and the greatest number of arguments; None for no upper limit
+    declared : the options besides the standard ones
+    """
 
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
                  options: Sequence[Option], detached_values: bool = False) -> None:
-        super().__init__(name, help=usage, add_help_option=False)
-        self.function, self.usage = function, usage.strip("\n")
-        self.detached_values = detached_values
+        self.name, self.usage = name, usage.strip("\n")
         self.arguments, self.declared = arguments, tuple(options)
-        # Parsing is ours; click sees the options for completion and introspection.
-        self.params = [_click_option(one) for one in (*options, *kaldi_options.STANDARD_OPTIONS)]
+        self._function, self._detached_values = function, detached_values
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.main(*args, **kwargs)
+    def __call__(self) -> NoReturn:
+        self.main()
+
+    def main(self, args: Sequence[str] | None = None) -> NoReturn:
+        """Run the command on ``args``, by default the process's, and exit with its status."""
+        sys.exit(self.execute(sys.argv[1:] if args is None else args))
 
     def usage_text(self) -> str:
         """What ``--help`` prints."""
         return kaldi_options.usage_text(self.usage, self.declared)
 
-    def get_help(self, ctx: click.Context) -> str:
-        return self.usage_text()
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.args = list(args)   # the words as typed; execute() reads them
-        return ctx.args
-
-    def invoke(self, ctx: click.Context) -> NoReturn:
-        raise click.exceptions.Exit(self.execute(ctx.args))
-
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *unused: Any,  # type: ignore[override]
-             **also_unused: Any) -> NoReturn:
-        """Run the command and exit with its status."""
-        sys.exit(self.execute(sys.argv[1:] if args is None else args))
-
     def execute(self, args: Sequence[str]) -> int:
         """Run the command on the words after its name; return the exit status, having reported any error."""
-        assert self.name is not None
         log.set_program(self.name)
         log.set_verbose(0)
         return guarded(lambda: self._run(list(args)))
 
     def _run(self, words: list[str]) -> int:
-        assert self.name is not None
-        if self.detached_values:
+        if self._detached_values:
             words = kaldi_options.attach_values(self.declared, words)
         try:
             args, options, wants_help = kaldi_options.parse(self.declared, words)
@@ -103,7 +93,7 @@ class KaldiCommand(click.Command):
             print_error_text(self.usage_text())
             return WRONG_USAGE
         log.connect_logging()
-        return self.function(args, options) or 0
+        return self._function(args, options) or 0
 
 
 def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
@@ -121,14 +111,6 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
     def decorate(function: Function) -> KaldiCommand:
         return KaldiCommand(name, function, usage, arguments, options, detached_values)
     return decorate
-
-
-def _click_option(one: Option) -> click.Option:
-    types: dict[str, Any] = {"bool": bool, "int": int, "uint": int, "float": float, "double": float, "string": str,
-                             "strings": str}
-    kind = click.Choice(one.choices) if one.choices else types[one.type]
-    return click.Option([f"--{one.name}", one.name.replace("-", "_").replace(".", "_")], type=kind,
-                        default=one.default, help=one.help, multiple=one.type == "strings")
 
 
 def run_process(body: Callable[[], int]) -> NoReturn:
@@ -222,7 +204,7 @@ def _one_line(message: str) -> str:
 def _describe(error: Exception) -> tuple[str, int]:
     if isinstance(error, Nnet3Error):
         return str(error), error.exit_code
-    if isinstance(error, click.ClickException):
+    if hasattr(error, "format_message"):              # click's, which only `nnet3py` imports
         return error.format_message(), WRONG_USAGE
     if isinstance(error, MemoryError):
         return f"Out of memory{f': {error}' if str(error) else ''}", FATAL
