@@ -10,12 +10,9 @@ or a private temporary folder, with a warning, where that cannot be written.
 """
 from __future__ import annotations
 
-import atexit
 import logging
 import os
-import shutil
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
@@ -34,10 +31,9 @@ def platform_cache_folder() -> Path:
 def _is_writable(folder: Path) -> bool:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)   # cached code is executed: nobody else may write it
-        with tempfile.TemporaryFile(dir=folder):
-            return True
     except OSError:
         return False
+    return os.access(folder, os.R_OK | os.W_OK | os.X_OK)
 
 
 @cache
@@ -50,6 +46,10 @@ def cache_folder() -> Path:
         folder = None
     if folder is not None and _is_writable(folder):
         return folder.resolve()
+    import atexit
+    import shutil
+    import tempfile
+
     temporary = Path(tempfile.mkdtemp(prefix="nnet3py-kernels-"))
     atexit.register(shutil.rmtree, temporary, ignore_errors=True)
     logger.warning("Cannot write compiled kernels to %s; they are made again in every process "

@@ -11,6 +11,7 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.copying import between_tables, log_copied
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
+from nnet3py.io.byte_pieces import BytePieces
 
 METHODS = range(1, 8)
 
@@ -65,8 +66,6 @@ def _input_form(options: Options, binary: bool = True) -> Any:
 
 def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
     """A matrix in the form in which it is written; ``binary`` says whether that may be bytes."""
-    from nnet3py.io.byte_pieces import BytePieces
-
     if isinstance(matrix, bytes | BytePieces) and binary and not options.compress:
         return matrix
     from nnet3py.io.compressed import CompressedMatrix
@@ -92,6 +91,13 @@ def _copy_table(args: list[str], options: Options) -> int:
             lengths = stack.enter_context(TableWriter(options.write_num_frames, INT32))
         # The reader is closed first: if its input was bad, the output does not appear.
         reader = stack.enter_context(SequentialReader(args[0], _input_form(options, binary)))
+        if writer.takes_runs and not (options.compress or options.htk_in or options.sphinx_in):
+            for run in reader.dense_runs():
+                writer.move(reader, run)
+                count += len(run.entries)
+                if lengths is not None:
+                    for entry in run.entries:
+                        lengths.write(entry.key, entry.num_rows)
         for key, matrix, result in _conversions(reader, options, binary):
             writer.write(key, result)
             if lengths is not None:

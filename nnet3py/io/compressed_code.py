@@ -5,7 +5,6 @@ loops. Light.
 """
 from __future__ import annotations
 
-import ctypes
 import sys
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -69,6 +68,8 @@ def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: So
     ``places`` (int64, five for each matrix) says at which byte percentiles and codes begin, at which float of the target
     the elements, and how many rows and columns there are; ``ranges`` (float32, two for each) are minimum and range.
     """
+    import ctypes
+
     scratch = (ctypes.c_float * _SCRATCH)()
     _decode_columns(percentiles, codes, places, ranges, PERCENTILE_STEP, len(places) // 40, target,
                     ctypes.addressof(scratch))
@@ -95,6 +96,8 @@ def compress_columns(values: Source, places: bytes, most_rows: int, ranges: Sour
     of each matrix) and ``codes`` (a byte where each float is); not those of a matrix whose range is not above 0 and
     finite.
     """
+    import ctypes
+
     column, coded, counts = (ctypes.c_float * most_rows)(), (ctypes.c_uint16 * most_rows)(), (ctypes.c_int32 * _COUNTS)()
     _compress_columns(values, places, ranges, PERCENTILE_STEP, len(places) // 24, percentiles, codes,
                       *map(ctypes.addressof, (column, coded, counts)))

@@ -4,9 +4,9 @@ The compressed matrices of a block of the archive are decoded by one call of com
 """
 from __future__ import annotations
 
-import ctypes
 import struct
 import sys
+from array import array
 from typing import Any
 
 from nnet3py.io.byte_pieces import BytePieces
@@ -23,42 +23,41 @@ class _Decoder:
     """Makes values of what was found in a block; they must be written before those of the next block are made."""
 
     def __init__(self) -> None:
-        self._memory: Any = (ctypes.c_float * 0)()          # kept, since fresh memory takes as long as decoding to it
+        self._memory: Any = b""          # kept, since fresh memory takes as long as decoding to it
 
     def values(self, data: bytes, found: list[Found]) -> list[Any]:
         """Dense matrices as their bytes, compressed ones decoded: BytePieces or float32 (rows, cols)."""
-        sizes = [one.head.num_rows * one.head.num_cols if one.head.kind == "CM" else 0 for one in found]
-        compiled = sys.byteorder == "little" and any(sizes) and expect_decoding(sum(sizes))
-        if compiled:
-            self._decode(data, found, sizes)
-        decoded = memoryview(self._memory).cast("B")
-        values: list[Any] = []
-        begin = 0
-        for one, size in zip(found, sizes, strict=True):
-            if size and compiled:
-                head = _DENSE_HEAD.pack(b"FM ", 4, one.head.num_rows, 4, one.head.num_cols)
-                values.append(BytePieces([head, decoded[begin:begin + _FLOAT * size]]))
-                begin += _FLOAT * size
-            else:
-                value = data[one.at:one.head.end]
-                values.append(value if one.head.kind == "FM" else _dense(value))
-        return values
+        chosen = [one for one in found if one.head.kind == "CM"]
+        size = sum(one.head.num_rows * one.head.num_cols for one in chosen)
+        if not chosen or sys.byteorder != "little" or not expect_decoding(size):
+            return [_dense(data[one.at:one.end]) for one in found]
+        decoded = iter(self._decoded(data, chosen, size))
+        return [next(decoded) if one.head.kind == "CM" else _dense(data[one.at:one.end]) for one in found]
 
-    def _decode(self, data: bytes, found: list[Found], sizes: list[int]) -> None:
-        places, ranges = bytearray(), bytearray()
+    def _decoded(self, data: bytes, chosen: list[Found], size: int) -> list[BytePieces]:
+        """The matrices ``chosen``, which have so many elements, decoded by compiled code."""
+        import ctypes
+
+        if len(self._memory) < size:
+            self._memory = (ctypes.c_float * size)()
+        memory = memoryview(self._memory).cast("B")
+        places, ranges = array("q"), array("f")
+        values = []
         begin = 0
-        for one, size in zip(found, sizes, strict=True):
-            if size:
-                head = one.head
-                places += struct.pack("=5q", head.begin, head.end - size, begin, head.num_rows, head.num_cols)
-                ranges += struct.pack("=2f", head.minimum, head.range)
-                begin += size
-        if len(self._memory) < begin:
-            self._memory = (ctypes.c_float * begin)()
-        decode_columns(data, data, bytes(places), bytes(ranges), ctypes.addressof(self._memory))
+        for _, _, (_, minimum, range_, num_rows, num_cols, percentiles), end in chosen:
+            count = num_rows * num_cols
+            places.extend((percentiles, end - count, begin, num_rows, num_cols))
+            ranges.extend((minimum, range_))
+            values.append(BytePieces([_DENSE_HEAD.pack(b"FM ", 4, num_rows, 4, num_cols),
+                                      memory[_FLOAT * begin:_FLOAT * (begin + count)]]))
+            begin += count
+        decode_columns(data, data, places.tobytes(), ranges.tobytes(), ctypes.addressof(self._memory))
+        return values
 
 
 def _dense(value: bytes) -> Any:
+    if value[:3] == b"FM ":
+        return value
     from nnet3py.io.dense_skimmer import dense_matrix
 
     return dense_matrix(value)

@@ -5,7 +5,6 @@ Light: whoever moves bytes only needs no numpy.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nnet3py.io.skim import EntryFinder
@@ -18,7 +17,6 @@ BINARY_HEADER = b"\0B"
 Value = TypeVar("Value")
 
 
-@dataclass(frozen=True)
 class Holder(Generic[Value]):
     """One type of table values.
 
@@ -32,12 +30,11 @@ class Holder(Generic[Value]):
     skimmer : makes what finds values in the bytes of an archive without reading them; None if they must be read
     """
 
-    name: str
-    read: Callable[[TokenReader], Value]
-    write: Callable[[TokenWriter, Value], None]
-    has_header: bool = True
-    select: Callable[[Value, str], Value] | None = None
-    skimmer: Callable[[], EntryFinder] | None = None
+    def __init__(self, name: str, read: Callable[[TokenReader], Value], write: Callable[[TokenWriter, Value], None],
+                 has_header: bool = True, select: Callable[[Value, str], Value] | None = None,
+                 skimmer: Callable[[], EntryFinder] | None = None) -> None:
+        self.name, self.read, self.write = name, read, write
+        self.has_header, self.select, self.skimmer = has_header, select, skimmer
 
     def read_value(self, reader: TokenReader) -> Value:
         """Read the header, if there may be one, and the value."""

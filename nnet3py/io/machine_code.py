@@ -6,20 +6,19 @@ nothing outside of itself and llvmlite alone can load it. Others may run while i
 """
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 import threading
 from collections.abc import Callable
 from functools import cache, cached_property
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnet3py.cache_folder import cache_folder
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "i4": "int32", "i8": "int64", "f4": "float32"}
 _C_TYPES = {"i8": "c_int64", "f4": "c_float"}
-_DIGEST = 64                            # characters of a hash
+_HASH = 8                               # bytes
 _lock = threading.RLock()
 
 
@@ -30,8 +29,7 @@ class Loop:
     """
 
     def __init__(self, source: str, name: str, types: str) -> None:
-        self._source = Path(__file__).with_name(f"{source}.py")
-        self._name, self._types = name, types.split()
+        self._source, self._name, self._types = source, name, types.split()
 
     def __call__(self, *args: Any) -> None:
         self._function(*args)
@@ -60,16 +58,18 @@ class Loop:
 
     def _kept(self) -> tuple[str, bytes]:
         """The function's name in its object file, and that file, from the disk or made now."""
-        path = cache_folder() / f"files-{_source_hash(self._source)}" / f"{self._name}-{'-'.join(self._types)}.o"
-        path = path.with_name(path.name.replace("*", "p"))
+        from nnet3py.cache_folder import cache_folder
+
+        name = f"{self._name}-{'-'.join(self._types)}.o".replace("*", "p")
+        path = cache_folder() / f"files-{_source_hash(self._source)}" / name
         try:
             kept = path.read_bytes()
         except OSError:
             kept = b""
-        digest, code = kept[:_DIGEST], kept[_DIGEST:]
-        if hashlib.sha256(code).hexdigest().encode() != digest:
+        code = kept[_HASH:]
+        if _hash(code) != kept[:_HASH]:
             code = self._compiled()
-            _keep(path, hashlib.sha256(code).hexdigest().encode() + code)
+            _keep(path, _hash(code) + code)
         name, _, content = code.partition(b"\n")
         return name.decode(), content
 
@@ -79,7 +79,7 @@ class Loop:
 
         from numba import njit, types
 
-        function = getattr(import_module(f"nnet3py.io.{self._source.stem}"), self._name)
+        function = getattr(import_module(f"nnet3py.io.{self._source}"), self._name)
         kinds = [types.CPointer(getattr(types, _NUMBA_TYPES[kind[:-1]])) if kind.endswith("*")
                  else getattr(types, _NUMBA_TYPES[kind]) for kind in self._types]
         compiled = njit(types.void(*kinds), error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True,
@@ -101,13 +101,22 @@ def _target_machine() -> Any:
 
 
 @cache
-def _source_hash(source: Path) -> str:
-    """A hash of all that decides the machine code of the functions of a file."""
+def _source_hash(source: str) -> str:
+    """A hash of all that decides the machine code of the functions of the file ``source``."""
+    from pathlib import Path
+
     import llvmlite
     from llvmlite import binding
 
+    here = Path(__file__)
     facts = f"{sys.version}\0{llvmlite.__version__}\0{binding.get_host_cpu_name()}\0".encode()
-    return hashlib.sha256(facts + Path(__file__).read_bytes() + source.read_bytes()).hexdigest()[:16]
+    return _hash(facts + here.read_bytes() + here.with_name(f"{source}.py").read_bytes()).hex()
+
+
+def _hash(data: bytes) -> bytes:
+    from importlib.util import source_hash          # what Python itself knows files by; hashlib takes 5 ms to load
+
+    return source_hash(data)
 
 
 def _keep(path: Path, data: bytes) -> None:

@@ -57,11 +57,12 @@ def head_of(data: bytes, at: int = 0) -> Head:
 
 
 class Found(NamedTuple):
-    """A matrix in a block of an archive: its key, where its token begins, and its head."""
+    """A matrix in a block of an archive: its key, where its token begins, its head, and where it ends."""
 
     key: bytes
     at: int
     head: Head
+    end: int
 
 
 class MatrixSkimmer:
@@ -89,7 +90,7 @@ class MatrixSkimmer:
                 end = head.end
                 if end > size:
                     break
-                found.append(Found(key, begin, head))
+                found.append(Found(key, begin, head, end))
                 at = end
         except Incomplete:
             pass

@@ -92,7 +92,7 @@ STORED_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_selec
 
 
 def _bytes(data: bytes, found: list[Found]) -> list[bytes]:
-    return [data[one.at:one.head.end] for one in found]
+    return [data[one.at:one.end] for one in found]
 
 
 RAW_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_select,

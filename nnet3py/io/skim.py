@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-_KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as writers of archives put them
-_ENTRY = re.compile(_KEY)
+KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as writers of archives put them
+_ENTRY = re.compile(KEY)
 _PARTIAL_ENTRY = re.compile(rb"[!-~\x80-\xfe]{0,10000}( \x00?)?", re.DOTALL)
 _MOST_LAYOUTS = 6               # that are tried on each value; more would cost more than walking
 _MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
@@ -191,6 +191,6 @@ class Skimmer:
         pieces = [re.escape(literals[0])]
         for (_, count), literal in zip(walk.skipped, literals[1:], strict=True):
             pieces += [b".{%d}" % count, re.escape(literal)]
-        self._layouts.insert(0, Layout(re.compile(_KEY + b"(" + b"".join(pieces) + b")", re.DOTALL), value,
+        self._layouts.insert(0, Layout(re.compile(KEY + b"(" + b"".join(pieces) + b")", re.DOTALL), value,
                                        tuple(walk.parts)))
         del self._layouts[_MOST_LAYOUTS:]

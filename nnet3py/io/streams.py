@@ -5,6 +5,7 @@ under its own name only when it is complete. Kaldi: ``Input`` and ``Output`` of 
 """
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import logging
@@ -23,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 BUFFER_SIZE = 1 << 15          # small, because looking ahead copies it
 _FILE_BUFFER_SIZE = 1 << 18    # of files that are written; others wait for what goes down a pipe
+_NOT_BY_SYSTEM = (errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP)
 _SHELL = "/bin/sh"
 _SIGPIPE = 13
 _BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose reader went away
@@ -214,6 +216,27 @@ class _RawOutput(io.RawIOBase):
         self._position += written
         return written
 
+    def copy_range(self, source: int, first: int, count: int) -> None:
+        """Write ``count`` bytes of the file with the descriptor ``source``, from byte ``first`` on."""
+        end = first + count
+        by_system = hasattr(os, "sendfile")
+        while first < end and not self.discard:
+            try:
+                if by_system:
+                    moved = os.sendfile(self.target.fileno(), source, first, end - first)
+                else:
+                    moved = self.target.write(os.pread(source, min(end - first, _FILE_BUFFER_SIZE), first))
+            except (OSError, ValueError) as error:
+                if by_system and (isinstance(error, io.UnsupportedOperation) or error.errno in _NOT_BY_SYSTEM):
+                    by_system = False            # no file, or one that is appended to
+                    continue
+                self.discard = True
+                raise self._error("write to", error) from error
+            if not moved:
+                raise Nnet3Error(f"what is copied to '{self._path}' became shorter meanwhile")
+            first += moved
+            self._position += moved
+
     def close(self) -> None:
         if self.closed:
             return
@@ -250,6 +273,11 @@ class OutputStream(io.BufferedWriter):
         self.path = path
         self.status = 0              # of a pipe's command, after close
         self._process, self._temporary, self._final = process, temporary, final
+
+    def copy_range(self, source: InputStream, first: int, count: int) -> None:
+        """Write ``count`` bytes of a file, from byte ``first`` on, that need not pass through this process."""
+        self.flush()
+        self._raw_output.copy_range(source.fileno(), first, count)
 
     @property
     def name(self) -> str:

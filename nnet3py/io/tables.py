@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.archive import ArchiveScanner
+from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.holder import BINARY_HEADER, Holder
+from nnet3py.io.moving import Run, dense_runs
 from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReader
 from nnet3py.io.read_ahead import read_ahead
 from nnet3py.io.script import LoadedObject, Script, read_script_line
@@ -62,7 +64,7 @@ class SequentialReader(_Closing, Generic[Value]):
 
     Iterating gives (key, value). An unreadable first entry of an archive raises FormatError; a later one is a warning
     and ends the iteration, and then :meth:`close` (or leaving the ``with`` block) raises, unless the rspecifier is
-    permissive (``p``). In a script, an unreadable object raises, or with ``p`` is skipped.
+    permissive (``p``). In a script, an unreadable object raises, or with ``p`` is skipped. ``stream`` is what is read.
     """
 
     def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
@@ -70,9 +72,10 @@ class SequentialReader(_Closing, Generic[Value]):
         self.holder = holder
         self._error: Exception | None = None
         self._at_end = False
-        self._stream: InputStream = open_input(self.specifier.source)
-        if self.specifier.kind == "scp" and self._stream.peek(2)[:2] == BINARY_HEADER:
-            self._stream.close()
+        self._first = True
+        self.stream: InputStream = open_input(self.specifier.source)
+        if self.specifier.kind == "scp" and self.stream.peek(2)[:2] == BINARY_HEADER:
+            self.stream.close()
             raise FormatError("a script file cannot begin with the binary header", path=self.specifier.source,
                               hint="is it an archive? then the specifier begins with 'ark:'")
 
@@ -81,10 +84,20 @@ class SequentialReader(_Closing, Generic[Value]):
                    else ((key, load()) for key, load in self._script_entries()))
         return read_ahead(entries) if self.specifier.background else entries
 
+    def dense_runs(self) -> Iterator[Run]:
+        """Yield the dense matrices in front of an archive that is a file, for :meth:`TableWriter.move`.
+
+        Iterating gives the entries after them.
+        """
+        if self.specifier.kind == "ark" and not self.specifier.background:
+            for run in dense_runs(self.stream):
+                self._first = False
+                yield run
+
     @property
     def archive_size(self) -> int | None:
         """Bytes of the archive; None for scripts and pipes."""
-        return self._stream.size if self.specifier.kind == "ark" else None
+        return self.stream.size if self.specifier.kind == "ark" else None
 
     def lazy(self) -> Iterator[tuple[str, Callable[[], Value]]]:
         """Like iterating, but with a function to load the value: a script's objects are read only if asked for."""
@@ -93,20 +106,19 @@ class SequentialReader(_Closing, Generic[Value]):
         return self._script_entries()
 
     def _archive_entries(self) -> Iterator[tuple[str, Value]]:
-        scanner = ArchiveScanner(self._stream, self.holder)
-        first = True
+        scanner = ArchiveScanner(self.stream, self.holder)
         while True:
             try:
                 entry = scanner.next()
             except Nnet3Error as error:
-                if first:
+                if self._first:
                     raise
                 self._stop(error)
                 return
             if entry is None:
                 self._at_end = True
                 return
-            first = False
+            self._first = False
             yield entry
 
     def _stop(self, error: Exception) -> None:
@@ -116,7 +128,7 @@ class SequentialReader(_Closing, Generic[Value]):
     def _script_entries(self) -> Iterator[tuple[str, Callable[[], Value]]]:
         loaded = LoadedObject(self.holder)
         while True:
-            line = self._stream.readline()
+            line = self.stream.readline()
             if not line:
                 self._at_end = True
                 return
@@ -137,18 +149,18 @@ class SequentialReader(_Closing, Generic[Value]):
 
     def close(self) -> None:
         """Close; unless permissive, raises FormatError after a read error, Nnet3Error if a pipe's command failed."""
-        if self._stream.closed:
+        if self.stream.closed:
             return
-        self._stream.close()
+        self.stream.close()
         error = self._error
-        if error is None and self._at_end and self._stream.status:
-            error = failed_command(self.specifier.text, self._stream.status)
+        if error is None and self._at_end and self.stream.status:
+            error = failed_command(self.specifier.text, self.stream.status)
         self._error = None
         if error is not None and not self.specifier.permissive:
             raise error
 
     def abandon(self) -> None:
-        self._stream.close()
+        self.stream.close()
 
 
 class TableWriter(_Closing, Generic[Value]):
@@ -185,7 +197,7 @@ class TableWriter(_Closing, Generic[Value]):
         return TokenWriter(self._archive, self.specifier.binary)
 
     def write(self, key: str, value: Value) -> None:
-        """Write one entry. ``key`` must not be empty nor contain blanks. Bytes are written as they are."""
+        """Write one entry. ``key`` must not be empty nor contain blanks. Bytes, and BytePieces, are written as they are."""
         if not is_token(key):
             raise Nnet3Error(f"'{key}' cannot be a key", hint="keys are not empty and contain no blanks")
         if self._archive is None:
@@ -193,19 +205,43 @@ class TableWriter(_Closing, Generic[Value]):
             return
         encoded = key.encode("utf-8", "surrogateescape")
         self._archive.write(encoded + b" ")
-        if self._script is not None:
-            name = (self.specifier.archive or "").encode("utf-8", "surrogateescape")
-            self._script.write(b"%b %b:%d\n" % (encoded, name, self._archive.tell()))
+        self._note_place(encoded, self._archive.tell())
         if self._header:
             self._archive.write(self._header)
         if isinstance(value, bytes):
             self._archive.write(value)
+        elif isinstance(value, BytePieces):
+            for piece in value.pieces:
+                self._archive.write(piece)
         else:
             self.holder.write(self._tokens, value)
+        self._flush_if_asked()
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether entries can be moved here by :meth:`move`: this is a binary archive."""
+        return self._archive is not None and self._header == BINARY_HEADER
+
+    def move(self, source: SequentialReader, run: Run) -> None:
+        """Write the entries of a run of ``source``, which must be as :meth:`write` would write them."""
+        assert self._archive is not None
+        begin = self._archive.tell()
+        self._archive.copy_range(source.stream, run.first, run.end - run.first)
+        if self._script is not None:
+            for entry in run.entries:
+                self._note_place(entry.key.encode("utf-8", "surrogateescape"), begin + entry.value_at)
+        self._flush_if_asked()
+
+    def _note_place(self, key: bytes, value_at: int) -> None:
+        if self._script is not None:
+            name = (self.specifier.archive or "").encode("utf-8", "surrogateescape")
+            self._script.write(b"%b %b:%d\n" % (key, name, value_at))
+
+    def _flush_if_asked(self) -> None:
         if self.specifier.flush:
-            self._archive.flush()
-            if self._script is not None:
-                self._script.flush()
+            for stream in (self._archive, self._script):
+                if stream is not None:
+                    stream.flush()
 
     def _write_to_named_file(self, key: str, value: Value) -> None:
         assert self._names is not None
