@@ -114,10 +114,6 @@ def _conversions(reader: Any, options: Options, binary: bool) -> Iterator[tuple[
         entries = chain(head, entries)
         if head and _is_much(head[0][1], reader):
             return _in_batches(entries, options)
-    elif binary and reader.archive_size:
-        from nnet3py.io.compressed_code import expect_decoding
-
-        expect_decoding(reader.archive_size)
     return ((key, matrix, _converted(matrix, options, binary)) for key, matrix in entries)
 
 

@@ -82,9 +82,10 @@ def _append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:
 
 @dataclass
 class _Statistics:
-    """What happened to the examples of one structure."""
+    """What happened to the examples of one structure, of which ``full`` make the largest minibatch."""
 
     eg_size: int
+    full: int = 0
     minibatches: Counter[int] = field(default_factory=Counter)     # size -> how many, in order of first use
     num_discarded: int = 0
 
@@ -114,10 +115,11 @@ class ExampleMerger:
             structure = example.structure()
             statistics = self._statistics.get(structure)
             if statistics is None:
-                statistics = self._statistics[structure] = _Statistics(example.size())
+                size = example.size()
+                statistics = self._statistics[structure] = _Statistics(size, self._sizes.rule(size).largest)
             group = self._waiting.setdefault(structure, [])
             group.append(example)
-            if self._sizes.size(statistics.eg_size, len(group), ended=False):
+            if len(group) == statistics.full:
                 yield self._write(statistics, self._waiting.pop(structure))
         # Kaldi goes through a hash table here, which happens to hold what came last first.
         for structure, group in reversed(self._waiting.items()):

@@ -20,6 +20,7 @@ from nnet3py.egs.walk_example import walk_example
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.compressed import CompressedMatrix, decode_batch
+from nnet3py.io.compressed_code import expect_decoding
 from nnet3py.io.general import write_general_matrix
 from nnet3py.io.holder import Holder
 from nnet3py.io.index_vector import write_index_vector
@@ -136,6 +137,8 @@ class PackingSkimmer(Skimmer):
                 packed = self._packed.get(layout.pattern.pattern)
                 if packed is None:
                     packed = self._packed[layout.pattern.pattern] = PackedLayout(layout)
+                    if len(self._packed) == 1 and any(part.kind == b"CM " for part in packed.parts):
+                        expect_decoding(self.archive_bytes)
             if packed is None or not packed.is_plain:
                 return _read(entries)
         except Nnet3Error:

@@ -30,6 +30,8 @@ class ArchiveScanner(Generic[Value]):
         self._holder, self._path = holder, stream.path
         self._source = ByteSource(stream, stream.size)
         self._skimmer = holder.skimmer() if holder.skimmer is not None else None
+        if self._skimmer is not None:
+            self._skimmer.archive_bytes = stream.size or 0
         self._skimmed: deque[tuple[str, Any]] = deque()
         self._num_unusual = 0
 

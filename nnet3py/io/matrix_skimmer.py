@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from nnet3py.io.compressed_code import expect_decoding
 from nnet3py.io.skim import Entry, Incomplete, Unusual, key_before
 
 _DENSE_HEAD = struct.Struct("<3sbibi")
@@ -72,9 +73,11 @@ class MatrixSkimmer:
     """
 
     block_bytes = 1 << 20
+    archive_bytes = 0
 
     def __init__(self, values: Callable[[bytes, list[Found]], list[Any]]) -> None:
         self._values = values
+        self._expects_decoding = False
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
         """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
@@ -96,5 +99,8 @@ class MatrixSkimmer:
             pass
         except Unusual:
             unusual = True
+        if not self._expects_decoding and any(one.head.kind != "FM" for one in found):
+            self._expects_decoding = True
+            expect_decoding(self.archive_bytes)
         values = self._values(data, found) if found else []
         return [(one.key, value) for one, value in zip(found, values, strict=True)], at, unusual

@@ -104,9 +104,16 @@ Entry = tuple[bytes, Any]
 
 
 class EntryFinder(Protocol):
-    """What a table needs in order to find entries in blocks of an archive, of so many bytes."""
+    """What a table needs in order to find entries in blocks of an archive.
+
+    Attributes
+    ----------
+    block_bytes : how much of the archive it is given at a time
+    archive_bytes : the size of the archive, which tells how much work there will be; 0 if it is not known
+    """
 
     block_bytes: int
+    archive_bytes: int
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
         """Key and value of the entries in front, how many bytes they take, and whether the next one is unusual.
@@ -122,6 +129,7 @@ class Skimmer:
     """
 
     block_bytes = 1 << 16            # stay in the cache while they are searched
+    archive_bytes = 0
 
     def __init__(self, walk: Callable[[Walk], None]) -> None:
         self._walk = walk
