@@ -1,0 +1,133 @@
+"""nnet3py/io/moving.py: copy-feats that moves bytes writes, and says, what it does when it reads every value."""
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nnet3py.cli.copy_feats import copy_feats
+from nnet3py.io import compressed_code, moving
+from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.io.decoded_matrix import DECODED_MATRIX
+from nnet3py.io.general import write_general_matrix
+from nnet3py.io.raw_matrix import RAW_MATRIX
+from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tokens import TokenWriter
+
+RNG = np.random.default_rng(5)
+DENSE = [RNG.normal(size=(rows, 4)).astype(np.float32) for rows in (3, 1, 60, 500)]
+COMPRESSED = [CompressedMatrix.compress(one, method) for one in DENSE[2:] for method in (2, 3, 5)]
+
+
+def entry(key: bytes, value: Any, binary: bool = True) -> bytes:
+    stream = io.BytesIO()
+    stream.write(key + (b" \0B" if binary else b" "))
+    write_general_matrix(TokenWriter(stream, binary), value)
+    return stream.getvalue()
+
+
+def entries(values: list[Any], name: bytes = b"key") -> bytes:
+    return b"".join(entry(name + b"-%d" % number, value) for number, value in enumerate(values))
+
+
+PLAIN = entries(DENSE)
+ARCHIVES = {
+    "nothing": b"", "plain": PLAIN, "one": entry(b"k", DENSE[0]),
+    "compressed": entries(COMPRESSED), "compressed behind": PLAIN + entries(COMPRESSED, b"c"),
+    "compressed in front": entries(COMPRESSED, b"c") + PLAIN,
+    "doubles between": PLAIN + entry(b"double", DENSE[0].astype(np.float64)) + entries(DENSE, b"more"),
+    "text between": PLAIN + entry(b"text", DENSE[0], binary=False) + entries(DENSE, b"more"),
+    "all text": entry(b"text", DENSE[0], binary=False),
+    "empty matrices": PLAIN + entry(b"empty", DENSE[0][:0]) + entries(DENSE, b"more"),
+    "odd keys": entry(b"\xff\xfe\x80", DENSE[0]) + entry("ключ".encode(), DENSE[1]) + entry(b"k\xc2\xa0", DENSE[0]),
+    "long key": PLAIN + entry(b"k" * 700, DENSE[0]) + PLAIN,
+    "equal keys": PLAIN + PLAIN,
+    "blanks between": PLAIN + b" \n" + PLAIN,
+    "two blanks": entry(b"k ", DENSE[0]) + PLAIN,
+    "a vector": PLAIN + b"v \0BFV \4\2\0\0\0" + bytes(8) + PLAIN,
+    "no header": PLAIN + entry(b"k", DENSE[0]).replace(b"\0B", b"") + PLAIN,
+    "negative": PLAIN + b"k \0BFM \4\xff\xff\xff\xff\4\xff\xff\xff\xff" + PLAIN,
+    "huge": PLAIN + b"k \0BFM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f" + PLAIN,
+    "wrong sizes": PLAIN + b"k \0BFM \4\1\0\0\0\x08\1\0\0\0" + PLAIN,
+    "damaged first": b"k \0BFM \4\1\0\0\0\x08\1\0\0\0" + PLAIN,
+    "key only": PLAIN + b"key-x", "key and blank": PLAIN + b"key-x ", "half a head": PLAIN + b"key-x \0BFM \4\1",
+    "cut": PLAIN[:-5], "cut compressed": entries(COMPRESSED)[:-5], "no archive": b"\0\1\2 what",
+}
+
+
+def outcome(run: Callable[[], int], folder: Path, capfd: pytest.CaptureFixture[str]) -> tuple[Any, ...]:
+    """Exit status, what was said, and the files that are there, with their bytes."""
+    for path in folder.glob("out*"):
+        path.unlink()
+    status = run()
+    return status, capfd.readouterr().err, {path.name: path.read_bytes() for path in sorted(folder.glob("*out*"))}
+
+
+@pytest.fixture
+def read_everything(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    def switch() -> None:
+        monkeypatch.setattr(SequentialReader, "dense_runs", lambda self: iter(()))
+        for holder in (RAW_MATRIX, DECODED_MATRIX):
+            monkeypatch.setattr(holder, "skimmer", None)
+    return switch
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+@pytest.mark.parametrize("small_runs", [False, True])
+def test_tables(name: str, small_runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                capfd: pytest.CaptureFixture[str], read_everything: Callable[[], None]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_bytes(ARCHIVES[name])
+    if small_runs:
+        monkeypatch.setattr(moving, "_RUN", 1)
+        monkeypatch.setattr(compressed_code, "COST_OF_LOADING", -1.0)
+        monkeypatch.setattr(compressed_code, "COST_IF_LOADED", -1.0)
+    commands = [["ark:in", "ark,scp:out,out.scp"], ["--write-num-frames=ark,t:out.len", "ark:in", "ark:out"],
+                ["ark,p:in", "ark,f:out"], ["ark:in", "ark,t:out"], ["--compress=true", "ark:in", "ark:out"]]
+    found = [outcome(lambda: copy_feats.execute(words), tmp_path, capfd) for words in commands]
+    read_everything()
+    assert found == [outcome(lambda: copy_feats.execute(words), tmp_path, capfd) for words in commands]
+
+
+def test_bytes_are_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "in").write_bytes(PLAIN)
+    monkeypatch.setattr(SequentialReader, "__iter__", lambda self: pytest.fail("values were read")
+                        if self.stream.peek(1) else iter(()))
+    assert copy_feats.execute([f"ark:{tmp_path}/in", f"ark:{tmp_path}/out"]) == 0
+    assert (tmp_path / "out").read_bytes() == PLAIN
+
+
+def run_command(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = f"'{sys.executable}' -c 'from nnet3py.cli.main import run; run(\"copy-feats\")'"
+    return subprocess.run(["bash", "-c", f"set -o pipefail; copy() {{ {command} --print-args=false \"$@\"; }}; {words}"],
+                          cwd=folder, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(
+                              Path(__file__).resolve().parent.parent)})
+
+
+@pytest.mark.parametrize("words", [
+    "copy ark:in ark:- >out", "copy ark:in ark:- >>out", "copy ark:- ark:- <in >out", "cat in | copy ark:- ark:- >out",
+    "copy 'ark:cat in|' 'ark:|cat >out'", "copy ark:in ark:- | cat >out"])
+def test_pipes_and_standard_streams(words: str, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(PLAIN)
+    done = run_command(words, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out").read_bytes() == PLAIN
+
+
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(entries([np.ones((100_000, 4), dtype=np.float32)] * 3))
+    done = run_command("copy ark:in ark:- | head -c 10 >out; exit ${PIPESTATUS[0]}", tmp_path)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(PLAIN)
+    done = run_command("copy ark:in ark:/dev/full", tmp_path)
+    assert done.returncode == 255 and "No space left on device" in done.stderr
