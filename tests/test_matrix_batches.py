@@ -14,7 +14,7 @@ from nnet3py.io.compressed import CompressedMatrix
 from nnet3py.io.general import to_dense, write_general_matrix
 from nnet3py.io.holders import GENERAL_MATRIX
 from nnet3py.io.matrix_batches import batches, compressed
-from nnet3py.io.raw_matrix import STORED_MATRIX, num_rows
+from nnet3py.io.raw_matrix import STORED_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenWriter
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from paths import ROOT
 
 from nnet3py.cli.copy_feats import copy_feats
 from nnet3py.io import compressed_code, moving
@@ -62,11 +63,11 @@ ARCHIVES = {
 }
 
 
-def outcome(run: Callable[[], int], folder: Path, capfd: pytest.CaptureFixture[str]) -> tuple[Any, ...]:
+def outcome(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -> tuple[Any, ...]:
     """Exit status, what was said, and the files that are there, with their bytes."""
     for path in folder.glob("out*"):
         path.unlink()
-    status = run()
+    status = copy_feats.execute(words)
     return status, capfd.readouterr().err, {path.name: path.read_bytes() for path in sorted(folder.glob("*out*"))}
 
 
@@ -91,9 +92,9 @@ def test_tables(name: str, small_runs: bool, tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(compressed_code, "COST_IF_LOADED", -1.0)
     commands = [["ark:in", "ark,scp:out,out.scp"], ["--write-num-frames=ark,t:out.len", "ark:in", "ark:out"],
                 ["ark,p:in", "ark,f:out"], ["ark:in", "ark,t:out"], ["--compress=true", "ark:in", "ark:out"]]
-    found = [outcome(lambda: copy_feats.execute(words), tmp_path, capfd) for words in commands]
+    found = [outcome(words, tmp_path, capfd) for words in commands]
     read_everything()
-    assert found == [outcome(lambda: copy_feats.execute(words), tmp_path, capfd) for words in commands]
+    assert found == [outcome(words, tmp_path, capfd) for words in commands]
 
 
 def test_bytes_are_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,9 +107,9 @@ def test_bytes_are_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def run_command(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = f"'{sys.executable}' -c 'from nnet3py.cli.main import run; run(\"copy-feats\")'"
-    return subprocess.run(["bash", "-c", f"set -o pipefail; copy() {{ {command} --print-args=false \"$@\"; }}; {words}"],
-                          cwd=folder, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(
-                              Path(__file__).resolve().parent.parent)})
+    script = f"set -o pipefail; copy() {{ {command} --print-args=false \"$@\"; }}; {words}"
+    return subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 @pytest.mark.parametrize("words", [

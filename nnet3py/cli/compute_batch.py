@@ -5,7 +5,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterance_batches import BATCH, UtteranceSource, batch_options, warn_of
+from nnet3py.cli.utterance_batches import BATCH, batch_options, warn_of, with_ivectors
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options, model_for_test
 
 
@@ -43,7 +43,7 @@ def compute_batch(args: list[str], options: Options) -> int:
     # The writer comes first, so that an error of a reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_MATRIX) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features, \
             IvectorSource(options) as ivectors:
-        source = UtteranceSource(features, ivectors)
+        source = with_ivectors(features, ivectors)
         for key, output in computer.compute(source, options.online_ivector_period):
             if not isinstance(output, np.ndarray):
                 warn_of(key, output)

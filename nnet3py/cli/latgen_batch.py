@@ -8,7 +8,7 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, decode_table, decoder_options
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE
 from nnet3py.cli.options import Options
-from nnet3py.cli.utterance_batches import BATCH, MissingData, UtteranceSource, batch_options, warn_of
+from nnet3py.cli.utterance_batches import BATCH, MissingData, batch_options, warn_of, with_ivectors
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options
 from nnet3py.errors import Nnet3Error
 
@@ -47,7 +47,7 @@ def latgen_faster_batch(args: list[str], options: Options) -> int:
 
     def inputs() -> Iterator[tuple[str, Decoder | None, Any]]:
         with SequentialReader(args[2], FLOAT_MATRIX) as features, IvectorSource(options) as ivectors:
-            source = UtteranceSource(features, ivectors)
+            source = with_ivectors(features, ivectors)
             for key, output in computer.compute(source, options.online_ivector_period):
                 if isinstance(output, MissingData):
                     warn_of(key, output)

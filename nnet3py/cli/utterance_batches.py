@@ -1,7 +1,7 @@
 """What commands that compute chunks of many utterances at a time share: options and the source of utterances."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -10,6 +10,8 @@ from nnet3py.cli.utterances import IvectorSource
 from nnet3py.errors import Nnet3Error, within
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nnet3py.runtime.cutting import BatchOptions, Utterance
 
 BATCH = (
@@ -33,14 +35,17 @@ def batch_options(options: Options) -> BatchOptions:
 
 
 class MissingData(Nnet3Error):
-    """An utterance has no features or no i-vector. The message is the whole warning."""
+    """What an utterance needs is not there. The message is the whole warning."""
 
 
 class UtteranceSource:
-    """Features with their i-vectors. An utterance that lacks either has an error, so that warnings come in order."""
+    """Features as utterances, counted. One that lacks something has an error, so that warnings come in order.
 
-    def __init__(self, features: Any, ivectors: IvectorSource) -> None:
-        self._features, self._ivectors = features, ivectors
+    ``utterance(key, features)`` makes one of features that are not empty; MissingData for what it lacks.
+    """
+
+    def __init__(self, features: Any, utterance: Callable[[str, np.ndarray], Utterance]) -> None:
+        self._features, self._utterance = features, utterance
         self.num_read = self.num_frames = 0
 
     def __iter__(self) -> Iterator[Utterance]:
@@ -48,17 +53,29 @@ class UtteranceSource:
 
         for key, feats in self._features:
             self.num_read += 1
-            if len(feats) == 0:
-                yield Utterance(key, feats, error=MissingData(f"Zero-length utterance: {key}"))
-                continue
             try:
-                with within(f"utterance {key}"):
-                    found = self._ivectors.find(key)
-            except KeyError as error:
-                yield Utterance(key, feats, error=MissingData(f"No {error.args[0]} available for utterance {key}"))
+                if len(feats) == 0:
+                    raise MissingData(f"Zero-length utterance: {key}")
+                utterance = self._utterance(key, feats)
+            except MissingData as error:
+                yield Utterance(key, feats, error=error)
                 continue
             self.num_frames += len(feats)
-            yield Utterance(key, feats, *found)
+            yield utterance
+
+
+def with_ivectors(features: Any, ivectors: IvectorSource) -> UtteranceSource:
+    """Utterances with their i-vectors."""
+    from nnet3py.runtime.cutting import Utterance
+
+    def utterance(key: str, feats: np.ndarray) -> Utterance:
+        try:
+            with within(f"utterance {key}"):
+                return Utterance(key, feats, *ivectors.find(key))
+        except KeyError as error:
+            raise MissingData(f"No {error.args[0]} available for utterance {key}") from None
+
+    return UtteranceSource(features, utterance)
 
 
 def warn_of(key: str, error: Nnet3Error) -> None:

@@ -9,7 +9,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, SIMPLE, unprefixed, with_default
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterance_batches import MissingData, warn_of
+from nnet3py.cli.utterance_batches import MissingData, UtteranceSource, warn_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +57,7 @@ def xvector_compute(args: list[str], options: Options) -> int:
         computer.compiler.read_cache(options.cached_compiler_in)
     # The writer comes first, so that an error of the reader's end, too, leaves no output.
     with TableWriter(args[2], FLOAT_VECTOR) as writer, SequentialReader(args[1], FLOAT_MATRIX) as features:
-        source = _WholeUtterances(features, options)
+        source = _whole_utterances(features, options)
         for key, vector in computer.compute_all(source):
             if not isinstance(vector, np.ndarray):
                 warn_of(key, vector)
@@ -72,30 +72,22 @@ def xvector_compute(args: list[str], options: Options) -> int:
     return 0 if num_done else 1
 
 
-class _WholeUtterances:
-    """Features by utterance, counted; those that are empty or too short have an error."""
+def _whole_utterances(features: Any, options: Options) -> UtteranceSource:
+    """Utterances of which those that are too short have an error."""
+    from nnet3py.runtime.cutting import Utterance
 
-    def __init__(self, features: Any, options: Options) -> None:
-        self._features, self._chunk_size = features, options.chunk_size
-        self._least_frames = 1 if options.pad_input else options.min_chunk_size
-        self.num_read = self.num_frames = 0
+    least_frames = 1 if options.pad_input else options.min_chunk_size
 
-    def __iter__(self) -> Iterator[Utterance]:
-        from nnet3py.runtime.cutting import Utterance
+    def utterance(key: str, feats: np.ndarray) -> Utterance:
+        if len(feats) < least_frames:
+            raise MissingData(f"Minimum chunk size of {least_frames} is greater than the number of rows in utterance: "
+                              f"{key}")
+        if len(feats) < options.chunk_size:
+            log.log(f"Chunk size of {options.chunk_size} is greater than the number of rows in utterance: {key}, "
+                    f"using chunk size  of {len(feats)}")
+        return Utterance(key, feats)
 
-        for key, feats in self._features:
-            self.num_read += 1
-            if len(feats) == 0:
-                yield Utterance(key, feats, error=MissingData(f"Zero-length utterance: {key}"))
-            elif len(feats) < self._least_frames:
-                text = f"Minimum chunk size of {self._least_frames} is greater than the number of rows in utterance:"
-                yield Utterance(key, feats, error=MissingData(f"{text} {key}"))
-            else:
-                if len(feats) < self._chunk_size:
-                    log.log(f"Chunk size of {self._chunk_size} is greater than the number of rows in utterance: {key}, "
-                            f"using chunk size  of {len(feats)}")
-                self.num_frames += len(feats)
-                yield Utterance(key, feats)
+    return UtteranceSource(features, utterance)
 
 
 @kaldi_command("nnet3-xvector-compute-batched", usage="""

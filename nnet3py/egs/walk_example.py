@@ -5,6 +5,7 @@ Only the present form of each kind is known here. Light: no numpy.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from nnet3py.io.raw_matrix import walk_matrix
 from nnet3py.io.skim import Incomplete, Unusual, Walk
@@ -27,37 +28,42 @@ def walk_example(walk: Walk) -> None:
 
 def walk_chain_example(walk: Walk) -> None:
     """Pass over an example of chain training."""
-    for _ in range(walk.integer(b"<Nnet3ChainEg> <NumInputs> ")):
-        _walk_io(walk)
-    for _ in range(walk.integer(b"<NumOutputs> ")):
-        walk.expect(b"<NnetChainSup> ")
-        walk.word()
-        _walk_indexes(walk)
-        _walk_supervision(walk)
-        walk.skip(_FLOAT * walk.integer(b"<DW2> FV "))
-        walk.expect(b"</NnetChainSup> ")
-    walk.expect(b"</Nnet3ChainEg> ")
+    _walk_sequences(walk, b"Nnet3ChainEg", b"NnetChainSup", _walk_chain_output)
 
 
 def walk_discriminative_example(walk: Walk) -> None:
     """Pass over an example of discriminative training."""
-    for _ in range(walk.integer(b"<Nnet3DiscriminativeEg> <NumInputs> ")):
+    _walk_sequences(walk, b"Nnet3DiscriminativeEg", b"NnetDiscriminativeSup", _walk_discriminative_output)
+
+
+def _walk_sequences(walk: Walk, example: bytes, output: bytes, walk_output: Callable[[Walk], None]) -> None:
+    """An example with these tokens around it and around each of its outputs."""
+    for _ in range(walk.integer(b"<%b> <NumInputs> " % example)):
         _walk_io(walk)
     for _ in range(walk.integer(b"<NumOutputs> ")):
-        walk.expect(b"<NnetDiscriminativeSup> ")
+        walk.expect(b"<%b> " % output)
         walk.word()
         _walk_indexes(walk)
-        walk.expect(b"<DiscriminativeSupervision> <Weight> \4")
-        walk.skip(_FLOAT)
-        for tag in (b"<NumSequences> ", b"<FramesPerSeq> "):
-            walk.integer(tag)
-        walk.skip(_INT * walk.integer(b"<NumAli> "))
-        walk.expect(b"<DenLat> ")
-        _walk_lattice(walk)
-        walk.expect(b"</DiscriminativeSupervision> <DW> \1")
-        walk.skip(int.from_bytes(walk.take(_INT), "little"))
-        walk.expect(b"</NnetDiscriminativeSup> ")
-    walk.expect(b"</Nnet3DiscriminativeEg> ")
+        walk_output(walk)
+        walk.expect(b"</%b> " % output)
+    walk.expect(b"</%b> " % example)
+
+
+def _walk_chain_output(walk: Walk) -> None:
+    _walk_supervision(walk)
+    walk.skip(_FLOAT * walk.integer(b"<DW2> FV "))
+
+
+def _walk_discriminative_output(walk: Walk) -> None:
+    walk.expect(b"<DiscriminativeSupervision> <Weight> \4")
+    walk.skip(_FLOAT)
+    for tag in (b"<NumSequences> ", b"<FramesPerSeq> "):
+        walk.integer(tag)
+    walk.skip(_INT * walk.integer(b"<NumAli> "))
+    walk.expect(b"<DenLat> ")
+    _walk_lattice(walk)
+    walk.expect(b"</DiscriminativeSupervision> <DW> \1")
+    walk.skip(int.from_bytes(walk.take(_INT), "little"))
 
 
 def _walk_io(walk: Walk) -> None:

@@ -222,8 +222,8 @@ class CompressedMatrix:
         assert self.percentiles is not None
         if target.flags.c_contiguous and expect_decoding(self.codes.size):
             codes, percentiles = np.ascontiguousarray(self.codes), np.ascontiguousarray(self.percentiles, dtype="<u2")
-            compressed_code.decode_columns(address(percentiles), address(codes), struct.pack("=5q", 0, 0, 0, *self.shape),
-                                           struct.pack("=2f", self.minimum, self.range), address(target))
+            place, range_ = struct.pack("=5q", 0, 0, 0, *self.shape), struct.pack("=2f", self.minimum, self.range)
+            compressed_code.decode_columns(address(percentiles), address(codes), place, range_, address(target))
             return
         points = _decode_percentiles(self.percentiles, self.minimum, self.range)
         if self.codes.shape[1] >= _TABLE_ROWS:
@@ -271,9 +271,9 @@ def decode_batch(like: CompressedMatrix, data: np.ndarray, target: np.ndarray) -
     rows, cols = like.shape
     begin = len(like.token) + 1
     if like.token == "CM" and expect_decoding(target.size):
-        percentiles = np.arange(len(data)) * data.strides[0] + begin + HEADER.size
+        first = np.arange(len(data)) * data.strides[0] + begin + HEADER.size
         places = np.empty((len(data), 5), dtype=np.int64)
-        places[:, 0], places[:, 1] = percentiles, percentiles + 8 * cols
+        places[:, 0], places[:, 1] = first, first + 8 * cols
         places[:, 2], places[:, 3], places[:, 4] = np.arange(len(data)) * rows * cols, rows, cols
         compressed_code.decode_columns(address(data), address(data), places.tobytes(),
                                        data[:, begin:begin + 8].tobytes(), address(target))

@@ -65,8 +65,9 @@ def address(values: np.ndarray) -> int:
 def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: Source, target: int) -> None:
     """Decode matrices of the CM layout to floats.
 
-    ``places`` (int64, five for each matrix) says at which byte percentiles and codes begin, at which float of the target
-    the elements, and how many rows and columns there are; ``ranges`` (float32, two for each) are minimum and range.
+    ``places`` (int64, five for each matrix) says at which byte percentiles and codes begin, at which float of the
+    target the elements, and how many rows and columns there are; ``ranges`` (float32, two for each) are minimum and
+    range.
     """
     import ctypes
 
@@ -81,7 +82,7 @@ def decode_uniform(codes: Source, code_bytes: int, minimum: float, step: float, 
 
 
 def find_ranges(values: Source, places: bytes, ranges: int) -> None:
-    """Find the minimum and the range (float32, two for each) of matrices of floats; a range of NaN if one is not finite.
+    """Find minimum and range (float32, two for each) of matrices of floats; a range of NaN if a float is not finite.
 
     ``places`` (int64, three for each matrix) says at which float it begins, and its rows and columns.
     """
@@ -92,12 +93,13 @@ def compress_columns(values: Source, places: bytes, most_rows: int, ranges: Sour
                      codes: int) -> None:
     """Compress matrices of floats, of 5 to ``most_rows`` rows, in the CM layout.
 
-    ``places`` and ``ranges`` are those of :func:`find_ranges`. Written are ``percentiles`` (uint16, four for each column
-    of each matrix) and ``codes`` (a byte where each float is); not those of a matrix whose range is not above 0 and
-    finite.
+    ``places`` and ``ranges`` are those of :func:`find_ranges`. Written are ``percentiles`` (uint16, four for each
+    column of each matrix) and ``codes`` (a byte where each float is); not those of a matrix whose range is not above 0
+    and finite.
     """
     import ctypes
 
-    column, coded, counts = (ctypes.c_float * most_rows)(), (ctypes.c_uint16 * most_rows)(), (ctypes.c_int32 * _COUNTS)()
+    column, coded = (ctypes.c_float * most_rows)(), (ctypes.c_uint16 * most_rows)()
+    counts = (ctypes.c_int32 * _COUNTS)()
     _compress_columns(values, places, ranges, PERCENTILE_STEP, len(places) // 24, percentiles, codes,
-                      *map(ctypes.addressof, (column, coded, counts)))
+                      ctypes.addressof(column), ctypes.addressof(coded), ctypes.addressof(counts))

@@ -21,11 +21,11 @@ def decode_columns(percentiles, codes, places, ranges, percentile_step, count, t
         for first in range(0, num_rows, _SCRATCH_ROWS):
             length = min(num_rows - first, _SCRATCH_ROWS)
             for col in range(num_cols):
-                low_end, high_end = at + 8 * col, begin + first * num_cols + col
-                p0 = np.float32(minimum + step * np.float64(percentiles[low_end] + 256 * percentiles[low_end + 1]))
-                p25 = np.float32(minimum + step * np.float64(percentiles[low_end + 2] + 256 * percentiles[low_end + 3]))
-                p75 = np.float32(minimum + step * np.float64(percentiles[low_end + 4] + 256 * percentiles[low_end + 5]))
-                p100 = np.float32(minimum + step * np.float64(percentiles[low_end + 6] + 256 * percentiles[low_end + 7]))
+                here, there = at + 8 * col, begin + first * num_cols + col
+                p0 = np.float32(minimum + step * np.float64(percentiles[here] + 256 * percentiles[here + 1]))
+                p25 = np.float32(minimum + step * np.float64(percentiles[here + 2] + 256 * percentiles[here + 3]))
+                p75 = np.float32(minimum + step * np.float64(percentiles[here + 4] + 256 * percentiles[here + 5]))
+                p100 = np.float32(minimum + step * np.float64(percentiles[here + 6] + 256 * percentiles[here + 7]))
                 low, middle, high = p25 - p0, p75 - p25, p100 - p75
                 base = np.float64(p75)
                 column = codes_at + col * num_rows + first
@@ -41,7 +41,7 @@ def decode_columns(percentiles, codes, places, ranges, percentile_step, count, t
                     above = np.float32(total + (lost + product * _LOW_PART))
                     scratch[row] = below if code <= np.float32(64) else between if code <= np.float32(192) else above
                 for row in range(length):
-                    target[high_end + row * num_cols] = scratch[row]
+                    target[there + row * num_cols] = scratch[row]
 
 
 def decode_uniform(codes, minimum, step, count, target):

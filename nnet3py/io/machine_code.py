@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,8 @@ class Loop:
         if _hash(code) != kept[:_HASH]:
             code = self._compiled()
             _keep(path, _hash(code) + code)
-        name, _, content = code.partition(b"\n")
-        return name.decode(), content
+        function, _, content = code.partition(b"\n")
+        return function.decode(), content
 
     def _compiled(self) -> bytes:
         """The function's name and its object file, with a newline between."""
@@ -82,8 +83,8 @@ class Loop:
         function = getattr(import_module(f"nnet3py.io.{self._source}"), self._name)
         kinds = [types.CPointer(getattr(types, _NUMBA_TYPES[kind[:-1]])) if kind.endswith("*")
                  else getattr(types, _NUMBA_TYPES[kind]) for kind in self._types]
-        compiled = njit(types.void(*kinds), error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True,
-                        _nrt=False)(function)
+        options: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+        compiled: Any = njit(types.void(*kinds), error_model="numpy", **options)(function)
         result = compiled.overloads[compiled.signatures[0]]
         return result.fndesc.llvm_func_name.encode() + b"\n" + result.library._get_compiled_object()
 
@@ -114,7 +115,7 @@ def _source_hash(source: str) -> str:
 
 
 def _hash(data: bytes) -> bytes:
-    from importlib.util import source_hash          # what Python itself knows files by; hashlib takes 5 ms to load
+    from importlib.util import source_hash  # what Python itself knows files by; hashlib takes 5 ms to load
 
     return source_hash(data)
 
@@ -127,4 +128,5 @@ def _keep(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
         os.replace(temporary, path)
     except OSError:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()

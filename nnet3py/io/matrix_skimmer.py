@@ -50,9 +50,10 @@ def head_of(data: bytes, at: int = 0) -> Head:
             raise Incomplete
         if form is None:
             raise Unusual
-        head = Head(kind[:-1].decode(), *form.unpack_from(data, at), at + form.size)
+        minimum, range_, num_rows, num_cols = form.unpack_from(data, at)
+        head = Head(kind[:-1].decode(), minimum, range_, num_rows, num_cols, at + form.size)
         sound = True
-    if not sound or head.num_rows <= 0 or head.num_cols <= 0:
+    if not sound or num_rows <= 0 or num_cols <= 0:
         raise Unusual
     return head
 

@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def dense_runs(stream: InputStream) -> Iterator[Run]:
-    """Yield the binary dense matrices of floats that come next in a file; ``stream`` is left where other things begin."""
+    """Yield the binary dense matrices of floats that come next in a file; ``stream`` is left where others begin."""
     size = stream.size
     if size is None:
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.holder import Holder
-from nnet3py.io.matrix_skimmer import Found, MatrixSkimmer, PERCENTILES, head_of
+from nnet3py.io.matrix_skimmer import PERCENTILES, Found, MatrixSkimmer, head_of
 from nnet3py.io.skim import Unusual, Walk
 
 if TYPE_CHECKING:

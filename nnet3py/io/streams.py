@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 BUFFER_SIZE = 1 << 15          # small, because looking ahead copies it
 _FILE_BUFFER_SIZE = 1 << 18    # of files that are written; others wait for what goes down a pipe
-_NOT_BY_SYSTEM = (errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP)
+_NOT_BY_SYSTEM = (None, errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP)    # no file, or appended to
 _SHELL = "/bin/sh"
 _SIGPIPE = 13
 _BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose reader went away
@@ -226,9 +226,9 @@ class _RawOutput(io.RawIOBase):
                     moved = os.sendfile(self.target.fileno(), source, first, end - first)
                 else:
                     moved = self.target.write(os.pread(source, min(end - first, _FILE_BUFFER_SIZE), first))
-            except (OSError, ValueError) as error:
-                if by_system and (isinstance(error, io.UnsupportedOperation) or error.errno in _NOT_BY_SYSTEM):
-                    by_system = False            # no file, or one that is appended to
+            except OSError as error:
+                if by_system and error.errno in _NOT_BY_SYSTEM:
+                    by_system = False
                     continue
                 self.discard = True
                 raise self._error("write to", error) from error

@@ -197,7 +197,7 @@ class TableWriter(_Closing, Generic[Value]):
         return TokenWriter(self._archive, self.specifier.binary)
 
     def write(self, key: str, value: Value) -> None:
-        """Write one entry. ``key`` must not be empty nor contain blanks. Bytes, and BytePieces, are written as they are."""
+        """Write one entry. ``key`` must not be empty nor contain blanks. Bytes, BytePieces are written as they are."""
         if not is_token(key):
             raise Nnet3Error(f"'{key}' cannot be a key", hint="keys are not empty and contain no blanks")
         if self._archive is None:
