@@ -2,9 +2,10 @@
 
 usage: python benchmarks/tables.py [--runs=9] [--data=../shared/data/digits/train]
 
-Whole processes, their start included; every command takes turns with a bare interpreter that imports what no command
-of ours does without (click) or what most need (numpy and click), so that a busy machine slows all of them alike.
-Kaldi's seconds are those of shared/bench/README.md's machine. Then reading and writing inside one process.
+Whole processes, their start included; every command takes turns with a bare interpreter that imports what some of
+them cannot do without (numpy; llvmlite, which loads compiled loops), so that a busy machine slows all of them alike.
+Kaldi's seconds are those of shared/bench/README.md's machine. Then reading and writing inside one process, and last what
+the parts of the commands take that are slower than Kaldi's.
 """
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data" / "digits" / "train"
 FEATURE_BYTES = 128_000_000
-IMPORTS = {"python": "pass", "click": "import click", "numpy and click": "import numpy, click",
-           "numba": "import numba"}
+IMPORTS = {"python": "pass", "numpy": "import numpy", "llvmlite": "import llvmlite.binding",
+           "numpy, llvmlite": "import numpy, llvmlite.binding", "numba": "import numba"}
+STARTING = ("copy-feats", "ark:small.ark", "ark:out.tmp")
 COPYING = "cp feats.ark (what the system itself takes)"
 GET_EGS = ("nnet3-get-egs", "--num-pdfs=28", "--left-context=12", "--right-context=12", "--num-frames=8")
 COMMANDS = [                                    # and Kaldi's seconds; subset-egs was not measured there
@@ -66,6 +68,8 @@ def make_inputs(data: Path) -> str:
             matrix = matrices[count % len(matrices)]
             writer.write(f"utt-{count:06d}", matrix)
             size, count = size + matrix.nbytes, count + 1
+    with TableWriter("ark:small.ark", FLOAT_MATRIX) as writer:
+        writer.write("one", matrices[0])
     run("copy-feats", "--compress=true", "ark:feats.ark", "ark:compressed.ark")
     megabytes = {name: Path(name).stat().st_size / 1e6 for name in ("egs.ark", "feats.ark", "compressed.ark")}
     return f"{count} matrices; " + ", ".join(f"{name}: {number:.1f} MB" for name, number in megabytes.items())
@@ -74,7 +78,8 @@ def make_inputs(data: Path) -> str:
 def measure_commands(runs: int) -> None:
     """Print the seconds of each command, and what its interpreter takes to start."""
     labels = {**{name: (sys.executable, "-c", program) for name, program in IMPORTS.items()},
-              COPYING: ("cp", "feats.ark", "out.tmp"), **{" ".join(words): words for words, _ in COMMANDS}}
+              COPYING: ("cp", "feats.ark", "out.tmp"), " ".join(STARTING): STARTING,
+              **{" ".join(words): words for words, _ in COMMANDS}}
     taken: dict[str, list[float]] = {label: [] for label in labels}
     for turn in range(runs + 1):
         for label, words in labels.items():
@@ -82,26 +87,26 @@ def measure_commands(runs: int) -> None:
             if turn:                                        # the first one only warms caches
                 taken[label].append(seconds)
     median = {label: statistics.median(values) for label, values in taken.items()}
-    click.echo(f"{'seconds of whole processes':62} median    min  Kaldi  ratio  beyond numpy and click")
-    for name in (*IMPORTS, COPYING):
+    click.echo(f"{'seconds of whole processes':62} median    min  Kaldi  ratio")
+    for name in (*IMPORTS, COPYING, " ".join(STARTING)):
         what = "starting python" if name == "python" else f"importing {name}" if name in IMPORTS else name
         click.echo(f"{what:62} {median[name]:6.3f} {min(taken[name]):6.3f}")
     for words, kaldi in COMMANDS:
         label = " ".join(words)
-        against = f"{kaldi:6.2f} {median[label] / kaldi:6.2f}" if kaldi else f"{'':13}"
-        click.echo(f"{label:62} {median[label]:6.3f} {min(taken[label]):6.3f} {against} "
-                   f"{median[label] - median['numpy and click']:7.3f}")
+        against = f"{kaldi:6.2f} {median[label] / kaldi:6.2f}" if kaldi else ""
+        click.echo(f"{label:62} {median[label]:6.3f} {min(taken[label]):6.3f} {against}")
 
 
 def rate(label: str, num_bytes: int, work: Callable[[], object], runs: int) -> None:
-    """Print the median speed of ``work``, which handles so many bytes."""
+    """Print the median time of ``work``, and its speed if it is said how many bytes it handles."""
     taken = []
     for _ in range(runs):
         start = time.perf_counter()
         work()
         taken.append(time.perf_counter() - start)
     median = statistics.median(taken)
-    click.echo(f"{label:62} {median:6.3f} {min(taken):6.3f} {num_bytes / median / 1e9:7.2f} GB/s")
+    speed = f" {num_bytes / median / 1e9:7.2f} GB/s" if num_bytes else ""
+    click.echo(f"{label:62} {median:6.3f} {min(taken):6.3f}{speed}")
 
 
 def measure_reading(runs: int) -> None:
@@ -129,6 +134,48 @@ def measure_reading(runs: int) -> None:
                                    for _ in range(3))
         click.echo(f"a minibatch of merged examples is waited for, {'read ahead' if ahead else 'read when needed':18} "
                    f"{1e3 * waited:11.2f} ms")
+
+
+def measure_parts(runs: int) -> None:
+    """Print what the parts of the commands take that are slower than Kaldi's, beside starting and loading libraries."""
+    from nnet3py.egs.merger import ExampleMerger
+    from nnet3py.egs.minibatch_size import MinibatchSizes
+    from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
+    from nnet3py.io.decoded_matrix import decoded_matrix
+    from nnet3py.io.moving import dense_runs
+    from nnet3py.io.raw_matrix import RAW_MATRIX
+    from nnet3py.io.streams import open_input
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    def read(path: str, holder: object) -> list:
+        with SequentialReader(f"ark:{path}", holder) as reader:
+            return list(reader)
+
+    def find_runs() -> int:
+        with open_input("feats.ark") as stream:
+            return sum(len(run.entries) for run in dense_runs(stream))
+
+    def write(entries: list, holder: object) -> None:
+        Path("out.tmp").unlink(missing_ok=True)
+        with TableWriter("ark:out.tmp", holder) as writer:
+            for key, value in entries:
+                writer.write(key, value)
+
+    def groups() -> list:
+        merger = ExampleMerger(MinibatchSizes("64"), merge=lambda group, compress: group)
+        return list(merger.merge(example for _, example in examples))
+
+    matrices, examples = read("feats.ark", RAW_MATRIX), read("egs.ark", PACKED_EXAMPLE)
+    minibatches = [(key, merge_packed(group)) for key, group in groups()]
+    click.echo(f"\n{'parts of commands':62} median    min")
+    rate("copy-feats: finding dense matrices", 0, find_runs, runs)
+    rate("uncompressing: finding matrices", 0, lambda: read("compressed.ark", RAW_MATRIX), runs)
+    rate("uncompressing: finding and decoding, 2 threads", 0, lambda: read("compressed.ark", decoded_matrix(2)), runs)
+    rate("uncompressing: writing", 0, lambda: write(matrices, RAW_MATRIX), runs)
+    rate("merging: finding and checking examples", 0, lambda: read("egs.ark", PACKED_EXAMPLE), runs)
+    rate("merging: grouping examples", 0, groups, runs)
+    rate("merging: decoding and putting together", 0, lambda: [merge_packed(group) for _, group in groups()], runs)
+    rate("merging: writing", 0, lambda: write(minibatches, PACKED_EXAMPLE), runs)
 
 
 def waiting(entries: object, reading: Callable) -> float:
@@ -162,6 +209,7 @@ def main(runs: int, data: Path) -> None:
         click.echo(make_inputs(data))
         measure_commands(runs)
         measure_reading(runs)
+        measure_parts(runs)
         os.chdir(ROOT)
 
 

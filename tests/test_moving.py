@@ -14,9 +14,8 @@ import pytest
 from paths import ROOT
 
 from nnet3py.cli.copy_feats import copy_feats
-from nnet3py.io import compressed_code, moving
+from nnet3py.io import compressed_code, decoded_matrix, moving
 from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.decoded_matrix import DECODED_MATRIX
 from nnet3py.io.general import write_general_matrix
 from nnet3py.io.raw_matrix import RAW_MATRIX
 from nnet3py.io.tables import SequentialReader
@@ -75,8 +74,8 @@ def outcome(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -
 def read_everything(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def switch() -> None:
         monkeypatch.setattr(SequentialReader, "dense_runs", lambda self: iter(()))
-        for holder in (RAW_MATRIX, DECODED_MATRIX):
-            monkeypatch.setattr(holder, "skimmer", None)
+        monkeypatch.setattr(RAW_MATRIX, "skimmer", None)
+        monkeypatch.setattr(decoded_matrix, "decoded_matrix", lambda num_threads: RAW_MATRIX)
     return switch
 
 

@@ -21,7 +21,7 @@ from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, RAW_DISCRIMINATIVE_EXAMPL
 from nnet3py.errors import Nnet3Error
 from nnet3py.io import compressed_code
 from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.decoded_matrix import DECODED_MATRIX
+from nnet3py.io.decoded_matrix import decoded_matrix
 from nnet3py.io.general import to_dense
 from nnet3py.io.holder import Holder
 from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX
@@ -133,7 +133,7 @@ def test_matrices_across_blocks(compiled: bool, skimmed: int, tmp_path: Path, mo
     for name in ("COST_OF_LOADING", "COST_IF_LOADED"):
         monkeypatch.setattr(compressed_code, name, -1.0 if compiled else 1e9)
     dense = [np.asarray(to_dense(one), dtype=np.float32) for one in made]
-    for holder, expected in ((RAW_MATRIX, [*made[:-1], dense[-1]]), (DECODED_MATRIX, dense), (FLOAT_MATRIX, dense)):
+    for holder, expected in ((RAW_MATRIX, [*made[:-1], dense[-1]]), (decoded_matrix(3), dense), (FLOAT_MATRIX, dense)):
         with SequentialReader(f"ark:{path}", holder) as reader:
             found = [(key, value if isinstance(value, bytes) else written(value, holder)) for key, value in reader]
         assert found == [(f"key-{i}", written(one, GENERAL_MATRIX)) for i, one in enumerate(expected)]

@@ -56,9 +56,10 @@ def _input_form(options: Options, binary: bool = True) -> Any:
 
         return HTK_MATRIX if options.htk_in else SPHINX_MATRIX
     if binary and not options.compress:
-        from nnet3py.io.decoded_matrix import DECODED_MATRIX
+        from nnet3py.io.decoded_matrix import decoded_matrix
+        from nnet3py.ops.threads import num_threads
 
-        return DECODED_MATRIX
+        return decoded_matrix(num_threads())
     from nnet3py.io.raw_matrix import RAW_MATRIX
 
     return RAW_MATRIX

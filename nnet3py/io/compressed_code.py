@@ -6,6 +6,7 @@ loops. Light.
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING, TypeAlias
 
 from nnet3py.io.machine_code import Loop
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 PERCENTILE_STEP = 1.52590218966964e-05                # Kaldi's 1/65535 of the CM layout, a float
 _SCRATCH = 1024                                       # floats that decode_columns works in
+_PLACE, _RANGE = 40, 8                                # bytes of a matrix in places and ranges
 _COUNTS = 513                                         # integers that compress_columns counts with
 
 # What compiled code saves for an element, and what it costs to load it. It is used once what it would have saved so far
@@ -62,8 +64,9 @@ def address(values: np.ndarray) -> int:
     return values.__array_interface__["data"][0]
 
 
-def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: Source, target: int) -> None:
-    """Decode matrices of the CM layout to floats.
+def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: bytes, target: int,
+                   num_threads: int = 1) -> None:
+    """Decode matrices of the CM layout to floats, shared by so many threads.
 
     ``places`` (int64, five for each matrix) says at which byte percentiles and codes begin, at which float of the
     target the elements, and how many rows and columns there are; ``ranges`` (float32, two for each) are minimum and
@@ -71,9 +74,19 @@ def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: So
     """
     import ctypes
 
-    scratch = (ctypes.c_float * _SCRATCH)()
-    _decode_columns(percentiles, codes, places, ranges, PERCENTILE_STEP, len(places) // 40, target,
-                    ctypes.addressof(scratch))
+    def decode(first: int, end: int) -> None:
+        scratch = (ctypes.c_float * _SCRATCH)()
+        _decode_columns(percentiles, codes, places[_PLACE * first:_PLACE * end], ranges[_RANGE * first:_RANGE * end],
+                        PERCENTILE_STEP, end - first, target, ctypes.addressof(scratch))
+
+    count = len(places) // _PLACE
+    starts = [count * part // num_threads for part in range(num_threads + 1)]
+    others = [threading.Thread(target=decode, args=part) for part in zip(starts[1:-1], starts[2:], strict=True)]
+    for thread in others:
+        thread.start()
+    decode(0, starts[1])
+    for thread in others:
+        thread.join()
 
 
 def decode_uniform(codes: Source, code_bytes: int, minimum: float, step: float, count: int, target: int) -> None:

@@ -22,7 +22,8 @@ _FLOAT = 4
 class _Decoder:
     """Makes values of what was found in a block; they must be written before those of the next block are made."""
 
-    def __init__(self) -> None:
+    def __init__(self, num_threads: int) -> None:
+        self._num_threads = num_threads
         self._memory: Any = b""          # kept, since fresh memory takes as long as decoding to it
 
     def values(self, data: bytes, found: list[Found]) -> list[Any]:
@@ -51,7 +52,8 @@ class _Decoder:
             values.append(BytePieces([_DENSE_HEAD.pack(b"FM ", 4, num_rows, 4, num_cols),
                                       memory[_FLOAT * begin:_FLOAT * (begin + count)]]))
             begin += count
-        decode_columns(data, data, places.tobytes(), ranges.tobytes(), ctypes.addressof(self._memory))
+        decode_columns(data, data, places.tobytes(), ranges.tobytes(), ctypes.addressof(self._memory),
+                       self._num_threads)
         return values
 
 
@@ -63,6 +65,11 @@ def _dense(value: bytes) -> Any:
     return dense_matrix(value)
 
 
-DECODED_MATRIX: Holder[Any] = Holder("matrix", STORED_MATRIX.read, STORED_MATRIX.write, select=STORED_MATRIX.select,
-                                     skimmer=lambda: MatrixSkimmer(_Decoder().values))
-"""Compressed matrices that are not found in a binary archive stay so; all others are float32 (rows, cols)."""
+def decoded_matrix(num_threads: int = 1) -> Holder[Any]:
+    """The holder of matrices that are decoded by so many threads.
+
+    Compressed matrices that are not found in a binary archive stay so; all others are float32 (rows, cols). A value must
+    be written before the next one is read.
+    """
+    return Holder("matrix", STORED_MATRIX.read, STORED_MATRIX.write, select=STORED_MATRIX.select,
+                  skimmer=lambda: MatrixSkimmer(_Decoder(num_threads).values))

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from nnet3py.io.compressed_code import expect_decoding
 from nnet3py.io.skim import Entry, Incomplete, Unusual, key_before
 
-_DENSE_HEAD = struct.Struct("<3sbibi")
-_COMPRESSED_HEADS = {kind: struct.Struct(f"<{len(kind)}xffii") for kind in (b"CM ", b"CM2 ", b"CM3 ")}
+_DENSE_HEAD = struct.Struct("<3xbibi")
+_COMPRESSED_HEADS = {b"CM ": struct.Struct("<3xffii"), b"CM2": struct.Struct("<3xcffii"),
+                     b"CM3": struct.Struct("<3xcffii")}
 _BYTES_PER_ELEMENT = {"FM": 4, "CM": 1, "CM2": 2, "CM3": 1}
 _LONGEST_HEAD = 20
 PERCENTILES = 8                 # bytes of a column in the CM form
@@ -37,22 +38,22 @@ class Head(NamedTuple):
 
 def head_of(data: bytes, at: int = 0) -> Head:
     """The head of the matrix in binary form that begins at byte ``at``. Raises Incomplete, Unusual."""
-    if data[at:at + 3] == b"FM ":
+    kind = data[at:at + 3]
+    if kind == b"FM ":
         if len(data) < at + _DENSE_HEAD.size:
             raise Incomplete
-        _, rows_size, num_rows, columns_size, num_cols = _DENSE_HEAD.unpack_from(data, at)
-        head = Head("FM", 0.0, 0.0, num_rows, num_cols, at + _DENSE_HEAD.size)
+        rows_size, num_rows, columns_size, num_cols = _DENSE_HEAD.unpack_from(data, at)
         sound = rows_size == columns_size == 4
+        head = Head("FM", 0.0, 0.0, num_rows, num_cols, at + _DENSE_HEAD.size)
     else:
-        kind = data[at:at + 4].partition(b" ")[0] + b" "
-        form = _COMPRESSED_HEADS.get(kind)
         if len(data) < at + _LONGEST_HEAD:
             raise Incomplete
+        form = _COMPRESSED_HEADS.get(kind)
         if form is None:
             raise Unusual
-        minimum, range_, num_rows, num_cols = form.unpack_from(data, at)
-        head = Head(kind[:-1].decode(), minimum, range_, num_rows, num_cols, at + form.size)
-        sound = True
+        *blank, minimum, range_, num_rows, num_cols = form.unpack_from(data, at)
+        sound = blank in ([], [b" "])
+        head = Head(kind.decode().rstrip(), minimum, range_, num_rows, num_cols, at + form.size)
     if not sound or num_rows <= 0 or num_cols <= 0:
         raise Unusual
     return head
