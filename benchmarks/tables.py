@@ -4,8 +4,8 @@ usage: python benchmarks/tables.py [--runs=9] [--data=../shared/data/digits/trai
 
 Whole processes, their start included; every command takes turns with a bare interpreter that imports what some of
 them cannot do without (numpy; llvmlite, which loads compiled loops), so that a busy machine slows all of them alike.
-Kaldi's seconds are those of shared/bench/README.md's machine. Then reading and writing inside one process, and last what
-the parts of the commands take that are slower than Kaldi's.
+Kaldi's seconds are those of shared/bench/README.md's machine. Then reading and writing inside one process, and last
+what the parts of the commands take that are slower than Kaldi's.
 """
 from __future__ import annotations
 

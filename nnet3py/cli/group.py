@@ -22,13 +22,16 @@ class ClickCommand(click.Command):
         self.params = [_click_option(one) for one in (*command.declared, *kaldi_options.STANDARD_OPTIONS)]
 
     def get_help(self, ctx: click.Context) -> str:
+        """What ``--help`` prints, as the program itself does."""
         return self._command.usage_text()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.args = list(args)   # the words as typed
+        """Keep the words as they were typed."""
+        ctx.args = list(args)
         return ctx.args
 
     def invoke(self, ctx: click.Context) -> NoReturn:
+        """Run the program on the words, and leave with its exit status."""
         raise click.exceptions.Exit(self._command.execute(ctx.args))
 
 
@@ -44,13 +47,16 @@ class LazyGroup(click.Group):
     """The group of all commands, listed from the registry and imported one at a time."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, without ``nnet3-``."""
         return sorted({*PERSON_NAMES, *self.commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, or of Kaldi's full one, imported; None if there is none."""
         kaldi_name = PERSON_NAMES.get(cmd_name, cmd_name)
         return ClickCommand(load(kaldi_name)) if kaldi_name in COMMANDS else self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The command that ``args`` begins with; ArgumentsError with the closest name if there is none."""
         if args[0] not in PERSON_NAMES and args[0] not in COMMANDS and args[0] not in self.commands:
             from difflib import get_close_matches
 
@@ -60,11 +66,13 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands for ``--help``."""
         rows = [(name, self._line(name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The commands whose names begin so, for the shell."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(name, help=self._line(name))

@@ -14,6 +14,7 @@ _LARGEST = np.float32(3.4028234663852886e38)
 
 
 def decode_columns(percentiles, codes, places, ranges, percentile_step, count, target, scratch):
+    """Decode ``count`` matrices of the CM layout; ``scratch`` is 1024 floats to work in."""
     for one in range(count):
         at, codes_at = places[5 * one], places[5 * one + 1]
         begin, num_rows, num_cols = places[5 * one + 2], places[5 * one + 3], places[5 * one + 4]
@@ -45,11 +46,13 @@ def decode_columns(percentiles, codes, places, ranges, percentile_step, count, t
 
 
 def decode_uniform(codes, minimum, step, count, target):
+    """Decode ``count`` codes of the CM2 or CM3 layout."""
     for i in range(count):
         target[i] = np.float32(np.float64(minimum) + np.float64(step) * np.float64(codes[i]))
 
 
 def find_ranges(values, places, count, ranges):
+    """Find minimum and range of ``count`` matrices; the range is NaN if an element is not finite."""
     for one in range(count):
         begin, end = places[3 * one], places[3 * one] + places[3 * one + 1] * places[3 * one + 2]
         lowest = highest = values[begin]
@@ -62,6 +65,7 @@ def find_ranges(values, places, count, ranges):
 
 
 def compress_columns(values, places, ranges, percentile_step, count, percentiles, codes, column, coded, counts):
+    """Compress ``count`` matrices in the CM layout; the last three are to work in: rows, rows and 513 elements."""
     percentiles_at = 0
     for one in range(count):
         begin, num_rows, num_cols = places[3 * one], places[3 * one + 1], places[3 * one + 2]

@@ -68,8 +68,8 @@ def _dense(value: bytes) -> Any:
 def decoded_matrix(num_threads: int = 1) -> Holder[Any]:
     """The holder of matrices that are decoded by so many threads.
 
-    Compressed matrices that are not found in a binary archive stay so; all others are float32 (rows, cols). A value must
-    be written before the next one is read.
+    Compressed matrices that are not found in a binary archive stay so; all others are float32 (rows, cols). A value
+    must be written before the next one is read.
     """
     return Holder("matrix", STORED_MATRIX.read, STORED_MATRIX.write, select=STORED_MATRIX.select,
                   skimmer=lambda: MatrixSkimmer(_Decoder(num_threads).values))

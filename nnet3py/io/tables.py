@@ -160,6 +160,7 @@ class SequentialReader(_Closing, Generic[Value]):
             raise error
 
     def abandon(self) -> None:
+        """Close without a word of what went wrong."""
         self.stream.close()
 
 
