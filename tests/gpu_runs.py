@@ -111,7 +111,7 @@ def test_products_by_cublas():
             shapes = (70, 130), ((90, 70) if trans_a else (70, 90)), ((130, 90) if trans_b else (90, 130))
             hosts = [rng.standard_normal((rows + 1, cols + 5)).astype(np.float32) for rows, cols in shapes]
             found = []
-            for multiply in (library.sgemm, products._tiled):
+            for multiply in (library.sgemm, products.tiled):
                 dst, a, b = (cuda.to_device(host)[1:, 2:shape[1] + 2]
                              for host, shape in zip(hosts, shapes, strict=True))
                 multiply(dst, a, b, 0.5, -2.0, trans_a, trans_b)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import reference
 import reference_natural_gradient
 
 
@@ -51,8 +52,8 @@ class NumpyOps:
 
     # -- memory
 
-    def new_vector(self, size: int) -> np.ndarray:
-        return np.full(size, np.nan, dtype=self.dtype)
+    def new_vector(self, size: int, dtype: Any = None) -> np.ndarray:
+        return np.full(size, np.nan, dtype=dtype or self.dtype)
 
     def scratch(self, rows: int, cols: int) -> np.ndarray:
         self._handed_out.append(np.full((rows, cols), np.nan, dtype=self.dtype))
@@ -169,16 +170,22 @@ class NumpyOps:
     def add_col_sum_product(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float) -> None:
         dst[...] = alpha * (a * b).sum(axis=1) + (0 if beta == 0 else beta * dst)
 
-    def symmetric_eigen(self, values: np.ndarray, vectors: np.ndarray, matrix: np.ndarray, work: np.ndarray) -> bool:
-        if not np.isfinite(matrix).all():
-            return False
-        values[:], columns = np.linalg.eigh(matrix)
-        vectors[:] = columns.T
-        return True
-
+    symmetric_eigen = staticmethod(reference.symmetric_eigen)
+    orthogonalise = staticmethod(reference_natural_gradient.orthogonalise)
     natural_gradient_moments = staticmethod(reference_natural_gradient.natural_gradient_moments)
     natural_gradient_directions = staticmethod(reference_natural_gradient.natural_gradient_directions)
+    natural_gradient_size = staticmethod(reference_natural_gradient.natural_gradient_size)
+    natural_gradient_rest = staticmethod(reference_natural_gradient.natural_gradient_rest)
     preconditioned_size = staticmethod(reference_natural_gradient.preconditioned_size)
+    exact_size = staticmethod(reference_natural_gradient.exact_size)
+    natural_gradient_factor = staticmethod(reference_natural_gradient.natural_gradient_factor)
+    natural_gradient_fault = staticmethod(reference_natural_gradient.natural_gradient_fault)
+    add_mat_by = staticmethod(reference_natural_gradient.add_mat_by)
+    add_mat_mat_by = staticmethod(reference_natural_gradient.add_mat_mat_by)
+    add_row_sum_by = staticmethod(reference_natural_gradient.add_row_sum_by)
+
+    def natural_gradient_failed(self) -> bool:
+        return True
 
     def sum_sq(self, src: np.ndarray) -> float:
         return float((src.astype(np.float64) ** 2).sum())

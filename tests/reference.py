@@ -181,10 +181,10 @@ def dot(a, b):
 
 def symmetric_eigen(values, vectors, matrix, work):
     if not np.isfinite(matrix).all():
-        return False
+        values[:] = np.nan
+        return
     values[:], columns = np.linalg.eigh(matrix)
     vectors[:] = columns.T
-    return True
 
 
 # -- random -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ STEPS = 5             # two plain ones, then graphs
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, 4)
+    check_in_simulator(__file__, 5)
 
 
 class Recorder:
@@ -157,6 +157,57 @@ def check_changed_settings() -> int:
     return 1
 
 
+NATURAL = """
+input-node name=input dim=4
+component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=3 learning-rate=0.1 max-change=0.001 \
+ update-period=4 rank-in=2 rank-out=2
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=a component=a input=input
+component-node name=s component=s input=a
+output-node name=output input=s
+"""
+
+
+def check_learning_now_and_then() -> int:
+    """Natural gradient learns in every fourth minibatch in the end: a graph for those, and one for the others."""
+    import test_cuda_training
+
+    from nnet3py.ops.cuda import graphs, memory
+    from nnet3py.training.trainer import MinibatchTrainer
+
+    recorder, num_graphs, touches = Recorder(), [], []
+    graphs.driver = lambda: recorder
+    run = MinibatchTrainer._run_step
+
+    def watched(trainer, computer, *args):
+        stage_run = computer.run
+
+        def counted():
+            before = memory.host_touches()
+            stage_run()
+            touches.append(memory.host_touches() - before)
+
+        computer.run = counted
+        run(trainer, computer, *args)
+        del computer.run
+        num_graphs.append(len(recorder.graphs))
+
+    MinibatchTrainer._run_step = watched
+    recorder.begin()
+    try:
+        test_cuda_training.STEPS = 20
+        test_cuda_training.compare_training(NATURAL, 0)
+    finally:
+        recorder.end()
+        MinibatchTrainer._run_step = run
+    # Both stages in the third minibatch; from the twelfth (t = 11) on there are some that do not learn.
+    captured = [before != after for before, after in zip([0, *num_graphs], num_graphs[:20], strict=False)]
+    assert [step for step, one in enumerate(captured) if one] == [2, 12] and num_graphs[19] == 3, num_graphs
+    on_gpu = touches[:40]
+    assert max(on_gpu[2:]) == 0 < on_gpu[1], touches
+    return 1
+
+
 def check_refusals() -> int:
     """A driver that refuses to capture: plain launches, the same results, one line."""
     import logging
@@ -195,7 +246,7 @@ def simulate() -> int:
         "use-bias=false", "use-bias=false use-natural-gradient=false")
     with test_cuda_training.fewer_threads():
         return (check_changed_settings() + check_refusals() + check_training(plain, 2, 2, 0)
-                + check_training(test_cuda_training.TDNNF, 3, 6, 3))
+                + check_training(test_cuda_training.TDNNF, 2, 2, 0) + check_learning_now_and_then())
 
 
 if __name__ == "__main__":

@@ -61,6 +61,7 @@ class StandIn:
 
     def __init__(self, failing: str = "") -> None:
         self.modes: list[int] = []
+        self.pointer_modes: list[int] = [0]      # 1: factors are on the device
         self.workspace = 0
         self.failing = failing
 
@@ -82,6 +83,10 @@ class StandIn:
         self.modes.append(mode)
         return 0
 
+    def cublasSetPointerMode_v2(self, handle, mode):
+        self.pointer_modes.append(mode)
+        return 0
+
     def cublasSgemm_v2(self, handle, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
         def matrix(address: int, rows: int, cols: int, leading: int) -> np.ndarray:
             assert leading >= max(rows, 1), "cuBLAS refuses this"
@@ -90,9 +95,10 @@ class StandIn:
 
         left = matrix(a, *((k, m) if trans_a else (m, k)), lda)
         right = matrix(b, *((n, k) if trans_b else (k, n)), ldb)
-        target, old = matrix(c, m, n, ldc), beta._obj.value
+        alpha, beta = (factor.contents if self.pointer_modes[-1] else factor._obj for factor in (alpha, beta))
+        target, old = matrix(c, m, n, ldc), beta.value
         product = (left.T if trans_a else left) @ (right.T if trans_b else right)
-        target[...] = alpha._obj.value * product + (old * target if old else 0)
+        target[...] = alpha.value * product + (old * target if old else 0)
         return self._status("multiply")
 
 
@@ -112,6 +118,18 @@ def test_cublas_gets_row_major_matrices(size, trans_a, trans_b):
         reference.add_mat_mat(inside(wanted), inside(a), inside(b), alpha, beta, trans_a, trans_b)
         blas.sgemm(*(HostArray(inside(whole)) for whole in (dst, a, b)), alpha, beta, trans_a, trans_b)
         np.testing.assert_allclose(dst, wanted, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_factors_on_the_device():
+    rng, library = np.random.default_rng(5), StandIn()
+    blas, one = made(library), HostArray(np.ones(1, np.float32))
+    dst, a, b = cases(rng, (3, 4, 5), True, False)
+    wanted = dst.copy()
+    reference.add_mat_mat(inside(wanted), inside(a), inside(b), 0.25, 1.0, True, False)
+    blas.sgemm_by(*(HostArray(inside(whole)) for whole in (dst, a, b)), HostArray(np.full(1, 0.25, np.float32)), one,
+                  True, False)
+    np.testing.assert_allclose(dst, wanted, rtol=TOLERANCE, atol=TOLERANCE)
+    assert library.pointer_modes == [0, 1, 0]
 
 
 def test_a_column_as_a_matrix():

@@ -4,6 +4,7 @@ See tests/cuda_checks.py: run as a program, in a process of its own, this file t
 """
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager
 
 import numpy as np
@@ -61,7 +62,7 @@ output-node name=output input=s
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, 5)
+    check_in_simulator(__file__, 6)
 
 
 def examples(context: int):
@@ -189,11 +190,36 @@ def fewer_threads():
         yield
 
 
+def compare_divergence() -> int:
+    """Numbers too large to square: both devices say in which component, and the model stays as it was."""
+    from nnet3py import Nnet
+    from nnet3py.errors import NumericError
+    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+
+    text = SMALL.replace("AffineComponent", "NaturalGradientAffineComponent")
+    for device in ("cuda", "cpu"):
+        nnet = Nnet.from_config(text, seed=1)
+        before = nnet.component("a").linear_params.copy()
+        trainer = NnetTrainer(nnet, TrainerOptions(device=device))
+        eg = next(examples(0))
+        eg.io[0].features[...] = 1e25
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)     # the simulator's numbers are numpy's
+                trainer.train(eg)
+                trainer.log_totals()
+            raise AssertionError(device)
+        except NumericError as error:
+            assert "component a: natural gradient was given NaN or infinity" in str(error), error
+        np.testing.assert_array_equal(nnet.component("a").linear_params, before)
+    return 1
+
+
 def simulate() -> int:
     """Train and compute on both devices; returns the number of comparisons."""
     with fewer_threads():
-        return compare_gradients() + compare_training(LSTM, 0) + compare_training(TDNNF, 1) + sum(
-            compare_chain_training(end_to_end) for end_to_end in (False, True))
+        return compare_gradients() + compare_divergence() + compare_training(LSTM, 0) + compare_training(
+            TDNNF, 1) + sum(compare_chain_training(end_to_end) for end_to_end in (False, True))
 
 
 if __name__ == "__main__":

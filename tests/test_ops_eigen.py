@@ -15,23 +15,23 @@ ops = get_ops("cpu")
 ROUNDING_EACH_ROW = 1.5e-7
 
 
-def decompose(matrix: np.ndarray) -> tuple[bool, np.ndarray, np.ndarray]:
+def decompose(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     size = len(matrix)
     values, work = np.empty(size, np.float32), np.empty((3, size), np.float32)
     vectors = np.empty((size, size), np.float32)
-    return ops.symmetric_eigen(values, vectors, matrix.astype(np.float32), work), values, vectors
+    ops.symmetric_eigen(values, vectors, matrix.astype(np.float32), work)
+    return values, vectors
 
 
 def check(matrix: np.ndarray) -> None:
-    found, values, vectors = decompose(matrix)
+    values, vectors = decompose(matrix)
     size = len(matrix)
     limit = ROUNDING_EACH_ROW * (size + 4)
     largest = max(float(np.abs(matrix).max()), 1e-30)
-    assert found
     assert np.abs(vectors @ vectors.T - np.eye(size)).max() < limit
     assert np.abs(vectors.T @ np.diag(values.astype(np.float64)) @ vectors - matrix).max() < limit * largest * size
     expected = np.empty(size, np.float32)
-    assert symmetric_eigen(expected, np.empty((size, size)), matrix.astype(np.float64), None)
+    symmetric_eigen(expected, np.empty((size, size)), matrix.astype(np.float64), None)
     assert np.abs(np.sort(values) - np.sort(expected)).max() < limit * largest * size
 
 
@@ -66,26 +66,22 @@ def test_values_of_very_different_sizes(seed: int) -> None:
     check((x @ x.T).astype(np.float32))
 
 
-def test_where_rotations_vanish_nothing_wrong_is_returned() -> None:
-    found = 0
+def test_where_rotations_vanish() -> None:
+    """Values of so different sizes that steps change nothing any more."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         x = rng.standard_normal((12, 12)) * 10.0 ** rng.uniform(-20, 0, (12, 1))
-        matrix = (x @ x.T).astype(np.float32)
-        if decompose(matrix)[0]:
-            check(matrix)
-            found += 1
-    assert 0 < found < 40      # the others are for LAPACK
+        check((x @ x.T).astype(np.float32))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_and_infinity_are_told(value: float) -> None:
     matrix = np.eye(4, dtype=np.float32)
     matrix[1, 2] = matrix[2, 1] = value
-    assert not decompose(matrix)[0]
+    assert not np.isfinite(decompose(matrix)[0]).all()
 
 
 def test_the_same_matrix_gives_the_same_bits() -> None:
     x = np.random.default_rng(3).standard_normal((30, 30)).astype(np.float32)
     first, second = decompose(x + x.T), decompose(x + x.T)
-    assert np.array_equal(first[1], second[1]) and np.array_equal(first[2], second[2])
+    assert np.array_equal(first[0], second[0]) and np.array_equal(first[1], second[1])

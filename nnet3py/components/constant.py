@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.elementwise import preconditioned_rows
+from nnet3py.components.elementwise import add_preconditioned_sum
 from nnet3py.components.fields import read_dim
 from nnet3py.components.info_text import parameter_stats, truth
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
@@ -60,10 +60,10 @@ class TrainedRow(UpdatableComponent):
         assert isinstance(update, TrainedRow)
         if not update.is_updatable:
             return
-        factor = 1.0
         if update.use_natural_gradient and not update.is_gradient:
-            dy, factor = preconditioned_rows(ops, update.preconditioner, dy)
-        ops.add_row_sum(update.output, dy, factor * update.learning_rate, 1.0)
+            add_preconditioned_sum(ops, update.output, dy, update.preconditioner, update.learning_rate)
+        else:
+            ops.add_row_sum(update.output, dy, update.learning_rate, 1.0)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 

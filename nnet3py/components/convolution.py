@@ -200,15 +200,19 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         num_rows, num_cols = self.linear_params.shape
         gradient = ops.scratch(num_rows, num_cols + 1)
         self._gradient(ops, computation, x, dy, gradient)
-        rate = self.learning_rate
-        if self.use_natural_gradient and not self.is_gradient:   # the rows of the gradient first, then its columns
-            rate *= self.preconditioner_in.precondition(ops, gradient)
-            transposed = ops.scratch(num_cols + 1, num_rows)
-            ops.copy_transposed(transposed, gradient)
-            rate *= self.preconditioner_out.precondition(ops, transposed)
-            ops.copy_transposed(gradient, transposed)
-        ops.add_mat(self.linear_params, gradient[:, :num_cols], rate)
-        ops.add_mat(self.bias_params.reshape(-1, 1), gradient[:, num_cols:], rate)
+        parts = ((self.linear_params, gradient[:, :num_cols]),
+                 (self.bias_params.reshape(-1, 1), gradient[:, num_cols:]))
+        if not self.use_natural_gradient or self.is_gradient:
+            for params, part in parts:
+                ops.add_mat(params, part, self.learning_rate)
+            return
+        self.preconditioner_in.precondition(ops, gradient)      # the rows of the gradient first, then its columns
+        transposed = ops.scratch(num_cols + 1, num_rows)
+        ops.copy_transposed(transposed, gradient)
+        factor = self.preconditioner_out.precondition(ops, transposed, self.learning_rate, after=self.preconditioner_in)
+        ops.copy_transposed(gradient, transposed)
+        for params, part in parts:
+            ops.add_mat_by(params, part, factor)
 
     def _gradient(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any, dst: Any) -> None:
         """dst = the derivatives by the parameters, and by the bias in a last column."""

@@ -150,8 +150,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
             return
         gradient = ops.scratch(dy.shape[0], dy.shape[1])
         ops.mul_elements(gradient, x, dy)
-        factor = self.preconditioner.precondition(ops, gradient)
-        ops.add_row_sum(self.scales, gradient, factor * self.learning_rate, 1.0)
+        ops.add_row_sum_by(self.scales, gradient, self.preconditioner.precondition(ops, gradient, self.learning_rate))
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -240,10 +239,11 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
         if update is None:
             return
         assert isinstance(update, PerElementOffsetComponent)
-        gradient, factor = blocks(dy, self.offsets.shape[0]), 1.0
+        gradient = blocks(dy, self.offsets.shape[0])
         if update.use_natural_gradient and not update.is_gradient:
-            gradient, factor = preconditioned_rows(ops, update.preconditioner, gradient)
-        ops.add_row_sum(update.offsets, gradient, factor * update.learning_rate, 1.0)
+            add_preconditioned_sum(ops, update.offsets, gradient, update.preconditioner, update.learning_rate)
+        else:
+            ops.add_row_sum(update.offsets, gradient, update.learning_rate, 1.0)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 
@@ -299,11 +299,11 @@ def _read_scales(reader: TokenReader) -> np.ndarray:
     return scales
 
 
-def preconditioned_rows(ops: Any, preconditioner: OnlineNaturalGradient, rows: Any) -> tuple[Any, float]:
-    """A preconditioned copy of ``rows`` in scratch memory, and the factor that the caller applies."""
+def add_preconditioned_sum(ops: Any, dst: Any, rows: Any, preconditioner: OnlineNaturalGradient, rate: float) -> None:
+    """Add to ``dst`` the sum of ``rows``, preconditioned, times ``rate``; ``rows`` stay as they are."""
     copied = ops.scratch(rows.shape[0], rows.shape[1])
     ops.copy_mat(copied, rows, 1.0)
-    return copied, preconditioner.precondition(ops, copied)
+    ops.add_row_sum_by(dst, copied, preconditioner.precondition(ops, copied, rate))
 
 
 def check_blocks(reader: TokenReader, dim: int, block_dim: int) -> None:

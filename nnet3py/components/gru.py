@@ -335,8 +335,8 @@ class OutputGruNonlinearityComponent(_GruCore):
             return
         gradient = ops.scratch(*d_sum.shape)
         ops.mul_elements(gradient, self._previous(x), d_sum)
-        factor = self.preconditioner.precondition(ops, gradient)
-        ops.add_row_sum(self.w_h, gradient, factor * self.learning_rate, 1.0)
+        factor = self.preconditioner.precondition(ops, gradient, self.learning_rate)
+        ops.add_row_sum_by(self.w_h, gradient, factor)
 
     def _backprop_sum(self, ops: Any, x: Any, d_sum: Any, dx: Any) -> None:
         ops.add_mat(self._columns(dx, 1), d_sum, 1.0)

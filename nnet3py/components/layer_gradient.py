@@ -2,7 +2,9 @@
 
 With X̂ = X (I - AᵀA) and Ê = E (I - BᵀB), for rows X = [x, 1] and output derivatives E, the step ÊᵀX̂ is
 (I - BᵀB) (EᵀX) (I - AᵀA). So the plain gradient can be formed first and preconditioned afterwards: that saves copies of
-X and E and passes over them, where there are many more rows than the gradient has.
+X and E and passes over them, where there are many more rows than the gradient has. Where preconditioning leaves little
+of X or E, much cancels in either order, and what remains has about as many digits; only the size of what remains has
+then to be found from the rows.
 """
 from __future__ import annotations
 
@@ -28,17 +30,25 @@ def natural_gradient_step(ops: Any, weights: Any, bias: Any, learning_rate: floa
     """
     inputs, derivs = Rows(parts, ones=bias is not None), Rows((dy,))
     seen_in, seen_out = inner.observe(ops, inputs), outer.observe(ops, derivs)
-    gradient = None
+    sides = (inner, inputs, seen_in), (outer, derivs, seen_out)
+    mark = ops.mark_scratch()
+    factor, num_cols = ops.scratch_vector(1), weights.shape[1]
     if _gradient_is_smaller(inputs, derivs, inner.rank, outer.rank):
-        gradient = _from_plain_gradient(ops, inputs, dy, seen_in, seen_out)
-    if gradient is not None:
-        matrix, factor = gradient
-        num_cols = weights.shape[1]
-        ops.add_mat(weights, matrix[:, :num_cols], factor * learning_rate)
+        gradient = _from_plain_gradient(ops, sides)
+        ops.natural_gradient_factor(factor, inner.numbers, outer.numbers, learning_rate, True)
+        ops.add_mat_by(weights, gradient[:, :num_cols], factor)
         if bias is not None:
-            ops.add_mat(bias.reshape(-1, 1), matrix[:, num_cols:], factor * learning_rate)
+            ops.add_mat_by(bias.reshape(-1, 1), gradient[:, num_cols:], factor)
     else:
-        _from_rows(ops, weights, bias, learning_rate, inputs, dy, seen_in, seen_out)
+        x, dy = (_preconditioned(ops, *side) for side in sides)
+        ops.natural_gradient_factor(factor, inner.numbers, outer.numbers, learning_rate, True)
+        ops.add_mat_mat_by(weights, dy, x[:, :num_cols], factor)
+        if bias is not None:
+            ops.add_mat_mat_by(bias.reshape(-1, 1), dy, x[:, num_cols:], factor)
+    ops.release_scratch(mark)
+    for preconditioner, rows, seen in sides:
+        if seen is not None:
+            preconditioner.learn(ops, seen, rows.shape[0])
 
 
 def _gradient_is_smaller(inputs: Rows, derivs: Rows, rank_in: int, rank_out: int) -> bool:
@@ -48,39 +58,31 @@ def _gradient_is_smaller(inputs: Rows, derivs: Rows, rank_in: int, rank_out: int
     return by_rows > dim_out * dim_in * (2 * (rank_in + rank_out) + PASSES_OVER_GRADIENT)
 
 
-def _from_plain_gradient(ops: Any, inputs: Rows, dy: Any, seen_in: Projection | None,
-                         seen_out: Projection | None) -> tuple[Any, float] | None:
-    """The preconditioned gradient (scratch) and its factor; None where cancellation would spoil them."""
-    total = 1.0
-    for seen in (seen_in, seen_out):
-        factor = 1.0 if seen is None else seen.factor(ops)
-        if factor is None:
-            return None
-        total *= factor
-    gradient = ops.scratch(dy.shape[1], inputs.shape[1])
-    inputs.moment(ops, dy, gradient)
+def _from_plain_gradient(ops: Any, sides: tuple[tuple[OnlineNaturalGradient, Rows, Projection | None], ...]) -> Any:
+    """The gradient, preconditioned from both sides, in scratch."""
+    for preconditioner, rows, seen in sides:
+        if seen is not None:
+            preconditioner.find_rest(ops, rows, seen)
+    (inner, inputs, seen_in), (outer, derivs, seen_out) = sides
+    gradient = ops.scratch(derivs.shape[1], inputs.shape[1])
+    inputs.moment(ops, derivs.parts[0], gradient)
     if seen_in is not None:
-        along = ops.scratch(gradient.shape[0], seen_in.w.shape[0])
-        ops.add_mat_mat(along, gradient, seen_in.w, 1.0, 0.0, trans_b=True)
-        ops.add_mat_mat(gradient, along, seen_in.w, -1.0, 1.0)
+        along = ops.scratch(gradient.shape[0], inner.rank)
+        ops.add_mat_mat(along, gradient, inner.w, 1.0, 0.0, trans_b=True)
+        ops.add_mat_mat(gradient, along, inner.w, -1.0, 1.0)
     if seen_out is not None:
-        along = ops.scratch(seen_out.w.shape[0], gradient.shape[1])
-        ops.add_mat_mat(along, seen_out.w, gradient, 1.0, 0.0)
-        ops.add_mat_mat(gradient, seen_out.w, along, -1.0, 1.0, trans_a=True)
-    return gradient, total
+        along = ops.scratch(outer.rank, gradient.shape[1])
+        ops.add_mat_mat(along, outer.w, gradient, 1.0, 0.0)
+        ops.add_mat_mat(gradient, outer.w, along, -1.0, 1.0, trans_a=True)
+    return gradient
 
 
-def _from_rows(ops: Any, weights: Any, bias: Any, learning_rate: float, inputs: Rows, dy: Any,
-               seen_in: Projection | None, seen_out: Projection | None) -> None:
-    rate, num_cols = learning_rate, weights.shape[1]
-    if seen_in is not None:
-        x = inputs.joined(ops)
-        rate *= seen_in.apply(ops, x)
-        inputs = Rows((x,))
-    if seen_out is not None:
-        dy = Rows((dy,)).joined(ops)
-        rate *= seen_out.apply(ops, dy)
-    x = inputs.parts[0]
-    ops.add_mat_mat(weights, dy, x[:, :num_cols], rate, 1.0, trans_a=True)
-    if bias is not None:
-        ops.add_mat_mat(bias.reshape(-1, 1), dy, x[:, num_cols:], rate, 1.0, trans_a=True)
+def _preconditioned(ops: Any, preconditioner: OnlineNaturalGradient, rows: Rows, seen: Projection | None) -> Any:
+    """The rows in one matrix, preconditioned; the rows as they are where nothing changes them."""
+    if seen is None and len(rows.parts) == 1 and not rows.ones:
+        return rows.parts[0]
+    matrix = rows.joined(ops)
+    if seen is not None:
+        ops.add_mat_mat(matrix, seen.projected, preconditioner.w, -1.0, 1.0)
+        ops.natural_gradient_rest(preconditioner.numbers, matrix)
+    return matrix

@@ -14,18 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.errors import NumericError
+from nnet3py.errors import NumericError, within
 
 logger = logging.getLogger(__name__)
 
 EPSILON = np.float32(1.0e-10)         # of the eigenvalues, to begin with
 MAX_FORGETTING = 0.9                  # most that one call replaces of the estimate
 FIRST_UPDATES = 10                    # the estimate is updated in each of the calls up to this one
-ORTHOGONALITY = 1.0e-3                # tolerated deviation of Q Qᵀ from the unit matrix
-LARGEST_INVERSE_FACTOR = 100.0        # elements of an inverse Cholesky factor that can still be trusted
-SMALLEST_REST = 0.01                  # of the squared size after preconditioning, to be found as a difference
-LARGEST_SIZE = 1.0e38                 # of a sum of squares in float32
+NUM_NUMBERS = 5                       # what ops keep of a preconditioner, see ops/natural_gradient_formulas.py
 f32 = np.float32
+
+# What ops.natural_gradient_fault returns, if not 0.
+FAULTS = {1: "natural gradient was given NaN or infinity, or numbers too large to square",
+          2: "natural gradient was given numbers whose fourth powers are too large"}
 
 
 class Rows(NamedTuple):
@@ -42,9 +43,18 @@ class Rows(NamedTuple):
         """Rows, and columns of all parts together with the ones."""
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts) + self.ones
 
-    def sum_sq(self, ops: Any) -> float:
-        """Sum of the squares of all elements."""
-        return sum(ops.sum_sq(part) for part in self.parts) + (self.parts[0].shape[0] if self.ones else 0)
+    def find_size(self, ops: Any, numbers: Any) -> None:
+        """Put the sum of the squares of all elements into a preconditioner's numbers."""
+        last = len(self.parts) - 1
+        for k, part in enumerate(self.parts):
+            ops.natural_gradient_size(numbers, part, float(part.shape[0]) if self.ones and k == last else 0.0, k > 0)
+
+    def find_rest(self, ops: Any, numbers: Any, projected: Any, w: Any) -> None:
+        """Put the sum of the squares of X - projected w there, if the numbers ask for it."""
+        start, last = 0, len(self.parts) - 1
+        for k, part in enumerate(self.parts):
+            ops.exact_size(numbers, part, projected, w, start, self.ones and k == last)
+            start += part.shape[1]
 
     def project(self, ops: Any, w: Any, dst: Any) -> None:
         """dst = X wᵀ."""
@@ -81,34 +91,11 @@ class Rows(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """What preconditions some rows X: X̂ = X - projected w, times the factor that restores X's Frobenius norm."""
+    """What preconditions some rows X, as X - projected w, and what is to be learned of them; all of it is scratch."""
 
-    projected: Any   # X wᵀ, (rows, R), scratch
-    w: Any           # (R, D)
-    gram: Any        # w wᵀ, (R, R)
-    cross: Any       # projectedᵀ projected, (R, R), scratch; None where nobody has needed it
-    size: float      # the sum of squares of X
-
-    def apply(self, ops: Any, x: Any) -> float:
-        """Precondition ``x``, the rows joined, in place; returns the factor."""
-        ops.add_mat_mat(x, self.projected, self.w, -1.0, 1.0)
-        return self._factor(ops.sum_sq(x))
-
-    def factor(self, ops: Any) -> float | None:
-        """The factor, without forming X̂; None where rounding forbids that."""
-        if not self.size > 0:
-            return 1.0
-        cross = self.cross
-        if cross is None:
-            cross = ops.scratch(*self.gram.shape)
-            ops.add_mat_mat(cross, self.projected, self.projected, 1.0, 0.0, trans_a=True)
-        new_size = ops.preconditioned_size(cross, self.gram, self.size)
-        return self._factor(new_size) if new_size > SMALLEST_REST * self.size else None
-
-    def _factor(self, new_size: float) -> float:
-        if not self.size > 0:
-            return 1.0
-        return math.sqrt(self.size / new_size) if new_size > 0 else math.inf
+    projected: Any   # X wᵀ, (rows, R)
+    moment: Any      # projectedᵀ X, (R, D); None where nothing is to be learned
+    cross: Any       # projectedᵀ projected, (R, R); the same
 
 
 class OnlineNaturalGradient:
@@ -136,11 +123,11 @@ class OnlineNaturalGradient:
         self.num_minibatches_history = num_minibatches_history
         self.frozen = False
         self.t = 0                                # calls so far
+        self.num_beginnings = 0                   # how often t was 0
         self.w: Any = None                        # (R, D), on the device
         self.spectrum: Any = None                 # d and ρ, (R + 1,), on the device
-        self._spare: tuple[Any, Any] = None, None  # what the next update writes: of the shapes of w and of spectrum
-        self._gram: Any = None                    # w wᵀ, (R, R), on the device
-        self._gram_is_known = False
+        self.gram: Any = None                     # w wᵀ, (R, R), on the device
+        self.numbers: Any = None                  # float64 (NUM_NUMBERS,), on the device: sizes of the rows, and so on
 
     @property
     def d(self) -> np.ndarray:
@@ -152,47 +139,80 @@ class OnlineNaturalGradient:
         """What the estimate has in every direction."""
         return 0.0 if self.spectrum is None else float(np.array(self.spectrum[-1:])[0])
 
-    def precondition(self, ops: Any, x: Any) -> float:
+    def decisions(self, num_calls: int) -> tuple[int, ...]:
+        """What the host decides in the next calls: for each whether it begins, and whether it learns.
+
+        First stands how often it has begun: each time elsewhere in memory.
+        """
+        calls = range(self.t, self.t + num_calls)
+        return self.num_beginnings, *(decision for t in calls for decision in (t == 0, self._learns_at(t)))
+
+    def precondition(self, ops: Any, x: Any, rate: float = 1.0, after: OnlineNaturalGradient | None = None) -> Any:
         """Precondition the rows of ``x`` (rows, D), in place.
 
         Returns
         -------
-        The factor that gives the result the Frobenius norm of what was given; the caller applies it.
-
-        Raises
-        ------
-        NumericError : NaN or infinity in ``x``
+        ``rate`` times the factor that gives the result the Frobenius norm of what was given, float32 (1,), scratch on
+        the device; times that of ``after``, if given, which has preconditioned something just before. The caller
+        applies it. 0 if there was NaN or infinity in ``x``, see :meth:`check`.
         """
-        projection = self.observe(ops, Rows((x,)))
-        return 1.0 if projection is None else projection.apply(ops, x)
+        seen = self.observe(ops, Rows((x,)))
+        if seen is not None:
+            ops.add_mat_mat(x, seen.projected, self.w, -1.0, 1.0)
+            ops.natural_gradient_rest(self.numbers, x)
+            self.learn(ops, seen, x.shape[0])
+        factor = ops.scratch_vector(1)
+        ops.natural_gradient_factor(factor, self.numbers, (after or self).numbers, rate, after is not None)
+        return factor
 
     def observe(self, ops: Any, rows: Rows) -> Projection | None:
-        """Count a call, learn from ``rows`` if it is time to, and return what preconditions them.
+        """Count a call, and find what preconditions ``rows`` and what is to be learned of them: see :meth:`learn`.
 
         Returns
         -------
-        The projection by the estimate as it was before, valid until the next call; None for rows of one column, which
-        are never changed.
+        The projection by the estimate as it is; None for rows of one column, which are never changed.
         """
         num_rows, dim = rows.shape
+        if self.numbers is None:
+            self.numbers = ops.new_vector(NUM_NUMBERS, np.float64)
+            ops.copy_in(self.numbers, np.zeros(NUM_NUMBERS))
         if dim == 1:
             return None
-        updating = not self.frozen and (
-            self.t <= FIRST_UPDATES or (self.t - FIRST_UPDATES) % self.update_period == 0)
-        size = rows.sum_sq(ops)
-        if not size < LARGEST_SIZE:
-            raise NumericError("natural gradient was given NaN or infinity, or numbers too large to square",
-                               "training has diverged or the input is not finite; try a lower learning rate")
+        rows.find_size(ops, self.numbers)
         if self.t == 0:
             self._lower_rank(dim)
         projected = ops.scratch(num_rows, self.rank)
         if self.t == 0:
-            self._initialise(ops, rows, size, projected)
+            self._initialise(ops, rows, projected)
         rows.project(ops, self.w, projected)
-        w, gram = self.w, self._gram_of_w(ops)
-        cross = self._update(ops, rows, size, projected) if updating else None
+        seen = self._gather(ops, rows, projected) if self._learns_at(self.t) else Projection(projected, None, None)
         self.t += 1
-        return Projection(projected, w, gram, cross, size)
+        return seen
+
+    def find_rest(self, ops: Any, rows: Rows, seen: Projection) -> None:
+        """Find the rows' size after preconditioning without forming them; ``numbers`` have it then.
+
+        It is found as a difference, and where that leaves too few digits by passing over the rows.
+        """
+        cross = seen.cross
+        if cross is None:
+            cross = ops.scratch(*self.gram.shape)
+            ops.add_mat_mat(cross, seen.projected, seen.projected, 1.0, 0.0, trans_a=True)
+        ops.preconditioned_size(self.numbers, cross, self.gram)
+        rows.find_rest(ops, self.numbers, seen.projected, self.w)
+
+    def check(self, ops: Any) -> None:
+        """See whether what was preconditioned could be; else the next call begins anew. On a GPU the host waits.
+
+        Raises
+        ------
+        NumericError : NaN or infinity, or numbers too large, in the rows of the last call or what was learned before
+        """
+        fault = 0 if self.numbers is None else ops.natural_gradient_fault(self.numbers)
+        if fault:
+            self.t, self.numbers = 0, None
+            raise NumericError(FAULTS[fault], "training has diverged or the input is not finite or badly scaled; try a "
+                                              "lower learning rate")
 
     # -- the state ---------------------------------------------------------------------------------------------------
 
@@ -202,7 +222,10 @@ class OnlineNaturalGradient:
                            self.rank, dim, dim - 1)
             self.rank = dim - 1
 
-    def _initialise(self, ops: Any, rows: Rows, size: float, projected: Any) -> None:
+    def _learns_at(self, t: int) -> bool:
+        return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
+
+    def _initialise(self, ops: Any, rows: Rows, projected: Any) -> None:
         """Start from a sparse orthogonal matrix and let it see the first rows: once, or thrice if there are enough."""
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
@@ -211,23 +234,16 @@ class OnlineNaturalGradient:
         start[np.arange(rank), np.arange(rank)] = 1.1   # unequal, to break the symmetry
         start /= np.sqrt((start * start).sum(axis=1, dtype=np.float64))[:, None]
         start *= math.sqrt(1.0 / (2.0 + (dim + rank) * self.alpha / dim))
-        (self.w, self.spectrum), self._spare = (
-            (ops.new_vector(rank * dim).reshape(rank, dim), ops.new_vector(rank + 1)) for _ in range(2))
-        self._gram = ops.new_vector(rank * rank).reshape(rank, rank)
+        self.w, self.spectrum = ops.new_vector(rank * dim).reshape(rank, dim), ops.new_vector(rank + 1)
+        self.gram = ops.new_vector(rank * rank).reshape(rank, rank)
+        self.num_beginnings += 1
         ops.copy_in(self.w, start)
         ops.copy_in(self.spectrum, np.full(rank + 1, EPSILON, dtype=f32))
         for _ in range(1 if num_rows <= rank else 3):
             mark = ops.mark_scratch()
             rows.project(ops, self.w, projected)
-            self._update(ops, rows, size, projected)
+            self.learn(ops, self._gather(ops, rows, projected), num_rows)
             ops.release_scratch(mark)
-
-    def _gram_of_w(self, ops: Any) -> Any:
-        """w wᵀ, (R, R); formed once after each update."""
-        if not self._gram_is_known:
-            ops.add_mat_mat(self._gram, self.w, self.w, 1.0, 0.0, trans_b=True)
-            self._gram_is_known = True
-        return self._gram
 
     def _forgetting(self, num_rows: int) -> np.float32:
         """η, the weight of one call's rows in the estimate."""
@@ -235,87 +251,62 @@ class OnlineNaturalGradient:
             return f32(1.0 / self.num_minibatches_history)
         return f32(min(MAX_FORGETTING, 1.0 - math.exp(-f32(num_rows) / f32(self.num_samples_history))))
 
-    # -- the update --------------------------------------------------------------------------------------------------
+    # -- learning ----------------------------------------------------------------------------------------------------
 
-    def _update(self, ops: Any, rows: Rows, size: float, projected: Any) -> Any:
-        """Learn from ``rows``, whose projection and sum of squares are given; returns projectedᵀ projected, scratch."""
+    def _gather(self, ops: Any, rows: Rows, projected: Any) -> Projection:
+        """What is to be learned of ``rows``."""
         (num_rows, dim), rank = rows.shape, self.rank
-        moment = ops.scratch(rank, dim)
-        square, cross, z, vectors, mix = (ops.scratch(rank, rank) for _ in range(5))
-        eigenvalues, lengths, kept, scale, verdict = (ops.scratch_vector(n) for n in (rank, rank, rank, 1, 1))
+        moment, cross = ops.scratch(rank, dim), ops.scratch(rank, rank)
         rows.moment(ops, projected, moment)
-        ops.add_mat_mat(square, moment, moment, 1.0, 0.0, trans_b=True)
         if num_rows > dim:
             ops.add_mat_mat(cross, self.w, moment, 1.0, 0.0, trans_b=True)
         else:
             ops.add_mat_mat(cross, projected, projected, 1.0, 0.0, trans_a=True)
-        settings = ops.upload(np.array([num_rows, dim, self._forgetting(num_rows), size, self.alpha]))
-        self._decompose(ops, eigenvalues, vectors, z, scale, (square, cross, self.spectrum, settings))
-        new_w, new_spectrum = self._spare
-        order = ops.upload(np.empty(rank, dtype=np.int32))
-        ops.natural_gradient_directions(mix, kept, new_spectrum, lengths, verdict, eigenvalues, vectors, self.spectrum,
-                                        scale, settings, order)
-        ops.add_diag_vec_mat(moment, kept, self.w, 1.0, 1.0)
-        ops.add_mat_mat(new_w, mix, moment, 1.0, 0.0)
-        if ops.copy_out(verdict)[0]:
-            self._orthogonalise(ops, new_w, ops.copy_out(lengths), mix, moment)
-        self._spare = self.w, self.spectrum
-        self.w, self.spectrum = new_w, new_spectrum
-        self._gram_is_known = False
-        return cross
+        return Projection(projected, moment, cross)
 
-    @staticmethod
-    def _decompose(ops: Any, eigenvalues: Any, vectors: Any, z: Any, scale: Any, given: tuple[Any, ...]) -> None:
-        """Eigenvalues and eigenvectors (rows) of the new estimate along the old directions, over ``scale``."""
-        ops.natural_gradient_moments(z, scale, *given)
-        if not np.isfinite(ops.copy_out(scale)[0]):
-            raise NumericError("natural gradient was given numbers whose fourth powers are too large",
-                               "training is diverging or the input is badly scaled; try a lower learning rate")
-        if not ops.symmetric_eigen(eigenvalues, vectors, z, ops.scratch(3, z.shape[0])):
-            ops.natural_gradient_moments(z, scale, *given)
-            values, columns = np.linalg.eigh(ops.copy_out(z))
-            ops.copy_in(eigenvalues, values)
-            ops.copy_in(vectors, np.ascontiguousarray(columns.T))
+    def learn(self, ops: Any, seen: Projection, num_rows: int) -> None:
+        """Take in what the last call has gathered, if it has; the estimate changes in place.
 
-    def _orthogonalise(self, ops: Any, w: Any, scales: np.ndarray, square: Any, moment: Any) -> None:
-        """Make the rows of ``w``, divided by ``scales``, orthonormal again if rounding has spoiled that; in place.
-
-        ``square`` (R, R) and ``moment`` (R, D) are work space.
+        ``num_rows`` is how many rows it was given; ``seen`` cannot be used after that.
         """
-        ops.add_mat_mat(square, w, w, 1.0, 0.0, trans_b=True)
-        gram = ops.copy_out(square) / np.outer(scales, scales)
-        if np.abs(gram - np.eye(self.rank, dtype=f32)).max() <= ORTHOGONALITY:
+        moment = seen.moment
+        if moment is None:
             return
-        try:
-            inverse = np.linalg.inv(np.linalg.cholesky(gram))
-            trusted = inverse.max() < LARGEST_INVERSE_FACTOR
-        except np.linalg.LinAlgError:
-            trusted = False
-        if trusted:
-            ops.copy_in(square, np.tril(inverse) * scales[:, None] / scales)
-            ops.add_mat_mat(moment, square, w, 1.0, 0.0)
-            ops.copy_mat(w, moment, 1.0)
-        else:
-            logger.warning("natural gradient: the estimate has lost its rank; orthogonalising row by row")
-            rows = np.array(ops.copy_out(w), dtype=f32)
-            orthonormalise_rows(rows)
-            ops.copy_in(w, rows * scales[:, None])
+        rank, dim = moment.shape
+        square, z, vectors, mix = (ops.scratch(rank, rank) for _ in range(4))
+        eigenvalues, lengths, kept, inverse, order = (ops.scratch_vector(rank) for _ in range(5))
+        settings = float(num_rows), float(dim), float(self._forgetting(num_rows)), self.alpha
+        ops.add_mat_mat(square, moment, moment, 1.0, 0.0, trans_b=True)
+        ops.natural_gradient_moments(z, self.numbers, inverse, square, seen.cross, self.spectrum, *settings)
+        ops.symmetric_eigen(eigenvalues, vectors, z, ops.scratch(3, rank))
+        ops.natural_gradient_directions(mix, kept, lengths, self.spectrum, self.numbers, order, inverse, eigenvalues,
+                                        vectors, *settings)
+        ops.add_diag_vec_mat(moment, kept, self.w, 1.0, 1.0)
+        ops.add_mat_mat(self.w, mix, moment, 1.0, 0.0)
+        ops.add_mat_mat(self.gram, self.w, self.w, 1.0, 0.0, trans_b=True)
+        ops.orthogonalise(self.w, self.gram, square, moment, lengths, self.numbers)
 
 
-def orthonormalise_rows(rows: np.ndarray) -> None:
-    """Gram-Schmidt on the rows of a float32 matrix, in place; a row of no new direction becomes a random one."""
-    noise = np.random.default_rng(0)
-    for i in range(rows.shape[0]):
-        row = rows[i]
-        while True:
-            before = row @ row
-            if before > 0 and np.isfinite(before):
-                for earlier in rows[:i]:
-                    row -= (earlier @ row) * earlier
-                after = row @ row
-                if after > 0.01 * before:
-                    row /= np.sqrt(after)
-                    break
-                if after > 0:   # much was cancelled: once more, for the digits that were lost
-                    continue
-            row[:] = noise.standard_normal(row.size, dtype=f32)
+def named_preconditioners(nnet: Any) -> list[tuple[str, OnlineNaturalGradient]]:
+    """All in a network's components and inside those, with the component's name; also those that never freeze."""
+    return [(name, each) for name, component in zip(nnet.component_names, nnet.components, strict=True)
+            for each in preconditioners_in(component)]
+
+
+def preconditioners_in(component: Any) -> list[OnlineNaturalGradient]:
+    """All of a component, and of those inside it."""
+    found = [value for value in vars(component).values() if isinstance(value, OnlineNaturalGradient)]
+    return found + [each for child in component.children for each in preconditioners_in(child)]
+
+
+def check_preconditioners(ops: Any, named: list[tuple[str, OnlineNaturalGradient]]) -> None:
+    """See whether all could use what they were given; on a GPU the host waits for one number.
+
+    Raises
+    ------
+    NumericError : one could not; says which
+    """
+    if named and ops.natural_gradient_failed():
+        for name, each in named:
+            with within(f"component {name}"):
+                each.check(ops)

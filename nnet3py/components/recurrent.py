@@ -90,10 +90,12 @@ class LstmNonlinearityComponent(UpdatableComponent):
             return
         ops.lstm_store_stats(update.value_sum, update.deriv_sum, update.self_repair_total, update.count, sums, flagged,
                              x.shape[0])
-        gradient, factor = sums[:3], 1.0
-        if not update.is_gradient:
-            factor = update.preconditioner.precondition(ops, gradient)
-        ops.add_mat(update.params, gradient, update.learning_rate * factor)
+        gradient = sums[:3]
+        if update.is_gradient:
+            ops.add_mat(update.params, gradient, update.learning_rate)
+        else:
+            factor = update.preconditioner.precondition(ops, gradient, update.learning_rate)
+            ops.add_mat_by(update.params, gradient, factor)
 
     # -- files and text -------------------------------------------------------------------------------------
 

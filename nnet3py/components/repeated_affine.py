@@ -126,9 +126,9 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
         num_cols = x.shape[1]
         gradient = ops.scratch(dy.shape[1], num_cols + 1)
         Rows((x,), ones=True).moment(ops, dy, gradient)
-        rate = self.learning_rate * self.preconditioner.precondition(ops, gradient)
-        ops.add_mat(self.linear_params, gradient[:, :num_cols], rate)
-        ops.add_mat(self.bias_params.reshape(-1, 1), gradient[:, num_cols:], rate)
+        factor = self.preconditioner.precondition(ops, gradient, self.learning_rate)
+        ops.add_mat_by(self.linear_params, gradient[:, :num_cols], factor)
+        ops.add_mat_by(self.bias_params.reshape(-1, 1), gradient[:, num_cols:], factor)
 
 
 class BlockAffineComponent(UpdatableComponent):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.elementwise import blocks, check_blocks, preconditioned_rows, read_block_dim
+from nnet3py.components.elementwise import add_preconditioned_sum, blocks, check_blocks, read_block_dim
 from nnet3py.components.fields import read_dim
 from nnet3py.components.info_text import parameter_stats
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
@@ -66,16 +66,17 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
             ops.mul_cols_vec(blocks(dx, block_dim), dy, self.scales)
 
     def _update(self, ops: Any, y: Any, dy: Any, update: ScaleAndOffsetComponent) -> None:
-        natural = update.use_natural_gradient and not update.is_gradient
-        gradient, factor = dy, 1.0
+        rate, natural = update.learning_rate, update.use_natural_gradient and not update.is_gradient
         if natural:
-            gradient, factor = preconditioned_rows(ops, update.preconditioner_offset, dy)
-        ops.add_row_sum(update.offsets, gradient, factor * update.learning_rate, 1.0)
-        gradient, factor = ops.scratch(dy.shape[0], dy.shape[1]), 1.0
+            add_preconditioned_sum(ops, update.offsets, dy, update.preconditioner_offset, rate)
+        else:
+            ops.add_row_sum(update.offsets, dy, rate, 1.0)
+        gradient = ops.scratch(dy.shape[0], dy.shape[1])
         ops.scale_gradient_from_output(gradient, y, dy, self.scales, self.offsets, SMALLEST_SCALE)
         if natural:
-            factor = update.preconditioner_scale.precondition(ops, gradient)
-        ops.add_row_sum(update.scales, gradient, factor * update.learning_rate, 1.0)
+            ops.add_row_sum_by(update.scales, gradient, update.preconditioner_scale.precondition(ops, gradient, rate))
+        else:
+            ops.add_row_sum(update.scales, gradient, rate, 1.0)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,9 @@
-"""The arithmetic of the natural gradient's small matrices that every device has in common, and its constants."""
+"""The arithmetic of the natural gradient's small matrices that every device has in common, and its constants.
+
+A preconditioner's numbers are a float64 vector where its device's memory is, so that no host has to know them: the sum
+of squares of the rows, that of the rows when preconditioned (and whether it is still to be found), the trace that the
+moments are scaled by, and whether the directions have to be looked at.
+"""
 from __future__ import annotations
 
 import math
@@ -8,24 +13,34 @@ from typing import Any
 
 import numpy as np
 
-NUM_ROWS, DIM, ETA, SIZE, ALPHA = range(5)      # places in the settings
+SIZE, REST, WANTED, TRACE, SUSPECT = range(5)   # places in a preconditioner's numbers
 EPSILON = np.float32(1.0e-10)           # floor of the eigenvalues
 DELTA = np.float32(5.0e-4)              # floor of the eigenvalues, relative to the largest
 LARGEST_CONDITION = np.float32(1.0e6)   # of the update's eigenvalues, beyond which orthogonality is to be checked
-ONE, HALF = np.float32(1), np.float64(0.5)
+SMALLEST_REST = 0.01                    # of the squared size after preconditioning, to be found as a difference
+LARGEST_SIZE = 1.0e38                   # of a sum of squares in float32
+ORTHOGONALITY = np.float32(1.0e-3)      # tolerated deviation of Q Qᵀ from the unit matrix
+LARGEST_INVERSE_FACTOR = 100.0          # elements of an inverse Cholesky factor that can still be trusted
+FINE, TOO_LARGE, TRACE_TOO_LARGE = range(3)     # what may have gone wrong
+ZERO, ONE, HALF = np.float32(0), np.float32(1), np.float64(0.5)
+DOUBLE_ZERO, DOUBLE_ONE = np.float64(0), np.float64(1)
 
 
-def smoothing(spectrum, rank, settings):      # type: ignore[no-untyped-def]
-    """β, which with d decides how far each direction is shortened."""
-    total = np.float32(0)
-    for i in range(rank):
-        total += spectrum[i]
-    return spectrum[rank] * (ONE + np.float32(settings[ALPHA])) + np.float32(settings[ALPHA]) * total / np.float32(
-        settings[DIM])
+def fault(size: float, trace: float) -> int:
+    """Which of the constants above two of a preconditioner's numbers show."""
+    return TOO_LARGE if not size < LARGEST_SIZE else FINE if math.isfinite(trace) else TRACE_TOO_LARGE
 
 
 def bind(jit: Callable[..., Any]) -> SimpleNamespace:
-    """The formulas compiled with ``jit`` (a decorator): ``smoothing``, ``direction_length`` and ``moment``."""
+    """The formulas compiled with ``jit`` (a decorator), by name."""
+
+    @jit
+    def smoothing(spectrum, rank, dim, alpha):  # type: ignore[no-untyped-def]
+        """β, which with d decides how far each direction is shortened."""
+        total = ZERO
+        for i in range(rank):
+            total += spectrum[i]
+        return spectrum[rank] * (ONE + np.float32(alpha)) + np.float32(alpha) * total / np.float32(dim)
 
     @jit
     def direction_length(d, smoothing):  # type: ignore[no-untyped-def]
@@ -33,16 +48,36 @@ def bind(jit: Callable[..., Any]) -> SimpleNamespace:
         return np.float32(math.sqrt(ONE / (smoothing / d + ONE)))
 
     @jit
-    def moment(i, j, smoothing, square, cross, spectrum, settings):  # type: ignore[no-untyped-def]
-        """Element (i, j) of Z, in float64: it is to be rounded once, when it has been scaled."""
-        keep, per_row = ONE - np.float32(settings[ETA]), np.float32(settings[ETA]) / np.float32(settings[NUM_ROWS])
+    def moment(i, j, inverse, square, cross, spectrum, num_rows, eta):  # type: ignore[no-untyped-def]
+        """Element (i, j) of Z, in float64: it is to be rounded once, when it has been scaled.
+
+        ``inverse`` are those of the lengths of W's rows.
+        """
+        keep, per_row = ONE - np.float32(eta), np.float32(eta) / np.float32(num_rows)
         rank = square.shape[0]
-        scales = (np.float64(ONE / direction_length(spectrum[i], smoothing))
-                  * np.float64(ONE / direction_length(spectrum[j], smoothing)))
+        scales = np.float64(inverse[i]) * np.float64(inverse[j])
         kept_i, kept_j = np.float64(spectrum[i] + spectrum[rank]), np.float64(spectrum[j] + spectrum[rank])
         value = HALF * per_row * np.float64(per_row) * (np.float64(square[i, j]) + np.float64(square[j, i])) * scales
         value += HALF * per_row * np.float64(keep) * (np.float64(cross[i, j]) + np.float64(cross[j, i])) * scales * (
             kept_i + kept_j)
         return value + np.float64(keep) * np.float64(keep) * kept_i * kept_i if i == j else value
 
-    return SimpleNamespace(smoothing=jit(smoothing), direction_length=direction_length, moment=moment)
+    @jit
+    def factor(numbers):  # type: ignore[no-untyped-def]
+        """What restores the rows' size; 0 for rows that cannot be used, which are then not to be added to anything."""
+        size, rest = numbers[SIZE], numbers[REST]
+        if not size < LARGEST_SIZE or not math.isfinite(numbers[TRACE]):
+            return DOUBLE_ZERO
+        if size == DOUBLE_ZERO:
+            return DOUBLE_ONE
+        return np.float64(math.sqrt(size / rest)) if rest > DOUBLE_ZERO else np.float64(np.inf)
+
+    @jit
+    def put_difference(numbers, rest):  # type: ignore[no-untyped-def]
+        """Take ``rest``, a difference from the rows' size, if that leaves it enough digits."""
+        trusted = rest > SMALLEST_REST * numbers[SIZE] or not numbers[SIZE] > DOUBLE_ZERO
+        numbers[REST] = rest if trusted else DOUBLE_ZERO
+        numbers[WANTED] = DOUBLE_ZERO if trusted else DOUBLE_ONE
+
+    return SimpleNamespace(smoothing=smoothing, direction_length=direction_length, moment=moment, factor=factor,
+                           put_difference=put_difference)

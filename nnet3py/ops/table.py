@@ -415,22 +415,44 @@ NUMERATORS = (
 
 EIGEN = (
     Operation("symmetric_eigen", "out vec values, out mat vectors, out mat matrix, out mat work",
-              "matrix = vectors' diag(values) vectors; matrix and the three rows of work are destroyed; whether it "
-              "was possible", returns="bool"),
+              "matrix = vectors' diag(values) vectors; matrix and the three rows of work are destroyed; NaN for NaN"),
 )
 
-# -- natural_gradient: the small matrices of its update ----------------------------------------------------------------
+# -- orthogonal: rows that are to be orthogonal ------------------------------------------------------------------------
+
+ORTHOGONAL = (
+    Operation("orthogonalise",
+              "out mat w, out mat gram, out mat square, out mat moment, vec lengths, dvec numbers",
+              "if numbers ask for it and gram, w w', shows the need: w / lengths = orthonormal rows, gram = w w'"),
+)
+
+# -- natural_gradient: sizes, the factor, and the small matrices of its update -----------------------------------------
 
 NATURAL_GRADIENT = (
+    Operation("natural_gradient_size", "out dvec numbers, mat x, f64 more, bool further",
+              "the size in numbers = the sum of all x[i, j]^2 + more, plus what it was if further"),
+    Operation("natural_gradient_rest", "out dvec numbers, mat x",
+              "the rest in numbers = the sum of all x[i, j]^2, x having been preconditioned"),
+    Operation("preconditioned_size", "out dvec numbers, mat cross, mat gram",
+              "the rest in numbers = size - 2 trace(cross) + the sum of cross * gram; wanted if digits are lost"),
+    Operation("exact_size", "out dvec numbers, mat x, mat projected, mat w, int start, bool ones",
+              "if wanted: the rest in numbers += squares of x - projected w, columns from start (and 1 - its last)"),
+    Operation("natural_gradient_factor", "out vec factor, dvec inner, dvec outer, f64 rate, bool both",
+              "factor[0] = rate times the root of size over rest in numbers inner (and outer); 0: not to be used"),
+    Operation("natural_gradient_fault", "dvec numbers",
+              "0; 1: the rows were not finite, or too large to square; 2: the moments were", returns="int"),
     Operation("natural_gradient_moments",
-              "out mat z, out vec scale, mat square, mat cross, vec spectrum, dvec settings",
-              "z = the new estimate along the old directions over scale[0], its trace or 1 if that is less"),
+              "out mat z, out dvec numbers, out vec inverse, mat square, mat cross, vec spectrum, f64 num_rows, "
+              "f64 dim, f64 eta, f64 alpha",
+              "z = the new estimate along the old directions over its trace (in numbers) or 1 if that is less"),
     Operation("natural_gradient_directions",
-              "out mat mix, out vec kept, out vec new_spectrum, out vec lengths, out vec verdict, vec eigenvalues, "
-              "mat vectors, vec spectrum, vec scale, dvec settings, ivec order",
-              "new W = mix (J + diag(kept) W), with rows of these lengths; verdict 1: check orthogonality; 2: NaN"),
-    Operation("preconditioned_size", "mat cross, mat gram, f64 size",
-              "size - 2 trace(cross) + the sum of cross * gram, elementwise, in float64", returns="float"),
+              "out mat mix, out vec kept, out vec lengths, out vec spectrum, out dvec numbers, out vec order, "
+              "vec inverse, vec eigenvalues, mat vectors, f64 num_rows, f64 dim, f64 eta, f64 alpha",
+              "new W = mix (J + diag(kept) W), with rows of these lengths; numbers say whether to check them"),
+    Operation("add_mat_by", "out mat dst, mat src, vec factor", "dst += factor[0] src, nothing if that is 0"),
+    Operation("add_mat_mat_by", "out mat dst, mat a, mat b, vec factor", "dst += factor[0] a' b, nothing if that is 0"),
+    Operation("add_row_sum_by", "out vec dst, mat src, vec factor",
+              "dst[j] += factor[0] (sum over i of src[i, j]), nothing if that is 0"),
 )
 
 # -- orthonormal: of the orthonormal constraint -----------------------------------------------------------------------
@@ -460,6 +482,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "chain": CHAIN,
     "numerators": NUMERATORS,
     "eigen": EIGEN,
+    "orthogonal": ORTHOGONAL,
     "natural_gradient": NATURAL_GRADIENT,
     "orthonormal": ORTHONORMAL,
 }

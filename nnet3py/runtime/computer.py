@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.compiler.computation import CommandType, Computation
+from nnet3py.components.natural_gradient import check_preconditioners, named_preconditioners
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.io.general import check_finite
 from nnet3py.network.nnet import Nnet
@@ -39,6 +40,8 @@ class Computer:
         changed = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
         self._pulled = _twins(*changed) if _changes_networks(computation) else []   # to the caller's, after each run
         self._pushed = _twins((self._bound.nnet, nnet), *changed) if ops is None else []   # before each pass
+        checks = update is not None and (self.ops.device == "cpu" or self._pulled)
+        self._preconditioners = named_preconditioners(update) if checks else []
         self._next_stage = 0
         self._pending: set[str] = set()
         self._stage: Stage | None = None
@@ -89,6 +92,7 @@ class Computer:
         Raises
         ------
         Nnet3Error : an input is missing, or the computation has ended
+        NumericError : natural gradient was given NaN or infinity
         """
         stages = self._bound.stages()
         if self._next_stage >= len(stages):
@@ -110,6 +114,7 @@ class Computer:
             self._stage.run()
         for network in self._pulled:
             network.pull()
+        check_preconditioners(self.ops, self._preconditioners)
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 

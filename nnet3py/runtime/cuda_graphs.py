@@ -1,15 +1,19 @@
 """How the calls of a stage run on a GPU: captured once as CUDA graphs, then replayed.
 
 The first run of a stage is plain: kernels are compiled, tables uploaded, scratch space finds its size. In the second
-the runner sees which calls need the host (``memory.touch_host``): those that read a sum, refresh the natural gradient
-or draw for a decision. The third captures what lies between them, a graph for each piece, and from then on a piece is
-one launch. Where no call needs the host, a stage is a single graph.
+the runner sees which calls need the host (``memory.touch_host``): those that read a sum, begin an estimate of natural
+gradient or draw for a decision. The third captures what lies between them, a graph for each piece, and from then on a
+piece is one launch. Where no call needs the host, a stage is a single graph.
 
 A graph holds addresses and numbers as they were. So it is given up, and the stage looked at again, when one of these
 has changed: the place of scratch space, a setting of a component (a learning rate, a dropout proportion, a test mode),
 which statistics were ever stored, the seed, the arithmetic of products. What changes with each minibatch lies in
 device memory: the data, the minibatch's number and all draws (``ops/cuda/draws.py``), the statistics that self-repair
-depends on. The views of a stage are those of its arena; where that moves, a stage is bound anew.
+depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; where that moves,
+a stage is bound anew.
+
+What the host decides by counting, which estimates of natural gradient learn in this run, comes back: such a run has
+pieces of its own, which are looked at once and captured the second time, and are kept.
 
 With ``NNET3PY_CUDA_GRAPHS=0`` in the environment, with a driver without graphs, or where a piece cannot be captured,
 launches are plain.
@@ -18,17 +22,20 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
+from nnet3py.components.natural_gradient import named_preconditioners
 from nnet3py.runtime.device_nnet import DeviceNnet
 
 logger = logging.getLogger(__name__)
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 _PLAIN_RUNS = 2        # before anything is captured
+_MOST_VARIANTS = 12    # kept of a stage's pieces: of so many combinations of what the host decides
 _SCALARS = (bool, int, float, str, type(None))
 
 
@@ -38,6 +45,7 @@ class Piece:
 
     calls: list[Call]
     needs_host: bool
+    counted: dict[Any, int]      # preconditioners that it calls, and how often: replaying must count that, too
     graph: Any = None
     failed: bool = False
 
@@ -56,10 +64,11 @@ class StageRunner:
         from nnet3py.ops.cuda import graphs
 
         self._ops, self._calls = ops, list(calls)
-        self._settings = _Settings(networks)
+        self._settings, self._decisions = _Settings(networks), _Decisions(networks)
         self._possible = graphs.driver() is not None and os.environ.get("NNET3PY_CUDA_GRAPHS", "1") != "0"
         self._num_plain = 0
         self._state: Any = None
+        self._variants: OrderedDict[Any, list[Piece]] = OrderedDict()
         self.pieces: list[Piece] = []
 
     def __call__(self) -> None:
@@ -69,12 +78,17 @@ class StageRunner:
             return
         state = self._current_state()
         if state != self._state:
-            self._num_plain, self.pieces, self._state = min(self._num_plain, _PLAIN_RUNS - 1), [], state
-        if self._num_plain < _PLAIN_RUNS:
+            self._num_plain, self._state = min(self._num_plain, _PLAIN_RUNS - 1), state
+            self._variants.clear()
+        decided = self._decisions.now()
+        pieces = self._variants.get(decided)
+        if pieces is None or self._num_plain < _PLAIN_RUNS:
             self._num_plain += 1
-            self._observe()
+            self._observe(decided)
             return
-        for piece in self.pieces:
+        self._variants.move_to_end(decided)
+        self.pieces = pieces
+        for piece in pieces:
             self._run_piece(piece)
 
     @property
@@ -87,22 +101,31 @@ class StageRunner:
         for function, args in self._calls:
             function(*args)
 
-    def _observe(self) -> None:
+    def _observe(self, decided: Any) -> None:
         """Run plainly, and cut the calls into pieces by whether they need the host."""
         from nnet3py.ops.cuda.memory import host_touches
 
         self.pieces = []
         for function, args in self._calls:
-            before = host_touches()
+            before, counts = host_touches(), self._decisions.counts()
             function(*args)
             needs_host = host_touches() != before
             if not self.pieces or self.pieces[-1].needs_host != needs_host:
-                self.pieces.append(Piece([], needs_host))
+                self.pieces.append(Piece([], needs_host, {}))
             self.pieces[-1].calls.append((function, args))
+            self._decisions.count_since(counts, self.pieces[-1].counted)
+        if self._decisions.learn(self.pieces):      # what was decided was not known before
+            return
+        self._variants[decided] = self.pieces
+        while len(self._variants) > _MOST_VARIANTS:
+            self._variants.popitem(last=False)
 
     def _run_piece(self, piece: Piece) -> None:
         if piece.graph is None and not piece.needs_host and not piece.failed:
             self._capture(piece)
+        elif piece.graph is not None:
+            for each, count in piece.counted.items():
+                each.t += count
         if piece.graph is not None:
             piece.graph.launch()
             return
@@ -117,13 +140,17 @@ class StageRunner:
             for function, args in piece.calls:
                 function(*args)
 
+        counts = [(each, each.t) for each in piece.counted]
         try:
             piece.graph = graphs.capture(run)
+            return
         except memory.HostNeeded:
-            piece.failed = True
+            pass
         except graphs.CaptureFailed as error:
-            piece.failed = True
             _warn_once(error)
+        piece.failed = True
+        for each, t in counts:      # it is run once more
+            each.t = t
 
     def _current_state(self) -> tuple[Any, ...]:
         from nnet3py.ops.cuda import cublas
@@ -149,6 +176,38 @@ class _Settings:
         """Everything in a component that is no array, and its marks of what was stored."""
         return (tuple(values(attributes) for values, attributes in self._numbers),
                 tuple(mark.tobytes() for mark in self._marks))
+
+
+class _Decisions:
+    """What the preconditioners of natural gradient decide by counting their calls."""
+
+    def __init__(self, networks: Sequence[DeviceNnet]) -> None:
+        found = (each for network in networks for _, each in named_preconditioners(network.host))
+        self._all = list({id(each): each for each in found}.values())
+        self._calls: dict[Any, int] | None = None     # those that take part, and their calls in a run
+
+    def counts(self) -> list[int]:
+        """How many calls each has had."""
+        return [each.t for each in self._all]
+
+    def count_since(self, before: list[int], counted: dict[Any, int]) -> None:
+        """Add to ``counted`` who was called how often since the counts were these."""
+        for each, t in zip(self._all, before, strict=True):
+            if each.t != t:
+                counted[each] = counted.get(each, 0) + each.t - t
+
+    def learn(self, pieces: list[Piece]) -> bool:
+        """Take in who is called in these pieces of a run; whether that is known only from now on."""
+        calls: dict[Any, int] = {}
+        for piece in pieces:
+            for each, count in piece.counted.items():
+                calls[each] = calls.get(each, 0) + count
+        was_known, self._calls = self._calls == calls, calls
+        return not was_known
+
+    def now(self) -> tuple[Any, ...]:
+        """What will be decided in the next run."""
+        return tuple(each.decisions(count) for each, count in (self._calls or {}).items())
 
 
 _warned = False

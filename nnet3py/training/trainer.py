@@ -18,6 +18,7 @@ import numpy as np
 from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.components.base import Properties
+from nnet3py.components.natural_gradient import check_preconditioners, named_preconditioners
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.general import to_dense
@@ -158,7 +159,13 @@ class MinibatchTrainer(ABC):
         self.num_minibatches += 1
 
     def synchronise(self) -> None:
-        """Bring what was trained on a device into the arrays of ``nnet`` and ``delta``; nothing to do on the CPU."""
+        """Bring what was trained on a device into the arrays of ``nnet`` and ``delta``; nothing to do on the CPU.
+
+        Raises
+        ------
+        NumericError : natural gradient was given NaN or infinity; the arrays are as they were
+        """
+        self._check_device(self._computers.ops)
         for network in (self._trained, self._change):
             if isinstance(network, DeviceNnet):
                 network.pull()
@@ -193,6 +200,7 @@ class MinibatchTrainer(ABC):
         computer.run()
         self._process_outputs(computer, eg, step.suffix)
         self._hear_reports()      # of the step before: its numbers came before this one's objective
+        self._check_device(computer.ops)      # which has just been waited for
         computer.run()
         self._apply_l2(eg, step.l2_scale)
         self._update(step)
@@ -222,6 +230,11 @@ class MinibatchTrainer(ABC):
         reports, self._reports = self._reports, []
         for report in reports:
             report()
+
+    def _check_device(self, ops: Any) -> None:
+        """See whether natural gradient could use what it was given so far; on the CPU each computer does."""
+        if isinstance(self._change, DeviceNnet):
+            check_preconditioners(ops, named_preconditioners(self.delta))
 
     def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
         """Add a minibatch to the averages of an output."""

@@ -42,9 +42,9 @@ class CpuOps:
         self.random = Random(self)
 
     @staticmethod
-    def new_vector(size: int) -> np.ndarray:
-        """Uninitialised float32 memory that lasts."""
-        return np.empty(size, dtype=np.float32)
+    def new_vector(size: int, dtype: Any = np.float32) -> np.ndarray:
+        """Uninitialised memory that lasts."""
+        return np.empty(size, dtype=dtype)
 
     @staticmethod
     def upload(table: np.ndarray) -> np.ndarray:
@@ -71,6 +71,11 @@ class CpuOps:
         """A function that gives a host copy of what a vector of this device holds now, to be called once."""
         copied = np.array(src)
         return lambda: copied
+
+    @staticmethod
+    def natural_gradient_failed() -> bool:
+        """Whether some preconditioner may have got what it cannot use: here it costs little to ask each."""
+        return True
 
     def __getattr__(self, name: str) -> Any:
         operation = load(name)

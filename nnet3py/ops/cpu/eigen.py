@@ -18,6 +18,7 @@ PRECISION = f32(2.0**-23)       # an element beside the diagonal that is smaller
 NOTHING = f32(2.0**-100)        # and so is any that small, the matrix's largest value being near 1
 SMALLEST_SQUARE = f32(1.0e-30)  # that still has all its digits
 MOST_STEPS = 30                 # QR steps for each eigenvalue; two or three are usual
+COARSE = f32(2.0**-24)          # what is nothing after half of them: no more than rounding, the largest value being 1
 
 
 @inline
@@ -159,8 +160,7 @@ def _qr_step(diagonal, beside, first, last, vectors):
 def symmetric_eigen(values, vectors, matrix, work):
     """Eigenvalues (in no order) and eigenvectors (rows of ``vectors``) of a symmetric matrix, which is destroyed.
 
-    ``work`` has three rows of the matrix's size. Returns False if they were not found: NaN or infinity, or values of so
-    different sizes that rotations vanish, for which LAPACK is there.
+    ``work`` has three rows of the matrix's size. With NaN or infinity in the matrix, ``values`` become NaN.
     """
     n = matrix.shape[0]
     exponent = -1000
@@ -170,18 +170,22 @@ def symmetric_eigen(values, vectors, matrix, work):
         _scale(row(matrix, i), n, -exponent)
     beside = row(work, 0)
     _tridiagonalise(matrix, vectors, values, beside, row(work, 1), row(work, 2))
-    for _ in range(MOST_STEPS * n):
+    nothing = NOTHING
+    for step in range(MOST_STEPS * n):
+        if 2 * step == MOST_STEPS * n:      # values of so different sizes that rotations vanish
+            nothing = COARSE
         for i in range(n - 1):
-            if abs(beside[i]) <= PRECISION * (abs(values[i]) + abs(values[i + 1])) or abs(beside[i]) <= NOTHING:
+            if abs(beside[i]) <= PRECISION * (abs(values[i]) + abs(values[i + 1])) or abs(beside[i]) <= nothing:
                 beside[i] = f32(0.0)
         last = n - 1
         while last > 0 and beside[last - 1] == 0:
             last -= 1
         if last == 0:
             _scale(values, n, exponent)
-            return True
+            return
         first = last - 1
         while first > 0 and beside[first - 1] != 0:
             first -= 1
         _qr_step(values, beside, first, last, vectors)
-    return False
+    for i in range(n):
+        values[i] = f32(np.nan)

@@ -1,109 +1,64 @@
 """The small matrices of the natural gradient's update on the CPU; ``components/natural_gradient.py`` has the algebra.
 
-``spectrum`` holds the R values d and then ρ; ``settings`` the numbers of rows and columns, the forgetting factor η, the
-rows' sum of squares and α, in the order of the constants below. Eigenvalues are those of Z / ``scale``. Kaldi:
-``OnlineNaturalGradient::PreconditionDirectionsInternal``.
+``spectrum`` holds the R values d and then ρ; ``numbers`` what ``natural_gradient_formulas.py`` says; η is the
+forgetting factor and α the smoothing. Kaldi: ``OnlineNaturalGradient::PreconditionDirectionsInternal``.
 """
 from __future__ import annotations
 
 import math
 
+import numba
 import numpy as np
 
 from nnet3py.ops import natural_gradient_formulas as formulas
-from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.ops.cpu.jit import inline, kernel, row, segment
+from nnet3py.ops.cpu.memory import get_double, set_double, stack_doubles, stack_vector
+from nnet3py.ops.cpu.products import add_mat_mat
+from nnet3py.ops.cpu.reductions import BLOCKS, add_row_sum, sum_all_products
+from nnet3py.ops.cpu.rows import add_mat
+from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.natural_gradient_formulas import (
     DELTA,
-    DIM,
     EPSILON,
-    ETA,
     LARGEST_CONDITION,
-    NUM_ROWS,
     ONE,
+    REST,
     SIZE,
+    SUSPECT,
+    TRACE,
+    WANTED,
+    ZERO,
 )
+
+COLUMNS = 256       # of a row that are preconditioned at a time, in the nearest cache
 
 _bound = formulas.bind(inline)
 _smoothing, _direction_length, _moment = _bound.smoothing, _bound.direction_length, _bound.moment
+_factor, _put_difference = _bound.factor, _bound.put_difference
 
 
-@kernel("mat vec mat mat vec dvec")
-def natural_gradient_moments(z, scale, square, cross, spectrum, settings):
-    """``z`` = Z / ``scale``, the new estimate along the old directions; ``scale[0]`` is its trace, at least 1.
-
-    ``square`` is J Jᵀ and ``cross`` W Jᵀ, with J the moment of rows and their projections.
-    """
-    rank, total = z.shape[0], 0.0
-    smoothing = _smoothing(spectrum, rank, settings)
-    for i in range(rank):
-        total += _moment(i, i, smoothing, square, cross, spectrum, settings)
-    scale[0] = np.float32(max(1.0, total))
-    for i in range(rank):
-        for j in range(rank):
-            z[i, j] = np.float32(_moment(i, j, smoothing, square, cross, spectrum, settings) / np.float64(scale[0]))
+# -- sizes and the factor ----------------------------------------------------------------------------------------------
 
 
-@inline
-def _sort_falling(order, values):
-    """``order`` = the places of ``values`` by falling absolute value; equal ones stay in order."""
-    for i in range(values.shape[0]):
-        k = i
-        while k > 0 and abs(values[order[k - 1]]) < abs(values[i]):
-            order[k] = order[k - 1]
-            k -= 1
-        order[k] = i
+@kernel("dvec mat f64 bool", reassociate=True)
+def natural_gradient_size(numbers, x, more, further):
+    """``numbers[SIZE]`` = the sum of all ``x[i, j]^2`` plus ``more``, and plus what it was if ``further``."""
+    total = sum_all_products(x, x)
+    numbers[SIZE] = (numbers[SIZE] + total if further else total) + more
 
 
-@kernel("mat vec vec vec vec vec mat vec vec dvec ivec")
-def natural_gradient_directions(mix, kept, new_spectrum, lengths, verdict, eigenvalues, vectors, spectrum, scale,
-                                settings, order):
-    """What makes the new W of J and the old W: W' = ``mix`` (J + diag(``kept``) W), and the new d and ρ.
-
-    ``lengths`` are those of the rows of W'; ``verdict[0]`` is 1 if their orthogonality has to be checked, 2 if an
-    eigenvalue is not finite, else 0. ``eigenvalues``, in any order, and the rows of ``vectors`` are those of Z / scale;
-    ``order`` is work space.
-    """
-    rank = eigenvalues.shape[0]
-    keep, per_row = ONE - np.float32(settings[ETA]), np.float32(settings[ETA]) / np.float32(settings[NUM_ROWS])
-    smoothing, rho = _smoothing(spectrum, rank, settings), spectrum[rank]
-    _sort_falling(order, eigenvalues)
-    floor = (rho * keep) * (rho * keep)
-    largest, smallest = eigenvalues[order[0]] * scale[0], eigenvalues[order[rank - 1]] * scale[0]
-    suspect = largest > LARGEST_CONDITION * smallest
-    old_total, root_total, largest_root = np.float32(0), np.float32(0), np.float32(0)
-    for i in range(rank):
-        value = eigenvalues[order[i]] * scale[0]
-        suspect = suspect or value < floor
-        lengths[i] = np.float32(math.sqrt(value if value > floor else floor))     # for now, the roots
-        old_total += spectrum[i]
-        root_total += lengths[i]
-        largest_root = max(largest_root, lengths[i])
-    dim = np.float32(settings[DIM])
-    trace = per_row * np.float32(settings[SIZE]) + keep * (dim * rho + old_total)
-    new_rho = ONE / (dim - np.float32(rank)) * (trace - root_total)
-    least = max(EPSILON, DELTA * largest_root)
-    for i in range(rank):
-        d = lengths[i] - new_rho
-        new_spectrum[i] = d if d > least else least
-    new_spectrum[rank] = new_rho if new_rho > least else least
-    new_smoothing = _smoothing(new_spectrum, rank, settings)
-    for i in range(rank):
-        length = _direction_length(new_spectrum[i], new_smoothing)
-        factor = per_row * length / lengths[i]
-        lengths[i] = length
-        target, source = row(mix, i), row(vectors, order[i])
-        for j in range(rank):
-            target[j] = factor * source[j] * (ONE / _direction_length(spectrum[j], smoothing))
-    for i in range(rank):
-        kept[i] = keep / per_row * (spectrum[i] + rho)
-    verdict[0] = np.float32(2) if not math.isfinite(root_total) else ONE if suspect else np.float32(0)
+@kernel("dvec mat", reassociate=True)
+def natural_gradient_rest(numbers, x):
+    """``numbers[REST]`` = the sum of all ``x[i, j]^2``: of rows that have been preconditioned."""
+    numbers[REST] = sum_all_products(x, x)
 
 
-@kernel("mat mat f64", reassociate=True)
-def preconditioned_size(cross, gram, size):
-    """The sum of squares of rows after preconditioning, in float64.
+@kernel("dvec mat mat", reassociate=True)
+def preconditioned_size(numbers, cross, gram):
+    """The sum of squares of rows after preconditioning, as a difference from that of before, in float64.
 
-    ``size`` is that of before, ``cross`` the product PᵀP of their projections P = X Wᵀ, ``gram`` is W Wᵀ.
+    ``cross`` is the product PᵀP of their projections P = X Wᵀ, ``gram`` is W Wᵀ. If too few digits are left,
+    ``numbers[WANTED]`` becomes 1, for :func:`exact_size`.
     """
     total = 0.0
     for i in range(cross.shape[0]):
@@ -111,4 +66,164 @@ def preconditioned_size(cross, gram, size):
         c, g = row(cross, i), row(gram, i)
         for j in range(c.shape[0]):
             total += np.float64(c[j]) * np.float64(g[j])
-    return size + total
+    _put_difference(numbers, numbers[SIZE] + total)
+
+
+@numba.njit(error_model="numpy", fastmath={"reassoc", "nsz"})
+def _sum_block_rests(first, last, sums, x, projected, w, start, ones):
+    buffer = stack_vector(COLUMNS)
+    for block in range(first, last):
+        total = 0.0
+        for i in range(block * x.shape[0] // BLOCKS, (block + 1) * x.shape[0] // BLOCKS):
+            along = row(projected, i)
+            for begin in range(0, x.shape[1], COLUMNS):
+                end = min(begin + COLUMNS, x.shape[1])
+                part = buffer[:end - begin]
+                part[:] = segment(x, i, begin, end)
+                for r in range(along.shape[0]):
+                    direction = segment(w, r, start + begin, start + end)
+                    for j in range(part.shape[0]):
+                        part[j] -= along[r] * direction[j]
+                for j in range(part.shape[0]):
+                    total += np.float64(part[j]) * np.float64(part[j])
+            if ones:
+                value = ONE
+                for r in range(along.shape[0]):
+                    value -= along[r] * w[r, w.shape[1] - 1]
+                total += np.float64(value) * np.float64(value)
+        set_double(sums + block * 8, total)
+
+
+@kernel("dvec mat mat mat int bool")
+def exact_size(numbers, x, projected, w, start, ones):
+    """Add to ``numbers[REST]`` the sum of squares of X - P W, if ``numbers[WANTED]`` is 1.
+
+    ``x`` is what X has from column ``start`` on; with ``ones``, X has a last column of ones, which counts, too.
+    """
+    if numbers[WANTED] == 0.0:
+        return
+    sums = stack_doubles(BLOCKS)
+    arguments = (sums, x, projected, w, start, ones)
+    share(part_address(_sum_block_rests, arguments), address_of(arguments), BLOCKS,
+          x.size * projected.shape[1] // BLOCKS + 1, 1, CHUNKS_PER_THREAD)
+    for block in range(BLOCKS):
+        numbers[REST] += get_double(sums + block * 8)
+
+
+@kernel("vec dvec dvec f64 bool")
+def natural_gradient_factor(factor, inner, outer, rate, both):
+    """``factor[0]`` = ``rate`` times what restores the size that ``inner`` knows of, and ``outer`` if ``both``.
+
+    It is 0 if they were given what cannot be used.
+    """
+    total = _factor(inner)
+    if both:
+        total *= _factor(outer)
+    factor[0] = np.float32(total * rate)
+
+
+def natural_gradient_fault(numbers: np.ndarray) -> int:
+    """What was wrong with the rows: 0 nothing, 1 not finite or too large to square, 2 too large for the moments."""
+    return formulas.fault(numbers[SIZE], numbers[TRACE])
+
+
+def add_mat_by(dst: np.ndarray, src: np.ndarray, factor: np.ndarray) -> None:
+    """``dst += factor[0] src``; nothing if that factor is 0, whatever ``src`` holds."""
+    if factor[0]:
+        add_mat(dst, src, factor.item())
+
+
+def add_mat_mat_by(dst: np.ndarray, a: np.ndarray, b: np.ndarray, factor: np.ndarray) -> None:
+    """``dst += factor[0] aᵀ b``; nothing if that factor is 0, whatever ``a`` and ``b`` hold."""
+    if factor[0]:
+        add_mat_mat(dst, a, b, factor.item(), 1.0, True, False)
+
+
+def add_row_sum_by(dst: np.ndarray, src: np.ndarray, factor: np.ndarray) -> None:
+    """``dst[j] += factor[0] (sum over i of src[i, j])``; nothing if that factor is 0, whatever ``src`` holds."""
+    if factor[0]:
+        add_row_sum(dst, src, factor.item(), 1.0)
+
+
+# -- the update --------------------------------------------------------------------------------------------------------
+
+
+@inline
+def _put_inverse_lengths(inverse, spectrum, rank, smoothing):
+    for i in range(rank):
+        inverse[i] = ONE / _direction_length(spectrum[i], smoothing)
+
+
+@kernel("mat dvec vec mat mat vec f64 f64 f64 f64")
+def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_rows, dim, eta, alpha):
+    """``z`` = Z / ``numbers[TRACE]``, the new estimate along the old directions; that is its trace, at least 1.
+
+    ``square`` is J Jᵀ and ``cross`` W Jᵀ, with J the moment of rows and their projections; ``inverse`` becomes those of
+    the lengths of W's rows.
+    """
+    rank, total = z.shape[0], 0.0
+    _put_inverse_lengths(inverse, spectrum, rank, _smoothing(spectrum, rank, dim, alpha))
+    for i in range(rank):
+        total += _moment(i, i, inverse, square, cross, spectrum, num_rows, eta)
+    scale = np.float64(np.float32(1.0 if total < 1.0 else total))
+    numbers[TRACE] = scale
+    for i in range(rank):
+        for j in range(rank):
+            z[i, j] = np.float32(_moment(i, j, inverse, square, cross, spectrum, num_rows, eta) / scale)
+
+
+@inline
+def _sort_falling(order, values):
+    """``order`` = the places of ``values`` by falling absolute value; equal ones stay in order."""
+    for i in range(values.shape[0]):
+        k = i
+        while k > 0 and abs(values[int(order[k - 1])]) < abs(values[i]):
+            order[k] = order[k - 1]
+            k -= 1
+        order[k] = np.float32(i)
+
+
+@kernel("mat vec vec vec dvec vec vec vec mat f64 f64 f64 f64")
+def natural_gradient_directions(mix, kept, lengths, spectrum, numbers, order, inverse, eigenvalues, vectors, num_rows,
+                                dim, eta, alpha):
+    """What makes the new W of J and the old W: W' = ``mix`` (J + diag(``kept``) W); ``spectrum`` becomes the new one.
+
+    ``lengths`` are those of the rows of W'; ``numbers[SUSPECT]`` becomes 1 if their orthogonality has to be checked,
+    else 0, ``numbers[TRACE]`` NaN if an eigenvalue is not finite. ``eigenvalues``, in any order, and the rows of
+    ``vectors`` are those of Z / trace; ``order`` is work space, ``inverse`` what the moments left.
+    """
+    rank = eigenvalues.shape[0]
+    scale = np.float32(numbers[TRACE])
+    keep, per_row = ONE - np.float32(eta), np.float32(eta) / np.float32(num_rows)
+    rho = spectrum[rank]
+    _sort_falling(order, eigenvalues)
+    floor = (rho * keep) * (rho * keep)
+    largest, smallest = eigenvalues[int(order[0])] * scale, eigenvalues[int(order[rank - 1])] * scale
+    suspect = largest > LARGEST_CONDITION * smallest
+    old_total, root_total, largest_root = ZERO, ZERO, ZERO
+    for i in range(rank):
+        value = eigenvalues[int(order[i])] * scale
+        suspect = suspect or value < floor
+        lengths[i] = np.float32(math.sqrt(value if value > floor else floor))     # for now, the roots
+        old_total += spectrum[i]
+        root_total += value if not math.isfinite(value) else lengths[i]
+        largest_root = max(largest_root, lengths[i])
+        kept[i] = keep / per_row * (spectrum[i] + rho)
+    trace = per_row * np.float32(numbers[SIZE]) + keep * (np.float32(dim) * rho + old_total)
+    new_rho = ONE / (np.float32(dim) - np.float32(rank)) * (trace - root_total)
+    least = max(EPSILON, DELTA * largest_root)
+    for i in range(rank):
+        d = lengths[i] - new_rho
+        spectrum[i] = d if d > least else least
+    spectrum[rank] = new_rho if new_rho > least else least
+    smoothing = _smoothing(spectrum, rank, dim, alpha)
+    for i in range(rank):
+        length = _direction_length(spectrum[i], smoothing)
+        factor = per_row * length / lengths[i]
+        lengths[i] = length
+        target, source = row(mix, i), row(vectors, int(order[i]))
+        for j in range(rank):
+            target[j] = factor * source[j] * inverse[j]
+    numbers[SUSPECT] = 1.0 if suspect else 0.0
+    if not math.isfinite(root_total):
+        numbers[TRACE] = np.nan

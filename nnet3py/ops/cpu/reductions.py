@@ -144,7 +144,7 @@ def _sum_block_products(first, last, sums, a, b):
 
 
 @inline
-def _sum_all_products(a, b):
+def sum_all_products(a, b):
     """Sum by blocks of rows, whose number is always the same so that the result is."""
     sums = stack_doubles(BLOCKS)
     arguments = (sums, a, b)
@@ -159,13 +159,13 @@ def _sum_all_products(a, b):
 @kernel("mat", reassociate=True)
 def sum_sq(src):
     """The sum of all ``src[i, j]^2``, in float64. Kaldi: TraceMatMat(src, src, trans)."""
-    return _sum_all_products(src, src)
+    return sum_all_products(src, src)
 
 
 @kernel("mat mat", reassociate=True)
 def sum_product(a, b):
     """The sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
-    return _sum_all_products(a, b)
+    return sum_all_products(a, b)
 
 
 @kernel("vec vec", reassociate=True)

@@ -5,6 +5,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
+
 from nnet3py.errors import DeviceError
 from nnet3py.ops.table import FAMILY_OF
 from nnet3py.ops.workspace import Workspace
@@ -75,6 +77,16 @@ class CudaOps:
         matrix = self.scratch(rows, cols)
         self.release_scratch(mark)
         return matrix
+
+    def natural_gradient_failed(self) -> bool:
+        """Whether some preconditioner has got what it cannot use since this was last asked; the host waits."""
+        from nnet3py.ops.cuda.natural_gradient import natural_gradient_failures
+
+        failures = natural_gradient_failures()
+        failed = bool(self.copy_out(failures)[0])
+        if failed:
+            self.copy_in(failures, np.zeros(1))
+        return failed
 
     def __getattr__(self, name: str) -> Any:
         operation = load(name)

@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 MAJOR_VERSIONS = (13, 12, 11)
 PEDANTIC, TF32 = 2, 3                       # cublasMath_t
 NOT_TRANSPOSED, TRANSPOSED = 0, 1           # cublasOperation_t
+FACTORS_ON_HOST, FACTORS_ON_DEVICE = 0, 1   # cublasPointerMode_t
 WORKSPACE = 32 << 20                        # bytes, what NVIDIA advises for Hopper; given, so that nothing is allocated
 _local = threading.local()
 
@@ -88,6 +89,7 @@ def _declare(loaded: Any) -> None:
     for name, types in (
             ("cublasCreate_v2", [ctypes.POINTER(pointer)]), ("cublasDestroy_v2", [pointer]),
             ("cublasSetStream_v2", [pointer, pointer]), ("cublasSetMathMode", [pointer, integer]),
+            ("cublasSetPointerMode_v2", [pointer, integer]),
             ("cublasSetWorkspace_v2", [pointer, pointer, ctypes.c_size_t]),
             ("cublasSgemm_v2", [pointer, integer, integer, integer, integer, integer, number, pointer, integer,
                                 pointer, integer, number, pointer, integer])):
@@ -139,6 +141,22 @@ class Cublas:
 
     def sgemm(self, dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> None:
         """``dst = alpha op(a) op(b) + beta dst`` on float32 device matrices with adjacent columns."""
+        factors = ctypes.byref(ctypes.c_float(alpha)), ctypes.byref(ctypes.c_float(beta))
+        self._multiply(dst, a, b, factors, trans_a, trans_b)
+
+    def sgemm_by(self, dst: Any, a: Any, b: Any, alpha: Any, beta: Any, trans_a: bool, trans_b: bool) -> None:
+        """The same with factors that are on the device, float32 (1,)."""
+        factors = [ctypes.cast(address(factor), ctypes.POINTER(ctypes.c_float)) for factor in (alpha, beta)]
+        self._set_pointer_mode(FACTORS_ON_DEVICE)
+        try:
+            self._multiply(dst, a, b, factors, trans_a, trans_b)
+        finally:
+            self._set_pointer_mode(FACTORS_ON_HOST)
+
+    def _set_pointer_mode(self, mode: int) -> None:
+        self._check(self._library.cublasSetPointerMode_v2(self._handle, mode), "set where factors are")
+
+    def _multiply(self, dst: Any, a: Any, b: Any, factors: Sequence[Any], trans_a: bool, trans_b: bool) -> None:
         mode = TF32 if tf32_is_allowed() else PEDANTIC
         if mode != self._mode:
             self._check(self._library.cublasSetMathMode(self._handle, mode), "set the arithmetic")
@@ -148,8 +166,8 @@ class Cublas:
         # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
         self._check(self._library.cublasSgemm_v2(
             self._handle, TRANSPOSED if trans_b else NOT_TRANSPOSED, TRANSPOSED if trans_a else NOT_TRANSPOSED, n, m, k,
-            ctypes.byref(ctypes.c_float(alpha)), address(b), leading_dim(b), address(a), leading_dim(a),
-            ctypes.byref(ctypes.c_float(beta)), address(dst), leading_dim(dst)), "multiply matrices")
+            factors[0], address(b), leading_dim(b), address(a), leading_dim(a), factors[1], address(dst),
+            leading_dim(dst)), "multiply matrices")
 
 
 def leading_dim(matrix: Any) -> int:

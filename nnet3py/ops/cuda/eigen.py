@@ -7,12 +7,10 @@ follow from each other, are found by one of them, and then carried out by all.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from nnet3py.ops.cuda.launch import kernel
-from nnet3py.ops.cuda.memory import results
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_square, max_over_block, sum_down_column, sum_over_block
 from nnet3py.ops.cuda.threads import (
     block_rows,
@@ -28,8 +26,10 @@ PRECISION = np.float32(2.0**-23)       # an element beside the diagonal that is 
 NOTHING = np.float32(2.0**-100)        # and so is any that small, the matrix's largest value being near 1
 SMALLEST_SQUARE = np.float32(1.0e-30)  # that still has all its digits
 MOST_STEPS = 30                        # QR steps for each eigenvalue; two or three are usual
+COARSE = np.float32(2.0**-24)          # what is nothing after half of them: no more than rounding, if the largest is 1
 FIRST, LAST = range(2)                 # of the part that a QR step works on
 ZERO, HALF, ONE, TWO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2)
+NOT_A_NUMBER = np.float32(np.nan)
 
 
 @device_function
@@ -104,7 +104,7 @@ def _tridiagonalise(shared, a, vectors, diagonal, beside, v, p):
     for i in block_rows(n):
         target = row(vectors, i)
         for j in team_columns(n):
-            target[j] = ONE if j == i else ZERO
+            target[j] = ONE if np.int64(j) == i else ZERO
     for k in range(n - 1, 0, -1):
         b, norm = _reflector(shared, row(a, k), k, v)
         if is_first_of_block():
@@ -186,9 +186,12 @@ def _find_part(control, diagonal, beside):
     control[FIRST], control[LAST] = first, last
 
 
-@kernel("dvec vec mat mat mat", over=3, shape=launch_square)
-def _symmetric_eigen(found, values, vectors, matrix, work):
-    """``found[0]`` becomes 1 if the eigenvalues were found, else 0."""
+@kernel("vec mat mat mat", over=2, shape=launch_square)
+def symmetric_eigen(values, vectors, matrix, work):
+    """Eigenvalues (in no order) and eigenvectors (rows of ``vectors``) of a symmetric matrix, which is destroyed.
+
+    ``work`` has three rows of the matrix's size. With NaN or infinity in the matrix, ``values`` become NaN.
+    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     control = cuda.shared.array(2, np.int64)
     n = matrix.shape[0]
@@ -207,10 +210,13 @@ def _symmetric_eigen(found, values, vectors, matrix, work):
         control[FIRST], control[LAST] = 0, n - 1
     cuda.syncthreads()
     _tridiagonalise(shared, matrix, vectors, values, beside, v, p)
-    for _ in range(MOST_STEPS * n):
+    nothing = NOTHING
+    for step in range(MOST_STEPS * n):
+        if 2 * step == MOST_STEPS * n:      # values of so different sizes that rotations vanish
+            nothing = COARSE
         for i in places_in_block(n - 1):
             size = abs(beside[i])
-            if size <= PRECISION * (abs(values[i]) + abs(values[np.int64(i) + 1])) or size <= NOTHING:
+            if size <= PRECISION * (abs(values[i]) + abs(values[np.int64(i) + 1])) or size <= nothing:
                 beside[i] = ZERO
         cuda.syncthreads()
         if is_first_of_block():
@@ -229,17 +235,6 @@ def _symmetric_eigen(found, values, vectors, matrix, work):
                 upper = p[k] * upper + v[k] * lower
             row(vectors, last)[j] = upper
         cuda.syncthreads()
+    found = control[LAST] == 0
     for i in places_in_block(n):
-        values[i] = _scaled(values[i], exponent)
-    if is_first_of_block():
-        found[0] = 1.0 if control[LAST] == 0 else 0.0
-
-
-def symmetric_eigen(values: Any, vectors: Any, matrix: Any, work: Any) -> bool:
-    """Eigenvalues (in no order) and eigenvectors (rows of ``vectors``) of a symmetric matrix, which is destroyed.
-
-    ``work`` has three rows of the matrix's size. Returns False if they were not found: NaN or infinity, or values of so
-    different sizes that rotations vanish, for which LAPACK is there. The host waits for it.
-    """
-    _symmetric_eigen(results().place(1), values, vectors, matrix, work)
-    return bool(results().read(1)[0])
+        values[i] = _scaled(values[i], exponent) if found else NOT_A_NUMBER

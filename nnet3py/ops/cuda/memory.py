@@ -23,6 +23,7 @@ from nnet3py.ops import device
 
 cuda = device.cuda()
 
+LEAST_RESULTS = 256          # numbers that operations leave room for
 ALIGNMENT = 64               # floats: 256 bytes, as the driver's own allocations are aligned
 STEP = 256                   # bytes from one staged array to the next, at least
 LEAST_READ = 8192            # bytes of pinned memory for numbers that are read later
@@ -321,19 +322,22 @@ class Results:
     """The float64 sums that an operation returns to the host: a few numbers in device memory, then read."""
 
     def __init__(self) -> None:
-        self._device: Any = None
+        self._places: list[Any] = []
 
     def place(self, count: int) -> Any:
-        """A device float64 (count,) array for a kernel to write its results into, valid until the next."""
-        if self._device is None or self._device.size < count:
-            self._device = new_array(max(count, 16), np.float64)
-        return self._device[:count]
+        """A device float64 (count,) array for a kernel to write its results into, valid until the next.
+
+        What was too small is kept, for captured launches write to it.
+        """
+        if not self._places or self._places[-1].size < count:
+            self._places.append(new_array(max(count, LEAST_RESULTS), np.float64))
+        return self._places[-1][:count]
 
     def read(self, count: int) -> np.ndarray:
         """Wait for the kernel, and return what it wrote."""
         touch_host()
         host = np.empty(count)
-        self._device[:count].copy_to_host(host, stream=stream())
+        self._places[-1][:count].copy_to_host(host, stream=stream())
         stream().synchronize()
         return host
 

@@ -1,66 +1,280 @@
-"""The small matrices of the natural gradient's update on the GPU, each by one block.
+"""Sizes, factors and the small matrices of the natural gradient's update on the GPU; these each by one block.
 
-The twins of ``ops/cpu/natural_gradient.py``, which says what ``spectrum`` and ``settings`` hold.
+The twins of ``ops/cpu/natural_gradient.py``, which says what their arguments hold. No number goes to the host.
 """
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
 
 from nnet3py.ops import natural_gradient_formulas as formulas
-from nnet3py.ops.cuda.launch import kernel
-from nnet3py.ops.cuda.memory import results
-from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_square, max_over_block, sum_over_block
+from nnet3py.ops.cuda.column_sums import total
+from nnet3py.ops.cuda.each_element import add_row, first_row, launch_elements, row_distance
+from nnet3py.ops.cuda.launch import Shape, kernel
+from nnet3py.ops.cuda.memory import results, stream, touch_host, upload
+from nnet3py.ops.cuda.products import add_mat_mat_times
+from nnet3py.ops.cuda.reduce import (
+    MOST_PARTS,
+    MOST_THREADS,
+    launch_block,
+    launch_parts,
+    launch_square,
+    max_over_block,
+    sum_over_block,
+)
+from nnet3py.ops.cuda.reductions import sum_of_values
 from nnet3py.ops.cuda.threads import (
     block_rows,
     cuda,
     device_function,
     is_first_of_block,
+    own_columns,
+    own_rows,
     places_in_block,
     row,
     team_columns,
 )
 from nnet3py.ops.natural_gradient_formulas import (
     DELTA,
-    DIM,
+    DOUBLE_ONE,
+    DOUBLE_ZERO,
     EPSILON,
-    ETA,
     LARGEST_CONDITION,
-    NUM_ROWS,
     ONE,
+    REST,
     SIZE,
+    SUSPECT,
+    TRACE,
+    WANTED,
+    ZERO,
 )
 
-ZERO, TWO, DOUBLE_ZERO = np.float32(0), np.float32(2), np.float64(0)
-HALF, DOUBLE_ONE, DOUBLE_TWO = np.float64(0.5), np.float64(1), np.float64(2)
+_local = threading.local()
+DOUBLE_TWO, NOT_A_NUMBER = np.float64(2), np.float64(np.nan)
 
 _bound = formulas.bind(device_function)
 _smoothing, _direction_length, _moment = _bound.smoothing, _bound.direction_length, _bound.moment
+_factor, _put_difference = _bound.factor, _bound.put_difference
 
 
-@kernel("mat vec mat mat vec dvec", shape=launch_square)
-def natural_gradient_moments(z, scale, square, cross, spectrum, settings):
-    """``z`` = Z / ``scale``, the new estimate along the old directions; ``scale[0]`` is its trace, at least 1.
+# -- sizes and the factor ----------------------------------------------------------------------------------------------
 
-    ``square`` is J Jᵀ and ``cross`` W Jᵀ, with J the moment of rows and their projections.
+
+@kernel("dvec mat", over=1, shape=launch_parts)
+def _sums_of_squares(parts, x):
+    """``parts[k]`` = the sum of the squares that block k comes across."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    part = DOUBLE_ZERO
+    for i in own_rows(x.shape[0]):
+        source = row(x, i)
+        for j in own_columns(source.shape[0]):
+            part += np.float64(source[j]) * np.float64(source[j])
+    whole = sum_over_block(shared, part)
+    if is_first_of_block():
+        parts[cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x] = whole
+
+
+@kernel("dvec int dvec f64 bool", shape=launch_block)
+def _put_sum(numbers, place, parts, more, further):
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    part = DOUBLE_ZERO
+    for k in places_in_block(parts.shape[0]):
+        part += parts[k]
+    whole = sum_over_block(shared, part)
+    if is_first_of_block():
+        numbers[place] = (numbers[place] + whole if further else whole) + more
+
+
+def _put_sum_of_squares(numbers: Any, place: int, x: Any, more: float, further: bool) -> None:
+    shape, parts = _parts(*x.shape)
+    _sums_of_squares.launch(shape, parts, x)
+    _put_sum(numbers, place, parts, more, further)
+
+
+def _parts(rows: int, cols: int) -> tuple[Shape, Any]:
+    """The blocks of a kernel over everything, and room for what each of them finds."""
+    shape = launch_parts(max(rows, 1), max(cols, 1))
+    return shape, results().place(MOST_PARTS)[:shape[0][0] * shape[0][1]]
+
+
+def natural_gradient_size(numbers: Any, x: Any, more: float, further: bool) -> None:
+    """``numbers[SIZE]`` = the sum of all ``x[i, j]^2`` plus ``more``, and plus what it was if ``further``."""
+    _put_sum_of_squares(numbers, SIZE, x, more, further)
+
+
+def natural_gradient_rest(numbers: Any, x: Any) -> None:
+    """``numbers[REST]`` = the sum of all ``x[i, j]^2``: of rows that have been preconditioned."""
+    _put_sum_of_squares(numbers, REST, x, 0.0, False)
+
+
+@kernel("dvec mat mat", over=1, shape=launch_square)
+def preconditioned_size(numbers, cross, gram):
+    """The sum of squares of rows after preconditioning, as a difference from that of before, in float64.
+
+    ``cross`` is the product PᵀP of their projections P = X Wᵀ, ``gram`` is W Wᵀ. If too few digits are left,
+    ``numbers[WANTED]`` becomes 1, for :func:`exact_size`.
+    """
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    part = DOUBLE_ZERO
+    for i in block_rows(cross.shape[0]):
+        c, g = row(cross, i), row(gram, i)
+        for j in team_columns(c.shape[0]):
+            part += np.float64(c[j]) * np.float64(g[j])
+            if np.int64(j) == i:
+                part -= DOUBLE_TWO * np.float64(c[j])
+    whole = sum_over_block(shared, part)
+    if is_first_of_block():
+        _put_difference(numbers, numbers[SIZE] + whole)
+
+
+@kernel("dvec dvec mat mat mat int bool", over=2, shape=launch_parts)
+def _sums_of_rests(parts, numbers, x, projected, w, start, ones):
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    if numbers[WANTED] == DOUBLE_ZERO:
+        return
+    part, last = DOUBLE_ZERO, w.shape[1] - 1
+    for i in own_rows(x.shape[0]):
+        source, along = row(x, i), row(projected, i)
+        for j in own_columns(source.shape[0]):
+            value = source[j]
+            for r in range(along.shape[0]):
+                value -= along[r] * w[r, start + np.int64(j)]
+            part += np.float64(value) * np.float64(value)
+            if ones and j == np.uint64(0):
+                value = ONE
+                for r in range(along.shape[0]):
+                    value -= along[r] * w[r, last]
+                part += np.float64(value) * np.float64(value)
+    whole = sum_over_block(shared, part)
+    if is_first_of_block():
+        parts[cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x] = whole
+
+
+@kernel("dvec dvec", shape=launch_block)
+def _add_rests(numbers, parts):
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    if numbers[WANTED] == DOUBLE_ZERO:
+        return
+    part = DOUBLE_ZERO
+    for k in places_in_block(parts.shape[0]):
+        part += parts[k]
+    whole = sum_over_block(shared, part)
+    if is_first_of_block():
+        numbers[REST] += whole
+
+
+def exact_size(numbers: Any, x: Any, projected: Any, w: Any, start: int, ones: bool) -> None:
+    """Add to ``numbers[REST]`` the sum of squares of X - P W, if ``numbers[WANTED]`` is 1.
+
+    ``x`` is what X has from column ``start`` on; with ``ones``, X has a last column of ones, which counts, too.
+    """
+    shape, parts = _parts(*x.shape)
+    _sums_of_rests.launch(shape, parts, numbers, x, projected, w, start, ones)
+    _add_rests(numbers, parts)
+
+
+@kernel("vec dvec dvec dvec f64 bool", shape=launch_block)
+def _put_factor(factor, failures, inner, outer, rate, both):
+    if is_first_of_block():
+        value = _factor(inner)
+        if both:
+            value *= _factor(outer)
+        factor[0] = np.float32(value * rate)
+        if value == DOUBLE_ZERO:
+            failures[0] += DOUBLE_ONE
+
+
+def natural_gradient_factor(factor: Any, inner: Any, outer: Any, rate: float, both: bool) -> None:
+    """``factor[0]`` = ``rate`` times what restores the size that ``inner`` knows of, and ``outer`` if ``both``.
+
+    It is 0 if they were given what cannot be used; that is counted.
+    """
+    _put_factor(factor, natural_gradient_failures(), inner, outer, rate, both)
+
+
+def natural_gradient_failures() -> Any:
+    """How often a factor has been 0 on this thread's device: float64 (1,), in its memory."""
+    made = _local.__dict__.get("failures")
+    if made is None:
+        made = _local.failures = upload(np.zeros(1))
+    return made
+
+
+def natural_gradient_fault(numbers: Any) -> int:
+    """What was wrong with the rows: 0 nothing, 1 not finite or too large to square, 2 too large for the moments."""
+    touch_host()
+    host = np.empty(numbers.shape)
+    numbers.copy_to_host(host, stream=stream())
+    stream().synchronize()
+    return formulas.fault(host[SIZE], host[TRACE])
+
+
+# -- with a factor that lies on the device -----------------------------------------------------------------------------
+
+
+@kernel("mat mat vec", shape=launch_elements)
+def add_mat_by(dst, src, factor):
+    """``dst += factor[0] src``; nothing if that factor is 0, whatever ``src`` holds."""
+    if factor[0] == ZERO:
+        return
+    i, step = first_row(), row_distance()
+    while i < dst.shape[0]:
+        add_row(row(dst, i), row(src, i), factor[0])
+        i += step
+
+
+@kernel("vec mat vec")
+def _add_sums(dst, parts, factor):
+    for _ in own_rows(1):
+        for j in own_columns(dst.shape[0]):
+            if factor[0] != ZERO:
+                dst[j] += factor[0] * total(parts, 0, parts.shape[0], j)
+
+
+def add_row_sum_by(dst: Any, src: Any, factor: Any) -> None:
+    """``dst[j] += factor[0] (sum over i of src[i, j])``; nothing if that factor is 0, whatever ``src`` holds."""
+    _add_sums(dst, sum_of_values.of(src), factor)
+
+
+def add_mat_mat_by(dst: Any, a: Any, b: Any, factor: Any) -> None:
+    """``dst += factor[0] aᵀ b``; nothing if that factor is 0, whatever ``a`` and ``b`` hold."""
+    add_mat_mat_times(dst, a, b, factor, True, False)
+
+
+# -- the update --------------------------------------------------------------------------------------------------------
+
+
+@device_function
+def _put_inverse_lengths(inverse, spectrum, rank, smoothing):
+    for i in places_in_block(rank):
+        inverse[i] = ONE / _direction_length(spectrum[i], smoothing)
+    cuda.syncthreads()
+
+
+@kernel("mat dvec vec mat mat vec f64 f64 f64 f64", shape=launch_square)
+def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_rows, dim, eta, alpha):
+    """``z`` = Z / ``numbers[TRACE]``, the new estimate along the old directions; that is its trace, at least 1.
+
+    ``square`` is J Jᵀ and ``cross`` W Jᵀ, with J the moment of rows and their projections; ``inverse`` becomes those of
+    the lengths of W's rows.
     """
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     rank = z.shape[0]
-    smoothing = _smoothing(spectrum, rank, settings)
+    _put_inverse_lengths(inverse, spectrum, rank, _smoothing(spectrum, rank, dim, alpha))
     part = DOUBLE_ZERO
     for i in places_in_block(rank):
-        part += _moment(i, i, smoothing, square, cross, spectrum, settings)
-    total = sum_over_block(shared, part)
-    divisor = np.float32(DOUBLE_ONE if total < DOUBLE_ONE else total)
+        part += _moment(i, i, inverse, square, cross, spectrum, num_rows, eta)
+    whole = sum_over_block(shared, part)
+    scale = np.float64(np.float32(DOUBLE_ONE if whole < DOUBLE_ONE else whole))
     if is_first_of_block():
-        scale[0] = divisor
+        numbers[TRACE] = scale
     for i in block_rows(rank):
         target = row(z, i)
         for j in team_columns(rank):
-            value = _moment(i, j, smoothing, square, cross, spectrum, settings)
-            target[j] = np.float32(value / np.float64(divisor))
+            target[j] = np.float32(_moment(i, j, inverse, square, cross, spectrum, num_rows, eta) / scale)
 
 
 @device_function
@@ -71,7 +285,7 @@ def _sort_falling(order, values):
     some place that exists.
     """
     for i in places_in_block(values.shape[0]):
-        order[i] = np.int32(i)
+        order[i] = np.float32(i)
     cuda.syncthreads()
     for i in places_in_block(values.shape[0]):
         size, before = abs(values[i]), 0
@@ -79,87 +293,64 @@ def _sort_falling(order, values):
             other = abs(values[k])
             if other > size or (other == size and k < np.int64(i)):
                 before += 1
-        order[before] = np.int32(i)
+        order[before] = np.float32(i)
     cuda.syncthreads()
 
 
 @device_function
 def _find_roots(shared, roots, eigenvalues, order, scale, floor):
     """The roots of the eigenvalues, in falling order, their sum, and how many were below ``floor``."""
-    total, below = ZERO, ZERO
+    whole, below = ZERO, ZERO
     for i in places_in_block(eigenvalues.shape[0]):
-        value = eigenvalues[order[i]] * scale
+        value = eigenvalues[int(order[i])] * scale
         roots[i] = np.float32(math.sqrt(value if value > floor else floor))
-        total += roots[i] if math.isfinite(eigenvalues[i]) else eigenvalues[i] - eigenvalues[i]
+        whole += roots[i] if math.isfinite(value) else value
         below += ONE if value < floor else ZERO
-    return sum_over_block(shared, total), sum_over_block(shared, below)
+    return sum_over_block(shared, whole), sum_over_block(shared, below)
 
 
-@kernel("mat vec vec vec vec vec mat vec vec dvec ivec", shape=launch_square)
-def natural_gradient_directions(mix, kept, new_spectrum, lengths, verdict, eigenvalues, vectors, spectrum, scale,
-                                settings, order):
-    """What makes the new W of J and the old W: W' = ``mix`` (J + diag(``kept``) W), and the new d and ρ.
+@kernel("mat vec vec vec dvec vec vec vec mat f64 f64 f64 f64", shape=launch_square)
+def natural_gradient_directions(mix, kept, lengths, spectrum, numbers, order, inverse, eigenvalues, vectors, num_rows,
+                                dim, eta, alpha):
+    """What makes the new W of J and the old W: W' = ``mix`` (J + diag(``kept``) W); ``spectrum`` becomes the new one.
 
-    ``lengths`` are those of the rows of W'; ``verdict[0]`` is 1 if their orthogonality has to be checked, 2 if an
-    eigenvalue is not finite, else 0. ``eigenvalues``, in any order, and the rows of ``vectors`` are those of Z / scale;
-    ``order`` is work space.
+    ``lengths`` are those of the rows of W'; ``numbers[SUSPECT]`` becomes 1 if their orthogonality has to be checked,
+    else 0, ``numbers[TRACE]`` NaN if an eigenvalue is not finite. ``eigenvalues``, in any order, and the rows of
+    ``vectors`` are those of Z / trace; ``order`` is work space, ``inverse`` what the moments left.
     """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     rank = eigenvalues.shape[0]
-    keep, per_row = ONE - np.float32(settings[ETA]), np.float32(settings[ETA]) / np.float32(settings[NUM_ROWS])
-    smoothing, rho = _smoothing(spectrum, rank, settings), spectrum[rank]
+    scale, size = np.float32(numbers[TRACE]), np.float32(numbers[SIZE])
+    keep, per_row = ONE - np.float32(eta), np.float32(eta) / np.float32(num_rows)
+    rho = spectrum[rank]
     _sort_falling(order, eigenvalues)
-    largest, smallest = eigenvalues[order[0]] * scale[0], eigenvalues[order[rank - 1]] * scale[0]
-    root_total, num_below = _find_roots(shared, lengths, eigenvalues, order, scale[0], (rho * keep) * (rho * keep))
+    largest, smallest = eigenvalues[int(order[0])] * scale, eigenvalues[int(order[rank - 1])] * scale
+    root_total, num_below = _find_roots(shared, lengths, eigenvalues, order, scale, (rho * keep) * (rho * keep))
     old_part, largest_root = ZERO, ZERO
     for i in places_in_block(rank):
         old_part += spectrum[i]
         largest_root = lengths[i] if lengths[i] > largest_root else largest_root
     old_total, largest_root = sum_over_block(shared, old_part), max_over_block(shared, largest_root)
-    dim = np.float32(settings[DIM])
-    trace = per_row * np.float32(settings[SIZE]) + keep * (dim * rho + old_total)
-    new_rho = ONE / (dim - np.float32(rank)) * (trace - root_total)
+    trace = per_row * size + keep * (np.float32(dim) * rho + old_total)
+    new_rho = ONE / (np.float32(dim) - np.float32(rank)) * (trace - root_total)
     least = DELTA * largest_root
     least = EPSILON if least < EPSILON else least
     for i in places_in_block(rank):
-        d = lengths[i] - new_rho
-        new_spectrum[i] = d if d > least else least
         kept[i] = keep / per_row * (spectrum[i] + rho)
+        d = lengths[i] - new_rho
+        spectrum[i] = d if d > least else least
     if is_first_of_block():
-        new_spectrum[rank] = new_rho if new_rho > least else least
-        suspect = largest > LARGEST_CONDITION * smallest or num_below > ZERO
-        verdict[0] = TWO if not math.isfinite(root_total) else ONE if suspect else ZERO
+        spectrum[rank] = new_rho if new_rho > least else least
+        numbers[SUSPECT] = DOUBLE_ONE if largest > LARGEST_CONDITION * smallest or num_below > ZERO else DOUBLE_ZERO
+        if not math.isfinite(root_total):
+            numbers[TRACE] = NOT_A_NUMBER
     cuda.syncthreads()
-    new_smoothing = _smoothing(new_spectrum, rank, settings)
+    smoothing = _smoothing(spectrum, rank, dim, alpha)
     for i in block_rows(rank):
-        factor = per_row * _direction_length(new_spectrum[i], new_smoothing) / lengths[i]
-        target, source = row(mix, i), row(vectors, order[i])
+        factor = per_row * _direction_length(spectrum[i], smoothing) / lengths[i]
+        target, source = row(mix, i), row(vectors, int(order[i]))
         for j in team_columns(rank):
-            target[j] = factor * source[j] * (ONE / _direction_length(spectrum[j], smoothing))
+            target[j] = factor * source[j] * inverse[j]
     cuda.syncthreads()
     for i in places_in_block(rank):
-        lengths[i] = _direction_length(new_spectrum[i], new_smoothing)
-
-
-@kernel("dvec mat mat f64", over=1, shape=launch_square)
-def _preconditioned_size(result, cross, gram, size):
-    shared = cuda.shared.array(MOST_THREADS, np.float64)
-    part = DOUBLE_ZERO
-    for i in block_rows(cross.shape[0]):
-        c, g = row(cross, i), row(gram, i)
-        for j in team_columns(c.shape[0]):
-            part += np.float64(c[j]) * np.float64(g[j])
-            if j == i:
-                part -= DOUBLE_TWO * np.float64(c[j])
-    total = sum_over_block(shared, part)
-    if is_first_of_block():
-        result[0] = size + total
-
-
-def preconditioned_size(cross: Any, gram: Any, size: float) -> float:
-    """The sum of squares of rows after preconditioning, in float64; the host waits for it.
-
-    ``size`` is that of before, ``cross`` the product PᵀP of their projections P = X Wᵀ, ``gram`` is W Wᵀ.
-    """
-    _preconditioned_size(results().place(1), cross, gram, size)
-    return float(results().read(1)[0])
+        lengths[i] = _direction_length(spectrum[i], smoothing)

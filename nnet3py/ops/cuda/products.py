@@ -15,6 +15,7 @@ from nnet3py.ops.cuda import cublas
 from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.elementwise import add_vec_to_rows
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, cuda, kernel
+from nnet3py.ops.cuda.memory import constant_cell
 from nnet3py.ops.cuda.normalize import column_moments
 
 ZERO = np.float32(0)
@@ -32,9 +33,9 @@ def tiled_product(side: int, each: int, depth: int) -> Kernel:
     def shape(rows: int, cols: int) -> Shape:
         return (min(-(-cols // width), MAX_BLOCKS), min(-(-rows // width), MAX_BLOCKS)), (side, side)
 
-    @kernel("mat mat mat f32 f32 bool bool", shape=shape)
-    def add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b):      # type: ignore[no-untyped-def]
-        """The product of tiles."""
+    @kernel("mat mat mat f32 f32 bool bool vec", shape=shape)
+    def add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b, scale):      # type: ignore[no-untyped-def]
+        """The product of tiles, times alpha and ``scale[0]``."""
         left = cuda.shared.array((depth, padded), np.float32)       # of op(a), transposed
         right = cuda.shared.array((depth, width), np.float32)       # of op(b)
         sums = cuda.local.array((each, each), np.float32)
@@ -74,7 +75,7 @@ def tiled_product(side: int, each: int, depth: int) -> Kernel:
                     for c in range(each):
                         col = first_col + x + c * side
                         if row < m and col < n:
-                            value = alpha * sums[r, c]
+                            value = alpha * scale[0] * sums[r, c] if scale[0] != ZERO else ZERO
                             dst[row, col] = value + beta * dst[row, col] if beta != ZERO else value
 
     return add_mat_mat
@@ -82,6 +83,11 @@ def tiled_product(side: int, each: int, depth: int) -> Kernel:
 
 # The simulator makes a Python thread of each thread of a block.
 _tiled = tiled_product(2, 2, 3) if device.is_simulated() else tiled_product(16, 4, 16)
+
+
+def tiled(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> None:
+    """``dst = alpha op(a) op(b) + beta dst`` by our own kernel."""
+    _tiled(dst, a, b, alpha, beta, trans_a, trans_b, _one())
 
 
 def add_mat_mat(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool = False,
@@ -92,9 +98,22 @@ def add_mat_mat(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bo
     """
     library = cublas.handle()
     if library is None or 0 in a.shape:
-        _tiled(dst, a, b, alpha, beta, trans_a, trans_b)
+        tiled(dst, a, b, alpha, beta, trans_a, trans_b)
     elif 0 not in dst.shape:
         library.sgemm(dst, a, b, alpha, beta, trans_a, trans_b)
+
+
+def add_mat_mat_times(dst: Any, a: Any, b: Any, factor: Any, trans_a: bool, trans_b: bool) -> None:
+    """``dst += factor[0] op(a) op(b)``, with the factor in device memory."""
+    library = cublas.handle()
+    if library is None or 0 in a.shape:
+        _tiled(dst, a, b, 1.0, 1.0, trans_a, trans_b, factor)
+    elif 0 not in dst.shape:
+        library.sgemm_by(dst, a, b, factor, _one(), trans_a, trans_b)
+
+
+def _one() -> Any:
+    return constant_cell(1.0, "float32")
 
 
 def affine(dst: Any, src: Any, weights: Any, bias: Any) -> None:

@@ -35,7 +35,7 @@ DOUBLE_ZERO = np.float64(0)
 
 
 @column_sums("mat")
-def _values(src):
+def sum_of_values(src):
     return src
 
 
@@ -75,7 +75,7 @@ def _add_double_sums(dst, parts, alpha):
 
 def add_row_sum(dst: Any, src: Any, alpha: float, beta: float) -> None:
     """``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
-    _put_sums(dst, _values.of(src), alpha, beta)
+    _put_sums(dst, sum_of_values.of(src), alpha, beta)
 
 
 def add_row_sum_sq(dst: Any, src: Any, alpha: float, beta: float) -> None:
