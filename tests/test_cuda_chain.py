@@ -17,7 +17,7 @@ TOLERANCE = 2e-5      # float32 over a few frames, against float64
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, len(LAUNCHES) * len(SHAPES))
+    check_in_simulator(__file__, len(LAUNCHES) * len(SHAPES) + 1)
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -104,7 +104,39 @@ def simulate() -> int:
                 both.check("chain_gather", [matrix(1, 7)[0], np.nan_to_num(output), *places])
                 check_denominator(both, rng, shape)
             cases += 1
-    return cases
+    return cases + check_replays(both, rng)
+
+
+def check_replays(both: Both, rng: np.random.Generator) -> int:
+    """From the second time on a pass is a graph, which computes with what then lies in its arrays."""
+    import reference
+    from chain_graphs import random_graph
+    from test_cuda_graphs import Recorder
+
+    from nnet3py.chain.den_graph import DenominatorGraph
+    from nnet3py.ops.cuda import graphs, launch, memory
+    from nnet3py.ops.table import chain_work_rows
+
+    graph, recorder = DenominatorGraph(random_graph(rng, 3, 2), 2), Recorder()
+    graphs.driver, memory.stream_handle = lambda: recorder, lambda: 7
+    sums, alpha, arriving, y = (np.zeros((rows, 2), np.float32) for rows in (
+        4, chain_work_rows(3), 3 * graph.num_entries, 3 * 2))
+    tables = [graph.initial, graph.into.probs, graph.into.starts, graph.into.others, graph.state_entries,
+              graph.entry_pdfs]
+    on_device = [both.cuda.to_device(a) for a in (sums, alpha, arriving, y, *tables)]
+    recorder.begin()
+    try:
+        for _ in range(4):
+            y[...] = rng.random(y.shape)
+            on_device[3].copy_to_device(y)
+            with launch.forced_launch((1, 1), (1, 1)):
+                both.ops.chain_forward(*on_device, 0.1)
+            reference.chain_forward(sums, alpha, arriving, y, *tables, 0.1)
+            np.testing.assert_allclose(on_device[0].copy_to_host(), sums, rtol=TOLERANCE)
+    finally:
+        recorder.end()
+    assert len(recorder.graphs) == 1 and recorder.num_launched == 3
+    return 1
 
 
 if __name__ == "__main__":

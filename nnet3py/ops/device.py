@@ -6,6 +6,8 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +69,15 @@ def cuda() -> Any:
     if is_simulated():
         sys.setswitchinterval(1e-6)      # the simulator waits for its threads by asking them again and again
     return module
+
+
+@cache
+def compiler() -> str:
+    """The version of the package numba-cuda as part of a file's name; empty where numba's own target compiles."""
+    try:
+        return f"-numba-cuda-{version('numba-cuda')}"
+    except PackageNotFoundError:
+        return ""
 
 
 def driver_library() -> Any:

@@ -71,11 +71,14 @@ def source_hash(path: Path) -> str:
 
 
 @contextmanager
-def kept_on_disk(path: Path) -> Iterator[None]:
-    """What numba caches inside belongs to the kernels of the source file at ``path``; for one thread at a time."""
+def kept_on_disk(path: Path, compiler: str = "") -> Iterator[None]:
+    """What numba caches inside belongs to the kernels of the source file at ``path``; for one thread at a time.
+
+    ``compiler`` names a compiler that does not come with numba, so that its code is kept apart.
+    """
     with _lock:
         before = config.CACHE_DIR
-        config.CACHE_DIR = str(cache_folder() / source_hash(path))
+        config.CACHE_DIR = str(cache_folder() / (source_hash(path) + compiler))
         try:
             yield
         finally:

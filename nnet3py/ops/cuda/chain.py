@@ -4,7 +4,8 @@ A launch computes a frame of all sequences: neighbouring threads work on neighbo
 over states of the frame before, of which each block of threads of that launch left its part in ``alpha`` or ``beta``;
 so no launch waits for another inside. The parts are summed in a fixed order: results are the same in each run.
 
-The forward pass of T frames takes T + 2 launches, the backward pass T + 1. Its posteriors come one launch late, since
+The forward pass of T frames takes T + 2 launches, the backward pass T + 1; either is a CUDA graph from the second
+minibatch of a shape on. Posteriors come one launch late, since
 until then the frame's exponentials, which they replace, are still read.
 
 Work space of ``alpha`` and ``beta``: the states' sums of three frames, then three times CHAIN_PARTIAL_SUMS rows.
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.cuda.graphs import replay
 from nnet3py.ops.cuda.launch import THREADS, cuda, kernel, launch_2d
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, sum_down_column
 from nnet3py.ops.cuda.threads import block_column, block_rows, column_blocks
@@ -148,10 +150,14 @@ def _forward_frame(sums, alpha, arriving, y, initial, probs, arc_starts, sources
 def chain_forward(sums: Any, alpha: Any, arriving: Any, y: Any, initial: Any, probs: Any, arc_starts: Any, sources: Any,
                   state_entries: Any, entry_pdfs: Any, leaky: float) -> None:
     """The leaky forward pass: sums over paths to each entry and frame. Kaldi: DenominatorComputation::Forward."""
-    shape = _launch(initial.shape[0], sums.shape[1])
+    replay(_forward_frames, sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs,
+           float(leaky))
+
+
+def _forward_frames(sums: Any, *args: Any) -> None:
+    shape = _launch(args[3].shape[0], sums.shape[1])
     for t in range(-1, sums.shape[0]):
-        _forward_frame.launch(shape, sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries,
-                              entry_pdfs, leaky, t)
+        _forward_frame.launch(shape, sums, *args, t)
 
 
 @cuda.jit(device=True)
@@ -204,10 +210,14 @@ def _backward_frame(y, arriving, beta, sums, initial, probs, arc_starts, entries
 def chain_backward(y: Any, arriving: Any, beta: Any, sums: Any, initial: Any, probs: Any, arc_starts: Any, entries: Any,
                    pdf_starts: Any, pdf_entries: Any, entry_pdfs: Any, entry_states: Any, leaky: float) -> None:
     """The leaky backward pass, which turns ``y`` into posteriors. Kaldi: DenominatorComputation::Backward."""
+    replay(_backward_frames, y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries,
+           entry_pdfs, entry_states, float(leaky))
+
+
+def _backward_frames(y: Any, arriving: Any, beta: Any, sums: Any, initial: Any, *args: Any) -> None:
     shape = _launch(initial.shape[0], sums.shape[1])
     for t in range(sums.shape[0] - 2, -2, -1):
-        _backward_frame.launch(shape, y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts,
-                               pdf_entries, entry_pdfs, entry_states, leaky, t)
+        _backward_frame.launch(shape, y, arriving, beta, sums, initial, *args, t)
 
 
 def _launch(num_states: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
+import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -116,3 +119,39 @@ def capture(run: Callable[[], None], functions: Any = None) -> Graph:
         memory.set_capturing(False)
     _check(functions.cuStreamEndCapture(stream, ctypes.byref(graph)), "capturing")
     return Graph(functions, graph)
+
+
+MOST_REPLAYS = 64       # graphs that replay() keeps for a thread
+_local = threading.local()
+
+
+def replay(run: Callable[..., None], *args: Any) -> None:
+    """``run(*args)``, where that queues launches that depend on nothing else; as a graph if these arguments come again.
+
+    What comes for the second time is captured. Arrays count by their place in device memory and their shape. While
+    other launches are being captured, ``run`` becomes part of them.
+    """
+    if memory.is_capturing() or driver() is None or os.environ.get("NNET3PY_CUDA_GRAPHS", "1") == "0":
+        run(*args)
+        return
+    known: OrderedDict[Any, Graph | None] = _local.__dict__.setdefault("replays", OrderedDict())
+    key = run, *(_identity(arg) for arg in args)
+    if key in known and known[key] is None:
+        try:
+            known[key] = capture(lambda: run(*args))
+        except CaptureFailed as error:
+            logger.debug("%s is not captured: %s", run.__name__, error)
+    graph = known.setdefault(key, None)
+    known.move_to_end(key)
+    if len(known) > MOST_REPLAYS:
+        known.popitem(last=False)
+    if graph is None:
+        run(*args)
+    else:
+        graph.launch()
+
+
+def _identity(arg: Any) -> Any:
+    """What of an argument ends up in a launch."""
+    shape = getattr(arg, "shape", None)
+    return arg if shape is None else (memory.place_of(arg), shape, arg.strides)

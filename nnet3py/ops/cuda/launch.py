@@ -144,7 +144,7 @@ def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath:
     from nnet3py.ops.kernel_cache import kept_on_disk
 
     try:
-        with kept_on_disk(Path(function.__code__.co_filename).resolve()):
+        with kept_on_disk(Path(function.__code__.co_filename).resolve(), device.compiler()):
             return cuda.jit(signature, fastmath=fastmath, cache=True)(function)
     except Exception as error:       # what was kept may be damaged, or not to be kept at all
         logger.debug("%s is compiled without the disk: %s", function.__name__, error)

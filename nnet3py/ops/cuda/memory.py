@@ -73,6 +73,18 @@ def set_capturing(capturing: bool) -> None:
     _local.capturing = capturing
 
 
+def is_capturing() -> bool:
+    """Whether this thread's launches are being captured."""
+    return getattr(_local, "capturing", False)
+
+
+def place_of(array: Any) -> int:
+    """The address of a device array's first element; of no meaning for an empty one."""
+    if device.is_simulated():
+        return int(array._ary.ctypes.data)
+    return int(array.gpu_data.device_pointer_value or 0) if array.size else 0
+
+
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
@@ -105,6 +117,11 @@ def array_class() -> Any:
             if min(strides) < 0:
                 return super().__getitem__(item)
             return type(self)(tuple(shape), tuple(strides), self.dtype, gpu_data=self.gpu_data.view(start, start + end))
+
+        def view(self, dtype: Any) -> Any:
+            """The same memory as elements of another type."""
+            seen = super().view(dtype)
+            return type(self)(seen.shape, seen.strides, seen.dtype, gpu_data=seen.gpu_data)
 
     return DeviceArray
 
