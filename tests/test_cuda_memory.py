@@ -6,7 +6,7 @@ from cuda_checks import check_in_simulator
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, 7)
+    check_in_simulator(__file__, 8)
 
 
 def check_copies(ops) -> int:
@@ -74,6 +74,7 @@ def check_host_is_seen(ops, memory) -> int:
     assert memory.host_touches() == table_was_new + 1 > before + 1
     memory.set_capturing(True)
     for needs_host in (lambda: ops.copy_out(matrix), lambda: ops.upload(np.zeros(2)),
+                       lambda: ops.staged(np.zeros(2)).__enter__(), lambda: ops.read_later(matrix),
                        lambda: ops.copy_in(matrix, np.ones((2, 2)))):
         try:
             needs_host()
@@ -81,6 +82,23 @@ def check_host_is_seen(ops, memory) -> int:
             continue
         raise AssertionError("the host was let in")
     memory.set_capturing(False)
+    return 1
+
+
+def check_staging(ops) -> int:
+    """Arrays of any type go to the device together, into memory that is used again; numbers come back later."""
+    arrays = [np.arange(5, dtype=np.int32), np.zeros(0, np.float32), np.eye(3)[:, ::2], np.array([2**40])]
+    for _ in range(2):
+        with ops.staged(*arrays) as staged:
+            for array, copy in zip(arrays, staged, strict=True):
+                assert copy.dtype == array.dtype
+                np.testing.assert_array_equal(copy.copy_to_host(), array)
+            with ops.staged(np.ones(3)) as (other,):
+                np.testing.assert_array_equal(staged[0].copy_to_host(), arrays[0])
+            values = [ops.read_later(staged[2]), ops.read_later(other)]
+            other.copy_to_device(np.zeros(3))
+    np.testing.assert_array_equal(values[0](), arrays[2])
+    np.testing.assert_array_equal(values[1](), np.ones(3))
     return 1
 
 
@@ -134,7 +152,8 @@ def simulate() -> int:
 
     ops = get_ops("cuda")
     return (check_copies(ops) + check_scratch(ops) + check_tables(memory) + check_host_is_seen(ops, memory)
-            + check_results(memory) + check_host_arrays_are_refused(ops) + check_out_of_memory(memory))
+            + check_staging(ops) + check_results(memory) + check_host_arrays_are_refused(ops)
+            + check_out_of_memory(memory))
 
 
 if __name__ == "__main__":

@@ -80,6 +80,12 @@ def reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
     -------
     ``along_team`` over the threads of the same y, ``down_column`` over those of the same x, ``over_block`` over all.
     """
+    by_tree = _by_tree(combine)
+    return _by_warps(combine, by_tree) if with_shuffles else by_tree
+
+
+def _by_tree(combine: Any) -> SimpleNamespace:
+    """The body that goes through shared memory, for blocks of any shape."""
 
     @device_function
     def tree(shared, value, first, step, place, count):      # type: ignore[no-untyped-def]
@@ -96,6 +102,34 @@ def reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
         total = shared[first]
         cuda.syncthreads()
         return total
+
+    @device_function
+    def along_team(shared, value):      # type: ignore[no-untyped-def]
+        width = cuda.blockDim.x
+        return tree(shared, value, cuda.threadIdx.y * width, 1, cuda.threadIdx.x, width)
+
+    @device_function
+    def down_column(shared, value):      # type: ignore[no-untyped-def]
+        return tree(shared, value, cuda.threadIdx.x, cuda.blockDim.x, cuda.threadIdx.y, cuda.blockDim.y)
+
+    @device_function
+    def over_block(shared, value):      # type: ignore[no-untyped-def]
+        place = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
+        return tree(shared, value, 0, 1, place, cuda.blockDim.x * cuda.blockDim.y)
+
+    return SimpleNamespace(along_team=along_team, down_column=down_column, over_block=over_block)
+
+
+@device_function
+def fits_warps(width):
+    """Whether a block of so many threads along x is whole warps, whose lanes are found by their bits."""
+    return width & (width - 1) == 0 and width * cuda.blockDim.y % WARP == 0
+
+
+def _by_warps(combine: Any, by_tree: SimpleNamespace) -> SimpleNamespace:
+    """The body that exchanges values within warps, and goes by ``by_tree`` where a block's shape does not allow it."""
+    along_team_by_tree, down_column_by_tree, over_block_by_tree = (
+        by_tree.along_team, by_tree.down_column, by_tree.over_block)
 
     @device_function
     def across_lanes(value, offset, end):      # type: ignore[no-untyped-def]
@@ -118,15 +152,6 @@ def reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
         return total
 
     @device_function
-    def fits_warps(width):      # type: ignore[no-untyped-def]
-        return width & (width - 1) == 0 and width * cuda.blockDim.y % WARP == 0
-
-    @device_function
-    def along_team_by_tree(shared, value):      # type: ignore[no-untyped-def]
-        width = cuda.blockDim.x
-        return tree(shared, value, cuda.threadIdx.y * width, 1, cuda.threadIdx.x, width)
-
-    @device_function
     def along_team(shared, value):      # type: ignore[no-untyped-def]
         width = cuda.blockDim.x
         if not fits_warps(width):
@@ -139,10 +164,6 @@ def reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
                             cuda.threadIdx.x % WARP == 0)
 
     @device_function
-    def down_column_by_tree(shared, value):      # type: ignore[no-untyped-def]
-        return tree(shared, value, cuda.threadIdx.x, cuda.blockDim.x, cuda.threadIdx.y, cuda.blockDim.y)
-
-    @device_function
     def down_column(shared, value):      # type: ignore[no-untyped-def]
         width = cuda.blockDim.x
         if width > WARP or not fits_warps(width):
@@ -153,11 +174,6 @@ def reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
                             cuda.blockDim.y // rows_of_warp, cuda.threadIdx.y % rows_of_warp == 0)
 
     @device_function
-    def over_block_by_tree(shared, value):      # type: ignore[no-untyped-def]
-        place = cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x
-        return tree(shared, value, 0, 1, place, cuda.blockDim.x * cuda.blockDim.y)
-
-    @device_function
     def over_block(shared, value):      # type: ignore[no-untyped-def]
         if not fits_warps(cuda.blockDim.x):
             return over_block_by_tree(shared, value)
@@ -166,9 +182,6 @@ def reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
         return across_warps(shared, value, 0, 1, place // WARP, cuda.blockDim.x * cuda.blockDim.y // WARP,
                             place % WARP == 0)
 
-    if not with_shuffles:
-        return SimpleNamespace(along_team=along_team_by_tree, down_column=down_column_by_tree,
-                               over_block=over_block_by_tree)
     return SimpleNamespace(along_team=along_team, down_column=down_column, over_block=over_block)
 
 
