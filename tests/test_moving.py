@@ -1,4 +1,4 @@
-"""nnet3py/io/moving.py: copy-feats that moves bytes writes, and says, what it does when it reads every value."""
+"""nnet3py/io/moving.py and matrix_skimmer.py: copy-feats writes, and says, what it does when it reads every value."""
 from __future__ import annotations
 
 import io
@@ -131,3 +131,39 @@ def test_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(PLAIN)
     done = run_command("copy ark:in ark:/dev/full", tmp_path)
     assert done.returncode == 255 and "No space left on device" in done.stderr
+
+
+VALUES = {
+    **{f"dense {number}": entry(b"", value)[1:] for number, value in enumerate(DENSE)},
+    **{f"compressed {number}": entry(b"", value)[1:] for number, value in enumerate(COMPRESSED)},
+    "large": entry(b"", np.ones((9000, 3), dtype=np.float32))[1:],
+    "double": entry(b"", DENSE[0].astype(np.float64))[1:], "text": entry(b"", DENSE[0], binary=False)[1:],
+    "empty": entry(b"", DENSE[0][:0])[1:], "vector": b"\0BFV \4\2\0\0\0" + bytes(8),
+    "negative": b"\0BFM \4\xff\xff\xff\xff\4\xff\xff\xff\xff", "huge": b"\0BFM \4\xff\xff\xff\x7f\4\xff\xff\xff\x7f",
+    "wrong sizes": b"\0BFM \4\1\0\0\0\x08\1\0\0\0", "cut": entry(b"", DENSE[3])[1:-9],
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_scripts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+                 read_everything: Callable[[], None]) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = VALUES["dense 2"] + VALUES["compressed 0"]
+    Path("in").write_bytes(good + VALUES[name])
+    Path("other").write_bytes(good)
+    places = ["in:0", f"other:{len(VALUES['dense 2'])}", f"in:{len(good)}", "in:0"]
+    last = {"missing": "in-no-folder/in:0", "far": "in:99999999", "range": f"in:{len(VALUES['dense 2'])}[1:3]",
+            "plain": "other", "negative": "in:-1"}
+    commands = [["scp:in.scp", "ark:out"], ["scp,p:in.scp", "ark:out"], ["--compress=true", "scp:in.scp", "ark:out"]]
+
+    def outcomes() -> list[Any]:
+        results = []
+        for ending in last.values():
+            lines = [f"key-{number} {place}\n" for number, place in enumerate([*places, ending])]
+            Path("in.scp").write_text("".join(lines))
+            results += [outcome(one, tmp_path, capfd) for one in commands]
+        return results
+
+    found = outcomes()
+    read_everything()
+    assert found == outcomes()

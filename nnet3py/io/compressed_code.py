@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PERCENTILE_STEP = 1.52590218966964e-05                # Kaldi's 1/65535 of the CM layout, a float
 _SCRATCH = 1024                                       # floats that decode_columns works in
 _PLACE, _RANGE = 40, 8                                # bytes of a matrix in places and ranges
+_FEWEST_EACH = 8                                      # matrices that a thread is worth starting for
 _COUNTS = 513                                         # integers that compress_columns counts with
 
 # What compiled code saves for an element, and what it costs to load it. It is used once what it would have saved so far
@@ -80,6 +81,7 @@ def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: by
                         PERCENTILE_STEP, end - first, target, ctypes.addressof(scratch))
 
     count = len(places) // _PLACE
+    num_threads = max(1, min(num_threads, count // _FEWEST_EACH))
     starts = [count * part // num_threads for part in range(num_threads + 1)]
     others = [threading.Thread(target=decode, args=part) for part in zip(starts[1:-1], starts[2:], strict=True)]
     for thread in others:

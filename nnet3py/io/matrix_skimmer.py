@@ -1,6 +1,7 @@
 """Finding the matrices of features in blocks of a binary archive by their heads, which say how much follows. Light."""
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -13,6 +14,8 @@ _COMPRESSED_HEADS = {b"CM ": struct.Struct("<3xffii"), b"CM2": struct.Struct("<3
                      b"CM3": struct.Struct("<3xcffii")}
 _BYTES_PER_ELEMENT = {"FM": 4, "CM": 1, "CM2": 2, "CM3": 1}
 _LONGEST_HEAD = 20
+_FIRST, _MOST = 1 << 15, 1 << 26       # bytes of a single value that are read at first, and that may follow
+_HEADER = b"\0B"
 PERCENTILES = 8                 # bytes of a column in the CM form
 
 
@@ -106,3 +109,24 @@ class MatrixSkimmer:
             expect_decoding(self.archive_bytes)
         values = self._values(data, found) if found else []
         return [(one.key, value) for one, value in zip(found, values, strict=True)], at, unusual
+
+    def value_at(self, source: int, at: int) -> Any | None:
+        """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+
+        None if it must be read. Raises OSError.
+        """
+        data = os.pread(source, _FIRST, at)
+        if not data.startswith(_HEADER):
+            return None
+        try:
+            head = head_of(data, len(_HEADER))
+        except (Incomplete, Unusual):
+            return None
+        missing = head.end - len(data)
+        if missing > _MOST:
+            return None
+        if missing > 0:
+            data += os.pread(source, missing, at + len(data))
+        if len(data) < head.end:
+            return None
+        return self._values(data, [Found(b"", len(_HEADER), head, head.end)])[0]

@@ -1,12 +1,13 @@
 """Script files (scp): lines of a key and the name of the file, pipe or archive position that holds its value."""
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.holder import BINARY_HEADER, Holder
-from nnet3py.io.specifiers import is_token, parse_script_line, split_range
+from nnet3py.io.specifiers import Medium, is_token, parse_rxfilename, parse_script_line, split_range
 from nnet3py.io.streams import open_input
 
 Value = TypeVar("Value")
@@ -62,11 +63,37 @@ class Script:
         return iter(self._names)
 
 
+class _OpenArchive:
+    """The file in which the last offset was, which the next one often is in, too."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+        self._descriptor = -1
+
+    def descriptor(self, path: str) -> int:
+        """The descriptor of the file, opened if it is another than before. Raises OSError, ValueError."""
+        if path != self._path:
+            self.close()
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._path = path
+        return self._descriptor
+
+    def close(self) -> None:
+        """Close the file, if one is open."""
+        if self._path is not None:
+            os.close(self._descriptor)
+        self._path = None
+
+    __del__ = close
+
+
 class LoadedObject(Generic[Value]):
-    """Loads objects by name; the last file's object is kept, since the next name often is another range of it."""
+    """Loads objects by name; one that was read is kept, since the next name often is another range of it."""
 
     def __init__(self, holder: Holder[Value]) -> None:
         self._holder = holder
+        self._skimmer = holder.skimmer() if holder.skimmer is not None else None
+        self._archive = _OpenArchive()
         self._name: str | None = None
         self._value: Value | None = None
 
@@ -80,6 +107,9 @@ class LoadedObject(Generic[Value]):
     def _load(self, name: str) -> Value:
         rxfilename, part = split_range(name)
         if rxfilename != self._name:
+            found = self._found(rxfilename) if part is None else None
+            if found is not None:
+                return found
             self._name = None
             from nnet3py.io.object_files import token_reader
 
@@ -92,3 +122,13 @@ class LoadedObject(Generic[Value]):
         if self._holder.select is None:
             raise Nnet3Error(f"a range cannot be taken of a {self._holder.name}: '{name}'")
         return self._holder.select(value, part)
+
+    def _found(self, rxfilename: str) -> Value | None:
+        """The object at an offset of a file, if it is plain enough to need no reading."""
+        name = parse_rxfilename(rxfilename)
+        if self._skimmer is None or name.medium is not Medium.OFFSET:
+            return None
+        try:
+            return self._skimmer.value_at(self._archive.descriptor(name.target), name.offset)
+        except (OSError, ValueError, OverflowError):            # whoever reads it says what is wrong
+            return None

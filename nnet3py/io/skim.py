@@ -121,6 +121,12 @@ class EntryFinder(Protocol):
         If it is neither unusual nor found, the bytes end before it does.
         """
 
+    def value_at(self, source: int, at: int) -> Any | None:
+        """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+
+        None if it must be read. Raises OSError.
+        """
+
 
 class Skimmer:
     """Finds the entries in bytes of an archive. ``walk`` passes over one value, header not included.
@@ -171,6 +177,10 @@ class Skimmer:
                 found.append(walked[0])
                 at = walked[1]
         return found, at, False
+
+    def value_at(self, source: int, at: int) -> Any | None:
+        """None: single values are read."""
+        return None
 
     def _walked(self, data: bytes, at: int) -> tuple[Entry, int]:
         """The entry at ``at``, and where it ends."""
