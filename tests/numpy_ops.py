@@ -4,6 +4,7 @@ It keeps the dtype of what it is given, so that a component whose arrays are flo
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -184,8 +185,8 @@ class NumpyOps:
     add_mat_mat_by = staticmethod(reference_natural_gradient.add_mat_mat_by)
     add_row_sum_by = staticmethod(reference_natural_gradient.add_row_sum_by)
 
-    def natural_gradient_failed(self) -> bool:
-        return True
+    def natural_gradient_failed(self) -> Callable[[], bool]:
+        return lambda: True
 
     def sum_sq(self, src: np.ndarray) -> float:
         return float((src.astype(np.float64) ** 2).sum())

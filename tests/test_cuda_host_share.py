@@ -8,7 +8,7 @@ import numpy as np
 from cuda_checks import check_in_simulator
 
 # the minibatch's number, the input, the supervision, the objective; then what the host hears of later
-FRAME_LEVEL = 4 + 1         # the limits' factors
+FRAME_LEVEL = 4 + 2         # whether natural gradient could use what it got, the limits' factors
 CONSTRAINED = FRAME_LEVEL + 1
 CHAIN = FRAME_LEVEL + 4     # two sums for the objective, that of the companion output, l2, weights of frames
 
@@ -71,7 +71,8 @@ def check_training() -> int:
     from nnet3py import Nnet
     from nnet3py.training.trainer import NnetTrainer, TrainerOptions
 
-    text = test_cuda_training.SMALL.replace("max-change=0.001", "max-change=0.001 orthonormal-constraint=-1.0")
+    text = test_cuda_training.SMALL.replace("max-change=0.001", "max-change=0.001 orthonormal-constraint=-1.0").replace(
+        "AffineComponent", "NaturalGradientAffineComponent")
     trainer = NnetTrainer(Nnet.from_config(text, seed=1), TrainerOptions(device="cuda", momentum=0.5))
     test_cuda_training.STEPS = 10
     counts = [touches(lambda eg=eg: trainer.train(eg)) for eg in test_cuda_training.examples(0)]
@@ -91,9 +92,8 @@ def check_chain_training() -> int:
     from nnet3py.training.trainer import TrainerOptions
 
     graph, rng = DenominatorGraph(random_graph(np.random.default_rng(1), 4, 5), 5), np.random.default_rng(3)
-    text = test_cuda_training.CHAIN.replace("NaturalGradientAffine", "Affine")
-    trainer = ChainTrainer(Nnet.from_config(text, seed=1), lambda name: graph, TrainerOptions(device="cuda"),
-                           ChainOptions(l2_regularize=0.01, xent_regularize=0.25))
+    trainer = ChainTrainer(Nnet.from_config(test_cuda_training.CHAIN, seed=1), lambda name: graph,
+                           TrainerOptions(device="cuda"), ChainOptions(l2_regularize=0.01, xent_regularize=0.25))
     egs = [chain_example(rng, 2, 2, 5, step=1, end_to_end=end_to_end) for end_to_end in (False, True, False, True)]
     counts = [touches(lambda eg=eg: trainer.train(eg)) for eg in egs]
     assert counts[2:] == [CHAIN] * 2, counts

@@ -174,11 +174,11 @@ def test_the_component_at_fault_is_named(ops):
     Network.components[1].children[0].preconditioner = child
     named = named_preconditioners(Network)
     assert named == [("b", one), ("b", child)]
-    check_preconditioners(ops, named)
+    check_preconditioners(ops, named)()
     with np.errstate(all="ignore"):
         child.precondition(ops, np.full((4, 3), np.inf, dtype=np.float32))
     with pytest.raises(NumericError, match="component b: natural gradient"):
-        check_preconditioners(ops, named)
+        check_preconditioners(ops, named)()
 
 
 def test_what_the_host_decides():

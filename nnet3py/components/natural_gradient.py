@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -299,14 +300,19 @@ def preconditioners_in(component: Any) -> list[OnlineNaturalGradient]:
     return found + [each for child in component.children for each in preconditioners_in(child)]
 
 
-def check_preconditioners(ops: Any, named: list[tuple[str, OnlineNaturalGradient]]) -> None:
-    """See whether all could use what they were given; on a GPU the host waits for one number.
+def check_preconditioners(ops: Any, named: list[tuple[str, OnlineNaturalGradient]]) -> Callable[[], None]:
+    """See whether all could use what they were given.
 
-    Raises
-    ------
-    NumericError : one could not; says which
+    Returns
+    -------
+    What to call when the device has come that far: it raises NumericError if one could not, and says which.
     """
-    if named and ops.natural_gradient_failed():
-        for name, each in named:
-            with within(f"component {name}"):
-                each.check(ops)
+    failed = ops.natural_gradient_failed()
+
+    def check() -> None:
+        if failed():
+            for name, each in named:
+                with within(f"component {name}"):
+                    each.check(ops)
+
+    return check

@@ -114,7 +114,8 @@ class Computer:
             self._stage.run()
         for network in self._pulled:
             network.pull()
-        check_preconditioners(self.ops, self._preconditioners)
+        if self._preconditioners:
+            check_preconditioners(self.ops, self._preconditioners)()
         self._next_stage = stage.next_stage if stage.next_stage >= 0 else self._next_stage + 1
         self._pending = set(stages[self._next_stage].inputs) if self._next_stage < len(stages) else set()
 

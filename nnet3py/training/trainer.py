@@ -165,11 +165,10 @@ class MinibatchTrainer(ABC):
         ------
         NumericError : natural gradient was given NaN or infinity; the arrays are as they were
         """
-        self._check_device(self._computers.ops)
+        self._hear_reports()
         for network in (self._trained, self._change):
             if isinstance(network, DeviceNnet):
                 network.pull()
-        self._hear_reports()
 
     def log_totals(self) -> bool:
         """End the training: log the closing lines, and see to it that ``nnet`` has it all.
@@ -200,8 +199,9 @@ class MinibatchTrainer(ABC):
         computer.run()
         self._process_outputs(computer, eg, step.suffix)
         self._hear_reports()      # of the step before: its numbers came before this one's objective
-        self._check_device(computer.ops)      # which has just been waited for
         computer.run()
+        if isinstance(self._change, DeviceNnet):       # on the CPU the computer has done so
+            self._reports.append(check_preconditioners(computer.ops, named_preconditioners(self.delta)))
         self._apply_l2(eg, step.l2_scale)
         self._update(step)
         if step.scales_batchnorm:
@@ -230,11 +230,6 @@ class MinibatchTrainer(ABC):
         reports, self._reports = self._reports, []
         for report in reports:
             report()
-
-    def _check_device(self, ops: Any) -> None:
-        """See whether natural gradient could use what it was given so far; on the CPU each computer does."""
-        if isinstance(self._change, DeviceNnet):
-            check_preconditioners(ops, named_preconditioners(self.delta))
 
     def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
         """Add a minibatch to the averages of an output."""

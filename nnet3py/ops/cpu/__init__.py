@@ -73,9 +73,9 @@ class CpuOps:
         return lambda: copied
 
     @staticmethod
-    def natural_gradient_failed() -> bool:
-        """Whether some preconditioner may have got what it cannot use: here it costs little to ask each."""
-        return True
+    def natural_gradient_failed() -> Callable[[], bool]:
+        """A function that says whether a preconditioner may have got what it cannot use: asking each costs little."""
+        return lambda: True
 
     def __getattr__(self, name: str) -> Any:
         operation = load(name)

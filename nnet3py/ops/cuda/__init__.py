@@ -1,11 +1,10 @@
 """The operations on a GPU, compiled by numba.cuda: the twins of ``ops/cpu``, a family per file."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
-
-import numpy as np
 
 from nnet3py.errors import DeviceError
 from nnet3py.ops.table import FAMILY_OF
@@ -70,6 +69,7 @@ class CudaOps:
         self.read_later = copies.read_later
         self.staged = copies.staged
         self.random = DeviceRandom(self)
+        self._failures = 0.0
 
     def _packed(self, rows: int, cols: int) -> Any:
         """Scratch space that is free again for what is queued next."""
@@ -78,14 +78,19 @@ class CudaOps:
         self.release_scratch(mark)
         return matrix
 
-    def natural_gradient_failed(self) -> bool:
-        """Whether some preconditioner has got what it cannot use since this was last asked; the host waits."""
+    def natural_gradient_failed(self) -> Callable[[], bool]:
+        """A function that waits, and says whether a preconditioner got what it cannot use since the last such function.
+
+        It speaks of what has been queued now, and is to be called once.
+        """
         from nnet3py.ops.cuda.natural_gradient import natural_gradient_failures
 
-        failures = natural_gradient_failures()
-        failed = bool(self.copy_out(failures)[0])
-        if failed:
-            self.copy_in(failures, np.zeros(1))
+        found = self.read_later(natural_gradient_failures())
+
+        def failed() -> bool:
+            known, self._failures = self._failures, float(found()[0])
+            return self._failures != known
+
         return failed
 
     def __getattr__(self, name: str) -> Any:
