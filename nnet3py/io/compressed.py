@@ -286,8 +286,8 @@ def decode_batch(like: CompressedMatrix, data: np.ndarray, target: np.ndarray) -
             codes = body[:, 8 * cols:].reshape(-1, cols, rows).transpose(0, 2, 1)
             points = _decode_percentiles(percentiles, minimum, range_)
             step = max(1, _BATCH // (rows * cols))
-            for first in range(0, len(target), step):
-                part = slice(first, first + step)
+            for start in range(0, len(target), step):
+                part = slice(start, start + step)
                 _decode_pieces(codes[part], points[part], target[part])
         else:
             kind = like.codes.dtype.newbyteorder("<")
