@@ -6,7 +6,7 @@ values after the floor; each is over ROWS_OF_A_SUM rows, so that it does not dep
 from __future__ import annotations
 
 from nnet3py.ops.cpu.jit import inline, row, segment, span
-from nnet3py.ops.cpu.memory import address, stack_floats
+from nnet3py.ops.cpu.memory import address, get_float, set_float, stack_floats
 from nnet3py.ops.cpu.tiles import (
     BLOCK,
     ITEM,
@@ -14,7 +14,7 @@ from nnet3py.ops.cpu.tiles import (
     ONE,
     PANEL,
     PANEL_SIZE,
-    VECTOR,
+    TILE_VECTORS,
     ZERO,
     last_tile,
     multiply,
@@ -36,6 +36,21 @@ def begin_sums(sums, first_row, last_row, first, last):
         for block in range(first_row // ROWS_OF_A_SUM, -(-last_row // ROWS_OF_A_SUM)):
             segment(sums, block, first, last)[:] = ZERO
             segment(sums, count + block, first, last)[:] = ZERO
+
+
+@inline
+def set_rows(part, vec):
+    for i in range(part.shape[0]):
+        row(part, i)[:] = vec
+
+
+@inline
+def _set_panel(part, source):
+    """The same of PANEL columns: as their number is a constant, it takes three instructions a row and no call."""
+    for i in range(part.shape[0]):
+        target = address(part) + i * part.strides[0]
+        for j in range(PANEL):
+            set_float(target + j * ITEM, get_float(source + j * ITEM))
 
 
 @inline
@@ -76,8 +91,7 @@ def affine_block(first_row, last_row, first, last, dst, sums, src, weights, bias
 def by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
     """The whole block's product with one part of the input after the other, then the rest; for any processor."""
     part = dst[first_row:last_row, first:last]
-    for i in range(part.shape[0]):
-        row(part, i)[:] = span(bias, first, last - first)
+    set_rows(part, span(bias, first, last - first))
     dim = src.shape[1]
     for p in range(starts.shape[0]):
         top = starts[p] + first_row * stride
@@ -93,11 +107,12 @@ def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, sc
     dim, num_parts, count = src.shape[1], starts.shape[0], sums.shape[0] // 2
     for j0 in range(first, last, PANEL):
         width = min(PANEL, last - j0)
-        vectors = -(-width // VECTOR)
-        whole = width == vectors * VECTOR
+        whole = width == PANEL
         part = dst[first_row:last_row, j0:j0 + width]
-        for i in range(part.shape[0]):
-            row(part, i)[:] = span(bias, j0, width)
+        if whole:
+            _set_panel(part, address(bias) + j0 * ITEM)
+        else:
+            set_rows(part, span(bias, j0, width))
         for p in range(num_parts):
             left = src[starts[p] + first_row * stride:]
             block = weights[j0:j0 + width, p * dim:(p + 1) * dim]
@@ -107,16 +122,16 @@ def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, sc
             for k0 in range(0, dim, BLOCK):
                 depth = min(BLOCK, dim - k0)
                 right, right_step = panel_of_right(panel, address(block) + k0 * ITEM, ITEM, weights.strides[0], depth,
-                                                   width, vectors)
+                                                   width, TILE_VECTORS)
                 is_last = p == num_parts - 1 and k0 + depth == dim
                 _tiles_of_panel(part, address(left) + k0 * ITEM, src.strides[0] * stride, right, right_step, depth,
-                                vectors, is_last, first_row, j0, floor, scale, offset, sums, count)
+                                is_last, first_row, j0, floor, scale, offset, sums, count)
         if not whole:
             _finish(part, first_row, j0, floor, scale, offset, sums)
 
 
 @inline
-def _tiles_of_panel(part, left, row_step, right, right_step, depth, vectors, is_last, first_row, j0, floor, scale,
+def _tiles_of_panel(part, left, row_step, right, right_step, depth, is_last, first_row, j0, floor, scale,
                     offset, sums, count):
     result, i0 = address(part), 0
     scale_at = offset_at = sums_at = squares_at = 0
@@ -130,8 +145,9 @@ def _tiles_of_panel(part, left, row_step, right, right_step, depth, vectors, is_
                 block = (first_row + i0) // ROWS_OF_A_SUM
                 sums_at = address(sums) + block * sums.strides[0] + j0 * ITEM
                 squares_at = sums_at + count * sums.strides[0]
-            last_tile(rows, vectors, depth, left_at, row_step, ITEM, right, right_step, result_at, part.strides[0],
+            last_tile(rows, TILE_VECTORS, depth, left_at, row_step, ITEM, right, right_step, result_at, part.strides[0],
                       floor, scale_at, offset_at, sums_at, squares_at)
         else:
-            tile(rows, vectors, depth, left_at, row_step, ITEM, right, right_step, result_at, part.strides[0], ONE, ONE)
+            tile(rows, TILE_VECTORS, depth, left_at, row_step, ITEM, right, right_step, result_at, part.strides[0], ONE,
+                 ONE)
         i0 += rows

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.finishing import affine_block
+from nnet3py.ops.cpu.finishing import affine_block, set_rows
 from nnet3py.ops.cpu.jit import inline, kernel, row, span
 from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.cpu.tiles import KNOWN_PROCESSOR, PANEL, TILE_ROWS
@@ -23,35 +23,38 @@ PER_ADDITION = 20        # multiply-adds in the time in which a kernel adds one 
 
 
 @inline
-def _multiply_rows(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
-    part = a[:, first:last] if trans_a else a[first:last]
-    multiply(dst[first:last], part, b, alpha, beta, trans_a, trans_b)
+def _by_rows(dst):
+    """Whether a product is cut by rows, which lie in memory in long pieces, rather than by columns."""
+    return dst.shape[1] <= dst.shape[0]
 
 
 @inline
-def _multiply_columns(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
-    part = b[first:last] if trans_b else b[:, first:last]
-    multiply(dst[:, first:last], a, part, alpha, beta, trans_a, trans_b)
+def _multiply_part(first, last, dst, a, b, alpha, beta, trans_a, trans_b):
+    if _by_rows(dst):
+        part, left, right = dst[first:last], a[:, first:last] if trans_a else a[first:last], b
+    else:
+        part, left, right = dst[:, first:last], a, b[first:last] if trans_b else b[:, first:last]
+    multiply(part, left, right, alpha, beta, trans_a, trans_b)      # once: it is inlined, and large
 
 
 @inline
-def _set_rows(dst, vec):
-    for i in range(dst.shape[0]):
-        row(dst, i)[:] = vec
+def _affine_part(first, last, dst, src, weights, bias):
+    if _by_rows(dst):
+        part, rows, block, values = dst[first:last], src[first:last], weights, bias
+    else:
+        part, rows, block, values = dst[:, first:last], src, weights[first:last], span(bias, first, last - first)
+    set_rows(part, values)
+    multiply(part, rows, block, ONE, ONE, False, True)
 
 
 @inline
-def _affine_rows(first, last, dst, src, weights, bias):
-    part = dst[first:last]
-    _set_rows(part, bias)
-    multiply(part, src[first:last], weights, ONE, ONE, False, True)
-
-
-@inline
-def _affine_columns(first, last, dst, src, weights, bias):
-    part = dst[:, first:last]
-    _set_rows(part, span(bias, first, last - first))
-    multiply(part, src, weights[first:last], ONE, ONE, False, True)
+def _share_product(function, place, dst, k, rows_at_once):
+    """Have the threads share the rows or columns of ``dst``, each element of which takes ``k`` multiplications."""
+    m, n = dst.shape
+    if _by_rows(dst):
+        share(function, place, m, n * k // PER_ADDITION, rows_at_once, CHUNKS_PER_THREAD)
+    else:
+        share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
 
 
 @kernel("mat mat mat vec")
@@ -62,25 +65,20 @@ def affine(dst, src, weights, bias):
     if m == 0 or n == 0:
         return
     if k == 0:
-        _set_rows(dst, bias)
+        set_rows(dst, bias)
         return
-    place = address_of(arguments)
-    if n > m:
-        function = part_address(_affine_columns, arguments)
-        share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
+    _share_product(part_address(_affine_part, arguments), address_of(arguments), dst, k, TILE_ROWS)
+
+
+@inline
+def _spliced_affine_part(first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+    first_row, last_row, first_column, last_column = 0, dst.shape[0], 0, dst.shape[1]
+    if _by_rows(dst):
+        first_row, last_row = first, last
     else:
-        function = part_address(_affine_rows, arguments)
-        share(function, place, m, n * k // PER_ADDITION, TILE_ROWS, CHUNKS_PER_THREAD)
-
-
-@inline
-def _spliced_affine_rows(first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    affine_block(first, last, 0, dst.shape[1], dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
-
-
-@inline
-def _spliced_affine_columns(first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    affine_block(0, dst.shape[0], first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
+        first_column, last_column = first, last
+    affine_block(first_row, last_row, first_column, last_column, dst, sums, src, weights, bias, scale, offset, starts,
+                 stride, floor)
 
 
 @kernel("mat mat mat mat vec vec vec ivec int f32")
@@ -90,17 +88,10 @@ def spliced_affine(dst, sums, src, weights, bias, scale, offset, starts, stride,
     W_p are blocks of columns of ``weights``. ``scale`` and ``offset`` are empty, or have an element for each column.
     ``sums`` is empty, or gets sums of columns after the floor, as ``column_moments`` makes them. ``floor`` may be -inf.
     """
-    (m, n), k = dst.shape, weights.shape[1]
     arguments = (dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
-    if m == 0 or n == 0:
-        return
-    place = address_of(arguments)
-    if n > m:
-        function = part_address(_spliced_affine_columns, arguments)
-        share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
-    else:
-        function = part_address(_spliced_affine_rows, arguments)
-        share(function, place, m, n * k // PER_ADDITION, ROWS_OF_A_SUM, CHUNKS_PER_THREAD)
+    if dst.shape[0] and dst.shape[1]:
+        _share_product(part_address(_spliced_affine_part, arguments), address_of(arguments), dst, weights.shape[1],
+                       ROWS_OF_A_SUM)
 
 
 @kernel("mat mat mat f32 f32 bool bool")
@@ -120,10 +111,4 @@ def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
                 target[j] = beta * target[j] if beta != 0 else beta
         return
     arguments = (dst, a, b, alpha, beta, trans_a, trans_b)
-    place = address_of(arguments)
-    if n > m:      # else by rows, which lie in memory in long pieces
-        function = part_address(_multiply_columns, arguments)
-        share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
-    else:
-        function = part_address(_multiply_rows, arguments)
-        share(function, place, m, n * k // PER_ADDITION, TILE_ROWS, CHUNKS_PER_THREAD)
+    _share_product(part_address(_multiply_part, arguments), address_of(arguments), dst, k, TILE_ROWS)

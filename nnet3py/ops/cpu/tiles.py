@@ -167,13 +167,13 @@ def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_
 
 def _last_tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, floor,
                scale, offset, sums, squares):
-    """The same, and finish it."""
+    """The same, and finish it; for TILE_VECTORS only."""
     return types.void(*[types.intp] * 10, types.float32, *[types.intp] * 4), _call_tile(True)
 
 
 def _call_tile(is_last: bool) -> Any:
     def codegen(context, builder, signature, args):      # type: ignore[no-untyped-def]
-        kinds = [(r, v) for r in ROW_COUNTS for v in range(1, TILE_VECTORS + 1)]
+        kinds = [(r, v) for r in ROW_COUNTS for v in range(TILE_VECTORS if is_last else 1, TILE_VECTORS + 1)]
         wanted = builder.add(builder.mul(args[0], ir.Constant(_I64, TILE_VECTORS + 1)), args[1])
         end = builder.append_basic_block("end")
         switch = builder.switch(wanted, end)
