@@ -47,10 +47,10 @@ def test_only_device_imports_numba_cuda():
 
 
 class Cards:
-    """As much of numba.cuda as choosing a GPU needs; ``free`` is None for a GPU that others hold."""
+    """As much of numba.cuda and of the driver as choosing a GPU needs; ``free`` is None for a GPU that others hold."""
 
     def __init__(self, *free) -> None:
-        self.gpus, self.selected, self.closed = list(free), -1, 0
+        self.gpus, self.selected, self.contexts = list(free), -1, []
 
     def is_available(self):
         return True
@@ -61,20 +61,40 @@ class Cards:
     def current_context(self):
         if self.gpus[self.selected] is None:
             raise RuntimeError("CUDA_ERROR_DEVICE_UNAVAILABLE")
-        return self
 
-    def get_memory_info(self):
-        return self.gpus[self.selected], 100
+    def cuInit(self, flags):
+        return 0
 
-    def close(self):
-        self.closed += 1
+    def cuDeviceGet(self, ordinal, number):
+        ordinal._obj.value = number
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, context, ordinal):
+        if self.gpus[ordinal.value] is None:
+            return 46
+        self.contexts.append(ordinal.value)
+        return 0
+
+    def cuCtxPushCurrent_v2(self, context):
+        return 0
+
+    cuCtxPopCurrent_v2 = cuCtxPushCurrent_v2
+
+    def cuMemGetInfo_v2(self, free, total):
+        free._obj.value = self.gpus[self.contexts[-1]]
+        return 0
+
+    def cuDevicePrimaryCtxRelease_v2(self, ordinal):
+        self.contexts.remove(ordinal.value)
+        return 0
 
 
 @pytest.fixture
 def cards(monkeypatch):
     def made(*free):
         found = Cards(*free)
-        monkeypatch.setattr(device, "cuda", lambda: found)
+        for name in ("cuda", "driver_library"):
+            monkeypatch.setattr(device, name, lambda: found)
         return found
 
     monkeypatch.setattr(device, "_selected", None)
@@ -85,7 +105,7 @@ def cards(monkeypatch):
 def test_the_gpu_with_the_most_free_memory_is_taken(cards, free, chosen):
     found = cards(*free)
     device.require_cuda()
-    assert found.selected == chosen and found.closed == (len(free) if len(free) > 1 else 0)
+    assert found.selected == chosen and not found.contexts
     found.gpus[chosen] = 1
     found.selected = -1
     device.require_cuda()
@@ -94,7 +114,7 @@ def test_the_gpu_with_the_most_free_memory_is_taken(cards, free, chosen):
 
 def test_gpus_that_others_hold(cards):
     found = cards(None, None)
-    with pytest.raises(device.DeviceBusy, match="GPU 0: CUDA_ERROR_DEVICE_UNAVAILABLE; GPU 1: CUDA_ERROR"):
+    with pytest.raises(device.DeviceBusy, match="GPU 0: cuDevicePrimaryCtxRetain returns 46; GPU 1: cuDevice"):
         device.require_cuda()
     found.gpus[1] = 8
     device.require_cuda()

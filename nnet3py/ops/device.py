@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 import threading
-from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -152,19 +151,46 @@ def require_cuda() -> None:
 def _roomiest(module: Any) -> int:
     """The number of the GPU with the most free memory; the first one of several. Kaldi: SelectGpuIdAuto."""
     count, causes, found = len(module.gpus), [], []
+    if count == 1:
+        return 0
     for number in range(count):
         try:
-            module.select_device(number)
-            free, _ = module.current_context().get_memory_info()
-            found.append((-free, number))
-        except Exception as error:
+            found.append((-_free_memory_of(number), number))
+        except OSError as error:
             causes.append(f"GPU {number}: {error}")
-        if count > 1:
-            with suppress(Exception):
-                module.close()      # a context takes memory of a GPU that others may want
     if not found:
         raise _busy(causes)
     return min(found)[1]
+
+
+def _free_memory_of(number: int) -> int:
+    """Bytes of a GPU's memory that are free; OSError if it gives this process no context.
+
+    Asked of the driver: numba would keep the contexts of all GPUs, which take memory, or destroy also those of others
+    in this process.
+    """
+    import ctypes
+
+    driver, ordinal, context = driver_library(), ctypes.c_int(), ctypes.c_void_p()
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+
+    def call(name: str, *args: Any) -> None:
+        status = getattr(driver, name)(*args)
+        if status != 0:
+            raise OSError(f"{name} returns {status}")
+
+    call("cuInit", 0)
+    call("cuDeviceGet", ctypes.byref(ordinal), number)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
+    try:
+        call("cuCtxPushCurrent_v2", context)
+        try:
+            call("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+        finally:
+            call("cuCtxPopCurrent_v2", ctypes.byref(context))
+    finally:
+        call("cuDevicePrimaryCtxRelease_v2", ordinal)
+    return free.value
 
 
 def _busy(causes: list[str]) -> DeviceBusy:
