@@ -7,6 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import cuda_kernels
+import pytest
 
 REGISTERS, SHARED = 65536, 48 << 10      # of a multiprocessor; bytes that every block may have
 MOST_THREADS = 512                      # of a block, see ops/cuda/reduce.py
@@ -36,3 +37,18 @@ def test_the_committed_table():
     assert all(len(row) == 1 + 5 * len(cuda_kernels.COMPUTE_CAPABILITIES) for row in rows)
     for registers, shared in ((row[1::5], row[4::5]) for row in rows):
         assert MOST_THREADS * max(map(int, registers)) <= REGISTERS and max(map(int, shared)) <= SHARED, "a block fits"
+
+
+@pytest.mark.slow       # PyTorch takes long to load
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("net", ["TDNN-F", "TDNN-LSTM"])
+def test_pytorchs_side_runs(monkeypatch, net, training):
+    """On the CPU, with layers of a few units."""
+    pytest.importorskip("torch")
+    from gpu_parts import in_torch, nets
+    monkeypatch.setattr(in_torch, "DEVICE", "cpu")
+    monkeypatch.setattr(in_torch, "WARM", 1)
+    monkeypatch.setattr(in_torch, "REPEATS", 1)
+    text = (nets.tdnnf if net == "TDNN-F" else nets.tdnn_lstm)(nets.TINY)
+    taken, _ = in_torch.step_seconds(net, text, nets.TINY, False, False, training)
+    assert taken > 0

@@ -10,6 +10,7 @@ from gpu_parts.clock import seconds
 from gpu_parts.nets import Sizes
 from gpu_parts.steps import REPEATS
 
+DEVICE = "cuda"                 # the tests have another
 WARM = 5
 LEARNING_RATE = 1e-3
 TDNN_CONTEXT = 2 + 3            # of the TDNN-LSTM, on either side
@@ -22,14 +23,14 @@ class TdnnLstm:
         import torch
 
         cells, both = sizes.cells, 2 * sizes.projection
-        self.sizes, self.training, generator = sizes, True, torch.Generator(device="cuda").manual_seed(0)
+        self.sizes, self.training, generator = sizes, True, torch.Generator(device=DEVICE).manual_seed(0)
 
         def weights(*shape: int) -> Any:
-            spread = torch.randn(*shape, generator=generator, device="cuda")
+            spread = torch.randn(*shape, generator=generator, device=DEVICE)
             return (spread / shape[1] ** 0.5).requires_grad_()
 
         def zeros(*shape: int) -> Any:
-            return torch.zeros(*shape, device="cuda", requires_grad=True)
+            return torch.zeros(*shape, device=DEVICE, requires_grad=True)
 
         self.convolutions = [(weights(cells, 40, 5), zeros(cells), 1), (weights(cells, both, 3), zeros(cells), 3)]
         self.lstms = [(weights(4 * cells, cells + sizes.projection), zeros(4 * cells), weights(3, cells),
@@ -95,7 +96,7 @@ def _tdnnf(text: str) -> tuple[Any, int]:
         path = Path(folder) / "net.config"
         path.write_text(text)
         layers = torch_tdnnf.read_layers(path)
-    torch.set_default_device("cuda")
+    torch.set_default_device(DEVICE)
     try:
         return torch_tdnnf.Model(layers, "conv1d"), sum(torch_tdnnf.context(layers))
     finally:
@@ -107,11 +108,13 @@ def step_seconds(net: str, text: str, sizes: Sizes, tf32: bool, compiled: bool, 
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
-    torch.cuda.reset_peak_memory_stats()
+    on_gpu = DEVICE == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
     model, context = _tdnnf(text) if net == "TDNN-F" else (TdnnLstm(sizes), 2 * TDNN_CONTEXT)
     model.training = training
-    x = torch.randn(sizes.sequences, 40, sizes.frames + context, device="cuda")
-    labels = torch.randint(sizes.pdfs, (sizes.sequences, sizes.frames), device="cuda")
+    x = torch.randn(sizes.sequences, 40, sizes.frames + context, device=DEVICE)
+    labels = torch.randint(sizes.pdfs, (sizes.sequences, sizes.frames), device=DEVICE)
     forward = torch.compile(model.__call__) if compiled else model
     step = _step(model, forward, x, labels)
 
@@ -119,8 +122,8 @@ def step_seconds(net: str, text: str, sizes: Sizes, tf32: bool, compiled: bool, 
         with torch.inference_mode():
             forward(x)
 
-    taken = seconds(step if training else compute, WARM, REPEATS, torch.cuda.synchronize)
-    return taken, torch.cuda.max_memory_allocated() / 2**20
+    taken = seconds(step if training else compute, WARM, REPEATS, torch.cuda.synchronize if on_gpu else lambda: None)
+    return taken, torch.cuda.max_memory_allocated() / 2**20 if on_gpu else 0.0
 
 
 def is_usable() -> bool:
