@@ -73,22 +73,27 @@ def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: by
     target the elements, and how many rows and columns there are; ``ranges`` (float32, two for each) are minimum and
     range.
     """
-    import ctypes
-
-    def decode(first: int, end: int) -> None:
-        scratch = (ctypes.c_float * _SCRATCH)()
-        _decode_columns(percentiles, codes, places[_PLACE * first:_PLACE * end], ranges[_RANGE * first:_RANGE * end],
-                        PERCENTILE_STEP, end - first, target, ctypes.addressof(scratch))
-
     count = len(places) // _PLACE
-    num_threads = max(1, min(num_threads, count // _FEWEST_EACH))
+    num_threads = min(num_threads, count // _FEWEST_EACH)
+    if num_threads <= 1:
+        _decode_part(percentiles, codes, places, ranges, target)
+        return
     starts = [count * part // num_threads for part in range(num_threads + 1)]
-    others = [threading.Thread(target=decode, args=part) for part in zip(starts[1:-1], starts[2:], strict=True)]
-    for thread in others:
+    threads = [threading.Thread(target=_decode_part, args=(
+        percentiles, codes, places[_PLACE * first:_PLACE * end], ranges[_RANGE * first:_RANGE * end], target))
+        for first, end in zip(starts, starts[1:], strict=False)]
+    for thread in threads:
         thread.start()
-    decode(0, starts[1])
-    for thread in others:
+    for thread in threads:
         thread.join()
+
+
+def _decode_part(percentiles: Source, codes: Source, places: bytes, ranges: bytes, target: int) -> None:
+    from ctypes import addressof, c_float
+
+    scratch = (c_float * _SCRATCH)()
+    _decode_columns(percentiles, codes, places, ranges, PERCENTILE_STEP, len(places) // _PLACE, target,
+                    addressof(scratch))
 
 
 def decode_uniform(codes: Source, code_bytes: int, minimum: float, step: float, count: int, target: int) -> None:

@@ -77,7 +77,7 @@ class MatrixSkimmer:
     ``values(data, found)`` makes of those that were found in a block what the table's values are.
     """
 
-    block_bytes = 1 << 20
+    block_bytes = 1 << 18            # larger ones come from the system anew each time, page by page
     archive_bytes = 0
 
     def __init__(self, values: Callable[[bytes, list[Found]], list[Any]]) -> None:
