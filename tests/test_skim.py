@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import io
 import random
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,17 +125,25 @@ def test_entries_across_blocks(form: str, skimmed: int, tmp_path: Path, monkeypa
     assert not error and found == [(f"key-{i}", written(one, EXAMPLE)) for i, one in enumerate(made)]
 
 
+def sought_in_blocks(make: Callable[[], MatrixSkimmer], size: int) -> MatrixSkimmer:
+    skimmer = make()
+    skimmer.block_bytes = size
+    return skimmer
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("skimmed", [64, 1000, 1 << 18])
 def test_matrices_across_blocks(compiled: bool, skimmed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = decoded_matrix(3)
     made = feature_matrices()[:-1] * 3 + feature_matrices()[-1:]
     path = tmp_path / "in"
     path.write_bytes(archive_of(made, GENERAL_MATRIX))
-    monkeypatch.setattr(MatrixSkimmer, "block_bytes", skimmed)
+    for holder in (RAW_MATRIX, decoded, FLOAT_MATRIX):
+        monkeypatch.setattr(holder, "skimmer", partial(sought_in_blocks, holder.skimmer, skimmed))
     for name in ("COST_OF_LOADING", "COST_IF_LOADED"):
         monkeypatch.setattr(compressed_code, name, -1.0 if compiled else 1e9)
     dense = [np.asarray(to_dense(one), dtype=np.float32) for one in made]
-    for holder, expected in ((RAW_MATRIX, [*made[:-1], dense[-1]]), (decoded_matrix(3), dense), (FLOAT_MATRIX, dense)):
+    for holder, expected in ((RAW_MATRIX, [*made[:-1], dense[-1]]), (decoded, dense), (FLOAT_MATRIX, dense)):
         with SequentialReader(f"ark:{path}", holder) as reader:
             found = [(key, value if isinstance(value, bytes) else written(value, holder)) for key, value in reader]
         assert found == [(f"key-{i}", written(one, GENERAL_MATRIX)) for i, one in enumerate(expected)]

@@ -74,16 +74,15 @@ def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: by
     range.
     """
     count = len(places) // _PLACE
-    num_threads = min(num_threads, count // _FEWEST_EACH)
-    if num_threads <= 1:
-        _decode_part(percentiles, codes, places, ranges, target)
-        return
+    num_threads = max(1, min(num_threads, count // _FEWEST_EACH))
     starts = [count * part // num_threads for part in range(num_threads + 1)]
-    threads = [threading.Thread(target=_decode_part, args=(
-        percentiles, codes, places[_PLACE * first:_PLACE * end], ranges[_RANGE * first:_RANGE * end], target))
-        for first, end in zip(starts, starts[1:], strict=False)]
+    own, *others = [(percentiles, codes, places[_PLACE * first:_PLACE * end],
+                     ranges[_RANGE * first:_RANGE * end], target)
+                    for first, end in zip(starts, starts[1:], strict=False)]
+    threads = [threading.Thread(target=_decode_part, args=part) for part in others]
     for thread in threads:
         thread.start()
+    _decode_part(*own)
     for thread in threads:
         thread.join()
 

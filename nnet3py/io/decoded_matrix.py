@@ -17,6 +17,7 @@ from nnet3py.io.raw_matrix import STORED_MATRIX
 
 _DENSE_HEAD = struct.Struct("<3sbibi")
 _FLOAT = 4
+_BLOCK = 1 << 20                # bytes; enough to be shared by threads
 
 
 class _Decoder:
@@ -72,4 +73,4 @@ def decoded_matrix(num_threads: int = 1) -> Holder[Any]:
     must be written before the next one is read.
     """
     return Holder("matrix", STORED_MATRIX.read, STORED_MATRIX.write, select=STORED_MATRIX.select,
-                  skimmer=lambda: MatrixSkimmer(_Decoder(num_threads).values))
+                  skimmer=lambda: MatrixSkimmer(_Decoder(num_threads).values, _BLOCK))

@@ -16,6 +16,7 @@ _BYTES_PER_ELEMENT = {"FM": 4, "CM": 1, "CM2": 2, "CM3": 1}
 _LONGEST_HEAD = 20
 _FIRST, _MOST = 1 << 15, 1 << 26       # bytes of a single value that are read at first, and that may follow
 _HEADER = b"\0B"
+BLOCK = 1 << 18                 # bytes; larger blocks come from the system anew each time, page by page
 PERCENTILES = 8                 # bytes of a column in the CM form
 
 
@@ -77,11 +78,10 @@ class MatrixSkimmer:
     ``values(data, found)`` makes of those that were found in a block what the table's values are.
     """
 
-    block_bytes = 1 << 18            # larger ones come from the system anew each time, page by page
     archive_bytes = 0
 
-    def __init__(self, values: Callable[[bytes, list[Found]], list[Any]]) -> None:
-        self._values = values
+    def __init__(self, values: Callable[[bytes, list[Found]], list[Any]], block_bytes: int = BLOCK) -> None:
+        self._values, self.block_bytes = values, block_bytes
         self._expects_decoding = False
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
