@@ -271,9 +271,9 @@ def decode_batch(like: CompressedMatrix, data: np.ndarray, target: np.ndarray) -
     rows, cols = like.shape
     begin = len(like.token) + 1
     if like.token == "CM" and expect_decoding(target.size):
-        first = np.arange(len(data)) * data.strides[0] + begin + HEADER.size
+        bodies = np.arange(len(data)) * data.strides[0] + begin + HEADER.size
         places = np.empty((len(data), 5), dtype=np.int64)
-        places[:, 0], places[:, 1] = first, first + 8 * cols
+        places[:, 0], places[:, 1] = bodies, bodies + 8 * cols
         places[:, 2], places[:, 3], places[:, 4] = np.arange(len(data)) * rows * cols, rows, cols
         compressed_code.decode_columns(address(data), address(data), places.tobytes(),
                                        data[:, begin:begin + 8].tobytes(), address(target))
