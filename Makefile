@@ -55,7 +55,7 @@ test: $(STAMPS)/test
 test-slow: $(STAMPS)/test
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
 
-# On a GPU: the operations against their slow twins, then whatever computes networks, with Kaldi's numbers among it, then
+# On a GPU: the operations against their slow twins, then whatever computes networks, then all of Kaldi's reference cases,
 # commands and training runs, then these under compute-sanitizer, if that is installed.
 GPU_OPERATIONS := $(filter-out tests/test_ops_table.py,$(wildcard tests/test_ops_*.py)) tests/test_random.py
 GPU_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,computer looped trainer chain_trainer diagnostics combination \
@@ -67,7 +67,7 @@ test-gpu: $(STAMPS)/test
 	@$(BIN)/python -c 'import sys; from nnet3py.ops import device; reason = device.unavailable_reason(); sys.exit(reason)'
 	$(ON_GPU) -p simulated_ops $(GPU_OPERATIONS)
 	$(ON_GPU) -p gpu_device $(GPU_TESTS)
-	$(ON_GPU) tests/gpu_commands.py tests/gpu_runs.py
+	$(ON_GPU) tests/gpu_cases.py tests/gpu_commands.py tests/gpu_runs.py
 	$(if $(SANITIZER),$(SANITIZER) --error-exitcode 1 --tool memcheck $(BIN)/python tests/gpu_runs.py,\
 	  @echo "compute-sanitizer is not installed: memory accesses were not checked")
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
+import sys
 from pathlib import Path
+
+from paths import ROOT, shared_folder
 
 from nnet3py.components.registry import COMPONENT_MODULES
 
-_NODE = re.compile(r"(?:component|dim-range|output)-node name=(\S+).* (?:input|input-node)=(.*)")
+TIMEOUT = 300     # seconds; it takes about five on a CPU
 
+_NODE = re.compile(r"(?:component|dim-range|output)-node name=(\S+).* (?:input|input-node)=(.*)")
 
 
 def is_recurrent(config: str) -> bool:
@@ -47,6 +52,19 @@ def runnable_cases(folder: Path, without_recurrence: bool = False) -> list[str]:
         if wanted and binary_types(binary) <= set(COMPONENT_MODULES):
             names.append(case.name)
     return names
+
+
+def check_cases(flags: list[str], without_recurrence: bool = False, at_least: int = 46) -> None:
+    """Run the checker on the runnable cases; all must hold. At least those of the first components are there."""
+    folder = shared_folder("golden") / "cases"
+    checker = shared_folder("check") / "cases.py"
+    names = runnable_cases(folder, without_recurrence)
+    assert len(names) >= at_least
+    result = subprocess.run([sys.executable, str(checker), str(folder), *flags, "--only", ",".join(names)], cwd=ROOT,
+                            capture_output=True, text=True, timeout=TIMEOUT)
+    lines = result.stdout.splitlines()
+    assert lines[-1:] == [f"{len(names)} of {len(names)} cases hold"], result.stdout + result.stderr[-2000:]
+    assert result.returncode == 0
 
 
 if __name__ == "__main__":

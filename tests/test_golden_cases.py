@@ -1,14 +1,8 @@
 """Kaldi's reference computations, by the checker that comes with the reference material."""
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
-from golden_cases import is_recurrent, runnable_cases
-from paths import ROOT, shared_folder
-
-TIMEOUT = 300     # seconds; it takes about five
+from golden_cases import check_cases, is_recurrent
 
 
 @pytest.mark.parametrize(("without_recurrence", "flags"), [
@@ -18,15 +12,7 @@ TIMEOUT = 300     # seconds; it takes about five
     (False, ["--updated"]),
 ], ids=["plain", "updated", "optimized"])
 def test_every_case_that_can_run_holds(without_recurrence, flags):
-    folder = shared_folder("golden") / "cases"
-    checker = shared_folder("check") / "cases.py"
-    names = runnable_cases(folder, without_recurrence)
-    assert len(names) >= (40 if without_recurrence else 46)      # those of the first components; more may follow
-    result = subprocess.run([sys.executable, str(checker), str(folder), *flags, "--only", ",".join(names)], cwd=ROOT,
-                            capture_output=True, text=True, timeout=TIMEOUT)
-    lines = result.stdout.splitlines()
-    assert lines[-1:] == [f"{len(names)} of {len(names)} cases hold"], result.stdout + result.stderr[-2000:]
-    assert result.returncode == 0
+    check_cases(flags, without_recurrence, 40 if without_recurrence else 46)
 
 
 def test_what_is_recurrent():
