@@ -78,14 +78,14 @@ class _Numbers:
     """Numbers of the host in device memory, which are copied only when they have changed."""
 
     def __init__(self, ops: Any, size: int, dtype: Any) -> None:
-        self._ops, self._array, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
+        self._ops, self.vector, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
 
     def on_device(self, numbers: np.ndarray) -> Any:
         """The device's vector, once it holds these."""
         if not np.array_equal(numbers, self._known, equal_nan=True):
-            self._ops.copy_in(self._array, numbers)
+            self._ops.copy_in(self.vector, numbers)
             self._known = numbers.copy()
-        return self._array
+        return self.vector
 
 
 class _Arrays:
@@ -152,6 +152,8 @@ class DeviceNnet(Nnet):
         self._arrays = [_Arrays(ops, self.components, declared, dtype) for declared, dtype in _KINDS]
         self._limits = _Numbers(ops, len(self.components), np.float64)
         self._found = ops.new_vector(len(self.components) + 1, np.float64)
+        self._changed_by: DeviceNnet | None = None
+        self._additions: Any = None                 # captured launches of ``add_limited``
         self.push()
 
     @property
@@ -209,20 +211,28 @@ class DeviceNnet(Nnet):
         -------
         A function that waits for the factors, see ``max_change.limiting_factors``.
         """
-        from nnet3py.ops.cuda.store import limit_changes
+        from nnet3py.ops.cuda.graphs import Replays
 
-        parameters = change._arrays[0].segments
-        limit_changes(self._found, *(vector for arrays in self._arrays for vector in arrays.decided),
-                      parameters.queue_dot_products(parameters), self._limits.on_device(limits), global_limit, scale,
-                      momentum)
-        for arrays, theirs in zip(self._arrays, change._arrays, strict=True):
-            factors, remaining = arrays.decided
-            arrays.segments.add(factors, theirs.segments)
-            theirs.segments.scale(remaining)
+        if change is not self._changed_by:         # what is captured has the addresses of its arrays
+            self._changed_by, self._additions = change, Replays()
+        self._limits.on_device(limits)
+        settings = global_limit, scale, momentum
+        self._additions.run(settings, lambda: self._queue_addition(change, *settings))
         for limit, mine, twin in zip(limits, self.components, change.components, strict=True):
             if not np.isnan(limit):
                 _merge_marks(mine, twin)
         return self.ops.read_later(self._found)    # type: ignore[no-any-return]
+
+    def _queue_addition(self, change: DeviceNnet, global_limit: float, scale: float, momentum: float) -> None:
+        from nnet3py.ops.cuda.store import limit_changes
+
+        parameters = change._arrays[0].segments
+        limit_changes(self._found, *(vector for arrays in self._arrays for vector in arrays.decided),
+                      parameters.queue_dot_products(parameters), self._limits.vector, global_limit, scale, momentum)
+        for arrays, theirs in zip(self._arrays, change._arrays, strict=True):
+            factors, remaining = arrays.decided
+            arrays.segments.add(factors, theirs.segments)
+            theirs.segments.scale(remaining)
 
     def add_components(self, factors: np.ndarray, other: Nnet) -> None:
         """As :meth:`Nnet.add_components`, but fractions of counts that Kaldi cuts off stay."""

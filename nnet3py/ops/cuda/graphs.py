@@ -125,30 +125,48 @@ MOST_REPLAYS = 64       # graphs that replay() keeps for a thread
 _local = threading.local()
 
 
+class Replays:
+    """Launches that are captured when they come for the second time.
+
+    Parameters
+    ----------
+    most : how many graphs are kept, those that were used last
+    """
+
+    def __init__(self, most: int = 4) -> None:
+        self._most = most
+        self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()
+
+    def run(self, key: Any, queue: Callable[[], None]) -> None:
+        """``queue()``, where that queues launches that depend on nothing but ``key``; or the graph of that key.
+
+        While other launches are being captured, these become part of them.
+        """
+        if memory.is_capturing() or driver() is None or os.environ.get("NNET3PY_CUDA_GRAPHS", "1") == "0":
+            queue()
+            return
+        if key in self._graphs and self._graphs[key] is None:
+            try:
+                self._graphs[key] = capture(queue)
+            except CaptureFailed as error:
+                logger.debug("launches are not captured: %s", error)
+        graph = self._graphs.setdefault(key, None)
+        self._graphs.move_to_end(key)
+        if len(self._graphs) > self._most:
+            self._graphs.popitem(last=False)
+        if graph is None:
+            queue()
+        else:
+            graph.launch()
+
+
 def replay(run: Callable[..., None], *args: Any) -> None:
     """``run(*args)``, where that queues launches that depend on nothing else; as a graph if these arguments come again.
 
-    What comes for the second time is captured. Arrays count by their place in device memory and their shape. While
-    other launches are being captured, ``run`` becomes part of them.
+    Arrays count by their place in device memory and their shape.
     """
-    if memory.is_capturing() or driver() is None or os.environ.get("NNET3PY_CUDA_GRAPHS", "1") == "0":
-        run(*args)
-        return
-    known: OrderedDict[Any, Graph | None] = _local.__dict__.setdefault("replays", OrderedDict())
-    key = run, *(_identity(arg) for arg in args)
-    if key in known and known[key] is None:
-        try:
-            known[key] = capture(lambda: run(*args))
-        except CaptureFailed as error:
-            logger.debug("%s is not captured: %s", run.__name__, error)
-    graph = known.setdefault(key, None)
-    known.move_to_end(key)
-    if len(known) > MOST_REPLAYS:
-        known.popitem(last=False)
-    if graph is None:
-        run(*args)
-    else:
-        graph.launch()
+    known: Replays = _local.__dict__.setdefault("replays", Replays(MOST_REPLAYS))
+    known.run((run, *(_identity(arg) for arg in args)), lambda: run(*args))
 
 
 def _identity(arg: Any) -> Any:
