@@ -142,9 +142,9 @@ def test_commands_are_click_commands() -> None:
 # -- the device ------------------------------------------------------------------------------------------------------
 
 
-def device_options(**values: str) -> Options:
+def device_options(**values: Any) -> Options:
     given = {name.replace("_", "-"): value for name, value in values.items()}
-    return Options({"use-gpu": "optional", "device": "", "num-threads": 0, **given})
+    return Options({"use-gpu": "optional", "device": "", "num-threads": 0, "cuda-use-tensor-cores": False, **given})
 
 
 @pytest.mark.parametrize("reason, values, device", [
@@ -188,6 +188,16 @@ def test_a_gpu_that_others_hold(wish: str, free_at: int, device: str | None, wai
         assert compute_setup.chosen_device(device_options(use_gpu=wish)) == device
     assert slept == waits
     assert (f"Waited {sum(waits)} seconds before creating CUDA context" in capfd.readouterr().err) == bool(waits)
+
+
+def test_tensor_cores_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nnet3py.ops.cuda import cublas
+
+    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: None)
+    monkeypatch.setattr(cublas, "_settings", {"tf32": False})
+    for wanted in (False, True):
+        assert compute_setup.chosen_device(device_options(use_gpu="yes", cuda_use_tensor_cores=wanted)) == "cuda"
+        assert cublas.tf32_is_allowed() is wanted
 
 
 @pytest.mark.parametrize("visible, seen", [(None, True), ("0", True), ("1,0", True), ("", False), ("-1", False)])

@@ -63,6 +63,10 @@ def chosen_device(options: Options) -> str:
         return "cpu"
     reason = _wait_for_gpu(wish)
     if reason is None:
+        if options.cuda_use_tensor_cores:
+            from nnet3py.ops.cuda.cublas import allow_tf32
+
+            allow_tf32(True)
         if log.verbose() >= 1:
             log.vlog(1, f"Computing on {_describe_gpu()}")
         return "cuda"

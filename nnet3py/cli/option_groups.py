@@ -161,6 +161,8 @@ DEVICE: Group = (
     option("use-gpu", str, "optional", "yes|no|optional|wait: use a GPU; yes fails without one, optional does not",
            choices=("yes", "no", "optional", "wait")),
     option("device", str, "", "cpu or cuda; wins over --use-gpu", choices=("", "cpu", "cuda")),
+    option("cuda-use-tensor-cores", bool, False, "Let products on a GPU round their factors to TF32, for its tensor "
+           "cores; true also with NNET3PY_TF32=1"),
     NUM_THREADS,
     option("compiler.cache-dir", str, "", "Folder where compiled computations are kept, so that the next process need "
            "not compile them (empty: $NNET3PY_COMPUTATION_CACHE, if that is set)"),
