@@ -1,6 +1,8 @@
 """What the benchmarks of the GPU print, as far as no GPU is needed."""
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import cuda_kernels
 import pytest
 
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 REGISTERS, SHARED = 65536, 48 << 10      # of a multiprocessor; bytes that every block may have
 MOST_THREADS = 512                      # of a block, see ops/cuda/reduce.py
 
@@ -37,6 +40,17 @@ def test_the_committed_table():
     assert all(len(row) == 1 + 5 * len(cuda_kernels.COMPUTE_CAPABILITIES) for row in rows)
     for registers, shared in ((row[1::5], row[4::5]) for row in rows):
         assert MOST_THREADS * max(map(int, registers)) <= REGISTERS and max(map(int, shared)) <= SHARED, "a block fits"
+
+
+def test_every_operation_is_measured():
+    """In the simulator, in a process of its own."""
+    program = ("from gpu_parts import kernels; from nnet3py.ops import get_ops; kernels.seconds = "
+               "lambda run, *counts: run() or 1.0; print(len(kernels.lines(get_ops('cuda'), 6, 5)))")
+    environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1", "PYTHONPATH": os.pathsep.join(
+        [str(BENCHMARKS.parent), str(BENCHMARKS)])}
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr
+    assert int(result.stdout) >= 20
 
 
 @pytest.mark.slow       # PyTorch takes long to load

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpu_parts.clock import seconds
+from nnet3py.ops.formulas import ROWS_OF_A_SUM
 
 PRODUCTS = (1024, 2048, 4096, 8192)         # sizes of square matrices
 TARGET = 0.8                                # of the copy's bandwidth
@@ -38,7 +39,10 @@ def operations(ops: Any, rows: int, cols: int) -> dict[str, tuple[Callable[[], A
         np.minimum(np.arange(rows) + 3, rows - 1), rng.permutation(rows)))
     places = ops.upload(np.arange(rows, dtype=np.int64) * cols)
     flat = a.reshape(rows * cols)
-    memo = ops.new_vector(5 * cols).reshape(5, cols)
+    memo, parts = (ops.new_vector(n * cols).reshape(n, cols) for n in (5, 2 * -(-rows // ROWS_OF_A_SUM)))
+    ops.column_moments(parts, a)
+    ops.batch_norm_propagate(dst, memo, a, parts, 1e-3, 1.0)
+    squares = parts[:parts.shape[0] // 2]
     return {
         "copy_mat": (lambda: ops.copy_mat(dst, a, 1.0), 2),
         "add_mat": (lambda: ops.add_mat(dst, a, 0.5), 3),
@@ -55,8 +59,11 @@ def operations(ops: Any, rows: int, cols: int) -> dict[str, tuple[Callable[[], A
         "relu_backprop": (lambda: ops.relu_backprop(dst, a, b, vector), 3),
         "add_row_sum": (lambda: ops.add_row_sum(sums, a, 1.0, 0.0), 1),
         "log_softmax": (lambda: ops.log_softmax(dst, a), 2),
-        "batch_norm_propagate": (lambda: ops.batch_norm_propagate(dst, memo, a, 1e-3, 1.0), 3),
-        "batch_norm_backprop": (lambda: ops.batch_norm_backprop(dst, memo, a, b, 1.0), 5),
+        "column_moments": (lambda: ops.column_moments(parts, a), 1),
+        "batch_norm_propagate": (lambda: ops.batch_norm_propagate(dst, memo, a, parts, 1e-3, 1.0), 2),
+        "batch_norm_backprop": (lambda: ops.batch_norm_backprop(dst, memo, a, b, parts, 1.0), 3),
+        "batch_norm_relu_backprop": (lambda: ops.batch_norm_relu_backprop(dst, squares, memo, a, b, parts, a, vector,
+                                                                          1.0), 3),
         "philox_uniform": (lambda: ops.random.fill_uniform(dst), 1),
     }
 
