@@ -39,10 +39,10 @@ def operations(ops: Any, rows: int, cols: int) -> dict[str, tuple[Callable[[], A
         np.minimum(np.arange(rows) + 3, rows - 1), rng.permutation(rows)))
     places = ops.upload(np.arange(rows, dtype=np.int64) * cols)
     flat = a.reshape(rows * cols)
-    memo, parts = (ops.new_vector(n * cols).reshape(n, cols) for n in (5, 2 * -(-rows // ROWS_OF_A_SUM)))
+    num_parts = -(-rows // ROWS_OF_A_SUM)
+    memo, parts, squares = (ops.new_vector(n * cols).reshape(n, cols) for n in (5, 2 * num_parts, num_parts))
     ops.column_moments(parts, a)
     ops.batch_norm_propagate(dst, memo, a, parts, 1e-3, 1.0)
-    squares = parts[:parts.shape[0] // 2]
     return {
         "copy_mat": (lambda: ops.copy_mat(dst, a, 1.0), 2),
         "add_mat": (lambda: ops.add_mat(dst, a, 0.5), 3),
