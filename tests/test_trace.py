@@ -7,6 +7,8 @@ import re
 import numpy as np
 
 import nnet3py
+from nnet3py.ops import get_ops
+from nnet3py.runtime import trace
 from nnet3py.runtime.computer import Computer
 
 CONFIG = """
@@ -54,3 +56,11 @@ def test_results_do_not_depend_on_it(caplog):
     plain_output, plain_deriv, _ = run_with_debug(caplog, debug=False)
     np.testing.assert_array_equal(output, plain_output)
     np.testing.assert_array_equal(deriv, plain_deriv)
+
+
+def test_what_a_matrix_holds_before_it_is_set_does_not_disturb():
+    """A matrix that is only allocated holds whatever was in memory: here, what makes squaring complain."""
+    signalling_nan = 0x7F800001
+    value = np.full((2, 3), signalling_nan, np.uint32).view(np.float32)
+    with np.errstate(all="raise"):
+        assert np.isnan(trace._rms(get_ops("cpu"), value))

@@ -73,5 +73,6 @@ def _rms(ops: Any, value: Any) -> float:
     watched = list(value.parameters().values()) if isinstance(value, Component) else [value]
     arrays = [ops.copy_out(array) for array in watched]
     count = sum(array.size for array in arrays)
-    total = sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays)
+    with np.errstate(all="ignore"):      # a matrix that is only allocated as yet holds anything
+        total = sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays)
     return float(np.sqrt(total / count)) if count else 0.0
