@@ -64,6 +64,7 @@ class FinishedProduct:
         starts, self._stride = product[0].component.spliced_rows(product[1][0]) or ((), 1)
         self._starts = np.array(starts, dtype=np.int32)      # on the host: a GPU's launches depend on it
         self._nothing = ops.new_vector(0)
+        self._no_sums = self._nothing.reshape(0, 0)
 
     def __call__(self) -> None:
         ops, nothing = self._ops, self._nothing
@@ -73,7 +74,7 @@ class FinishedProduct:
             self._one_by_one()
             return
         call, (_, x, y, _) = self._product
-        sums = nothing.reshape(0, 0) if self._batch_norm is None else scratch_sums(ops, y)
+        sums = self._no_sums if self._batch_norm is None else scratch_sums(ops, y)
         scale, offset = (nothing if vector is None else vector for vector in (finish.scale, finish.offset))
         weights, bias = call.component.linear_params, call.component.bias_params    # type: ignore[attr-defined]
         ops.spliced_affine(y, sums, x, weights, bias, scale, offset, self._starts, self._stride, finish.floor)

@@ -154,34 +154,26 @@ def _is_refused(counters, place, draw):
     return draw == 0 and counters[place] != 0.0
 
 
-@inline
-def _sigmoid_sums(first, last, value_sum, deriv_sum, y):
-    total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)
-    for i in range(y.shape[0]):
-        v = segment(y, i, first, last)
-        for j in range(v.shape[0]):
-            total[j] += v[j]
-            slopes[j] += sigmoid_slope(v[j])
+def _sums_with(slope):
+    """What adds the columns' sums of values, and of what ``slope`` makes of each."""
+    @inline
+    def add_sums(first, last, value_sum, deriv_sum, y):
+        total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)
+        for i in range(y.shape[0]):
+            v = segment(y, i, first, last)
+            for j in range(v.shape[0]):
+                total[j] += v[j]
+                slopes[j] += slope(v[j])
+
+    return add_sums
 
 
 @inline
-def _tanh_sums(first, last, value_sum, deriv_sum, y):
-    total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)
-    for i in range(y.shape[0]):
-        v = segment(y, i, first, last)
-        for j in range(v.shape[0]):
-            total[j] += v[j]
-            slopes[j] += tanh_slope(v[j])
+def _relu_slope(value):
+    return ONE if value > ZERO else ZERO
 
 
-@inline
-def _relu_sums(first, last, value_sum, deriv_sum, y):
-    total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)
-    for i in range(y.shape[0]):
-        v = segment(y, i, first, last)
-        for j in range(v.shape[0]):
-            total[j] += v[j]
-            slopes[j] += ONE if v[j] > ZERO else ZERO
+_sigmoid_sums, _tanh_sums, _relu_sums = (_sums_with(slope) for slope in (sigmoid_slope, tanh_slope, _relu_slope))
 
 
 @inline

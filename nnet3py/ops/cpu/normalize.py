@@ -70,34 +70,6 @@ def normalize_rows_backprop(first, last, dx, x, dy, target_rms, beta):
 
 
 @inline
-def _moments(first, last, sums, src):
-    for block in range(first, last):
-        total, square = row(sums, block), row(sums, sums.shape[0] // 2 + block)
-        total[:] = ZERO
-        square[:] = ZERO
-        start, end = block * ROWS_OF_A_SUM, min((block + 1) * ROWS_OF_A_SUM, src.shape[0])
-        paired = end - (end - start) % 2
-        for i in range(start, paired, 2):
-            s, t = row(src, i), row(src, i + 1)
-            for j in range(total.shape[0]):
-                total[j] += s[j] + t[j]
-                square[j] += s[j] * s[j] + t[j] * t[j]
-        if paired < end:
-            s = row(src, paired)
-            for j in range(total.shape[0]):
-                total[j] += s[j]
-                square[j] += s[j] * s[j]
-
-
-@kernel("mat mat")
-def column_moments(sums, src):
-    """Row p of ``sums``: the sums of columns over the p-th ROWS_OF_A_SUM rows; their squares' in its second half."""
-    arguments = (sums, src)
-    share(part_address(_moments, arguments), address_of(arguments), sums.shape[0] // 2,
-          2 * ROWS_OF_A_SUM * src.shape[1], 1, CHUNKS_PER_THREAD)
-
-
-@inline
 def _products(first, last, sums, y, dy):
     for block in range(first, last):
         total, product = row(sums, block), row(sums, sums.shape[0] // 2 + block)
@@ -119,10 +91,18 @@ def _products(first, last, sums, y, dy):
 
 @kernel("mat mat mat")
 def column_products(sums, y, dy):
-    """The same of ``dy``, and of the products of ``y`` and ``dy`` in the second half."""
+    """Row p of ``sums``: sums of columns of ``dy`` over the p-th ROWS_OF_A_SUM rows; of y dy in the second half."""
     arguments = (sums, y, dy)
     share(part_address(_products, arguments), address_of(arguments), sums.shape[0] // 2,
           2 * ROWS_OF_A_SUM * dy.shape[1], 1, CHUNKS_PER_THREAD)
+
+
+@kernel("mat mat")
+def column_moments(sums, src):
+    """The same of ``src``, and of its squares: of its products with itself."""
+    arguments = (sums, src, src)
+    share(part_address(_products, arguments), address_of(arguments), sums.shape[0] // 2,
+          2 * ROWS_OF_A_SUM * src.shape[1], 1, CHUNKS_PER_THREAD)
 
 
 @inline

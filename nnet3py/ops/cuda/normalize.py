@@ -106,28 +106,9 @@ def _rows_of_part(p, num_rows):
     return range(p * ROWS_OF_A_SUM + cuda.threadIdx.y, end if end < num_rows else num_rows, cuda.blockDim.y)
 
 
-@kernel("mat mat", shape=launch_parts_of_sums)
-def column_moments(sums, src):
-    """Row p of ``sums``: the sums of columns over the p-th ROWS_OF_A_SUM rows; their squares' in its second half."""
-    shared = cuda.shared.array(MOST_THREADS, np.float32)
-    count = sums.shape[0] // 2
-    for p in _parts(count):
-        for first in column_blocks(src.shape[1]):
-            j, writes = block_column(first, src.shape[1])
-            total, square = ZERO, ZERO
-            for i in _rows_of_part(p, src.shape[0]):
-                value = src[i, j]
-                total += value
-                square += value * value
-            total, square = sum_down_column(shared, total), sum_down_column(shared, square)
-            if writes:
-                sums[p, j] = total
-                sums[count + p, j] = square
-
-
 @kernel("mat mat mat", shape=launch_parts_of_sums)
 def column_products(sums, y, dy):
-    """The same of ``dy``, and of the products of ``y`` and ``dy`` in the second half."""
+    """Row p of ``sums``: sums of columns of ``dy`` over the p-th ROWS_OF_A_SUM rows; of y dy in the second half."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     count = sums.shape[0] // 2
     for p in _parts(count):
@@ -142,6 +123,11 @@ def column_products(sums, y, dy):
             if writes:
                 sums[p, j] = total
                 sums[count + p, j] = product
+
+
+def column_moments(sums: Any, src: Any) -> None:
+    """The same of ``src``, and of its squares: of its products with itself."""
+    column_products(sums, src, src)
 
 
 @kernel("mat mat int f32 f32")
