@@ -18,7 +18,7 @@ TESTS = Path(__file__).resolve().parent
 GROUPS = [("rows elementwise reductions random products",) * 2,
           ("nonlinear structural", "nonlinear recurrent normalize structural dropout"),
           ("per_element pooling convolution attention statistics_pooling objective",) * 2,
-          ("eigen orthogonal natural_gradient orthonormal numerators",) * 2]
+          ("eigen orthogonal natural_gradient by_factor orthonormal numerators",) * 2]
 FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
 IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_product _products _normal _sigmoid_sums
     _tanh_sums _relu_sums _value_sums _square_sums _add_one _add_two low_slope_repair relu_repair batch_norm_store_stats

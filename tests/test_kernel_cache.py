@@ -1,7 +1,6 @@
 """Where compiled kernels are kept: the folder's choice, its key, and what happens when it cannot be written."""
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
@@ -44,7 +43,9 @@ print(x[0])
 def installed(tmp_path):
     """A copy of the package with one small kernel module that calls a function of another module."""
     root = tmp_path / "site"
-    shutil.copytree(ROOT / "nnet3py" / "ops", root / "nnet3py" / "ops", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("ops", "machine_code"):
+        shutil.copytree(ROOT / "nnet3py" / folder, root / "nnet3py" / folder,
+                        ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("__init__.py", "errors.py", "cache_folder.py"):
         shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
     (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
@@ -67,11 +68,11 @@ def run(root: Path, **variables: object) -> tuple[str, str]:
 def test_second_process_compiles_nothing(installed, tmp_path):
     cache = tmp_path / "cache"
     assert run(installed, NNET3PY_CACHE=cache)[0] == "4.0"
-    files = sorted(cache.rglob("*.nb?"))
-    assert files and not list(installed.rglob("*.nb?"))
+    files = sorted(cache.rglob("*.kernel"))
+    assert files and not list(installed.rglob("*.kernel"))
     value, messages = run(installed, NNET3PY_CACHE=cache)
     assert value == "4.0" and "Compiling" not in messages
-    assert sorted(cache.rglob("*.nb?")) == files
+    assert sorted(cache.rglob("*.kernel")) == files
 
 
 def test_first_miss_is_said_once(installed, tmp_path):
@@ -89,12 +90,12 @@ def test_a_changed_callee_in_another_file_is_noticed(installed, tmp_path):
 
 def test_numba_cache_dir_wins(installed, tmp_path):
     run(installed, NNET3PY_CACHE=tmp_path / "ours", NUMBA_CACHE_DIR=tmp_path / "numbas")
-    assert list((tmp_path / "numbas").rglob("*.nbc")) and not (tmp_path / "ours").exists()
+    assert list((tmp_path / "numbas").rglob("*.kernel")) and not (tmp_path / "ours").exists()
 
 
 def test_platform_folder(installed, tmp_path):
     run(installed, XDG_CACHE_HOME=tmp_path / "xdg", HOME=tmp_path / "home", LOCALAPPDATA=tmp_path / "xdg")
-    assert list(tmp_path.glob("*/**/nnet3py/**/*.nbc"))
+    assert list(tmp_path.glob("*/**/nnet3py/**/*.kernel"))
 
 
 def test_unwritable_folder_falls_back_with_one_warning(installed, tmp_path):
@@ -104,7 +105,7 @@ def test_unwritable_folder_falls_back_with_one_warning(installed, tmp_path):
     value, messages = run(installed, NNET3PY_CACHE=tmp_path / "file" / "below", TMPDIR=temporary)
     assert value == "4.0"
     assert messages.count("WARNING Cannot write compiled kernels to") == 1 and "NNET3PY_CACHE" in messages
-    assert not list(temporary.rglob("*.nbc")), "the private folder goes with the process"
+    assert not list(temporary.rglob("*.kernel")), "the private folder goes with the process"
 
 
 def test_two_processes_may_start_at_once(installed, tmp_path):
@@ -115,16 +116,13 @@ def test_two_processes_may_start_at_once(installed, tmp_path):
 
 
 def test_numbas_own_setting_is_left_alone(monkeypatch, tmp_path):
-    from nnet3py.ops.kinds import kinds_of
+    from numba.core import config
     monkeypatch.setattr(kernel_cache, "cache_folder", lambda: tmp_path)
-    before = kernel_cache.config.CACHE_DIR
-    compiled = kernel_cache.compile_cached(plus_one, kinds_of("f64"))
-    assert compiled(1.0) == 2.0 and kernel_cache.config.CACHE_DIR == before
-    assert list(tmp_path.rglob("*.nbc"))
-
-
-def plus_one(x):
-    return x + 1
+    before = config.CACHE_DIR
+    with kernel_cache.kept_on_disk(Path(__file__), "another"):
+        inside = config.CACHE_DIR
+    assert config.CACHE_DIR == before
+    assert Path(inside).parent == tmp_path and inside.endswith("another")
 
 
 def test_hash_follows_imports():
@@ -134,11 +132,7 @@ def test_hash_follows_imports():
     assert kernel_cache.source_hash(rows) != kernel_cache.source_hash(rows.parent / "elementwise.py")
 
 
-def test_logger_has_the_packages_name():
-    assert kernel_cache.logger is logging.getLogger("nnet3py.ops")
-
-
-def test_the_first_kernel_does_not_load_all_of_scipy_but_functions_that_need_it_still_work() -> None:
+def test_compiling_does_not_load_all_of_scipy_but_functions_that_need_it_still_work(tmp_path: Path) -> None:
     program = """
 import sys
 import numba, numpy
@@ -148,7 +142,25 @@ assert "scipy.linalg" not in sys.modules
 product = numba.njit(lambda a, b: numpy.dot(a, b))(numpy.eye(2), numpy.ones((2, 2)))
 assert product.sum() == 4.0 and "scipy.linalg" in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    subprocess.run([sys.executable, "-c", program], check=True, env=environment)
+
+
+def test_a_kernel_on_disk_needs_no_numba(tmp_path: Path) -> None:
+    program = """
+import sys
+import numpy
+from nnet3py.ops import get_ops
+vector = numpy.zeros(3, numpy.float32)
+get_ops("cpu").set_vec(vector, 2.0)
+print(vector.sum(), "numba" in sys.modules)
+"""
+    environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    found = [subprocess.run([sys.executable, "-c", program], check=True, env=environment, capture_output=True,
+                            text=True).stdout.split() for _ in range(2)]
+    assert found == [["6.0", "True"], ["6.0", "False"]]
 
 
 def test_the_process_that_compiles_computes_what_later_ones_do(tmp_path: Path) -> None:

@@ -133,15 +133,3 @@ def test_factor(place, value, factor, second):
     assert found[0][0] == pytest.approx(factor * (1.0 if second else 0.5))
     fault = 0 if factor != 0.0 else 2 if place == TRACE else 1
     assert get_ops("cpu").natural_gradient_fault(numbers) == fault == reference.natural_gradient_fault(numbers)
-
-
-def test_additions_by_a_factor():
-    rng, factor = np.random.default_rng(4), np.array([0.25], np.float32)
-    src, whole = (rng.standard_normal((7, 9)).astype(np.float32) for _ in range(2))
-    for name in ("add_mat_by", "add_row_sum_by", "add_mat_mat_by"):
-        nan = (unset(2, 2),) * (2 if "mat_mat" in name else 1)
-        found, _ = both(name, (whole[0, :2] if "row" in name else whole[:2, :2],), *nan, np.zeros(1, np.float32))
-        assert np.isfinite(found).all()
-    compare("add_mat_by", (whole[:, 1:5],), src[:, 2:6], factor)
-    compare("add_row_sum_by", (whole[0],), src, factor)
-    compare("add_mat_mat_by", (whole[:4, :3],), src[:, :4], whole[:, 5:8], factor)

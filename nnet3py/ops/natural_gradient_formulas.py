@@ -80,4 +80,4 @@ def bind(jit: Callable[..., Any]) -> SimpleNamespace:
         numbers[WANTED] = DOUBLE_ZERO if trusted else DOUBLE_ONE
 
     return SimpleNamespace(smoothing=smoothing, direction_length=direction_length, moment=moment, factor=factor,
-                           put_difference=put_difference)
+                           put_difference=put_difference, fault=jit(fault))

@@ -449,6 +449,11 @@ NATURAL_GRADIENT = (
               "out mat mix, out vec kept, out vec lengths, out vec spectrum, out dvec numbers, out vec order, "
               "vec inverse, vec eigenvalues, mat vectors, f64 num_rows, f64 dim, f64 eta, f64 alpha",
               "new W = mix (J + diag(kept) W), with rows of these lengths; numbers say whether to check them"),
+)
+
+# -- by_factor: additions with a factor that lies on the device --------------------------------------------------------
+
+BY_FACTOR = (
     Operation("add_mat_by", "out mat dst, mat src, vec factor", "dst += factor[0] src, nothing if that is 0"),
     Operation("add_mat_mat_by", "out mat dst, mat a, mat b, vec factor", "dst += factor[0] a' b, nothing if that is 0"),
     Operation("add_row_sum_by", "out vec dst, mat src, vec factor",
@@ -484,6 +489,7 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {   # family = name of its module i
     "eigen": EIGEN,
     "orthogonal": ORTHOGONAL,
     "natural_gradient": NATURAL_GRADIENT,
+    "by_factor": BY_FACTOR,
     "orthonormal": ORTHONORMAL,
 }
 

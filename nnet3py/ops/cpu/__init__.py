@@ -1,20 +1,24 @@
 """The operations on the CPU, compiled by numba.
 
-An operation is found on first use: its family's module (``ops/table.py`` says which) is imported and its kernel is
-loaded from the disk cache, or compiled. From then on it is a plain attribute of the object.
+An operation is found on first use: its kernel is loaded from the disk, without numba; if it is not there, its family's
+module (``ops/table.py`` says which) is imported and compiles it. From then on it is a plain attribute of the object.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.cpu import compiled
 from nnet3py.ops.random import Random
 from nnet3py.ops.table import FAMILY_OF
 from nnet3py.ops.workspace import Workspace
+
+_FOLDER = Path(__file__).resolve().parent
 
 
 def load(name: str) -> Callable[..., Any]:
@@ -22,6 +26,11 @@ def load(name: str) -> Callable[..., Any]:
     family = FAMILY_OF.get(name)
     if family is None:
         raise AttributeError(f"no operation is called {name!r}; nnet3py/ops/table.py lists them")
+    return compiled.find(_FOLDER / f"{family}.py", name) or _imported(family, name)
+
+
+def _imported(family: str, name: str) -> Callable[..., Any]:
+    """An operation that is not on disk: it is compiled now, or is a plain function."""
     operation = getattr(import_module(f"{__name__}.{family}"), name)
     prepare = getattr(operation, "compile", None)
     return prepare() if prepare is not None else operation

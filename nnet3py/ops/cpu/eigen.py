@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.ops.cpu.memory import exponent_of, times_power_of_two
 
 f32 = np.float32
 PRECISION = f32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is nothing
@@ -32,14 +33,14 @@ def _exponent(x, count):
     largest = f32(0.0)
     for i in range(count):
         largest = max(largest, abs(x[i]))
-    return math.frexp(largest)[1] if largest > 0 else 0
+    return exponent_of(largest) if largest > 0 else 0
 
 
 @inline
 def _scale(x, count, exponent):
     """Multiply ``count`` values by a power of two, which changes no digits."""
     for i in range(count):
-        x[i] = math.ldexp(x[i], exponent)
+        x[i] = times_power_of_two(x[i], exponent)
 
 
 @inline
@@ -52,7 +53,7 @@ def _reflector(x, count, v):
     exponent = _exponent(x, count)      # squares of values as they are could vanish
     rest, total = f32(0.0), f32(0.0)
     for i in range(count):
-        v[i] = math.ldexp(x[i], -exponent)
+        v[i] = times_power_of_two(x[i], -exponent)
     for i in range(last):
         rest += v[i] * v[i]
     for i in range(count):
@@ -71,7 +72,7 @@ def _reflector(x, count, v):
         b = f32(2.0) * square / (rest + square)
     else:
         b = f32(2.0) / (f32(1.0) + (end + size) * ((end + size) / rest))
-    return b, f32(math.ldexp(_root(total), exponent))
+    return b, f32(times_power_of_two(_root(total), exponent))
 
 
 @inline
@@ -123,10 +124,12 @@ def _qr_step(diagonal, beside, first, last, vectors):
     """One step on the part ``first`` to ``last`` of the three diagonals; its rotations go into rows of ``vectors``."""
     n = vectors.shape[1]
     half, corner = (diagonal[last - 1] - diagonal[last]) * f32(0.5), beside[last - 1]
-    exponent = math.frexp(max(abs(half), abs(corner)))[1]
-    half, corner = f32(math.ldexp(half, -exponent)), f32(math.ldexp(corner, -exponent))      # as in _reflector
+    exponent = exponent_of(max(abs(half), abs(corner)))
+    half = f32(times_power_of_two(half, -exponent))         # as in _reflector
+    corner = f32(times_power_of_two(corner, -exponent))
     root = _root(half * half + corner * corner)
-    shift = diagonal[last] - f32(math.ldexp(corner * corner / (half + root if half >= 0 else half - root), exponent))
+    divided = corner * corner / (half + root if half >= 0 else half - root)
+    shift = diagonal[last] - f32(times_power_of_two(divided, exponent))
     x, z = diagonal[first] - shift, beside[first]
     for k in range(first, last):
         if z == 0:

@@ -41,7 +41,9 @@ def begin_sums(sums, first_row, last_row, first, last):
 @inline
 def set_rows(part, vec):
     for i in range(part.shape[0]):
-        row(part, i)[:] = vec
+        target = row(part, i)
+        for j in range(target.shape[0]):
+            target[j] = vec[j]
 
 
 @inline

@@ -12,8 +12,8 @@ arguments, which of them it is to do; it treats them all alike, whatever the oth
     def add_mat(first, last, dst, src, alpha):
         for i in range(first, last): ...
 
-Sums over rows are shared by columns, so that no sum depends on the number of threads. :mod:`nnet3py.ops.cpu.team` has
-the threads.
+Sums over rows are shared by columns, so that no sum depends on the number of threads. :mod:`nnet3py.ops.cpu.team_code`
+has how.
 
 A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of
 its rows as a contiguous vector, which lets LLVM vectorise the inner loop although the matrix type says nothing of
@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
@@ -31,8 +32,9 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from nnet3py.ops import kernel_cache
-from nnet3py.ops.cpu import team
+from nnet3py.machine_code import making
+from nnet3py.machine_code.objects import Code
+from nnet3py.ops.cpu import compiled, symbols, team_code
 from nnet3py.ops.kinds import kinds_of
 
 
@@ -113,9 +115,14 @@ class Kernel:
     def compile(self) -> Callable[..., Any]:
         """Load the kernel from the disk cache, or compile it and store it there; returns what to call."""
         if self._compiled is None:
-            compiled = kernel_cache.compile_cached(self.function, self.signature, self.fastmath)
-            self._compiled = _with_defaults(compiled, self.function) if self.function.__defaults__ else compiled
+            source = Path(self.function.__code__.co_filename).resolve()
+            self._compiled = (compiled.find(source, self.__name__)
+                              or compiled.make(source, self.__name__, self._make_code))
         return self._compiled
+
+    def _make_code(self) -> Code:
+        compiled.provide([symbols.SHARE])        # numba, too, loads what it has compiled
+        return making.make(self.function, self.signature, symbols.PROVIDERS, self.fastmath)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return (self._compiled or self.compile())(*args, **named)
@@ -137,23 +144,16 @@ def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Calla
         name=function.__name__, header=", ".join(str(p.replace(annotation=p.empty)) for p in parameters),
         names=", ".join(names), matrix=shared.matrix, axis=shared.axis, other_axis=1 - shared.axis, cost=shared.cost,
         multiple=CACHE_LINE if shared.axis == 1 else 1,
-        per_thread=1 if shared.axis == 1 else team.CHUNKS_PER_THREAD)     # long pieces of rows are read faster
+        per_thread=1 if shared.axis == 1 else team_code.CHUNKS_PER_THREAD)     # long pieces of rows are read faster
     body = numba.njit(error_model="numpy", forceinline=True, fastmath=fastmath)(function)      # inlined: see `inline`
-    namespace = {"body": body, "share": team.share,
-                 "part_address": team.part_address, "address_of": team.address_of}
+    namespace = {"body": body, "share": team_code.share,
+                 "part_address": team_code.part_address, "address_of": team_code.address_of}
     exec(source, namespace)
     made: Any = namespace[function.__name__]
     place = function.__code__              # numba's disk cache goes by where a function stands
     made.__code__ = made.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
     made.__module__, made.__doc__ = function.__module__, function.__doc__
     return made  # type: ignore[no-any-return]
-
-
-def _with_defaults(compiled: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """``compiled`` behind a function that fills in the defaults of ``function``: with a signature, numba does not."""
-    names = inspect.signature(function).parameters
-    header = ", ".join(name if p.default is p.empty else f"{name}={p.default!r}" for name, p in names.items())
-    return eval(f"lambda {header}: compiled({', '.join(names)})", {"compiled": compiled})   # faster than *args
 
 
 def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of: str = "",

@@ -13,10 +13,8 @@ import numpy as np
 from nnet3py.ops import natural_gradient_formulas as formulas
 from nnet3py.ops.cpu.jit import inline, kernel, row, segment
 from nnet3py.ops.cpu.memory import get_double, set_double, stack_doubles, stack_vector
-from nnet3py.ops.cpu.products import add_mat_mat
-from nnet3py.ops.cpu.reductions import BLOCKS, add_row_sum, sum_all_products
-from nnet3py.ops.cpu.rows import add_mat
-from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
+from nnet3py.ops.cpu.reductions import BLOCKS, sum_all_products
+from nnet3py.ops.cpu.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.natural_gradient_formulas import (
     DELTA,
     EPSILON,
@@ -34,7 +32,7 @@ COLUMNS = 256       # of a row that are preconditioned at a time, in the nearest
 
 _bound = formulas.bind(inline)
 _smoothing, _direction_length, _moment = _bound.smoothing, _bound.direction_length, _bound.moment
-_factor, _put_difference = _bound.factor, _bound.put_difference
+_factor, _put_difference, _fault = _bound.factor, _bound.put_difference, _bound.fault
 
 
 # -- sizes and the factor ----------------------------------------------------------------------------------------------
@@ -79,7 +77,9 @@ def _sum_block_rests(first, last, sums, x, projected, w, start, ones):
             for begin in range(0, x.shape[1], COLUMNS):
                 end = min(begin + COLUMNS, x.shape[1])
                 part = buffer[:end - begin]
-                part[:] = segment(x, i, begin, end)
+                source = segment(x, i, begin, end)
+                for j in range(part.shape[0]):
+                    part[j] = source[j]
                 for r in range(along.shape[0]):
                     direction = segment(w, r, start + begin, start + end)
                     for j in range(part.shape[0]):
@@ -122,27 +122,10 @@ def natural_gradient_factor(factor, inner, outer, rate, both):
     factor[0] = np.float32(total * rate)
 
 
-def natural_gradient_fault(numbers: np.ndarray) -> int:
+@kernel("dvec")
+def natural_gradient_fault(numbers):
     """What was wrong with the rows: 0 nothing, 1 not finite or too large to square, 2 too large for the moments."""
-    return formulas.fault(numbers[SIZE], numbers[TRACE])
-
-
-def add_mat_by(dst: np.ndarray, src: np.ndarray, factor: np.ndarray) -> None:
-    """``dst += factor[0] src``; nothing if that factor is 0, whatever ``src`` holds."""
-    if factor[0]:
-        add_mat(dst, src, factor.item())
-
-
-def add_mat_mat_by(dst: np.ndarray, a: np.ndarray, b: np.ndarray, factor: np.ndarray) -> None:
-    """``dst += factor[0] aᵀ b``; nothing if that factor is 0, whatever ``a`` and ``b`` hold."""
-    if factor[0]:
-        add_mat_mat(dst, a, b, factor.item(), 1.0, True, False)
-
-
-def add_row_sum_by(dst: np.ndarray, src: np.ndarray, factor: np.ndarray) -> None:
-    """``dst[j] += factor[0] (sum over i of src[i, j])``; nothing if that factor is 0, whatever ``src`` holds."""
-    if factor[0]:
-        add_row_sum(dst, src, factor.item(), 1.0)
+    return _fault(numbers[SIZE], numbers[TRACE])
 
 
 # -- the update --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import logging
 
 import numpy as np
 
-from nnet3py.ops.cpu.products import add_mat_mat
+from nnet3py.ops.cpu import load
 from nnet3py.ops.natural_gradient_formulas import LARGEST_INVERSE_FACTOR, ORTHOGONALITY, SUSPECT, TRACE
 
 logger = logging.getLogger(__name__)
@@ -21,6 +21,7 @@ def orthogonalise(w: np.ndarray, gram: np.ndarray, square: np.ndarray, moment: n
     """
     if numbers[SUSPECT] == 0.0 or not np.isfinite(numbers[TRACE]):
         return
+    add_mat_mat = load("add_mat_mat")
     of_directions = gram / np.outer(lengths, lengths)
     if np.abs(of_directions - np.eye(len(w), dtype=f32)).max() <= ORTHOGONALITY:
         return

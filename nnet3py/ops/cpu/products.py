@@ -9,7 +9,7 @@ import numpy as np
 
 from nnet3py.ops.cpu.finishing import affine_block, set_rows
 from nnet3py.ops.cpu.jit import inline, kernel, row, span
-from nnet3py.ops.cpu.team import CHUNKS_PER_THREAD, address_of, part_address, share
+from nnet3py.ops.cpu.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.cpu.tiles import KNOWN_PROCESSOR, PANEL, TILE_ROWS
 from nnet3py.ops.formulas import ROWS_OF_A_SUM
 

@@ -1,378 +1,56 @@
-"""The threads that share the work of a kernel.
-
-A kernel that is worth it hands out chunks of its rows or columns: the calling thread takes them from the front, the
-team's workers from the back, so that in kernel after kernel a worker meets rows that are in its core's cache. Nobody
-waits for a worker that has not begun: a job is done when all its chunks are, and on a busy machine the caller simply
-does more of them itself. Workers watch for the next job for a moment and then sleep in ``read`` on a pipe.
-
-All of it is compiled code without Python objects, so that sharing costs about a microsecond. One job runs at a time: a
-kernel called from a second Python thread meanwhile does its work alone. Where sums are formed, chunks never split a
-sum, so that results do not depend on the number of threads.
-"""
+"""The team of threads that share the work of kernels; ``team_code.py`` says how. Light: no numba."""
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 import threading
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
 import llvmlite.binding
-import numba
-import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.compiler import Flags
-from numba.extending import intrinsic
 
-from nnet3py.ops import kernel_cache
+from nnet3py.machine_code.objects import Code
+from nnet3py.ops.cpu import compiled, symbols
+from nnet3py.ops.cpu.team_memory import LIMIT, SLEEP, WAKE, WORKERS, words
 
-SYMBOL, READ_SYMBOL, WRITE_SYMBOL, SHARE_SYMBOL = "nnet3py_team", "nnet3py_read", "nnet3py_write", "nnet3py_share"
-LEAST_WORK = 65536       # elements (of an operation like an addition) that are worth a thread: some 8 microseconds
-CHUNKS_PER_THREAD = 4    # at most: more would cut matrices too small for the caches' sake
-SPINS = 6000             # how often a worker looks for a job before it sleeps: some 100 microseconds
-
-# words of the team's memory, on a cache line (8 words) of their own where several threads change them
-_LINE = 8
-BUSY, GATE, CHUNKS, SLEEPING = 0, _LINE, 2 * _LINE, 3 * _LINE
-FUNCTION, ARGUMENTS, COUNT, CHUNK, JOB, LIMIT, WORKERS, WAKE, SLEEP = range(4 * _LINE, 4 * _LINE + 9)
-_WORDS = 6 * _LINE
-# the gate: the number of the job, whether it is open, and how many workers are inside
-OPEN, INSIDE, JOB_SHIFT = 1 << 16, (1 << 16) - 1, 17
-
-
-def _cache_aligned(count: int) -> np.ndarray:
-    """``count`` int64 zeros that begin on a cache line."""
-    words = np.zeros(count + _LINE, dtype=np.int64)
-    return words[-(words.ctypes.data // 8) % _LINE:][:count]
-
-
-_words = _cache_aligned(_WORDS)
-
-
-def _register() -> None:
-    """Make the team's memory and the C library's ``read`` and ``write`` known to LLVM."""
-    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
-    names = ("_read", "_write") if sys.platform == "win32" else ("read", "write")
-    llvmlite.binding.add_symbol(SYMBOL, _words.ctypes.data)
-    for symbol, name in zip((READ_SYMBOL, WRITE_SYMBOL), names, strict=True):
-        llvmlite.binding.add_symbol(symbol, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
-
-
-_register()
-
-# -- words and calls that Python has no expression for ----------------------------------------------------------------
-
-_I64 = ir.IntType(64)
-
-
-def _word(context: Any, builder: Any, index: Any) -> Any:
-    """Pointer to a word of the team's memory."""
-    return builder.gep(context.get_c_value(builder, _I64, SYMBOL), [index])
-
-
-def _peek(typingctx, index):
-    """The value of a word."""
-    def codegen(context, builder, signature, args):
-        return builder.load_atomic(_word(context, builder, args[0]), "seq_cst", 8)
-
-    return types.intp(types.intp), codegen
-
-
-def _poke(typingctx, index, value):
-    """Set a word."""
-    def codegen(context, builder, signature, args):
-        builder.atomic_rmw("xchg", _word(context, builder, args[0]), args[1], "seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), codegen
-
-
-def _add(typingctx, index, value):
-    """Add to a word; its value before."""
-    def codegen(context, builder, signature, args):
-        return builder.atomic_rmw("add", _word(context, builder, args[0]), args[1], "seq_cst")
-
-    return types.intp(types.intp, types.intp), codegen
-
-
-def _swap(typingctx, index, old, new):
-    """Set a word to ``new`` if it is ``old``; whether it was."""
-    def codegen(context, builder, signature, args):
-        done = builder.cmpxchg(_word(context, builder, args[0]), args[1], args[2], "seq_cst", "seq_cst")
-        return builder.extract_value(done, 1)
-
-    return types.boolean(types.intp, types.intp, types.intp), codegen
-
-
-def _relax(typingctx):
-    """Tell the processor that this thread only waits."""
-    def codegen(context, builder, signature, args):
-        machine = llvmlite.binding.get_process_triple()
-        if machine.startswith(("x86", "i686")):
-            pause = ir.FunctionType(ir.VoidType(), [])
-            builder.call(cgutils.get_or_insert_function(builder.module, pause, "llvm.x86.sse2.pause"), [])
-        elif machine.startswith("aarch64"):
-            hint = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
-            builder.call(cgutils.get_or_insert_function(builder.module, hint, "llvm.aarch64.hint"),
-                         [ir.Constant(ir.IntType(32), 1)])
-        return context.get_dummy_value()
-
-    return types.void(), codegen
-
-
-def _pass_byte(symbol: str) -> Any:
-    """``read`` or ``write`` of one byte; what the byte holds does not matter."""
-    def intrinsic_function(typingctx, descriptor):
-        def codegen(context, builder, signature, args):
-            function_type = ir.FunctionType(_I64, [ir.IntType(32), cgutils.voidptr_t, _I64])
-            function = cgutils.get_or_insert_function(builder.module, function_type, symbol)
-            byte = cgutils.alloca_once(builder, ir.IntType(8))
-            return builder.call(function, [builder.trunc(args[0], ir.IntType(32)), byte, ir.Constant(_I64, 1)])
-
-        return types.intp(types.intp), codegen
-
-    return intrinsic_function
-
-
-_PART = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, _I64, _I64])
-
-
-def _call_part(typingctx, function, arguments, first, last):
-    """Call the function at an address, made by ``part_address``, with the arguments at another."""
-    def codegen(context, builder, signature, args):
-        target = builder.inttoptr(args[0], _PART.as_pointer())
-        builder.call(target, [builder.inttoptr(args[1], cgutils.voidptr_t), args[2], args[3]])
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp, types.intp, types.intp), codegen
-
-
-def _part_address(typingctx, body, arguments):
-    """Address of a C function that calls ``body(first, last, *arguments)`` with arguments from a tuple's address."""
-    if not (isinstance(body, types.Dispatcher) and isinstance(arguments, types.BaseTuple)):
-        return None
-    members: Any = arguments
-    kinds = (types.intp, types.intp, *members.types)
-
-    def codegen(context, builder, signature, args):
-        flags = Flags()
-        body.dispatcher.targetdescr.options.parse_as_flags(flags, body.dispatcher.targetoptions)
-        # without machine code of its own, which nobody would call and which takes as long as all the rest
-        compiled = context.compile_subroutine(builder, body.dispatcher.py_func, types.none(*kinds), flags=flags,
-                                              caching=False)
-        module = builder.module
-        part = ir.Function(module, _PART, name=module.get_unique_name(f"part.{compiled.fndesc.mangled_name}"))
-        part.linkage = "internal"
-        inner = ir.IRBuilder(part.append_basic_block("entry"))
-        packed = inner.load(inner.bitcast(part.args[0], context.get_value_type(arguments).as_pointer()))
-        values = [inner.extract_value(packed, i) for i in range(len(arguments))]
-        function = context.declare_function(module, compiled.fndesc)
-        context.call_conv.call_function(inner, function, types.none, kinds, [part.args[1], part.args[2], *values])
-        inner.ret_void()
-        return builder.ptrtoint(part, _I64)
-
-    return types.intp(body, arguments), codegen
-
-
-def _address_of(typingctx, arguments):
-    """Address of a copy of a tuple in the caller's stack frame."""
-    def codegen(context, builder, signature, args):
-        return builder.ptrtoint(cgutils.alloca_once_value(builder, args[0]), _I64)
-
-    return types.intp(arguments), codegen
-
-
-peek: Any = intrinsic(_peek)
-poke: Any = intrinsic(_poke)
-add: Any = intrinsic(_add)
-swap: Any = intrinsic(_swap)
-relax: Any = intrinsic(_relax)
-read_byte: Any = intrinsic(_pass_byte(READ_SYMBOL))
-write_byte: Any = intrinsic(_pass_byte(WRITE_SYMBOL))
-call_part: Any = intrinsic(_call_part)
-part_address: Any = intrinsic(_part_address)
-address_of: Any = intrinsic(_address_of)
-inline = numba.njit(error_model="numpy")
-
-# -- jobs -------------------------------------------------------------------------------------------------------------
-
-
-@inline
-def _chunk_size(count, work_per_unit, multiple, per_thread):
-    """Rows or columns of a chunk, a multiple of ``multiple``; more than ``count`` if sharing is not worth it."""
-    threads = min(peek(LIMIT), 1 + peek(WORKERS))
-    shares = min(threads, count * work_per_unit // LEAST_WORK)
-    if shares <= 1:
-        return count + 1
-    chunks = max(shares, min(threads * per_thread, count * work_per_unit // (2 * LEAST_WORK)))
-    size = -(-count // chunks)
-    return -(-size // multiple) * multiple
-
-
-@inline
-def _run_shared(function, arguments, count, chunk):
-    """Run all of a job, which is ``count`` rows or columns, with the workers' help. False if another job is running."""
-    if not swap(BUSY, 0, 1):
-        return False
-    poke(FUNCTION, function)
-    poke(ARGUMENTS, arguments)
-    poke(COUNT, count)
-    poke(CHUNK, chunk)
-    poke(CHUNKS, (-(-count // chunk)) << 32)
-    job = add(JOB, 1) + 1
-    poke(GATE, (job << JOB_SHIFT) | OPEN)
-    if peek(SLEEPING) > 0:
-        _wake()
-    number = _take_first()
-    while number >= 0:
-        _run_chunk(number)
-        number = _take_first()
-    gate = peek(GATE)
-    while not swap(GATE, gate, gate & ~OPEN):
-        gate = peek(GATE)
-    while peek(GATE) & INSIDE:
-        relax()
-    poke(BUSY, 0)
-    return True
-
-
-def _share(function, arguments, count, work_per_unit, multiple, per_thread):
-    """Do all of a job of ``count`` rows or columns, in chunks that the threads share.
-
-    ``function`` and ``arguments`` are what ``part_address`` and ``address_of`` return. ``work_per_unit`` is a row's or
-    column's work in additions of a number in memory; chunks are multiples of ``multiple``, at most ``per_thread`` for
-    each thread.
-    """
-    chunk = _chunk_size(count, work_per_unit, multiple, per_thread)
-    if chunk >= count or not _run_shared(function, arguments, count, chunk):
-        call_part(function, arguments, 0, count)
-
-
-@inline
-def _wake():
-    sleeping = peek(SLEEPING)
-    while not swap(SLEEPING, sleeping, 0):
-        sleeping = peek(SLEEPING)
-    for _ in range(sleeping):
-        write_byte(peek(WAKE))
-
-
-@inline
-def _run_chunk(number):
-    first = number * peek(CHUNK)
-    call_part(peek(FUNCTION), peek(ARGUMENTS), first, min(first + peek(CHUNK), peek(COUNT)))
-
-
-@inline
-def _take_first():
-    """The number of the first chunk that nobody has taken, or -1."""
-    while True:
-        left = peek(CHUNKS)
-        first, end = left & 0xFFFFFFFF, left >> 32
-        if first >= end:
-            return -1
-        if swap(CHUNKS, left, left + 1):
-            return first
-
-
-@inline
-def _take_last():
-    """The number of the last chunk that nobody has taken, or -1."""
-    while True:
-        left = peek(CHUNKS)
-        first, end = left & 0xFFFFFFFF, left >> 32
-        if first >= end:
-            return -1
-        if swap(CHUNKS, left, left - (1 << 32)):
-            return end - 1
-
-
-@inline
-def _enter(last_job):
-    """Enter the gate if a job is open that is not ``last_job``; that job's number, or -1."""
-    gate = peek(GATE)
-    if gate & OPEN and gate >> JOB_SHIFT != last_job and swap(GATE, gate, gate + 1):
-        return gate >> JOB_SHIFT
-    return -1
-
-
-def serve(worker):
-    """What worker number ``worker`` does all its life."""
-    last_job = 0
-    idle = 0
-    while True:
-        job = _enter(last_job) if worker < peek(LIMIT) - 1 else -1
-        if job >= 0:
-            number = _take_last()
-            while number >= 0:
-                _run_chunk(number)
-                number = _take_last()
-            add(GATE, -1)
-            last_job = job
-            idle = 0
-        else:
-            idle += 1
-            relax()
-        if idle > SPINS:
-            _sleep(last_job)
-            idle = 0
-
-
-@inline
-def _sleep(last_job):
-    """Sleep until a job begins: the caller then takes this worker off the number of sleepers, and writes a byte."""
-    add(SLEEPING, 1)
-    gate = peek(GATE)
-    if gate & OPEN and gate >> JOB_SHIFT != last_job:
-        sleeping = peek(SLEEPING)
-        while sleeping > 0:
-            if swap(SLEEPING, sleeping, sleeping - 1):
-                return
-            sleeping = peek(SLEEPING)
-    read_byte(peek(SLEEP))
-
-
-def _call_share(typingctx, function, arguments, count, work_per_unit, multiple, per_thread):
-    """``_share``, which is compiled once and not into every kernel: that would take most of a second each time."""
-    def codegen(context, builder, signature, args):
-        function_type = ir.FunctionType(ir.VoidType(), [_I64] * 6)
-        builder.call(cgutils.get_or_insert_function(builder.module, function_type, SHARE_SYMBOL), args)
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp] * 6), codegen
-
-
-share: Any = intrinsic(_call_share)
-llvmlite.binding.add_symbol(SHARE_SYMBOL, kernel_cache.compile_c_function(_share, types.void(*[types.intp] * 6)))
-
-# -- the team ---------------------------------------------------------------------------------------------------------
-
+_CODE = Path(__file__).resolve().with_name("team_code.py")
 _lock = threading.Lock()
+
+
+def _maker(name: str) -> Callable[[], Code]:
+    def make() -> Code:
+        from nnet3py.ops.cpu import team_code
+
+        code: Code = getattr(team_code, name)()
+        return code
+
+    return make
+
+
+llvmlite.binding.add_symbol(symbols.SHARE, compiled.address_of(_CODE, "share", _maker("make_share")))
 
 
 def set_team_size(count: int) -> None:
     """Let kernels use ``count`` threads, the caller's among them; workers that are missing are started."""
     with _lock:
-        workers = int(_words[WORKERS])
+        workers = int(words[WORKERS])
         if count - 1 > workers:
             if not workers:
-                _words[SLEEP], _words[WAKE] = os.pipe()
-            compiled = kernel_cache.compile_cached(serve, (types.intp,))
+                words[SLEEP], words[WAKE] = os.pipe()
+            serve = compiled.find(_CODE, "serve") or compiled.make(_CODE, "serve", _maker("make_serve"))
             for worker in range(workers, count - 1):
-                threading.Thread(target=compiled, args=(worker,), name=f"nnet3py-{worker}", daemon=True).start()
-            _words[WORKERS] = count - 1
-        _words[LIMIT] = count
+                threading.Thread(target=serve, args=(worker,), name=f"nnet3py-{worker}", daemon=True).start()
+            words[WORKERS] = count - 1
+        words[LIMIT] = count
 
 
 def size() -> int:
     """How many threads kernels use, the caller's among them."""
-    return max(1, min(int(_words[LIMIT]), 1 + int(_words[WORKERS])))
+    return max(1, min(int(words[LIMIT]), 1 + int(words[WORKERS])))
 
 
 def _forget_workers() -> None:
     """After a fork the child has none of its parent's threads: its kernels work alone."""
-    _words[:] = 0
+    words[:] = 0
 
 
 if hasattr(os, "register_at_fork"):

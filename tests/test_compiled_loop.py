@@ -1,4 +1,4 @@
-"""nnet3py/io/machine_code.py: loops are compiled once, found again without numba, and made anew if damaged."""
+"""nnet3py/io/compiled_loop.py: loops are compiled once, found again without numba, and made anew if damaged."""
 from __future__ import annotations
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from nnet3py.io import machine_code
+from nnet3py.io.compiled_loop import Loop
 from nnet3py.io.compressed_code import LOOPS
 
 RUN = """
@@ -31,23 +31,17 @@ def run(cache: Path) -> str:
 
 def test_code_is_kept_on_disk(tmp_path: Path) -> None:
     assert run(tmp_path) == "-1.0 -0.5 126.5 True"
-    (kept,) = tmp_path.rglob("*.o")
+    (kept,) = tmp_path.rglob("*.kernel")
     whole = kept.read_bytes()
     assert run(tmp_path) == "-1.0 -0.5 126.5 False"
     kept.write_bytes(whole[:-100])
     assert run(tmp_path) == "-1.0 -0.5 126.5 True"
     assert run(tmp_path).endswith("False")
-    assert list(tmp_path.rglob("*.tmp")) == [] and len(list(tmp_path.rglob("*.o"))) == 1
-
-
-def test_what_cannot_be_kept_is_used_all_the_same(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    machine_code._keep(tmp_path / "file" / "below" / "name.o", b"code")
-    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+    assert list(tmp_path.rglob("*.tmp")) == [] and len(list(tmp_path.rglob("*.kernel"))) == 1
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_loops_are_loaded_once(loop: machine_code.Loop) -> None:
+def test_loops_are_loaded_once(loop: Loop) -> None:
     loop.prepare()
     assert loop._function is loop._function
 

@@ -1,0 +1,73 @@
+"""Entries: C functions that take Python's objects apart, call compiled code without the GIL, and return an object.
+
+They follow CPython's calling convention METH_FASTCALL, so that a call costs less than a microsecond. Here is what
+connects them with this process: where things lie in its objects, and its addresses of what they call.
+"""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from nnet3py.machine_code import objects
+from nnet3py.machine_code.objects import Code
+
+METH_FASTCALL = 0x80
+FUNCTIONS = ("PyBytes_AsString", "PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread",
+             "PyFloat_AsDouble", "PyFloat_FromDouble", "PyLong_AsVoidPtr", "PyLong_FromSsize_t", "PyNumber_AsSsize_t",
+             "PyObject_IsTrue", "PyType_IsSubtype", "Py_IncRef")
+VARIABLES = ("PyExc_OverflowError", "PyExc_TypeError")
+FREE = "NRT_MemInfo_call_dtor"    # numba's: what frees the memory of arrays; that of those given is their owners'
+NDARRAY, FLOAT, BYTES, NONE = "nnet3py_ndarray", "nnet3py_float", "nnet3py_bytes", "nnet3py_none"    # objects
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p))
+
+
+_definitions: list[_MethodDef] = []     # must live as long as their functions
+
+
+@cache
+def _register() -> None:
+    """Make known to LLVM what entries refer to."""
+    from llvmlite import binding
+
+    for name in FUNCTIONS:
+        binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    for name in VARIABLES:
+        binding.add_symbol(name, ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.pythonapi, name)))
+    if binding.address_of_symbol(FREE) is None:      # numba is not loaded
+        never_called = ctypes.cast(ctypes.pythonapi.Py_FatalError, ctypes.c_void_p).value
+        binding.add_symbol(FREE, never_called)
+    for name, thing in ((FLOAT, float), (BYTES, bytes), (NONE, None)):
+        binding.add_symbol(name, id(thing))
+
+
+@cache
+def _register_arrays() -> None:
+    import numpy as np
+    from llvmlite import binding
+
+    binding.add_symbol(NDARRAY, id(np.ndarray))
+
+
+def function_of(code: Code, name: str) -> Callable[..., Any]:
+    """Load what was compiled and make a Python function of it.
+
+    It takes arguments by position. It raises TypeError for an object of the wrong type, and for an array of another
+    dtype or number of dimensions, that cannot be written, or that is not contiguous where it is to be.
+    """
+    _register()
+    if NDARRAY in code.needs:
+        _register_arrays()
+    definition = _MethodDef(name.encode(), objects.load(code), METH_FASTCALL, None)
+    _definitions.append(definition)
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p)
+    compiled = make(ctypes.byref(definition), None, None)
+    return eval(code.call, {"compiled": compiled}) if code.call else compiled   # type: ignore[no-any-return]

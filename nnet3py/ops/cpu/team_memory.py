@@ -1,0 +1,37 @@
+"""The memory by which the threads of a team agree, and the functions by which they sleep. Light: no numba."""
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import llvmlite.binding
+import numpy as np
+
+from nnet3py.ops.cpu import symbols
+
+# words of the team's memory, on a cache line (8 words) of their own where several threads change them
+_LINE = 8
+BUSY, GATE, CHUNKS, SLEEPING = 0, _LINE, 2 * _LINE, 3 * _LINE
+FUNCTION, ARGUMENTS, COUNT, CHUNK, JOB, LIMIT, WORKERS, WAKE, SLEEP = range(4 * _LINE, 4 * _LINE + 9)
+_NUM_WORDS = 6 * _LINE
+
+
+def _cache_aligned(count: int) -> np.ndarray:
+    """``count`` int64 zeros that begin on a cache line."""
+    space = np.zeros(count + _LINE, dtype=np.int64)
+    return space[-(space.ctypes.data // 8) % _LINE:][:count]
+
+
+words = _cache_aligned(_NUM_WORDS)
+
+
+def _register() -> None:
+    """Make the team's memory and the C library's ``read`` and ``write`` known to LLVM."""
+    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
+    names = ("_read", "_write") if sys.platform == "win32" else ("read", "write")
+    llvmlite.binding.add_symbol(symbols.TEAM, words.ctypes.data)
+    for symbol, name in zip((symbols.READ, symbols.WRITE), names, strict=True):
+        llvmlite.binding.add_symbol(symbol, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+
+
+_register()
