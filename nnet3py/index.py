@@ -171,7 +171,8 @@ def _is_new(ordered: np.ndarray) -> np.ndarray:
 
 def _are_rising(indexes: np.ndarray) -> bool:
     """True if each index is above the one before it by n, then t, then x."""
-    (n, t, x), (next_n, next_t, next_x) = indexes[:-1].T, indexes[1:].T
+    columns = np.ascontiguousarray(indexes.T)       # several times as fast to compare
+    (n, t, x), (next_n, next_t, next_x) = columns[:, :-1], columns[:, 1:]
     above = (next_t > t) | ((next_t == t) & (next_x > x))
     return bool(((next_n > n) | ((next_n == n) & above)).all())
 

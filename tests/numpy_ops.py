@@ -54,7 +54,8 @@ class NumpyOps:
     # -- memory
 
     def new_vector(self, size: int, dtype: Any = None) -> np.ndarray:
-        return np.full(size, np.nan, dtype=dtype or self.dtype)
+        kind = np.dtype(dtype or self.dtype)
+        return np.full(size, np.nan if kind.kind == "f" else -1, dtype=kind)
 
     def scratch(self, rows: int, cols: int) -> np.ndarray:
         self._handed_out.append(np.full((rows, cols), np.nan, dtype=self.dtype))
@@ -172,6 +173,7 @@ class NumpyOps:
         dst[...] = alpha * (a * b).sum(axis=1) + (0 if beta == 0 else beta * dst)
 
     symmetric_eigen = staticmethod(reference.symmetric_eigen)
+    finish_aside = staticmethod(reference.finish_aside)
     orthogonalise = staticmethod(reference_natural_gradient.orthogonalise)
     natural_gradient_moments = staticmethod(reference_natural_gradient.natural_gradient_moments)
     natural_gradient_directions = staticmethod(reference_natural_gradient.natural_gradient_directions)

@@ -179,12 +179,16 @@ def dot(a, b):
 # -- eigen ------------------------------------------------------------------------------------------------------------
 
 
-def symmetric_eigen(values, vectors, matrix, work):
+def symmetric_eigen(values, vectors, matrix, work, job):
     if not np.isfinite(matrix).all():
         values[:] = np.nan
         return
     values[:], columns = np.linalg.eigh(matrix)
     vectors[:] = columns.T
+
+
+def finish_aside(job):
+    """Nothing is left to be done."""
 
 
 # -- random -----------------------------------------------------------------------------------------------------------

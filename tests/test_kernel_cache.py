@@ -173,7 +173,9 @@ softmax, normalized = np.empty_like(rows), np.empty_like(rows)
 ops.softmax(softmax, rows)
 ops.normalize_rows(normalized, rows, 1.0)
 values, vectors, work = np.empty(40, np.float32), np.empty((40, 40), np.float32), np.empty((3, 40), np.float32)
-ops.symmetric_eigen(values, vectors, np.einsum("ki,kj->ij", rows, rows), work)
+job, matrix = np.empty(64, np.int64), np.einsum("ki,kj->ij", rows, rows)
+ops.symmetric_eigen(values, vectors, matrix, work, job)
+ops.finish_aside(job)
 print(*(array.tobytes().hex() for array in (softmax, normalized, values, vectors)))
 """
     environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path)}

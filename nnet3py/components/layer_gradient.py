@@ -31,6 +31,8 @@ def natural_gradient_step(ops: Any, weights: Any, bias: Any, learning_rate: floa
     inputs, derivs = Rows(parts, ones=bias is not None), Rows((dy,))
     seen_in, seen_out = inner.observe(ops, inputs), outer.observe(ops, derivs)
     sides = (inner, inputs, seen_in), (outer, derivs, seen_out)
+    learning = [None if seen is None else preconditioner.begin_learning(ops, seen, rows.shape[0])
+                for preconditioner, rows, seen in sides]        # which is serial, and goes on beside the products below
     mark = ops.mark_scratch()
     factor, num_cols = ops.scratch_vector(1), weights.shape[1]
     if _gradient_is_smaller(inputs, derivs, inner.rank, outer.rank):
@@ -46,9 +48,8 @@ def natural_gradient_step(ops: Any, weights: Any, bias: Any, learning_rate: floa
         if bias is not None:
             ops.add_mat_mat_by(bias.reshape(-1, 1), dy, x[:, num_cols:], factor)
     ops.release_scratch(mark)
-    for preconditioner, rows, seen in sides:
-        if seen is not None:
-            preconditioner.learn(ops, seen, rows.shape[0])
+    for preconditioner, begun in zip((inner, outer), learning, strict=True):
+        preconditioner.finish_learning(ops, begun)
 
 
 def _gradient_is_smaller(inputs: Rows, derivs: Rows, rank_in: int, rank_out: int) -> bool:

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 EPSILON = np.float32(1.0e-10)         # of the eigenvalues, to begin with
 MAX_FORGETTING = 0.9                  # most that one call replaces of the estimate
 FIRST_UPDATES = 10                    # the estimate is updated in each of the calls up to this one
-NUM_NUMBERS = 5                       # what ops keep of a preconditioner, see ops/natural_gradient_formulas.py
+NUM_NUMBERS, JOB_WORDS = 5, 64        # what ops keep of a preconditioner, see ops/natural_gradient_formulas.py
 f32 = np.float32
 
 # What ops.natural_gradient_fault returns, if not 0.
@@ -99,6 +99,21 @@ class Projection(NamedTuple):
     cross: Any       # projectedᵀ projected, (R, R); the same
 
 
+class Learning(NamedTuple):
+    """What was begun with a projection: the eigenvalues and vectors that the new estimate is made of are being found.
+
+    All of it is scratch, which nobody else may take until :meth:`OnlineNaturalGradient.finish_learning`.
+    """
+
+    moment: Any
+    square: Any
+    inverse: Any
+    eigenvalues: Any
+    vectors: Any
+    work: tuple[Any, Any]        # what finding them takes: it must live as long
+    settings: tuple[float, float, float, float]
+
+
 class OnlineNaturalGradient:
     """One preconditioner. Its rank falls to one less than the dimension if that is needed, at the first call.
 
@@ -129,6 +144,7 @@ class OnlineNaturalGradient:
         self.spectrum: Any = None                 # d and ρ, (R + 1,), on the device
         self.gram: Any = None                     # w wᵀ, (R, R), on the device
         self.numbers: Any = None                  # float64 (NUM_NUMBERS,), on the device: sizes of the rows, and so on
+        self._job: Any = None                     # int64 (JOB_WORDS,), on the device
 
     @property
     def d(self) -> np.ndarray:
@@ -159,15 +175,16 @@ class OnlineNaturalGradient:
         """
         seen = self.observe(ops, Rows((x,)))
         if seen is not None:
+            learning = self.begin_learning(ops, seen, x.shape[0])
             ops.add_mat_mat(x, seen.projected, self.w, -1.0, 1.0)
             ops.natural_gradient_rest(self.numbers, x)
-            self.learn(ops, seen, x.shape[0])
+            self.finish_learning(ops, learning)
         factor = ops.scratch_vector(1)
         ops.natural_gradient_factor(factor, self.numbers, (after or self).numbers, rate, after is not None)
         return factor
 
     def observe(self, ops: Any, rows: Rows) -> Projection | None:
-        """Count a call, and find what preconditions ``rows`` and what is to be learned of them: see :meth:`learn`.
+        """Count a call, find what preconditions ``rows`` and what is to be learned of them: see :meth:`begin_learning`.
 
         Returns
         -------
@@ -177,6 +194,7 @@ class OnlineNaturalGradient:
         if self.numbers is None:
             self.numbers = ops.new_vector(NUM_NUMBERS, np.float64)
             ops.copy_in(self.numbers, np.zeros(NUM_NUMBERS))
+            self._job = ops.new_vector(JOB_WORDS, np.int64)
         if dim == 1:
             return None
         rows.find_size(ops, self.numbers)
@@ -243,7 +261,7 @@ class OnlineNaturalGradient:
         for _ in range(1 if num_rows <= rank else 3):
             mark = ops.mark_scratch()
             rows.project(ops, self.w, projected)
-            self.learn(ops, self._gather(ops, rows, projected), num_rows)
+            self.finish_learning(ops, self.begin_learning(ops, self._gather(ops, rows, projected), num_rows))
             ops.release_scratch(mark)
 
     def _forgetting(self, num_rows: int) -> np.float32:
@@ -265,21 +283,33 @@ class OnlineNaturalGradient:
             ops.add_mat_mat(cross, projected, projected, 1.0, 0.0, trans_a=True)
         return Projection(projected, moment, cross)
 
-    def learn(self, ops: Any, seen: Projection, num_rows: int) -> None:
-        """Take in what the last call has gathered, if it has; the estimate changes in place.
+    def begin_learning(self, ops: Any, seen: Projection, num_rows: int) -> Learning | None:
+        """Begin to take in what the last call has gathered, if it has; until that is finished the estimate stays.
 
-        ``num_rows`` is how many rows it was given; ``seen`` cannot be used after that.
+        It goes on beside what is done meanwhile. ``num_rows`` is how many rows the call was given.
         """
         moment = seen.moment
         if moment is None:
-            return
+            return None
         rank, dim = moment.shape
-        square, z, vectors, mix = (ops.scratch(rank, rank) for _ in range(4))
-        eigenvalues, lengths, kept, inverse, order = (ops.scratch_vector(rank) for _ in range(5))
+        square, z, vectors = (ops.scratch(rank, rank) for _ in range(3))
+        eigenvalues, inverse = (ops.scratch_vector(rank) for _ in range(2))
         settings = float(num_rows), float(dim), float(self._forgetting(num_rows)), self.alpha
         ops.add_mat_mat(square, moment, moment, 1.0, 0.0, trans_b=True)
         ops.natural_gradient_moments(z, self.numbers, inverse, square, seen.cross, self.spectrum, *settings)
-        ops.symmetric_eigen(eigenvalues, vectors, z, ops.scratch(3, rank))
+        work = ops.scratch(3, rank)
+        ops.symmetric_eigen(eigenvalues, vectors, z, work, self._job)
+        return Learning(moment, square, inverse, eigenvalues, vectors, (z, work), settings)
+
+    def finish_learning(self, ops: Any, learning: Learning | None) -> None:
+        """Finish what was begun; the estimate changes in place."""
+        if learning is None:
+            return
+        moment, square, inverse, eigenvalues, vectors, _, settings = learning
+        rank = moment.shape[0]
+        mix = ops.scratch(rank, rank)
+        lengths, kept, order = (ops.scratch_vector(rank) for _ in range(3))
+        ops.finish_aside(self._job)
         ops.natural_gradient_directions(mix, kept, lengths, self.spectrum, self.numbers, order, inverse, eigenvalues,
                                         vectors, *settings)
         ops.add_diag_vec_mat(moment, kept, self.w, 1.0, 1.0)

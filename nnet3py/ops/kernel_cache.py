@@ -28,14 +28,24 @@ _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(nnet3py\.ops[\w.]*)[ \t]+import[ \t
 
 
 @cache
+def _sources() -> dict[str, Path]:
+    """The source files below ``ops/``, by the name of their module."""
+    found = {}
+    for path in _OPS.rglob("*.py"):
+        parts = ("nnet3py", "ops", *path.relative_to(_OPS).with_suffix("").parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
 def _imported_sources(path: Path) -> frozenset[Path]:
     """The source files below ``ops/`` that the file at ``path`` imports itself."""
+    sources = _sources()
     found: set[Path] = set()
     for package, names, module in _IMPORT.findall(path.read_bytes()):
         base = (package or module).decode()
-        for name in (base, *(f"{base}.{word.decode()}" for word in re.findall(rb"\w+", names))):
-            stem = _OPS.joinpath(*name.split(".")[2:])
-            found.update(source for source in (stem / "__init__.py", stem.with_suffix(".py")) if source.is_file())
+        below = (f"{base}.{word}" for word in re.findall(r"\w+", names.decode()))
+        found.update(sources[name] for name in (base, *below) if name in sources)
     return frozenset(found)
 
 

@@ -414,8 +414,10 @@ NUMERATORS = (
 # -- eigen: of small symmetric matrices --------------------------------------------------------------------------------
 
 EIGEN = (
-    Operation("symmetric_eigen", "out vec values, out mat vectors, out mat matrix, out mat work",
-              "matrix = vectors' diag(values) vectors; matrix and the three rows of work are destroyed; NaN for NaN"),
+    Operation("symmetric_eigen",
+              "out vec values, out mat vectors, out mat matrix, out mat work, out lvec job",
+              "begun: matrix = vectors' diag(values) vectors; matrix and work are destroyed; NaN for NaN"),
+    Operation("finish_aside", "out lvec job", "what was begun with job is finished"),
 )
 
 # -- orthogonal: rows that are to be orthogonal ------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from nnet3py.ops.workspace import Workspace
 _FOLDER = Path(__file__).resolve().parent
 
 
+@cache
 def load(name: str) -> Callable[..., Any]:
     """The operation ``name``, compiled and ready; AttributeError if the table does not have it."""
     family = FAMILY_OF.get(name)

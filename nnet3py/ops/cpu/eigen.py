@@ -11,8 +11,13 @@ import math
 
 import numpy as np
 
+from nnet3py.machine_code import making
+from nnet3py.machine_code.objects import Code
+from nnet3py.ops.cpu import symbols
 from nnet3py.ops.cpu.jit import inline, kernel, row
-from nnet3py.ops.cpu.memory import exponent_of, times_power_of_two
+from nnet3py.ops.cpu.memory import address, exponent_of, times_power_of_two
+from nnet3py.ops.cpu.team_code import address_of_eigen, put_aside, wait_for
+from nnet3py.ops.kinds import kinds_of
 
 f32 = np.float32
 PRECISION = f32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is nothing
@@ -159,12 +164,8 @@ def _qr_step(diagonal, beside, first, last, vectors):
             beside[k + 1] *= c
 
 
-@kernel("vec mat mat mat", reassociate=True)
-def symmetric_eigen(values, vectors, matrix, work):
-    """Eigenvalues (in no order) and eigenvectors (rows of ``vectors``) of a symmetric matrix, which is destroyed.
-
-    ``work`` has three rows of the matrix's size. With NaN or infinity in the matrix, ``values`` become NaN.
-    """
+def decompose(values, vectors, matrix, work):
+    """Eigenvalues and eigenvectors of a symmetric matrix; see :func:`symmetric_eigen` for the arguments."""
     n = matrix.shape[0]
     exponent = -1000
     for i in range(n):
@@ -192,3 +193,25 @@ def symmetric_eigen(values, vectors, matrix, work):
         _qr_step(values, beside, first, last, vectors)
     for i in range(n):
         values[i] = f32(np.nan)
+
+
+def make_part() -> Code:
+    """Machine code of :func:`decompose`, known as ``symbols.EIGEN``."""
+    return making.make_part(decompose, kinds_of("vec mat mat mat"), symbols.PROVIDERS, {"reassoc", "nsz"})
+
+
+@kernel("vec mat mat mat lvec", needs=(symbols.EIGEN,))
+def symmetric_eigen(values, vectors, matrix, work, job):
+    """Begin to find the eigenvalues and eigenvectors of a symmetric matrix, which is destroyed.
+
+    After :func:`finish_aside` ``values`` are the eigenvalues, in no order, the rows of ``vectors`` the eigenvectors;
+    with NaN or infinity in the matrix, ``values`` are NaN. ``work`` has three rows of the matrix's size, ``job``
+    JOB_WORDS words; until then all must live, and stay as they are. It is one thread's work, and others can go on.
+    """
+    put_aside(address(job), address_of_eigen(), (values, vectors, matrix, work))
+
+
+@kernel("lvec")
+def finish_aside(job):
+    """Wait until what was begun with ``job`` is finished."""
+    wait_for(address(job))

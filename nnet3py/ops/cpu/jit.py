@@ -103,11 +103,13 @@ class Shared(NamedTuple):
 class Kernel:
     """A function compiled once, for one signature, when it is first called."""
 
-    def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool, shared: Shared | None) -> None:
+    def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool, shared: Shared | None,
+                 needs: tuple[str, ...] = ()) -> None:
         self.fastmath = {"reassoc", "nsz"} if reassociate else False
         self.function = function if shared is None else _share(function, shared, self.fastmath)
         self.kinds = tuple(kinds.split())
         self.signature = kinds_of(kinds)
+        self.needs = needs
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
@@ -121,7 +123,7 @@ class Kernel:
         return self._compiled
 
     def _make_code(self) -> Code:
-        compiled.provide([symbols.SHARE])        # numba, too, loads what it has compiled
+        compiled.provide([symbols.SHARE, *self.needs])        # numba, too, loads what it has compiled
         return making.make(self.function, self.signature, symbols.PROVIDERS, self.fastmath)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -157,7 +159,7 @@ def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Calla
 
 
 def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of: str = "",
-           cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
+           cost: int | str = 1, needs: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks.
 
     Parameters
@@ -168,6 +170,7 @@ def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of:
         say which of them it does
     cost : of an element, in additions of one matrix to another, perhaps as an expression of the arguments; what is
         too cheap is not shared
+    needs : symbols of ours, beside ``symbols.SHARE``, that it refers to
     """
     shared = Shared(rows_of or columns_of, 0 if rows_of else 1, cost) if rows_of or columns_of else None
-    return lambda function: Kernel(function, kinds, reassociate, shared)
+    return lambda function: Kernel(function, kinds, reassociate, shared, needs)

@@ -7,6 +7,7 @@ follow from each other, are found by one of them, and then carried out by all.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -186,11 +187,12 @@ def _find_part(control, diagonal, beside):
     control[FIRST], control[LAST] = first, last
 
 
-@kernel("vec mat mat mat", over=2, shape=launch_square)
-def symmetric_eigen(values, vectors, matrix, work):
+@kernel("vec mat mat mat lvec", over=2, shape=launch_square)
+def symmetric_eigen(values, vectors, matrix, work, job):
     """Eigenvalues (in no order) and eigenvectors (rows of ``vectors``) of a symmetric matrix, which is destroyed.
 
-    ``work`` has three rows of the matrix's size. With NaN or infinity in the matrix, ``values`` become NaN.
+    ``work`` has three rows of the matrix's size; ``job`` is not used. With NaN or infinity in the matrix, ``values``
+    become NaN.
     """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     control = cuda.shared.array(2, np.int64)
@@ -238,3 +240,7 @@ def symmetric_eigen(values, vectors, matrix, work):
     found = control[LAST] == 0
     for i in places_in_block(n):
         values[i] = _scaled(values[i], exponent) if found else NOT_A_NUMBER
+
+
+def finish_aside(job: Any) -> None:
+    """Nothing: what is queued after it comes after it."""
