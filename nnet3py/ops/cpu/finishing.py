@@ -6,7 +6,7 @@ values after the floor; each is over ROWS_OF_A_SUM rows, so that it does not dep
 from __future__ import annotations
 
 from nnet3py.ops.cpu.jit import inline, row, segment, span
-from nnet3py.ops.cpu.memory import address, get_float, set_float, stack_floats
+from nnet3py.ops.cpu.memory import address, stack_floats
 from nnet3py.ops.cpu.tiles import (
     BLOCK,
     ITEM,
@@ -14,7 +14,7 @@ from nnet3py.ops.cpu.tiles import (
     ONE,
     PANEL,
     PANEL_SIZE,
-    TILE_VECTORS,
+    VECTOR,
     ZERO,
     last_tile,
     multiply,
@@ -44,15 +44,6 @@ def set_rows(part, vec):
         target = row(part, i)
         for j in range(target.shape[0]):
             target[j] = vec[j]
-
-
-@inline
-def _set_panel(part, source):
-    """The same of PANEL columns: as their number is a constant, it takes three instructions a row and no call."""
-    for i in range(part.shape[0]):
-        target = address(part) + i * part.strides[0]
-        for j in range(PANEL):
-            set_float(target + j * ITEM, get_float(source + j * ITEM))
 
 
 @inline
@@ -109,11 +100,10 @@ def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, sc
     dim, num_parts, count = src.shape[1], starts.shape[0], sums.shape[0] // 2
     for j0 in range(first, last, PANEL):
         width = min(PANEL, last - j0)
-        whole = width == PANEL
+        vectors = -(-width // VECTOR)
+        whole = width == vectors * VECTOR
         part = dst[first_row:last_row, j0:j0 + width]
-        if whole:
-            _set_panel(part, address(bias) + j0 * ITEM)
-        else:
+        if not whole:
             set_rows(part, span(bias, j0, width))
         for p in range(num_parts):
             left = src[starts[p] + first_row * stride:]
@@ -124,32 +114,33 @@ def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, sc
             for k0 in range(0, dim, BLOCK):
                 depth = min(BLOCK, dim - k0)
                 right, right_step = panel_of_right(panel, address(block) + k0 * ITEM, ITEM, weights.strides[0], depth,
-                                                   width, TILE_VECTORS)
-                is_last = p == num_parts - 1 and k0 + depth == dim
-                _tiles_of_panel(part, address(left) + k0 * ITEM, src.strides[0] * stride, right, right_step, depth,
-                                is_last, first_row, j0, floor, scale, offset, sums, count)
+                                                   width, vectors)
+                is_first, is_last = p == 0 and k0 == 0, p == num_parts - 1 and k0 + depth == dim
+                _tiles_of_panel(part, vectors, address(left) + k0 * ITEM, src.strides[0] * stride, right, right_step,
+                                depth, is_first, is_last, first_row, j0, bias, floor, scale, offset, sums, count)
         if not whole:
             _finish(part, first_row, j0, floor, scale, offset, sums)
 
 
 @inline
-def _tiles_of_panel(part, left, row_step, right, right_step, depth, is_last, first_row, j0, floor, scale,
-                    offset, sums, count):
-    result, i0 = address(part), 0
+def _tiles_of_panel(part, vectors, left, row_step, right, right_step, depth, is_first, is_last, first_row, j0, bias,
+                    floor, scale, offset, sums, count):
+    result, i0, step = address(part), 0, part.strides[0]
     scale_at = offset_at = sums_at = squares_at = 0
     if scale.shape[0]:
         scale_at, offset_at = address(scale) + j0 * ITEM, address(offset) + j0 * ITEM
     while i0 < part.shape[0]:
         rows = next_rows(part.shape[0] - i0)
-        left_at, result_at = left + i0 * row_step, result + i0 * part.strides[0]
+        left_at, result_at = left + i0 * row_step, result + i0 * step
+        addend, addend_step = (address(bias) + j0 * ITEM, 0) if is_first else (result_at, step)
         if is_last:
             if count:
                 block = (first_row + i0) // ROWS_OF_A_SUM
                 sums_at = address(sums) + block * sums.strides[0] + j0 * ITEM
                 squares_at = sums_at + count * sums.strides[0]
-            last_tile(rows, TILE_VECTORS, depth, left_at, row_step, ITEM, right, right_step, result_at, part.strides[0],
-                      floor, scale_at, offset_at, sums_at, squares_at)
+            last_tile(rows, vectors, depth, left_at, row_step, ITEM, right, right_step, result_at, step, addend,
+                      addend_step, floor, scale_at, offset_at, sums_at, squares_at)
         else:
-            tile(rows, TILE_VECTORS, depth, left_at, row_step, ITEM, right, right_step, result_at, part.strides[0], ONE,
-                 ONE)
+            tile(rows, vectors, depth, left_at, row_step, ITEM, right, right_step, result_at, step, addend, addend_step,
+                 ONE, ONE)
         i0 += rows

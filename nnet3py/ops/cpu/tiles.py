@@ -39,105 +39,131 @@ PANEL = VECTOR * TILE_VECTORS     # columns of a tile
 ROW_COUNTS = tuple(sorted({TILE_ROWS, 4, 2, 1}, reverse=True))
 BLOCK = 128                       # of k: as much of a right matrix's panel as the first-level cache can hold
 ITEM = 4                          # bytes
-ALIGNMENT = 64                    # bytes, of a tile's code: where its loop begins decides a fifth of its speed
 PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
 
 _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 _VECTOR_TYPE = ir.VectorType(_FLOAT, VECTOR)
-# k, left (address, bytes from row to row and from k to k), right (address, bytes), result (address, bytes); then the
-# scales; or the floor, and the addresses of scale, offset, sums and sums of squares
-_PLACES = [_I64] * 8
+# k, left (address, bytes from row to row and from k to k), right (address, bytes), result (address, bytes), what is
+# added (address, bytes: 0 for the same row again and again); then the scales; or the floor, and the addresses of scale,
+# offset, sums and sums of squares
+_PLACES = [_I64] * 10
 _TILE_TYPE = ir.FunctionType(ir.VoidType(), _PLACES + [_FLOAT, _FLOAT])
 _LAST_TILE_TYPE = ir.FunctionType(ir.VoidType(), _PLACES + [_FLOAT] + [_I64] * 4)
 
 
-class _AlignedFunction(ir.Function):
-    """A function whose code begins at a multiple of ALIGNMENT bytes, for which llvmlite has no word."""
-
-    def descr_prototype(self, buf: list[str]) -> None:
-        super().descr_prototype(buf)
-        buf[-1] = f"{buf[-1].rstrip()} align {ALIGNMENT}\n"
-
-
 def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> ir.Function:
-    """The function that computes one tile: result = alpha left right + beta result.
+    """The function that computes one tile: result = alpha left right + beta addend.
 
-    The last one of a product that is to be finished: result = the larger of (left right + result) and a floor, times
+    The last one of a product that is to be finished: result = the larger of (left right + addend) and a floor, times
     a scale plus an offset for each column, if there are any; it is added to sums of each column, if those are wanted.
     """
     name = f"nnet3py_{'last_' if is_last else ''}tile_{rows}_{vectors}"
     if name in module.globals:
         return module.get_global(name)
-    function = _AlignedFunction(module, _LAST_TILE_TYPE if is_last else _TILE_TYPE, name)
+    function = ir.Function(module, _LAST_TILE_TYPE if is_last else _TILE_TYPE, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    count, left, row_step, k_step, right, right_step, result, result_step, *rest = function.args
-    start, loop, done = (function.append_basic_block(block) for block in ("start", "loop", "done"))
+    count, left, row_step, k_step, right, right_step, *rest = function.args
+    start, loop, last, odd, done = (function.append_basic_block(block)
+                                    for block in ("start", "loop", "last", "odd", "done"))
     builder = ir.IRBuilder(start)
     multiply_add = cgutils.get_or_insert_function(module, ir.FunctionType(_VECTOR_TYPE, [_VECTOR_TYPE] * 3),
                                                   f"llvm.fma.v{VECTOR}f32")
-    zero = ir.Constant(_VECTOR_TYPE, None)
+    zeros = [[ir.Constant(_VECTOR_TYPE, None)] * vectors for _ in range(rows)]
     row_offsets = [builder.mul(row_step, ir.Constant(_I64, r)) for r in range(rows)]
-    builder.branch(loop)
+
+    def add_products(sums: list[list[Any]], left_now: Any, right_now: Any) -> tuple[list[list[Any]], Any, Any]:
+        """The sums with the products of one k more, and where the next is."""
+        columns = [_load(builder, builder.add(right_now, ir.Constant(_I64, v * VECTOR * ITEM))) for v in range(vectors)]
+        new_sums = []
+        for r in range(rows):
+            number = builder.load(builder.inttoptr(builder.add(left_now, row_offsets[r]), _FLOAT.as_pointer()))
+            wide = _splat(builder, number)
+            new_sums.append([builder.call(multiply_add, [wide, columns[v], sums[r][v]]) for v in range(vectors)])
+        return new_sums, builder.add(left_now, k_step), builder.add(right_now, right_step)
+
+    # Rounds are of two: a shorter loop is slower by a fifth where it begins at the wrong place of a cache line.
+    num_rounds = builder.lshr(count, ir.Constant(_I64, 1))
+    builder.cbranch(builder.icmp_signed(">", num_rounds, ir.Constant(_I64, 0)), loop, last)
 
     builder.position_at_end(loop)
-    step, left_now, right_now = (builder.phi(_I64) for _ in range(3))
+    rounds, left_now, right_now = (builder.phi(_I64) for _ in range(3))
     sums = [[builder.phi(_VECTOR_TYPE) for _ in range(vectors)] for _ in range(rows)]
-    columns = [_load(builder, builder.add(right_now, ir.Constant(_I64, v * VECTOR * ITEM))) for v in range(vectors)]
-    new_sums = []
-    for r in range(rows):
-        number = builder.load(builder.inttoptr(builder.add(left_now, row_offsets[r]), _FLOAT.as_pointer()))
-        wide = _splat(builder, number)
-        new_sums.append([builder.call(multiply_add, [wide, columns[v], sums[r][v]]) for v in range(vectors)])
-    # keeps LLVM from unrolling the loop: it would then move sums from register to register
+    new_sums, next_left, next_right = sums, left_now, right_now
+    for _ in range(2):
+        new_sums, next_left, next_right = add_products(new_sums, next_left, next_right)
+    # keeps LLVM from unrolling the loop further: it would then move sums from register to register
     nothing = ir.InlineAsm(ir.FunctionType(ir.VoidType(), []), "", "", side_effect=True)
     builder.call(nothing, [], attrs=("convergent",))
-    next_step = builder.add(step, ir.Constant(_I64, 1))
-    next_left, next_right = builder.add(left_now, k_step), builder.add(right_now, right_step)
-    builder.cbranch(builder.icmp_signed("<", next_step, count), loop, done)
-    for phi, first, following in ((step, ir.Constant(_I64, 0), next_step), (left_now, left, next_left),
+    rounds_left = builder.sub(rounds, ir.Constant(_I64, 1))
+    builder.cbranch(builder.icmp_signed(">", rounds_left, ir.Constant(_I64, 0)), loop, last)
+    for phi, first, following in ((rounds, num_rounds, rounds_left), (left_now, left, next_left),
                                   (right_now, right, next_right)):
         phi.add_incoming(first, start)
         phi.add_incoming(following, loop)
-    for r in range(rows):
-        for v in range(vectors):
-            sums[r][v].add_incoming(zero, start)
-            sums[r][v].add_incoming(new_sums[r][v], loop)
+    _join(sums, (zeros, start), (new_sums, loop))
+
+    builder.position_at_end(last)
+    so_far = [[builder.phi(_VECTOR_TYPE) for _ in range(vectors)] for _ in range(rows)]
+    left_now, right_now = builder.phi(_I64), builder.phi(_I64)
+    _join([*so_far, [left_now, right_now]], ([*zeros, [left, right]], start),
+          ([*new_sums, [next_left, next_right]], loop))
+    builder.cbranch(builder.trunc(count, ir.IntType(1)), odd, done)
+
+    builder.position_at_end(odd)
+    with_last, _, _ = add_products(so_far, left_now, right_now)
+    builder.branch(done)
 
     builder.position_at_end(done)
+    totals = [[builder.phi(_VECTOR_TYPE) for _ in range(vectors)] for _ in range(rows)]
+    _join(totals, (so_far, last), (with_last, odd))
     store = _store_last_tile if is_last else _store_scaled_tile
-    store(builder, result, result_step, new_sums, multiply_add, *rest)
+    store(builder, totals, multiply_add, *rest)
     builder.ret_void()
     return function
 
 
-def _store_scaled_tile(builder: ir.IRBuilder, result: Any, result_step: Any, sums: list[list[Any]], multiply_add: Any,
-                       alpha: Any, beta: Any) -> None:
+def _join(phis: list[list[Any]], *incoming: tuple[list[list[Any]], Any]) -> None:
+    """What values have that come from several blocks."""
+    for values, block in incoming:
+        for row, others in zip(phis, values, strict=True):
+            for phi, value in zip(row, others, strict=True):
+                phi.add_incoming(value, block)
+
+
+def _store_scaled_tile(builder: ir.IRBuilder, sums: list[list[Any]], multiply_add: Any, result: Any, result_step: Any,
+                       addend: Any, addend_step: Any, alpha: Any, beta: Any) -> None:
     replaces = builder.fcmp_ordered("==", beta, ir.Constant(_FLOAT, 0.0))
     wide_alpha, wide_beta = _splat(builder, alpha), _splat(builder, beta)
     with builder.if_else(replaces) as (then, otherwise):
         with then:
-            _store_tile(builder, result, result_step, sums, lambda total, _: builder.fmul(wide_alpha, total))
+            _store_tile(builder, result, result_step, [[builder.fmul(wide_alpha, total) for total in row]
+                                                       for row in sums])
         with otherwise:
-            _store_tile(builder, result, result_step, sums, lambda total, place: builder.call(
-                multiply_add, [wide_alpha, total, builder.fmul(wide_beta, _load(builder, place))]))
+            added = _load_tile(builder, addend, addend_step, sums)
+            _store_tile(builder, result, result_step, [
+                [builder.call(multiply_add, [wide_alpha, total, builder.fmul(wide_beta, other)])
+                 for total, other in zip(*rows, strict=True)] for rows in zip(sums, added, strict=True)])
 
 
-def _store_last_tile(builder: ir.IRBuilder, result: Any, result_step: Any, sums: list[list[Any]], multiply_add: Any,
-                     floor: Any, scale: Any, offset: Any, column_sums: Any, column_squares: Any) -> None:
+def _store_last_tile(builder: ir.IRBuilder, sums: list[list[Any]], multiply_add: Any, result: Any, result_step: Any,
+                     addend: Any, addend_step: Any, floor: Any, scale: Any, offset: Any, column_sums: Any,
+                     column_squares: Any) -> None:
     wide_floor, none = _splat(builder, floor), ir.Constant(_I64, 0)
 
-    def above_floor(total: Any, place: Any) -> Any:
-        value = builder.fadd(total, _load(builder, place))
+    def above_floor(total: Any, other: Any) -> Any:
+        value = builder.fadd(total, other)
         return builder.select(builder.fcmp_ordered("<", value, wide_floor), wide_floor, value)
 
-    values = _store_tile(builder, result, result_step, sums, above_floor)
+    values = [[above_floor(total, other) for total, other in zip(*rows, strict=True)]
+              for rows in zip(sums, _load_tile(builder, addend, addend_step, sums), strict=True)]
+    _store_tile(builder, result, result_step, values)
     with builder.if_then(builder.icmp_signed("!=", scale, none)):
         scales, offsets = ([_load(builder, builder.add(vector, ir.Constant(_I64, v * VECTOR * ITEM)))
                             for v in range(len(sums[0]))] for vector in (scale, offset))
         _store_tile(builder, result, result_step, [
             [builder.call(multiply_add, [value, scales[v], offsets[v]]) for v, value in enumerate(row)]
-            for row in values], lambda total, _: total)
+            for row in values])
     with builder.if_then(builder.icmp_signed("!=", column_sums, none)):
         for v, column in enumerate(zip(*values, strict=True)):
             place, square_place = (builder.add(one, ir.Constant(_I64, v * VECTOR * ITEM))
@@ -160,32 +186,37 @@ def _splat(builder: ir.IRBuilder, number: Any) -> Any:
                                   ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), None))
 
 
-def _store_tile(builder: ir.IRBuilder, result: Any, step: Any, sums: list[list[Any]], value: Any) -> list[list[Any]]:
-    """Store ``value(sum, address)`` for each vector of the tile; returns what was stored."""
-    stored = []
-    for r, row in enumerate(sums):
-        row_address = builder.add(result, builder.mul(step, ir.Constant(_I64, r)))
-        places = [builder.add(row_address, ir.Constant(_I64, v * VECTOR * ITEM)) for v in range(len(row))]
-        stored.append([value(total, place) for total, place in zip(row, places, strict=True)])
-        for new, place in zip(stored[-1], places, strict=True):
-            builder.store(new, builder.inttoptr(place, _VECTOR_TYPE.as_pointer()), align=ITEM)
-    return stored
+def _places(builder: ir.IRBuilder, start: Any, step: Any, tile: list[list[Any]]) -> list[list[Any]]:
+    """Where the vectors of a tile are in memory."""
+    rows = [builder.add(start, builder.mul(step, ir.Constant(_I64, r))) for r in range(len(tile))]
+    return [[builder.add(row, ir.Constant(_I64, v * VECTOR * ITEM)) for v in range(len(tile[0]))] for row in rows]
 
 
-def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, alpha, beta):
+def _load_tile(builder: ir.IRBuilder, start: Any, step: Any, like: list[list[Any]]) -> list[list[Any]]:
+    return [[_load(builder, place) for place in row] for row in _places(builder, start, step, like)]
+
+
+def _store_tile(builder: ir.IRBuilder, start: Any, step: Any, values: list[list[Any]]) -> None:
+    for row, places in zip(values, _places(builder, start, step, values), strict=True):
+        for value, place in zip(row, places, strict=True):
+            builder.store(value, builder.inttoptr(place, _VECTOR_TYPE.as_pointer()), align=ITEM)
+
+
+def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, addend,
+          addend_step, alpha, beta):
     """Compute the tile of ``rows`` (one of ROW_COUNTS) x ``vectors``."""
-    return types.void(*[types.intp] * 10, types.float32, types.float32), _call_tile(False)
+    return types.void(*[types.intp] * 12, types.float32, types.float32), _call_tile(False)
 
 
-def _last_tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, floor,
-               scale, offset, sums, squares):
-    """The same, and finish it; for TILE_VECTORS only."""
-    return types.void(*[types.intp] * 10, types.float32, *[types.intp] * 4), _call_tile(True)
+def _last_tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, addend,
+               addend_step, floor, scale, offset, sums, squares):
+    """The same, and finish it."""
+    return types.void(*[types.intp] * 12, types.float32, *[types.intp] * 4), _call_tile(True)
 
 
 def _call_tile(is_last: bool) -> Any:
     def codegen(context, builder, signature, args):      # type: ignore[no-untyped-def]
-        kinds = [(r, v) for r in ROW_COUNTS for v in range(TILE_VECTORS if is_last else 1, TILE_VECTORS + 1)]
+        kinds = [(r, v) for r in ROW_COUNTS for v in range(1, TILE_VECTORS + 1)]
         wanted = builder.add(builder.mul(args[0], ir.Constant(_I64, TILE_VECTORS + 1)), args[1])
         end = builder.append_basic_block("end")
         switch = builder.switch(wanted, end)
@@ -307,10 +338,10 @@ def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
                 result_at = result + i0 * result_step + j0 * ITEM
                 if whole:
                     tile(rows, vectors, count, left_at, row_step, k_step, rows_at, rows_step, result_at, result_step,
-                         alpha, scale)
+                         result_at, result_step, alpha, scale)
                 else:
                     _copy_rows(edge, edge_step, result_at, result_step, rows, width)
-                    tile(rows, vectors, count, left_at, row_step, k_step, rows_at, rows_step, edge, edge_step, alpha,
-                         scale)
+                    tile(rows, vectors, count, left_at, row_step, k_step, rows_at, rows_step, edge, edge_step, edge,
+                         edge_step, alpha, scale)
                     _copy_rows(result_at, result_step, edge, edge_step, rows, width)
                 i0 += rows
