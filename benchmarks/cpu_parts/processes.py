@@ -28,13 +28,7 @@ for _ in range(8):
     start = time.perf_counter(); a @ a; seconds.append(time.perf_counter() - start)
 print(2 * 2048 ** 3 / sorted(seconds[1:])[3] / 1e9)
 """
-_INTERPRETER = """
-import importlib.util, pathlib, click, numba, numpy, scipy
-path = next((pathlib.Path(scipy.__file__).parent / "linalg").glob("cython_blas*.so"))
-spec = importlib.util.spec_from_file_location("scipy.linalg.cython_blas", path)
-spec.loader.exec_module(importlib.util.module_from_spec(spec))
-"""
-INTERPRETER = [sys.executable, "-c", _INTERPRETER]
+INTERPRETER = [sys.executable, "-c", "import llvmlite.binding, numpy"]     # what runs compiled kernels
 IMPORTS = [sys.executable, "-c", "import numpy, numba"]
 
 
