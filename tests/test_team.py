@@ -4,6 +4,7 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -28,6 +29,14 @@ def add_once(rows: int = WIDE[0]) -> None:
     wanted = dst + 2.0
     get_ops().add_mat(dst, np.ones_like(dst), 2.0)
     np.testing.assert_array_equal(dst, wanted)
+
+
+def in_three_threads(work: Callable[[], None]) -> None:
+    callers = [threading.Thread(target=work) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
@@ -71,11 +80,7 @@ def test_kernels_of_several_python_threads_at_once():
         except AssertionError as failure:
             failures.append(failure)
 
-    callers = [threading.Thread(target=work) for _ in range(3)]
-    for caller in callers:
-        caller.start()
-    for caller in callers:
-        caller.join()
+    in_three_threads(work)
     assert not failures
 
 
@@ -117,9 +122,5 @@ def test_what_is_put_aside_is_done_whoever_does_it() -> None:
         threads.set_num_threads(count)
         time.sleep(LONGER_THAN_WATCHING)
         decompose_all()
-        callers = [threading.Thread(target=decompose_all) for _ in range(3)]
-        for caller in callers:
-            caller.start()
-        for caller in callers:
-            caller.join()
+        in_three_threads(decompose_all)
     assert not failures
