@@ -143,3 +143,11 @@ def test_launcher_finds_a_python_on_path(tmp_path: Path) -> None:
     environment["PATH"] = str(bare)
     done = start()
     assert done.returncode == 255 and "no python3 on PATH has numba" in done.stderr
+
+
+def test_nothing_is_left_to_look_through_at_the_end() -> None:
+    """When the interpreter ends, all objects are those that its search for garbage leaves out; called twice as well."""
+    program = ("import atexit, gc; atexit.register(lambda: print(gc.get_freeze_count() > 1000, gc.get_count()[2]))\n"
+               "from nnet3py.cli.main import collect_rarely; collect_rarely(); collect_rarely()")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "0"]
