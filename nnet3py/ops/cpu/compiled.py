@@ -36,17 +36,18 @@ def find(source: Path, name: str) -> Callable[..., Any] | None:
         return _loaded[path]
 
 
-def make(source: Path, name: str, compile_code: Callable[[], Code]) -> Callable[..., Any]:
-    """The kernel ``name`` of a source file, which is not on disk: compiled and kept there."""
+def find_or_make(source: Path, name: str, compile_code: Callable[[], Code]) -> Callable[..., Any]:
+    """The same; if it is on no disk, it is compiled and kept there."""
     with _lock:
-        code = _kept(source, name, compile_code)
-        compiled = _loaded[_path(source, name)] = _function_of(code, name)
-        return compiled
+        known = find(source, name)
+        if known is None:
+            known = _loaded[_path(source, name)] = _function_of(_made(source, name, compile_code), name)
+        return known
 
 
 def address_of(source: Path, name: str, compile_code: Callable[[], Code]) -> int:
     """The address of a C function, from the disk or compiled now."""
-    code = objects.read(_path(source, name)) or _kept(source, name, compile_code)
+    code = objects.read(_path(source, name)) or _made(source, name, compile_code)
     provide(code.needs)
     return objects.load(code)
 
@@ -55,7 +56,7 @@ def _path(source: Path, name: str) -> Path:
     return folder_of(source) / f"{source.stem}.{name}.kernel"
 
 
-def _kept(source: Path, name: str, compile_code: Callable[[], Code]) -> Code:
+def _made(source: Path, name: str, compile_code: Callable[[], Code]) -> Code:
     global _announced
     code = compile_code()
     objects.keep(_path(source, name), code)

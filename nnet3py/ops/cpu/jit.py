@@ -118,8 +118,7 @@ class Kernel:
         """Load the kernel from the disk cache, or compile it and store it there; returns what to call."""
         if self._compiled is None:
             source = Path(self.function.__code__.co_filename).resolve()
-            self._compiled = (compiled.find(source, self.__name__)
-                              or compiled.make(source, self.__name__, self._make_code))
+            self._compiled = compiled.find_or_make(source, self.__name__, self._make_code)
         return self._compiled
 
     def _make_code(self) -> Code:

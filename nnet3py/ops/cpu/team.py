@@ -36,7 +36,7 @@ def set_team_size(count: int) -> None:
         if count - 1 > workers:
             if not workers:
                 words[SLEEP], words[WAKE] = os.pipe()
-            serve = compiled.find(_CODE, "serve") or compiled.make(_CODE, "serve", _maker("make_serve"))
+            serve = compiled.find_or_make(_CODE, "serve", _maker("make_serve"))
             for worker in range(workers, count - 1):
                 threading.Thread(target=serve, args=(worker,), name=f"nnet3py-{worker}", daemon=True).start()
             words[WORKERS] = count - 1
