@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnet3py.cli.main import main
-from nnet3py.cli.warmup import Warmed, families, show, warm_family, warm_up
+from nnet3py.cli.warmup import LOOPS, Warmed, families, show, warm_family, warm_up
 from nnet3py.errors import UsageError
 from nnet3py.ops.cpu.jit import Kernel
 from nnet3py.ops.table import FAMILIES
@@ -67,3 +67,9 @@ def test_what_is_printed() -> None:
     show(iter([Warmed("cpu", "rows", 3, 7, 1.25), Warmed("cpu", "chain", 0, 2, 0.1)]), lines.append)
     assert lines[0] == "cpu  rows                   3 compiled,   7 found,    1.2 s"
     assert lines[-1].startswith("3 kernels compiled and 9 found in ")
+
+
+def test_every_module_with_loops_is_compiled() -> None:
+    with_loops = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "nnet3py").rglob("*.py")
+                  if re.search(r"^\w+ = Loop\(", path.read_text(encoding="utf-8"), re.MULTILINE)}
+    assert with_loops == {name for names in LOOPS.values() for name in names}

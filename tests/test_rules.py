@@ -18,7 +18,8 @@ PACKAGE = ROOT / "nnet3py"
 
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
 STAGES = [
-    {"errors", "log", "cache_folder", "machine_code"},
+    {"errors", "log", "cache_folder"},
+    {"machine_code"},
     {"config_line", "index", "io", "ops"},
     {"components", "features", "graphs"},
     {"network"},

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from nnet3py.errors import UsageError
 
-FILES = "files"          # the family of what io/ compiles
+# families of compiled loops outside ops/, and the modules that have them
+LOOPS: dict[str, tuple[str, ...]] = {"files": ("nnet3py.io.compressed_code",)}
 
 
 class Warmed(NamedTuple):
@@ -26,7 +27,7 @@ def families(device: str) -> list[str]:
     """The names of the families of kernels of a device, "cpu" or "cuda"."""
     from nnet3py.ops.table import FAMILIES
 
-    return sorted({*FAMILIES, FILES} if device == "cpu" else FAMILIES)
+    return sorted({*FAMILIES, *LOOPS} if device == "cpu" else FAMILIES)
 
 
 def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator[Warmed]:
@@ -56,7 +57,7 @@ def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator
 def warm_family(device: str, family: str) -> Warmed:
     """Compile the kernels of one family, or find them on disk."""
     start, num_compiled = time.perf_counter(), 0
-    kernels = _file_kernels() if family == FILES else _kernels(device, family)
+    kernels = _loops(family) if family in LOOPS else _kernels(device, family)
     for compile_kernel in kernels:
         with _count_compiled() as compiled:
             compile_kernel()
@@ -81,11 +82,14 @@ def _kernels(device: str, family: str) -> list[Callable[[], Any]]:
             and value.function.__module__ == name]
 
 
-def _file_kernels() -> list[Callable[[], Any]]:
-    """What compiles each kernel of the formats of files."""
-    from nnet3py.io.compressed_code import LOOPS
+def _loops(family: str) -> list[Callable[[], Any]]:
+    """What compiles each loop of a family."""
+    from importlib import import_module
 
-    return [loop.prepare for loop in LOOPS]
+    from nnet3py.machine_code.loop import Loop
+
+    return [value.prepare for name in LOOPS[family] for value in vars(import_module(name)).values()
+            if isinstance(value, Loop)]
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, TypeAlias
 
-from nnet3py.io.compiled_loop import Loop
+from nnet3py.machine_code.loop import Loop
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,11 +27,11 @@ COST_OF_LOADING, COST_IF_LOADED = 0.06, 0.005        # seconds, the latter where
 
 Source: TypeAlias = "bytes | int"
 
-_decode_columns = Loop("compressed_loops", "decode_columns", "u1* u1* i8* f4* f4 i8 f4* f4*")
-_decode_bytes = Loop("compressed_loops", "decode_uniform", "u1* f4 f4 i8 f4*")
-_decode_words = Loop("compressed_loops", "decode_uniform", "u2* f4 f4 i8 f4*")
-_find_ranges = Loop("compressed_loops", "find_ranges", "f4* i8* i8 f4*")
-_compress_columns = Loop("compressed_loops", "compress_columns", "f4* i8* f4* f4 i8 u2* u1* f4* u2* i4*")
+_decode_columns = Loop("nnet3py.io.compressed_loops", "decode_columns", "u1* u1* i8* f4* f4 i8 f4* f4*")
+_decode_bytes = Loop("nnet3py.io.compressed_loops", "decode_uniform", "u1* f4 f4 i8 f4*")
+_decode_words = Loop("nnet3py.io.compressed_loops", "decode_uniform", "u2* f4 f4 i8 f4*")
+_find_ranges = Loop("nnet3py.io.compressed_loops", "find_ranges", "f4* i8* i8 f4*")
+_compress_columns = Loop("nnet3py.io.compressed_loops", "compress_columns", "f4* i8* f4* f4 i8 u2* u1* f4* u2* i4*")
 LOOPS = (_decode_columns, _decode_bytes, _decode_words, _find_ranges, _compress_columns)
 
 

@@ -33,6 +33,7 @@ from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from nnet3py.machine_code import making
+from nnet3py.machine_code.inline import inline
 from nnet3py.machine_code.objects import Code
 from nnet3py.ops.cpu import compiled, symbols, team_code
 from nnet3py.ops.kinds import kinds_of
@@ -78,9 +79,6 @@ def _span(typingctx, vector, offset, length):
 
 segment: Any = intrinsic(_segment)
 span: Any = intrinsic(_span)
-# For what kernels call. Always inlined: the process that compiles a kernel would otherwise call the function's own
-# compiled form, which may round otherwise than the copy that the disk cache keeps with the kernel.
-inline = numba.njit(error_model="numpy", forceinline=True)
 
 
 @inline

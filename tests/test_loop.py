@@ -1,4 +1,4 @@
-"""nnet3py/io/compiled_loop.py: loops are compiled once, found again without numba, and made anew if damaged."""
+"""nnet3py/machine_code/loop.py: loops are compiled once, found again without numba, and made anew if damaged."""
 from __future__ import annotations
 
 import os
@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from paths import ROOT
 
-from nnet3py.io.compiled_loop import Loop
 from nnet3py.io.compressed_code import LOOPS
+from nnet3py.machine_code.loop import Loop
 
 RUN = """
 import ctypes, struct, sys
@@ -43,7 +44,9 @@ def test_code_is_kept_on_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_loops_are_loaded_once(loop: Loop) -> None:
     loop.prepare()
-    assert loop._function is loop._function
+    known = loop._function
+    loop.prepare()
+    assert known is not None and loop._function is known
 
 
 def test_numbers_and_addresses() -> None:
@@ -55,3 +58,34 @@ def test_numbers_and_addresses() -> None:
     codes = struct.pack("=2H", 0, 65535)
     decode_uniform(codes, 2, 1.0, 2.0, 2, ctypes.addressof(target))
     assert list(target) == [1.0, 131071.0]
+
+
+def test_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NNET3PY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_helper.py").write_text("""
+from nnet3py.machine_code.inline import inline
+
+@inline
+def weighted(value, factor):
+    return value * factor
+""")
+    source = tmp_path / "own_loops.py"
+    source.write_text("""
+from own_helper import weighted
+
+def total(values, table, factor, flag):
+    result = 0.0
+    for i in range(len(values)):
+        result += weighted(values[i], factor)
+    table[0, 1] = result
+    return len(values) if flag else -1
+""")
+    total = Loop("own_loops", "total", "f4[] f8[,] f8 b1", uses=["own_helper"])
+    table = np.zeros((2, 2))
+    assert total(np.arange(4, dtype=np.float32), table, 0.5, True) == 4 and table[0, 1] == 3.0
+    assert total(np.arange(4, dtype=np.float32), table, 2.0, False) == -1 and table[0, 1] == 12.0
+    with pytest.raises(TypeError, match="values: expected a float32 vector"):
+        total(np.arange(4), table, 0.5, True)
+    with pytest.raises(TypeError, match="table: expected a float64 matrix"):
+        total(np.arange(4, dtype=np.float32), table[:, :1], 0.5, True)

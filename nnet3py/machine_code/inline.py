@@ -1,0 +1,12 @@
+"""What compiled functions call: functions that are inlined wherever they are called.
+
+A process that compiles would otherwise call such a function's own compiled form, which may round otherwise than the
+copy that is kept on disk with its caller.
+"""
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+
+inline: Any = numba.njit(error_model="numpy", forceinline=True)

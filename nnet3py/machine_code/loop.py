@@ -1,0 +1,97 @@
+"""Loops as machine code that is kept on disk, and loaded from there without numba: in 0.05 s instead of 0.3 s.
+
+A loop is a plain function of numbers, arrays and addresses, in a file of its own that is imported when it is compiled::
+
+    # nnet3py/lattices/pruning.py
+    _prune = Loop("nnet3py.lattices.pruning_loops", "prune", "i8[] i4[] f4[,] f8 f8[]")
+    ...
+    num_kept = _prune(arc_starts, next_states, weights, beam, costs)
+
+It allocates nothing and raises nothing: what needs more room returns, is given larger arrays, and goes on. It checks no
+index. Functions that it calls are decorated with :data:`nnet3py.machine_code.inline.inline`. It is compiled for one
+signature; arrays must be contiguous, writable and of that dtype. Other threads may run while it works. Light.
+"""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nnet3py.machine_code.objects import Code
+
+_NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "i4": "int32", "i8": "int64",
+                "f4": "float32", "f8": "float64", "b1": "boolean"}
+_lock = threading.RLock()
+
+
+class Loop:
+    """The function ``name`` of the module ``source``, compiled when it is first called, or loaded.
+
+    Parameters
+    ----------
+    source : the name of a module, which is imported only if the function must be compiled
+    name : the function's
+    types : its arguments' types: ``f4`` a number, ``f4[]`` a vector, ``f4[,]`` a matrix, ``f4*`` an address, for
+        which bytes or an integer are given
+    uses : names of other modules whose functions it calls; when one of these files changes, it is compiled again
+    """
+
+    def __init__(self, source: str, name: str, types: str, uses: Sequence[str] = ()) -> None:
+        self._source, self._name, self._types, self._uses = source, name, types.split(), tuple(uses)
+        self._function: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        return (self._function or self._loaded())(*args)
+
+    def prepare(self) -> None:
+        """Load the machine code, and compile it if it is not on disk."""
+        self._loaded()
+
+    def _loaded(self) -> Callable[..., Any]:
+        from nnet3py.cache_folder import cache_folder
+        from nnet3py.machine_code import entries, objects
+
+        with _lock:
+            if self._function is None:
+                path = cache_folder() / _folder_name((self._source, *self._uses)) / f"{self._file_name()}.kernel"
+                code = objects.read(path)
+                if code is None:
+                    code = self._compiled()
+                    objects.keep(path, code)
+                self._function = entries.function_of(code, self._name)
+            return self._function
+
+    def _file_name(self) -> str:
+        types = "-".join(self._types)
+        return f"{self._name}-{types}".replace("*", "p").replace("[]", "v").replace("[,]", "m")
+
+    def _compiled(self) -> Code:
+        from importlib import import_module
+
+        from nnet3py.machine_code import making
+
+        function = getattr(import_module(self._source), self._name)
+        return making.make(function, [_numba_type(kind) for kind in self._types])
+
+
+def _numba_type(text: str) -> Any:
+    """The numba type that a word such as ``f4[]`` names."""
+    from numba import types
+
+    element = getattr(types, _NUMBA_TYPES[text[:2]])
+    kinds = {"": lambda: element, "*": lambda: types.CPointer(element), "[]": lambda: types.Array(element, 1, "C"),
+             "[,]": lambda: types.Array(element, 2, "C")}
+    return kinds[text[2:]]()
+
+
+@cache
+def _folder_name(sources: tuple[str, ...]) -> str:
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    from nnet3py.machine_code import objects
+
+    files = [Path(spec.origin) for source in sources if (spec := find_spec(source)) is not None and spec.origin]
+    return f"loops-{objects.folder_name(files)}"
