@@ -1,7 +1,7 @@
 """Writes the reference of all commands, docs/commands.md, anew from the registry: python docs/make_command_pages.py
 
 What stands there comes from each command's usage text, options and line in the registry; what belongs to the page
-alone are the headings, and the words about kinds of arguments. Options that many commands share stand at its end once.
+alone are the words about kinds of arguments. Options that many commands share stand at its end once.
 """
 from __future__ import annotations
 
@@ -14,38 +14,10 @@ from typing import NamedTuple
 from nnet3py.cli import option_groups
 from nnet3py.cli.command import KaldiCommand
 from nnet3py.cli.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option
-from nnet3py.cli.registry import COMMANDS, PERSON_NAMES, person_name
+from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES, person_name
 
 PAGE = Path(__file__).resolve().parent / "commands.md"
 PLANNED = PAGE.parent.parent / "tests" / "data" / "commands.txt"      # every name that there is or will be
-
-# The first heading with a pattern that fits a command's name has it.
-HEADINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("Acoustic models", ("nnet3-am-*", "*transition*", "am-info", "tree-info")),
-    ("X-vectors", ("nnet3-xvector-*",)),
-    ("Chain examples and training", ("nnet3-chain-*", "chain-*")),
-    ("Discriminative examples and training", ("nnet3-discriminative-*",)),
-    ("Computing outputs", ("nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs")),
-    ("Examples", ("nnet3-*egs", "nnet3-egs-*", "nnet3-get-egs-*")),
-    ("Training drivers", ("nnet3-train-*", "train-*", "make-egs", "make-chain-egs", "nnet3-report", "nnet3-monitor")),
-    ("Training and evaluation", ("nnet3-train", "nnet3-compute-prob", "nnet3-show-progress", "nnet3-average",
-                                 "nnet3-combine")),
-    ("Decoding", ("nnet3-latgen*", "nnet3-align*", "latgen*", "lattice-*", "make-graph", "compile-train-graphs",
-                  "word-error-rate")),
-    ("LDA and feature transforms", ("*lda*", "*-get-feature-transform")),
-    ("Networks", ("nnet3-*", "xconfig-*")),
-    ("The GPU", ("cuda-*",)),
-    ("Features", ("*feat*", "*cmvn*", "add-deltas")),
-    ("Sound", ("wav-*", "extract-segments")),
-    ("Topologies, trees and phones", ("make-topology", "make-mono-tree", "text-to-phones")),
-    ("Alignments and posteriors", ("ali-*", "phones-to-ali", "convert-ali", "*post*", "*int-vector*")),
-    ("Matrices and vectors", ("*matri*", "*vector*")),
-    ("Other commands", ("*",)),
-)
-ORDER = ("Networks", "Acoustic models", "Examples", "Training and evaluation", "Training drivers", "Computing outputs",
-         "X-vectors", "Chain examples and training", "Discriminative examples and training", "Decoding", "Features",
-         "Sound", "LDA and feature transforms", "Topologies, trees and phones", "Alignments and posteriors",
-         "Matrices and vectors", "The GPU", "Other commands")
 
 
 class Shared(NamedTuple):
@@ -124,24 +96,15 @@ def command(name: str) -> KaldiCommand:
     return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)
 
 
-def heading_of(name: str) -> str:
-    """The heading below which a command stands."""
-    return next(heading for heading, patterns in HEADINGS if any(fnmatchcase(name, one) for one in patterns))
-
-
 def make_page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION]
-    for heading in ORDER:
-        names = [name for name in COMMANDS if heading_of(name) == heading]
-        if names:
-            parts.append(f"- [{heading}](#{_anchor(heading)}): "
-                         + ", ".join(f"[{name}](#{_anchor(name)})" for name in names) + "\n")
-    for heading in ORDER:
-        names = [name for name in COMMANDS if heading_of(name) == heading]
-        if names:
-            parts.append(f"\n## {heading}\n")
-            parts.extend(_command_section(name) for name in names)
+    for heading, names in GROUPS.items():
+        parts.append(f"- [{heading}](#{_anchor(heading)}): "
+                     + ", ".join(f"[{name}](#{_anchor(name)})" for name in names) + "\n")
+    for heading, names in GROUPS.items():
+        parts.append(f"\n## {heading}\n")
+        parts.extend(_command_section(name) for name in names)
     parts.append("\n## Shared options\n\nA command's section says which of these groups it has.\n")
     for group in SHARED:
         parts.append(f"\n### {group.heading}\n\n{group.about}\n\n{_option_table(group.options)}")

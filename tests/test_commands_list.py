@@ -7,7 +7,7 @@ import pytest
 from paths import DATA
 
 from nnet3py.cli.main import load
-from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
+from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES
 
 
 def listed() -> list[str]:
@@ -37,3 +37,9 @@ def test_help_says_how_to_use_it_with_an_example(name: str, capsys: pytest.Captu
     example = usage[usage.index("Usage:"):].split("\n", 1)[1]
     assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", example), "no example"
     assert "--print-args" in options
+
+
+def test_every_command_is_in_one_group_and_its_line_stands_alone() -> None:
+    assert sum(map(len, GROUPS.values())) == len(COMMANDS)
+    for name, entry in COMMANDS.items():
+        assert entry.help.endswith(".") and "the same" not in entry.help.lower(), name

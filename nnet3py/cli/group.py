@@ -9,7 +9,7 @@ from nnet3py.cli import options as kaldi_options
 from nnet3py.cli.command import INTERRUPTED, KaldiCommand
 from nnet3py.cli.main import load
 from nnet3py.cli.options import Option
-from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
+from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES, person_name
 from nnet3py.errors import ArgumentsError
 
 
@@ -66,10 +66,13 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands for ``--help``."""
-        rows = [(name, self._line(name)) for name in self.list_commands(ctx)]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        """Write the list of commands for ``--help``, by what people do."""
+        width = max(map(len, self.list_commands(ctx)))
+        for title, group in GROUPS.items():
+            names = [person_name(name) for name in group if PERSON_NAMES[person_name(name)] == name]
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), self._line(name))
+                                    for name in (*names, *(self.commands if title == "Start here" else ()))])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """The commands whose names begin so, for the shell."""
@@ -81,10 +84,10 @@ class LazyGroup(click.Group):
     def _line(self, name: str) -> str:
         if name in PERSON_NAMES:
             return COMMANDS[PERSON_NAMES[name]].help
-        return self.commands[name].get_short_help_str()
+        return self.commands[name].get_short_help_str(limit=200)
 
 
-@click.group(cls=LazyGroup, invoke_without_command=True)
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"max_content_width": 120})
 @click.option("--version", is_flag=True, help="Print the versions of nnet3py and of what it runs on.")
 @click.pass_context
 def nnet3py(ctx: click.Context, version: bool) -> None:
