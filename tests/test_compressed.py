@@ -15,7 +15,7 @@ from paths import shared_golden
 
 from nnet3py.errors import FormatError, NumericError, ShapeError
 from nnet3py.io import compressed, compressed_code
-from nnet3py.io.compressed import CompressedMatrix, CompressionMethod
+from nnet3py.io.compressed import HEADER, CompressedMatrix, CompressionMethod
 from nnet3py.io.matrices import read_matrix, write_matrix
 
 KINDS = {"cm": CompressionMethod.SPEECH_FEATURE, "cm2": CompressionMethod.TWO_BYTE_AUTO,
@@ -209,6 +209,14 @@ def test_empty_matrices() -> None:
         reader = reader_of(b"CM " + bytes(zeros) + b"key", True)
         assert CompressedMatrix.read(reader).shape == (0, 0)
         assert reader.peek(3) == b"key"
+
+
+@pytest.mark.parametrize("token", ["CM", "CM2", "CM3"])
+@pytest.mark.parametrize("dims", [(2147483647, 0), (0, 2147483647), (1, 0), (-1, 0), (0, -1), (-1, -1)])
+def test_a_header_without_elements_is_damaged(token: str, dims: tuple[int, int]) -> None:
+    data = token.encode() + b" " + HEADER.pack(0.0, 1.0, *dims) + bytes(100)
+    with pytest.raises(FormatError, match=f"dimensions of a compressed matrix, found {dims[0]} x {dims[1]}"):
+        CompressedMatrix.read(reader_of(data, True))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

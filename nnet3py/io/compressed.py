@@ -107,11 +107,11 @@ class CompressedMatrix:
     def read_after_token(cls, reader: TokenReader, token: str) -> CompressedMatrix:
         """Read what follows the token ``CM``, ``CM2`` or ``CM3``."""
         minimum, range_, rows, cols = HEADER.unpack(reader.raw(HEADER.size))
-        if cols == 0:
+        if rows == cols == 0:
             if reader.peek(4) == bytes(4):       # Kaldi writes 20 bytes after the token of an empty one
                 reader.raw(4)
             return cls._empty()
-        if rows <= 0 or cols < 0:
+        if rows <= 0 or cols <= 0:
             raise reader.error(f"expected the dimensions of a compressed matrix, found {rows} x {cols}")
         if token == "CM":
             reader.check_count(cols, 8 + rows, "columns of a compressed matrix")

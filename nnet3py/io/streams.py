@@ -26,9 +26,11 @@ BUFFER_SIZE = 1 << 15          # small, because looking ahead copies it
 _FILE_BUFFER_SIZE = 1 << 18    # of files that are written; others wait for what goes down a pipe
 _NOT_BY_SYSTEM = (None, errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP)    # no file, or appended to
 _SHELL = "/bin/sh"
+PIPES_VARIABLE = "NNET3PY_PIPES"               # any value but "yes" forbids them
 _SIGPIPE = 13
 _BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose reader went away
 _temporary_numbers = itertools.count()
+_pipes_forbidden = False
 _unfinished: dict[str, str] = {}               # temporary name of each output that is being written -> its final name
 
 
@@ -40,6 +42,29 @@ class ClosedOutput(Nnet3Error):
 
 def _reason(error: OSError) -> str:
     return error.strerror or str(error)
+
+
+# -- pipes -----------------------------------------------------------------------------------------------------------
+
+
+def forbid_pipes() -> None:
+    """Refuse every ``command |`` and ``| command`` in this process from now on; there is no way back.
+
+    For services that are given names of files by others. Processes that this one starts obey ``NNET3PY_PIPES=no``.
+    """
+    global _pipes_forbidden
+    _pipes_forbidden = True
+
+
+def _start_command(command: str, path: str, end: str) -> subprocess.Popen:
+    """Start what a pipe names, with one of its ends here. Raises Nnet3Error where pipes are forbidden."""
+    if _pipes_forbidden or os.environ.get(PIPES_VARIABLE, "yes") != "yes":
+        raise Nnet3Error(f"'{path}' would run a shell command, which is forbidden here", "name a file instead; pipes "
+                         f"are forbidden by {PIPES_VARIABLE}=no in the environment, or by forbid_pipes()")
+    import subprocess  # slow to load, and only pipes need it
+
+    _flush_standard_output()
+    return subprocess.Popen([_SHELL, "-c", command], bufsize=0, **{end: subprocess.PIPE})
 
 
 # -- input -----------------------------------------------------------------------------------------------------------
@@ -163,10 +188,7 @@ def open_input(rxfilename: str | os.PathLike[str]) -> InputStream:
     if name.medium is Medium.STANDARD:
         return _open_standard_input()
     if name.medium is Medium.PIPE:
-        _flush_standard_output()
-        import subprocess  # slow to load, and only pipes need it
-
-        process = subprocess.Popen([_SHELL, "-c", name.target], stdout=subprocess.PIPE, bufsize=0)
+        process = _start_command(name.target, rxfilename, "stdout")
         return InputStream(process.stdout, rxfilename, process)
     stream = InputStream(_open_file(name.target), rxfilename)
     if name.medium is Medium.OFFSET:
@@ -414,10 +436,7 @@ def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:
     if name.medium is Medium.STANDARD:
         return _open_standard_output()
     if name.medium is Medium.PIPE:
-        _flush_standard_output()
-        import subprocess  # slow to load, and only pipes need it
-
-        process = subprocess.Popen([_SHELL, "-c", name.target], stdin=subprocess.PIPE, bufsize=0)
+        process = _start_command(name.target, wxfilename, "stdin")
         return OutputStream(process.stdin, wxfilename, process)
     return _open_output_file(name.target)
 
