@@ -46,7 +46,7 @@ def installed(tmp_path):
     for folder in ("ops", "machine_code"):
         shutil.copytree(ROOT / "nnet3py" / folder, root / "nnet3py" / folder,
                         ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py", "cache_folder.py"):
+    for name in ("__init__.py", "errors.py", "cached_property.py", "cache_folder.py"):
         shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
     (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
     (root / "nnet3py" / "ops" / "callee.py").write_text(CALLEE)

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "nnet3py"
 
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
 STAGES = [
-    {"errors", "log", "cache_folder"},
+    {"errors", "log", "cached_property", "cache_folder"},
     {"machine_code"},
     {"config_line", "index", "io", "ops"},
     {"components", "features", "graphs"},
@@ -34,7 +34,8 @@ STAGES = [
 STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
 WITHOUT_KERNELS = ("io", "index", "features", "components", "network", "xconfig", "compiler")
-LIGHT = ("errors", "log", "cache_folder", "config_line", "io/specifiers", "xconfig/", "cli/")      # import no numpy
+LIGHT = ("errors", "log", "cached_property", "cache_folder", "config_line", "io/specifiers", "xconfig/",
+         "cli/")      # import no numpy
 MAX_LINES = 600
 
 
@@ -143,6 +144,12 @@ def test_light_modules_import_nothing_heavy() -> None:
              for name in imported(path, inside_functions=False)
              if name in heavy or name.split(".")[0] in heavy]
     assert not wrong
+
+
+def test_cached_properties_have_no_lock() -> None:
+    """functools has one for a whole class before Python 3.12: a forked child may wait for it for ever."""
+    assert not [where(path) for path in sources()
+                if "functools.cached_property" in imported(path, inside_functions=True)]
 
 
 def test_cuda_has_one_door() -> None:

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.end_to_end import end_to_end_supervision
 from nnet3py.chain.normalize import Normalizer

@@ -5,11 +5,11 @@ grid. Everything is arrays: accesses sorted by variable, then command. Kaldi: nn
 """
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.compiler.commands import NUM_ARGS, CommandType, Role
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.graph import ragged

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import NoReturn
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.commands import CommandType, command
 from nnet3py.compiler.computation import Computation

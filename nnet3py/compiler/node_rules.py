@@ -6,13 +6,13 @@ holds t = NO_TIME.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.compiler.epochs import epoch_nodes
 from nnet3py.components.base import Component, Properties
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Leaf, Offset, Part, Source, Sum

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, Command, CommandType, Role
 from nnet3py.compiler.computation import Computation
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.components.fields import LARGEST_DIM, read_dim
 from nnet3py.components.time_grid import TimeGrid
 from nnet3py.errors import CompileError

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.decoding.lexicon import Pronunciation
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error, UsageError

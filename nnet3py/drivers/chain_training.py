@@ -11,10 +11,10 @@ import shlex
 import shutil
 from contextlib import closing
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+from nnet3py.cached_property import cached_property
 from nnet3py.drivers.chain_commands import CHAIN, ChainCommands
 from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.commands import ModelFiles

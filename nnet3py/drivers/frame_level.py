@@ -14,10 +14,10 @@ import shutil
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import IO, ClassVar
 
+from nnet3py.cached_property import cached_property
 from nnet3py.drivers import schedules
 from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, FrameCommands, ModelFiles, Network
 from nnet3py.drivers.egs.ali_folder import AliFolder

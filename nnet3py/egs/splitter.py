@@ -5,10 +5,10 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.egs.random_sequence import CRandom, philox
 from nnet3py.errors import Nnet3Error
 from nnet3py.log import kaldi_place

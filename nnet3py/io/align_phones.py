@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.alignment import phone_starts
 from nnet3py.io.topology import NO_PDF, HmmState

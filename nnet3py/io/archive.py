@@ -3,9 +3,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from nnet3py.cached_property import cached_property
 from nnet3py.errors import within
 from nnet3py.io.byte_source import ByteSource
 from nnet3py.io.holder import Holder

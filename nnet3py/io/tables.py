@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.archive import ArchiveScanner
 from nnet3py.io.byte_pieces import BytePieces

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import logging
-from functools import cached_property
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.matrices import read_vector, write_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter

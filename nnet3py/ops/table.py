@@ -13,7 +13,8 @@ device.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+
+from nnet3py.cached_property import cached_property
 
 KINDS = {
     "mat": "float32 (rows, cols), columns adjacent, any row stride",

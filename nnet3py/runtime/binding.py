@@ -10,11 +10,11 @@ import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
 from nnet3py.components.base import Component, Properties

@@ -1,10 +1,9 @@
 """Gathering LDA statistics of a network's outputs. Kaldi: ``NnetLdaStatsAccumulator``."""
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
+from nnet3py.cached_property import cached_property
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.io.general import GeneralMatrix, check_finite, to_dense
 from nnet3py.io.lda_stats import LdaStats

@@ -1,9 +1,9 @@
 """Folders of alignments: ``ali.*.gz`` in ``num_jobs`` pieces, with the tree and the model that they belong to."""
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 
+from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
 from nnet3py.io.object_files import read_object
 from nnet3py.io.transition_model import TransitionModel

@@ -5,9 +5,9 @@ Kaldi: utils/validate_data_dir.sh, utils/subset_data_dir.sh, utils/utt2spk_to_sp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 
+from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.holders import GENERAL_MATRIX
 from nnet3py.io.script import sort_key

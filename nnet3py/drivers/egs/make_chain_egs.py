@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from pathlib import Path
 
+from nnet3py.cached_property import cached_property
 from nnet3py.drivers.egs.ali_folder import AliFolder
 from nnet3py.drivers.egs.data_folder import write_list
 from nnet3py.drivers.egs.egs_folder import EgsFolder

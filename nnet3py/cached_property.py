@@ -1,0 +1,32 @@
+"""``functools.cached_property`` without the lock that it has before Python 3.12.
+
+That lock is one for all objects of a class. A child that is forked while another thread holds it waits for ever; and
+threads that compute the same property of different objects wait for each other. Light.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+Value = TypeVar("Value")
+
+if TYPE_CHECKING:
+    from functools import cached_property as cached_property
+else:
+    class cached_property(Generic[Value]):
+        """A property that is computed once for each object; assigning to it replaces it, ``del`` forgets it.
+
+        Threads that ask at the same time may compute it twice; all are given the same object.
+        """
+
+        def __init__(self, function: Callable[[Any], Value]) -> None:
+            self.function = function
+            self.__doc__ = function.__doc__
+
+        def __set_name__(self, owner: type, name: str) -> None:
+            self.name = name
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            return instance.__dict__.setdefault(self.name, self.function(instance))
