@@ -56,15 +56,16 @@ def forbid_pipes() -> None:
     _pipes_forbidden = True
 
 
-def _start_command(command: str, path: str, end: str) -> subprocess.Popen:
-    """Start what a pipe names, with one of its ends here. Raises Nnet3Error where pipes are forbidden."""
+def _start_command(command: str, path: str, reads: bool) -> subprocess.Popen:
+    """Start what a pipe names, to read what it writes or the other way round. Nnet3Error if pipes are forbidden."""
     if _pipes_forbidden or os.environ.get(PIPES_VARIABLE, "yes") != "yes":
         raise Nnet3Error(f"'{path}' would run a shell command, which is forbidden here", "name a file instead; pipes "
                          f"are forbidden by {PIPES_VARIABLE}=no in the environment, or by forbid_pipes()")
     import subprocess  # slow to load, and only pipes need it
 
     _flush_standard_output()
-    return subprocess.Popen([_SHELL, "-c", command], bufsize=0, **{end: subprocess.PIPE})
+    stdin, stdout = (None, subprocess.PIPE) if reads else (subprocess.PIPE, None)
+    return subprocess.Popen([_SHELL, "-c", command], stdin=stdin, stdout=stdout, bufsize=0)
 
 
 # -- input -----------------------------------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ def open_input(rxfilename: str | os.PathLike[str]) -> InputStream:
     if name.medium is Medium.STANDARD:
         return _open_standard_input()
     if name.medium is Medium.PIPE:
-        process = _start_command(name.target, rxfilename, "stdout")
+        process = _start_command(name.target, rxfilename, reads=True)
         return InputStream(process.stdout, rxfilename, process)
     stream = InputStream(_open_file(name.target), rxfilename)
     if name.medium is Medium.OFFSET:
@@ -436,7 +437,7 @@ def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:
     if name.medium is Medium.STANDARD:
         return _open_standard_output()
     if name.medium is Medium.PIPE:
-        process = _start_command(name.target, wxfilename, "stdin")
+        process = _start_command(name.target, wxfilename, reads=False)
         return OutputStream(process.stdin, wxfilename, process)
     return _open_output_file(name.target)
 
