@@ -114,12 +114,14 @@ def test_combine(folder, capfd):
     assert read_nnet("best.raw").num_parameters() == read_nnet("1.raw").num_parameters()
 
 
+NORMALISED = NET.replace("component-node name=a component=a input=input",
+                         "component name=n type=BatchNormComponent dim=3\n"
+                         "component-node name=n component=n input=input\n"
+                         "component-node name=a component=a input=n")
+
+
 def test_combine_computes_batch_norm_anew(folder, capfd):
-    normalised = NET.replace("component-node name=a component=a input=input",
-                             "component name=n type=BatchNormComponent dim=3\n"
-                             "component-node name=n component=n input=input\n"
-                             "component-node name=a component=a input=n")
-    Nnet.from_config(normalised, seed=1).write("1.raw")
+    Nnet.from_config(NORMALISED, seed=1).write("1.raw")
     assert combine.execute([LEAKY, "den.fst", "1.raw", "ark:1.cegs", "best.raw"]) == 0
     found = lines(capfd)
     place = found.index("Recomputing stats on nnet (affects batch-norm)")
@@ -186,6 +188,29 @@ def test_posteriors_in_examples(folder, capfd, kind):
     assert train.execute(["--lwf-scale=0.5", "1.raw", "den.fst", "ark:2.cegs", "out.raw"]) == 0
     assert add_post_to_egs.execute(["1.raw", "den.fst", "ark:2.cegs", "ark:3.cegs"]) != 0
     assert not (folder / "3.cegs").exists()
+
+
+def added(*options):
+    """The posteriors that the options add to the examples, one below the other."""
+    assert add_post_to_egs.execute([LEAKY, "--use-gpu=no", *options, "n.raw", "den.fst", "ark:1.cegs",
+                                    "ark:n.cegs"]) == 0
+    return np.concatenate([eg.inputs[-1].features for _, eg in read_chain_egs("ark:n.cegs")])
+
+
+def test_posteriors_in_test_mode_and_clipped(folder):
+    nnet = Nnet.from_config(NORMALISED, seed=1)
+    component = nnet.component("n")
+    component.sum[:], component.sumsq[:], component.count[:] = 3.0, 30.0, 10.0     # mean 0.3, variance 2.91
+    nnet.write("n.raw")
+    raw = added("--type=raw", "--apply-exp=false"), added("--type=raw", "--apply-exp=false",
+                                                          "--batchnorm-test-mode=true", "--dropout-test-mode=true")
+    assert np.abs(raw[0] - raw[1]).max() > 0.1, "by the statistics of the example, as in Kaldi, and by those stored"
+    all_of_them = added("--type=den")
+    clipped = added("--type=den", "--clip-threshold=0.3")
+    np.testing.assert_array_equal(clipped, np.where(all_of_them < 0.3, 0.0, all_of_them))
+    assert (clipped == 0.0).any() and (clipped > 0.0).any()
+    negative = added("--type=raw", "--apply-exp=false", "--clip-threshold=0.3")
+    np.testing.assert_array_equal(negative, raw[0])
 
 
 @pytest.mark.parametrize("words, complaint", [

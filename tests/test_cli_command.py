@@ -158,11 +158,18 @@ def test_choice_of_device(reason: str | None, values: dict, device: str, monkeyp
     assert compute_setup.chosen_device(device_options(**values)) == device
 
 
-@pytest.mark.parametrize("values", [{"use_gpu": "yes"}, {"use_gpu": "wait"}, {"device": "cuda"}])
+@pytest.mark.parametrize("values", [{"use_gpu": "yes"}, {"device": "cuda"}])
 def test_a_gpu_that_is_not_there(values: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: "there is none")
     with pytest.raises(DeviceError, match="A GPU was asked for, but there is none .--use-gpu=optional"):
         compute_setup.chosen_device(device_options(**values))
+
+
+def test_waiting_where_there_is_no_gpu_is_computing_on_the_cpu(
+        monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
+    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: "there is none")
+    assert compute_setup.chosen_device(device_options(use_gpu="wait")) == "cpu"
+    assert "WARNING" in (found := capfd.readouterr().err) and "--use-gpu=wait, but there is none" in found
 
 
 @pytest.mark.parametrize("wish, free_at, device, waits", [

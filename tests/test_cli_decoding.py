@@ -17,7 +17,7 @@ from nnet3py.cli.word_error_rate import word_error_rate
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattices import LATTICES
 from nnet3py.io.fst_text import FST
-from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR
+from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.topology import HmmState, HmmTopology
@@ -123,10 +123,11 @@ def test_log_likelihoods_give_the_same(folder, capfd):
     from nnet3py.cli.compute import compute
 
     assert compute.execute(["--use-priors=true", "--use-gpu=no", "final.mdl", "ark:feats.ark", "ark:likes"]) == 0
-    assert latgen_faster_mapped.execute([f"--acoustic-scale={SCALE}", "final.mdl", "graph/HCLG.fst", "ark:likes",
-                                         "ark:lat1", "ark,t:words1"]) == 0
-    assert latgen_faster_parallel.execute([*DECODE, "--num-threads=2", "final.mdl", "graph/HCLG.fst", "ark:feats.ark",
-                                           "ark:lat2", "ark,t:words2"]) == 0
+    pools = ["--memory-pool-tokens-block-size=128", "--memory-pool-links-block-size=128"]      # Kaldi's, idle here
+    assert latgen_faster_mapped.execute([f"--acoustic-scale={SCALE}", *pools, "final.mdl", "graph/HCLG.fst",
+                                         "ark:likes", "ark:lat1", "ark,t:words1"]) == 0
+    assert latgen_faster_parallel.execute([*DECODE, *pools, "--num-threads=2", "final.mdl", "graph/HCLG.fst",
+                                           "ark:feats.ark", "ark:lat2", "ark,t:words2"]) == 0
     assert (folder / "words1").read_text() == (folder / "words2").read_text() != ""
     first, second = read_table("ark:lat1", LATTICES), read_table("ark:lat2", LATTICES)
     np.testing.assert_allclose(first["u1"].weights, second["u1"].weights, atol=COST)
@@ -175,6 +176,19 @@ def line_graph() -> None:
     assert compile_train_graphs.execute(["tree", "final.mdl", "lang/L.fst", "ark:two.int", "ark:two.fsts"]) == 0
 
 
+def test_training_graph_options(folder):
+    """Kaldi's scripts give all of them."""
+    line_graph()
+    plain = read_table("ark:two.fsts", FST)["u2"]
+    assert compile_train_graphs.execute([
+        "--transition-scale=1.0", "--self-loop-scale=0.5", "--reorder=false", "--batch-size=1", "tree", "final.mdl",
+        "lang/L.fst", "ark:two.int", "ark:scaled.fsts"]) == 0
+    scaled = read_table("ark:scaled.fsts", FST)["u2"]
+    is_loop = {"plain": plain.next_states == plain.sources, "scaled": scaled.next_states == scaled.sources}
+    np.testing.assert_allclose(plain.weights[is_loop["plain"]], 0.0)
+    np.testing.assert_allclose(scaled.weights[is_loop["scaled"]], -0.5 * np.log(0.5), rtol=1e-6)
+
+
 def test_partial_output(folder, capfd):
     line_graph()
     feats = read_table("ark:feats.ark", FLOAT_MATRIX)["u2"]
@@ -195,18 +209,28 @@ def test_alignment(folder, capfd):
         "u4": np.array([1], dtype=np.int32), "u5": np.array([99], dtype=np.int32)})
     assert compile_train_graphs.execute(["tree", "final.mdl", "lang/L.fst", "ark:text.int", "ark:graphs"]) == 0
     assert "succeeded for 4 graphs, failed for 1" in capfd.readouterr().err
-    assert align_compiled.execute([*DECODE, "--self-loop-scale=0.1", "final.mdl", "ark:graphs", "ark:feats.ark",
-                                   "ark:ali", "ark:scores"]) == 0
+    assert align_compiled.execute([*DECODE, "--self-loop-scale=0.1", "--write-per-frame-acoustic-loglikes=ark:frames",
+                                   "final.mdl", "ark:graphs", "ark:feats.ark", "ark:ali", "ark:scores"]) == 0
     log = capfd.readouterr().err
     assert "No features for utterance u4" in log and "Done 3, errors on 1" in log
     alignments, scores = read_table("ark:ali", INT_VECTOR), read_table("ark:scores", FLOAT)
+    per_frame, feats = read_table("ark:frames", FLOAT_VECTOR), read_table("ark:feats.ark", FLOAT_MATRIX)
     for key, words in SAID.items():
         said = ["SIL", *" ".join(LEXICON[word] for word in words.split()).split(), "SIL"]
         expected = np.repeat([PHONES.index(phone) for phone in said], FRAMES_PER_PHONE)
         assert ((alignments[key] - 1) // 2).tolist() == expected.tolist()
+        outputs = feats[key] - np.log(np.exp(feats[key]).sum(axis=1, keepdims=True)) - np.log(0.25)
+        np.testing.assert_allclose(per_frame[key], outputs[np.arange(len(expected)), expected], atol=COST)
     frames = sum(map(len, alignments.values()))
     overall = number_of(next(line for line in log.splitlines() if "Overall log-likelihood per frame" in line))
     assert overall == pytest.approx(sum(scores.values()) / SCALE / frames, abs=COST)
+
+
+@pytest.mark.parametrize("beams", [["--beam=0"], ["--beam=10", "--retry-beam=10"]])
+def test_alignment_beams_that_cannot_be(folder, capfd, beams):
+    line_graph()
+    assert align_compiled.execute([*DECODE, *beams, "final.mdl", "ark:two.fsts", "ark:feats.ark", "ark:ali"]) != 0
+    assert "--beam must be above 0, and --retry-beam above that" in capfd.readouterr().err
 
 
 def test_alignment_that_fails(folder, capfd):

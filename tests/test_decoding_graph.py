@@ -10,6 +10,7 @@ from graph_paths import path_costs
 from nnet3py.decoding.arcs import GraphBuilder
 from nnet3py.decoding.grammar import word_loop
 from nnet3py.decoding.graph import (
+    TrainingGraphOptions,
     make_graph,
     make_training_graph,
     read_fst_file,
@@ -155,6 +156,30 @@ def test_training_graph():
     assert_same_paths(with_transition_costs(disambig, model, 1.0, 0.5), expected)
     with pytest.raises(Nnet3Error, match="no phones for these words"):
         make_training_graph(a_lang.plain_lexicon, np.array([77]), tree, model)
+
+
+@pytest.mark.parametrize("reorder", [True, False])
+def test_training_graph_with_costs_of_transitions(reorder):
+    tree, model = system(3, 1)
+    a_lang = lang()
+    words = (a_lang.words["b"], a_lang.words["a"])
+    graph = make_training_graph(a_lang.plain_lexicon, np.array(words), tree, model,
+                                options=TrainingGraphOptions(1.0, 0.5, reorder))
+    expected = expected_paths(a_lang.plain_lexicon, {words: 0.0}, tree, model, 0.5)
+    if not reorder:
+        expected = {(loops_first(model, alignment), said): cost for (alignment, said), cost in expected.items()}
+    assert_same_paths(graph, expected)
+
+
+def loops_first(model: TransitionModel, alignment: tuple[int, ...]) -> tuple[int, ...]:
+    """A reordered alignment with each state's self-loops before the transition that leaves the state."""
+    result: list[int] = []
+    place = 0
+    for one in alignment:
+        if not model.is_self_loop[one]:
+            place = len(result)
+        result.insert(place if model.is_self_loop[one] else len(result), one)
+    return tuple(result)
 
 
 def test_costs_for_other_labels():

@@ -1,11 +1,11 @@
 """compile-train-graphs and nnet3-align-compiled: alignments of utterances whose words are known."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, with_default, without
+from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, without
 from nnet3py.cli.options import Options, option
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from nnet3py.io.fst import Fst
     from nnet3py.io.transition_model import TransitionModel
 
+_MIN_ACTIVE = 20      # states kept per frame whatever the beam, as Kaldi's aligners do
+
 
 @kaldi_command("compile-train-graphs", usage="""
-Make the graphs of utterances whose words are known, for alignment: from transition-ids to words, with self-loops,
-without costs of transitions. Transcriptions are vectors of numbers of words.
+Make the graphs of utterances whose words are known, for alignment: from transition-ids to words, with self-loops.
+Costs of transitions have the scale 0 unless given: nnet3-align-compiled adds them. Transcriptions are vectors of
+numbers of words.
 
 Usage: compile-train-graphs [options] <tree-in> <model-in> <lexicon-fst-in> <transcriptions-rspecifier> \
 <graphs-wspecifier>
@@ -28,12 +31,18 @@ e.g.:
  compile-train-graphs tree final.mdl lang/L.fst ark,t:train.int ark:graphs.fsts
 See also: make-graph --write-lang, nnet3-align-compiled
 """, arguments=(5, 5), options=[
+    option("transition-scale", float, 0.0, "Factor of the costs of transitions that are no self-loops"),
+    option("self-loop-scale", float, 0.0, "Factor of the costs of self-loops"),
+    option("reorder", bool, True, "Self-loops come behind the transition that leaves their state, not before it"),
+    option("rm-eps", bool, False, "Remove epsilons where that makes the graph smaller; effective only with "
+           "disambiguation symbols"),
+    option("batch-size", int, 250, "Accepted, without effect on the result: graphs are made one by one"),
     option("read-disambig-syms", str, "", "File of the numbers of disambiguation symbols among the lexicon's phones"),
 ])
 def compile_train_graphs(args: list[str], options: Options) -> int:
     """Make graphs; 1 if none was made."""
     from nnet3py.cli.copying import convert_table
-    from nnet3py.decoding.graph import make_training_graph, read_fst_file
+    from nnet3py.decoding.graph import TrainingGraphOptions, make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
     from nnet3py.io.fst_text import FST
     from nnet3py.io.holders import INT_VECTOR
@@ -48,9 +57,12 @@ def compile_train_graphs(args: list[str], options: Options) -> int:
     if not all(number.isdecimal() for number in disambig):
         raise UsageError(f"expected numbers in {options.read_disambig_syms}, found '{' '.join(disambig)[:40]}'")
 
+    symbols = [int(number) for number in disambig]
+    scales = TrainingGraphOptions(options.transition_scale, options.self_loop_scale, options.reorder)
+
     def graph(key: str, words: np.ndarray) -> Fst | None:
         try:
-            return make_training_graph(lexicon, words, tree, model, [int(number) for number in disambig])
+            return make_training_graph(lexicon, words, tree, model, symbols, scales)
         except Nnet3Error as error:
             log.warning(f"Problem creating decoding graph for utterance {key}: {error}")
             return None
@@ -77,7 +89,9 @@ See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
     option("careful", bool, False, "Not supported; must be false"),
     option("transition-scale", float, 1.0, "Factor of the costs of transitions that are no self-loops"),
     option("self-loop-scale", float, 1.0, "Factor of the costs of self-loops"),
-    *SIMPLE, *without(IVEC, "utt2spk"), *with_default(DEVICE, "use-gpu", "yes"),
+    option("write-per-frame-acoustic-loglikes", str, "", "Wspecifier of a vector for each utterance: the "
+           "log-likelihoods of its frames on the path found, without acoustic scale"),
+    *SIMPLE, *without(IVEC, "utt2spk"), *DEVICE,
 ])
 def align_compiled(args: list[str], options: Options) -> int:
     """Align; 1 if no utterance succeeded."""
@@ -86,13 +100,16 @@ def align_compiled(args: list[str], options: Options) -> int:
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.compute_setup import set_up
     from nnet3py.io.fst_text import FST
-    from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR
+    from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.network.collapse import prepare_for_test
     from nnet3py.runtime.compute import UtteranceComputer
 
     check_ivector_options(options)
+    if not options.beam > 0.0 or 0.0 != options.retry_beam <= options.beam:
+        raise UsageError(f"--beam must be above 0, and --retry-beam above that or 0; found {options.beam:g} and "
+                         f"{options.retry_beam:g}")
     if options.careful or options.acoustic_scale == 0.0:
         raise UsageError("--careful=true is not supported" if options.careful else "--acoustic-scale must not be 0")
     device = set_up(options)
@@ -102,16 +119,28 @@ def align_compiled(args: list[str], options: Options) -> int:
     with ExitStack() as stack:
         alignments = stack.enter_context(TableWriter(args[3], INT_VECTOR))
         scores = stack.enter_context(TableWriter(args[4], FLOAT)) if len(args) == 5 else None
+        per_frame = options.write_per_frame_acoustic_loglikes
+        frames = stack.enter_context(TableWriter(per_frame, FLOAT_VECTOR)) if per_frame else None
         ivectors = stack.enter_context(IvectorSource(options))
         features = stack.enter_context(RandomAccessReader(args[2], FLOAT_MATRIX))
         for key, graph in stack.enter_context(SequentialReader(args[1], FST)):
-            found = aligner.align(key, graph, features.get(key), computer, ivectors)
-            if found is not None:
-                alignments.write(key, found.alignment)
-                if scores is not None:
-                    scores.write(key, found.log_likelihood)
+            aligned = aligner.align(key, graph, features.get(key), computer, ivectors)
+            if aligned is None:
+                continue
+            alignments.write(key, aligned.path.alignment)
+            if scores is not None:
+                scores.write(key, aligned.path.log_likelihood)
+            if frames is not None:
+                frames.write(key, aligned.frame_log_likes)
     aligner.report()
     return 0 if aligner.done else 1
+
+
+class _Aligned(NamedTuple):
+    """An utterance's best path, and the log-likelihoods of its frames on it, float32 (frames,), unscaled."""
+
+    path: Decoded
+    frame_log_likes: np.ndarray
 
 
 class _Aligner:
@@ -123,19 +152,19 @@ class _Aligner:
         self.log_likelihood = 0.0
 
     def align(self, key: str, graph: Fst, feats: np.ndarray | None, computer: Any,
-              ivectors: IvectorSource) -> Decoded | None:
+              ivectors: IvectorSource) -> _Aligned | None:
         """The alignment, or None, with a warning."""
         found = self._attempt(key, graph, feats, computer, ivectors)
         if found is None:
             self.errors += 1
             return None
         self.done += 1
-        self.frames += len(found.alignment)
-        self.log_likelihood += found.log_likelihood / self._options.acoustic_scale
+        self.frames += len(found.path.alignment)
+        self.log_likelihood += found.path.log_likelihood / self._options.acoustic_scale
         return found
 
     def _attempt(self, key: str, graph: Fst, feats: np.ndarray | None, computer: Any,
-                 ivectors: IvectorSource) -> Decoded | None:
+                 ivectors: IvectorSource) -> _Aligned | None:
         if feats is None or not len(feats):
             log.warning(f"No features for utterance {key}" if feats is None else f"Zero-length utterance: {key}")
             return None
@@ -150,7 +179,9 @@ class _Aligner:
             log.warning(f"Skipping {error}")
         return None
 
-    def _search(self, key: str, graph: Fst, likes: np.ndarray) -> Decoded | None:
+    def _search(self, key: str, graph: Fst, likes: np.ndarray) -> _Aligned | None:
+        import numpy as np
+
         from nnet3py.decoding.decoder import Decoder, DecoderOptions
         from nnet3py.decoding.graph import with_transition_costs
 
@@ -159,16 +190,20 @@ class _Aligner:
             log.warning(f"Empty decoding graph for {key}")
             return None
         weighted = with_transition_costs(graph, self._model, options.transition_scale, options.self_loop_scale)
-        decoder = Decoder(weighted, self._model, DecoderOptions(beam=options.beam, lattices=False))
+        narrow, wide = (DecoderOptions(beam=beam, min_active=_MIN_ACTIVE, lattices=False)
+                        for beam in (options.beam, options.retry_beam or options.beam))
+        decoder = Decoder(weighted, self._model, narrow)
         found = decoder.decode(likes)
         if (found is None or not found.reached_final) and options.retry_beam > 0.0:
             self.retried += 1
             log.warning(f"Retrying utterance {key} with beam {options.retry_beam:g}")
-            found = decoder.decode(likes, DecoderOptions(beam=options.retry_beam, lattices=False))
+            found = decoder.decode(likes, wide)
         if found is None or not found.reached_final:
             log.warning(f"Did not successfully decode file {key}, len = {len(likes)}")
             return None
-        return found
+        pdfs = self._model.transition_id_to_pdf[found.alignment]
+        costs = 0.0 - likes[np.arange(len(pdfs)), pdfs]          # of which Kaldi takes the negative: 0 becomes -0
+        return _Aligned(found, -costs / np.float32(options.acoustic_scale))
 
     def report(self) -> None:
         log.log(f"Overall log-likelihood per frame is {self.log_likelihood / max(self.frames, 1):.6g} over "

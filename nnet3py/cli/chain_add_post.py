@@ -3,49 +3,54 @@ from __future__ import annotations
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.option_groups import NUM_THREADS
+from nnet3py.cli.option_groups import CHAIN, COMPILER, COMPUTE, DEVICE, OPTIM, TRAINER
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.utterances import model_for_test
 from nnet3py.errors import UsageError, within
 
 
 @kaldi_command("nnet3-chain-add-post-to-egs", usage="""
 Add posteriors of pdfs, computed with a model, to chain examples; nnet3-chain-train adds them to its derivatives with
---lwf-scale, so that a network that is trained on other data forgets less (learning without forgetting).
+--lwf-scale, so that a network that is trained on other data forgets less (learning without forgetting). Of the options
+of training, --leaky-hmm-coefficient has effect (with --type=den).
 
 Usage: nnet3-chain-add-post-to-egs [options] <nnet-in> <den-fst> <egs-rspecifier> <egs-wspecifier>
 
-e.g.: nnet3-chain-add-post-to-egs --type=den final.raw den.fst ark:1.cegs ark:1.lwf.cegs
+e.g.: nnet3-chain-add-post-to-egs --type=den --batchnorm-test-mode=true --dropout-test-mode=true \
+final.raw den.fst ark:1.cegs ark:1.lwf.cegs
 """, arguments=(4, 4), options=[
-    option("leaky-hmm-coefficient", float, 0.1,
-           "Probability, for each frame, of going to any state of the denominator graph"),
     option("type", str, "raw", "raw: the network's output; den: posteriors by the denominator graph",
            choices=("raw", "den")),
     option("apply-exp", bool, True, "With --type=raw: add exp(output)"),
-    option("clip-threshold", float, 0.0, "Posteriors below this become 0"),
-    option("compiler.cache-dir", str, "", "Folder where compiled computations are kept"), NUM_THREADS,
+    option("clip-threshold", float, 0.0, "With --type=den: posteriors below this become 0"),
+    option("batchnorm-test-mode", bool, False, "Normalise with the stored statistics, not with the example's"),
+    option("dropout-test-mode", bool, False, "Compute without dropout"),
+    *TRAINER, *CHAIN, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
 ])
 def add_post_to_egs(args: list[str], options: Options) -> int:
     """Add posteriors to examples."""
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
-    from nnet3py.cli.compute_setup import compiler_options
+    from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
     from nnet3py.io.tables import TableWriter
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.ops import get_ops
-    from nnet3py.ops.threads import set_num_threads
     from nnet3py.training.chain_posteriors import PosteriorAdder
 
     if not options.clip_threshold >= 0.0:
         raise UsageError(f"--clip-threshold={options.clip_threshold:g} must be 0 or more")
-    if options.num_threads:
-        set_num_threads(options.num_threads)
-    nnet, _ = model_for_test(args[0], use_priors=False)
+    device, nnet = set_up(options), read_nnet(args[0])
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
     denominator = None
     if options.type == "den":
         graph = read_den_graph(args[1], nnet.output_dim("output"))
         denominator = DenominatorComputation(get_ops("cpu"), graph, options.leaky_hmm_coefficient)
-    adder = PosteriorAdder(nnet, denominator, options.apply_exp, options.clip_threshold, compiler_options(options))
+    adder = PosteriorAdder(nnet, denominator, options.apply_exp, options.clip_threshold, compiler_options(options),
+                           optimize_options(options), device)
     num_done = 0
     with TableWriter(args[3], CHAIN_EXAMPLE) as writer:
         for key, eg in read_chain_egs(args[2]):

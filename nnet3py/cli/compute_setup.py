@@ -54,7 +54,11 @@ def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions
 
 
 def chosen_device(options: Options) -> str:
-    """The device that ``--device``, else ``--use-gpu``, asks for. ``optional`` never fails."""
+    """The device that ``--device``, else ``--use-gpu``, asks for. Only ``yes`` (and ``cuda``) fails without a GPU.
+
+    ``wait`` waits for a GPU that others use; where there is none to wait for, the CPU computes, as in a Kaldi that was
+    built without CUDA: recipes have it as their default.
+    """
     if options.device:
         wish = "yes" if options.device == "cuda" else "no"
     else:
@@ -72,6 +76,9 @@ def chosen_device(options: Options) -> str:
         return "cuda"
     if wish == "optional":
         log.vlog(1, f"Computing on the CPU: {reason}")
+        return "cpu"
+    if wish == "wait":
+        log.warning(f"--use-gpu=wait, but {reason}: computing on the CPU")
         return "cpu"
     raise DeviceError(f"A GPU was asked for, but {reason}",
                       "--use-gpu=optional takes one if there is one, --use-gpu=no computes on the CPU")

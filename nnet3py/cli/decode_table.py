@@ -28,6 +28,8 @@ DECODER = (
            "Frames between prunings of a lattice that is being made; only with --lattices=true"),
     option("beam-delta", float, 0.5, "How the beam is widened where max-active cut it; only with --lattices=false"),
     option("hash-ratio", float, 2.0, "Room per state in the search's table; only with --lattices=false"),
+    *(option(f"memory-pool-{kind}-block-size", int, 256, "No effect: it is about Kaldi's memory")
+      for kind in ("tokens", "links")),
     option("determinize-lattice", bool, True, "No effect: lattices stay state-level, as Kaldi's with false"),
     *(option(name, type_, default, "No effect: it is about determinizing lattices") for name, type_, default in (
         ("delta", float, 0.000976562), ("max-mem", int, 50000000), ("phone-determinize", bool, True),

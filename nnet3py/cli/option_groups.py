@@ -158,7 +158,7 @@ NUM_THREADS = option("num-threads", int, 0,
 
 # What a command that computes takes besides Kaldi's own options.
 DEVICE: Group = (
-    option("use-gpu", str, "optional", "yes|no|optional|wait: use a GPU; yes fails without one, optional does not",
+    option("use-gpu", str, "optional", "yes|no|optional|wait: use a GPU; without one yes fails, wait warns",
            choices=("yes", "no", "optional", "wait")),
     option("device", str, "", "cpu or cuda; wins over --use-gpu", choices=("", "cpu", "cuda")),
     option("cuda-use-tensor-cores", bool, False, "Let products on a GPU round their factors to TF32, for its tensor "

@@ -92,9 +92,18 @@ def _without_labels(fst: Fst, labels: list[int]) -> Fst:
                                .astype(np.int32), stored=None)
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainingGraphOptions:
+    """How training graphs are made; the costs of transitions may be left to alignment. Kaldi: TrainingGraphCompiler."""
+
+    transition_scale: float = 0.0
+    self_loop_scale: float = 0.0
+    reorder: bool = True
+
+
 def make_training_graph(lexicon: Fst, words: np.ndarray, tree: ContextDependency, model: TransitionModel,
-                        disambig: Collection[int] = ()) -> Fst:
-    """The graph of one utterance whose words are known, with self-loops and without costs of transitions.
+                        disambig: Collection[int] = (), options: TrainingGraphOptions | None = None) -> Fst:
+    """The graph of one utterance whose words are known, with self-loops.
 
     Parameters
     ----------
@@ -104,7 +113,7 @@ def make_training_graph(lexicon: Fst, words: np.ndarray, tree: ContextDependency
     Raises Nnet3Error if the lexicon has no phones for the words, or other phones than the model. Kaldi:
     ``compile-train-graphs``.
     """
-    kaldifst = load_kaldifst()
+    kaldifst, options = load_kaldifst(), options or TrainingGraphOptions()
     states = np.arange(len(words) + 1)
     final = np.where(states == len(words), np.float32(0.0), NO_WEIGHT)
     line = Fst.from_arcs(0, final, states[:-1], words, words, np.zeros(len(words)), states[1:])
@@ -113,10 +122,12 @@ def make_training_graph(lexicon: Fst, words: np.ndarray, tree: ContextDependency
         raise Nnet3Error("the lexicon has no phones for these words")
     windows_graph, windows = expand_context(from_openfst(graph), tree.context_width, tree.central_position, disambig,
                                             keep_outputs=True)
-    hmms, labels = hmm_transducer(windows, tree, model, 0.0)
+    hmms, labels = hmm_transducer(windows, tree, model, options.transition_scale)
     graph = _composed(kaldifst, to_openfst(hmms), to_openfst(windows_graph))
     _determinize(kaldifst, graph)
-    return add_self_loops(_without_labels(from_openfst(graph), labels), model, 0.0)
+    graph = to_openfst(_without_labels(from_openfst(graph), labels))
+    kaldifst.minimize_encoded(graph)
+    return add_self_loops(from_openfst(graph), model, options.self_loop_scale, reorder=options.reorder)
 
 
 def with_transition_costs(graph: Fst, model: TransitionModel, transition_scale: float = 1.0,

@@ -1,4 +1,4 @@
-"""Adding the self-loops of HMM states to a graph of transition-ids. Kaldi: ``AddSelfLoops``, reordered."""
+"""Adding the self-loops of HMM states to a graph of transition-ids. Kaldi: ``AddSelfLoops``."""
 from __future__ import annotations
 
 import dataclasses
@@ -10,15 +10,16 @@ from nnet3py.errors import FormatError
 from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.io.transition_model import TransitionModel
 
-_NO_CLASS = -1        # of a state that nothing enters
+_NO_CLASS = -1        # of a state without arcs
 
 
 def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: bool = True,
-                   disambig: Collection[int] = ()) -> Fst:
+                   disambig: Collection[int] = (), reorder: bool = True) -> Fst:
     """Give each state the self-loop of the transition-state whose arcs enter it.
 
     A self-loop so comes behind the transition that leaves its HMM state ("reordered"). States that arcs of several
     transition-states enter get a state with an epsilon arc to them for each, which has the self-loop.
+    Without ``reorder`` it is the transition-state whose arcs leave the state, so that the self-loop comes before.
 
     Parameters
     ----------
@@ -31,8 +32,8 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
     FormatError : a label that is no transition-id of the model; with ``check`` one of a self-loop
     """
     classes = _classes(fst.input_labels, model, check, disambig)
-    fst, entered_by = _one_class_each(fst, classes)
-    states = np.maximum(entered_by, 0)
+    fst, class_of = _one_class_enters(fst, classes) if reorder else _one_class_leaves(fst, classes)
+    states = np.maximum(class_of, 0)
     leaving = -scale * model.non_self_loop_log_probs[states]
     leaving[states == 0] = 0.0
     loops = model.self_loop_of[states]
@@ -61,11 +62,9 @@ def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: 
     return model.transition_id_to_state[ids].astype(np.int64)
 
 
-def _one_class_each(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
+def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
     """The graph with states added, such that all arcs that enter a state are of one class; and the class of each."""
-    low, high = np.full(fst.num_states, np.iinfo(np.int64).max), np.full(fst.num_states, _NO_CLASS)
-    np.minimum.at(low, fst.next_states, classes)
-    np.maximum.at(high, fst.next_states, classes)
+    low, high = _range_of_classes(fst.next_states, classes, fst.num_states)
     low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # entered by nothing, as if by an epsilon
     mixed = low < high
     moved = np.flatnonzero(mixed[fst.next_states] & (classes > 0))
@@ -83,3 +82,35 @@ def _one_class_each(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
         np.concatenate((fst.output_labels, nothing)), np.concatenate((fst.weights, nothing)),
         np.concatenate((next_states, pairs[0])))
     return dataclasses.replace(grown, arc_type=fst.arc_type), np.concatenate((entered_by, pairs[1]))
+
+
+def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
+    """The graph with states added, such that all arcs that leave a state are of one class; and the class of each.
+
+    An arc out of a state of several classes becomes an epsilon arc, with its output label and weight, to a state of
+    its own, which the transition-id leaves.
+    """
+    low, high = _range_of_classes(fst.sources, classes, fst.num_states)
+    low[fst.is_final], high[fst.is_final] = 0, np.maximum(high[fst.is_final], 0)        # left as if by an epsilon
+    mixed = low < high
+    is_moved = mixed[fst.sources] & (classes > 0)
+    moved = np.flatnonzero(is_moved)
+    new_states = fst.num_states + np.arange(len(moved))
+    next_states = fst.next_states.copy()
+    next_states[moved] = new_states
+    nothing = np.zeros(len(moved), dtype=np.int32)
+    labels = fst.input_labels[moved]
+    grown = Fst.from_arcs(
+        fst.start, np.concatenate((fst.final_weights, np.full(len(moved), NO_WEIGHT))),
+        np.concatenate((fst.sources, new_states)), np.concatenate((np.where(is_moved, 0, fst.input_labels), labels)),
+        np.concatenate((fst.output_labels, nothing)), np.concatenate((fst.weights, nothing)),
+        np.concatenate((next_states, fst.next_states[moved])), fst.arc_type)
+    return grown, np.concatenate((np.where(mixed, 0, high), classes[moved]))
+
+
+def _range_of_classes(states: np.ndarray, classes: np.ndarray, num_states: int) -> tuple[np.ndarray, np.ndarray]:
+    """int64 (states,) each: the lowest and the highest class of the arcs of a state; of none, low is above high."""
+    low, high = np.full(num_states, np.iinfo(np.int64).max), np.full(num_states, _NO_CLASS)
+    np.minimum.at(low, states, classes)
+    np.maximum.at(high, states, classes)
+    return low, high

@@ -23,18 +23,21 @@ class PosteriorAdder:
 
     Parameters
     ----------
-    nnet : in test mode
+    nnet : in test mode, unless posteriors of training are wanted
     denominator : computes the posteriors that are added; None for the network's output itself
     apply_exp : add exp(output), where it is the output that is added
-    clip_threshold : what is below becomes 0
-    compiler_options : what is asked of the compiler
+    clip_threshold : what is below becomes 0, where ``denominator`` computes it
+    compiler_options, optimize : what is asked of the compiler and of its optimiser
+    device : computes the network
     """
 
     def __init__(self, nnet: Nnet, denominator: DenominatorComputation | None, apply_exp: bool = True,
-                 clip_threshold: float = 0.0, compiler_options: CompilerOptions | None = None) -> None:
+                 clip_threshold: float = 0.0, compiler_options: CompilerOptions | None = None,
+                 optimize: OptimizeOptions | None = None, device: str = "cpu") -> None:
         self.nnet, self._denominator, self._apply_exp, self._clip = nnet, denominator, apply_exp, clip_threshold
-        self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, OptimizeOptions())
-        self._computers = ComputerCache(nnet, self.compiler)
+        self.compiler = (compiler_options or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
+        self._computers = ComputerCache(nnet, self.compiler, device=device)
+        self._num_examples = 0
 
     def add(self, eg: NnetChainExample) -> NnetChainExample:
         """The example with one more input, its rows sequence after sequence.
@@ -52,6 +55,8 @@ class PosteriorAdder:
         request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
                                 use_xent=False)
         computer: Any = self._computers.computer(request)
+        computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout outside test mode
+        self._num_examples += 1
         for io in eg.inputs:
             if not io.name.startswith(HIDDEN):
                 computer.accept_input(io.name, to_dense(io.features))
@@ -61,10 +66,10 @@ class PosteriorAdder:
         if self._denominator is not None:
             outputs, values = values, np.zeros_like(values)
             self._denominator.compute(outputs, output.supervision.num_sequences, values, 1.0)
+            values[values < self._clip] = 0.0
         elif self._apply_exp:
             values = np.exp(values)
         check_finite(values, "posteriors to be added")
-        values = np.where(values < self._clip, np.float32(0), values) if self._clip > 0.0 else values
         order = np.lexsort((output.indexes[:, 1], output.indexes[:, 0]))
         added = NnetIo(LWF_POSTERIORS, output.indexes[order], values[order])
         return dataclasses.replace(eg, inputs=[*eg.inputs, added])
