@@ -55,7 +55,7 @@ def test_the_second_time_all_is_found(tmp_path: Path) -> None:
 
 def test_families(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("warmup", "--list") == 0
-    assert capsys.readouterr().out.split() == families("cpu") == sorted({*FAMILIES, "files"})
+    assert capsys.readouterr().out.split() == families("cpu") == sorted({*FAMILIES, *LOOPS})
     assert call("warmup", "--device=cpu", "--only=rowss") == 255
     assert "there is no family of kernels called 'rowss' (expected some of " in capsys.readouterr().err
     with pytest.raises(UsageError):

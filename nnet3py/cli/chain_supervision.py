@@ -38,8 +38,8 @@ def get_supervision(args: list[str], options: Options) -> int:
     from nnet3py.chain.make_supervision import SupervisionMaker
     from nnet3py.chain.proto_supervision import SupervisionOptions, proto_from_lattice, proto_from_phones
     from nnet3py.egs.supervision import SUPERVISION
-    from nnet3py.io.compact_lattice import COMPACT_LATTICE
     from nnet3py.io.holders import INT_PAIR_VECTOR
+    from nnet3py.io.lattice import COMPACT_LATTICES
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.io.transition_model import TransitionModel
@@ -49,7 +49,7 @@ def get_supervision(args: list[str], options: Options) -> int:
                              options.lm_scale, options.convert_to_pdfs)
     tree = read_object(args[0], ContextDependency.read)
     maker = SupervisionMaker(tree, read_object(args[1], TransitionModel.read), options.convert_to_pdfs)
-    holder: Any = COMPACT_LATTICE if options.lattice_input else INT_PAIR_VECTOR
+    holder: Any = COMPACT_LATTICES if options.lattice_input else INT_PAIR_VECTOR
     num_done = num_errors = 0
     # The reader is closed first: a damaged archive then leaves no output that looks complete.
     with TableWriter(args[3], SUPERVISION) as writer, SequentialReader(args[2], holder) as reader:

@@ -10,7 +10,11 @@ from typing import Any, NamedTuple
 from nnet3py.errors import UsageError
 
 # families of compiled loops outside ops/, and the modules that have them
-LOOPS: dict[str, tuple[str, ...]] = {"files": ("nnet3py.io.compressed_code",)}
+LOOPS: dict[str, tuple[str, ...]] = {
+    "files": ("nnet3py.io.compressed_code",),
+    "lattices": ("nnet3py.io.compact_lattice", "nnet3py.io.lattice", "nnet3py.io.lattice_conversion",
+                 "nnet3py.io.state_graphs"),
+}
 
 
 class Warmed(NamedTuple):

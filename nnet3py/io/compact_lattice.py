@@ -1,172 +1,234 @@
 """Compact lattices: acceptors of words or phones whose arcs bear the transition-ids of all their frames.
 
-Of those ids only the number is kept, the length of the word or phone. Kaldi: ``CompactLattice``.
+Kaldi: ``CompactLattice``. Files are read and written in ``lattice.py``.
 """
 from __future__ import annotations
 
+import dataclasses
 import re
-from array import array
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from nnet3py.io.fst import NO_WEIGHT, Fst, check_fst, read_header
-from nnet3py.io.fst_text import Lines
-from nnet3py.io.holders import Holder
-from nnet3py.io.lattice import is_compact, read_compact_arcs, read_lattice
+from nnet3py.io.fst import Fst, Header, binary_header
+from nnet3py.io.fst_properties import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
+from nnet3py.io.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_of
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.machine_code.loop import Loop
 
-_BLANKS = b" \t\r\n"
-_WEIGHT = re.compile(rb"([^,]+,[^,]+),((?:[0-9]{1,10}(?:_[0-9]{1,10})*)?)")
+_walk = Loop("nnet3py.io.lattice_loops", "walk", "i4* i8 i8 i8 i8 i8[]")
+_fill = Loop("nnet3py.io.lattice_loops", "fill", "i4* i8 i8 i4[,] i8[] i4[] i8[] i4[] i4[,] i8[] i4[] i4[]")
+_MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage
+_LEAST_ASKED = 1 << 14             # bytes; how much of a lattice is looked at first
+_WORD = 4                          # bytes; all that binary FSTs hold is as long, or twice
+_ARC_TYPE = re.compile(r"compactlattice([48])4")
+ARC_TYPE = "compactlattice44"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CompactLattice:
     """A compact lattice.
 
     Attributes
     ----------
     start : the start state; -1 if there are no states
-    final_weights : float32 (states, 2), graph and acoustic costs; infinity: not final
-    final_lengths : int32 (states,), transition-ids that come with the final weights
-    sources, labels, next_states : int32 (arcs,); those of a state together, in the file's order
+    arc_starts : int64 (states + 1,), where the arcs of each state begin, and the end
+    labels, next_states : int32 (arcs,); labels are words or phones, 0 for none
     weights : float32 (arcs, 2), graph and acoustic costs
-    lengths : int32 (arcs,), transition-ids of each arc
+    string_starts : int64 (arcs + 1,), where the transition-ids of each arc begin
+    ids : int32, the transition-ids of the arcs
+    final_weights : float32 (states, 2); infinity: not final
+    final_string_starts : int64 (states + 1,), where the transition-ids of each final weight begin
+    final_ids : int32, the transition-ids of final weights
     """
 
     start: int
-    final_weights: np.ndarray
-    final_lengths: np.ndarray
-    sources: np.ndarray
+    arc_starts: np.ndarray
     labels: np.ndarray
     next_states: np.ndarray
     weights: np.ndarray
-    lengths: np.ndarray
+    string_starts: np.ndarray
+    ids: np.ndarray
+    final_weights: np.ndarray
+    final_string_starts: np.ndarray
+    final_ids: np.ndarray
+
+    @classmethod
+    def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, labels: ArrayLike,
+                  weights: ArrayLike, lengths: ArrayLike, ids: ArrayLike, next_states: ArrayLike,
+                  final_lengths: ArrayLike | None = None, final_ids: ArrayLike = ()) -> CompactLattice:
+        """A lattice of arcs in any order, each with the state that it leaves; those of a state keep their order.
+
+        ``lengths`` are how many of ``ids`` each arc has; ``final_lengths`` those of the final weights, None for none.
+        """
+        finals = np.asarray(final_weights, dtype=np.float32).reshape(-1, 2)
+        leaving = np.asarray(sources, dtype=np.int64)
+        order = np.argsort(leaving, kind="stable")
+        string_starts, string_ids = taken(starts_of(np.asarray(lengths, dtype=np.int64)),
+                                          np.asarray(ids, dtype=np.int32), order)
+        ends = np.zeros(len(finals), dtype=np.int64) if final_lengths is None else np.asarray(final_lengths)
+        return cls(start, starts_of(np.bincount(leaving, minlength=len(finals))),
+                   np.asarray(labels, dtype=np.int32)[order], np.asarray(next_states, dtype=np.int32)[order],
+                   np.asarray(weights, dtype=np.float32).reshape(-1, 2)[order], string_starts, string_ids, finals,
+                   starts_of(ends), np.asarray(final_ids, dtype=np.int32))
+
+    @classmethod
+    def empty(cls) -> CompactLattice:
+        """A lattice without states."""
+        return cls.from_arcs(-1, [], [], [], [], [], [], [])
+
+    @property
+    def num_states(self) -> int:
+        """States, which count from 0."""
+        return len(self.final_weights)
+
+    @property
+    def num_arcs(self) -> int:
+        """Arcs of all states."""
+        return len(self.next_states)
+
+    @property
+    def sources(self) -> np.ndarray:
+        """int32 (arcs,), the state that each arc leaves."""
+        return sources_of(self.arc_starts)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 (arcs,), transition-ids of each arc."""
+        return np.diff(self.string_starts)
+
+    @property
+    def final_lengths(self) -> np.ndarray:
+        """int64 (states,), transition-ids that come with each final weight."""
+        return np.diff(self.final_string_starts)
+
+    @property
+    def is_final(self) -> np.ndarray:
+        """bool (states,)."""
+        return np.logical_not(np.isposinf(self.final_weights).all(axis=1))
+
+    def string(self, arc: int) -> np.ndarray:
+        """int32, the transition-ids of an arc."""
+        return self.ids[self.string_starts[arc]:self.string_starts[arc + 1]]
+
+    def final_string(self, state: int) -> np.ndarray:
+        """int32, the transition-ids that come with the final weight of a state."""
+        return self.final_ids[self.final_string_starts[state]:self.final_string_starts[state + 1]]
+
+    def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> CompactLattice:
+        """Some of the states, in another order, and the arcs between them of which ``keep`` (bool) is true."""
+        chosen = Selection.of(self.arc_starts, self.next_states, states, keep)
+        arcs = chosen.arcs
+        string_starts, ids = taken(self.string_starts, self.ids, arcs)
+        final_string_starts, final_ids = taken(self.final_string_starts, self.final_ids, chosen.states)
+        return CompactLattice(chosen.start(self.start), chosen.arc_starts, self.labels[arcs],
+                              chosen.numbers[self.next_states[arcs]], self.weights[arcs], string_starts, ids,
+                              self.final_weights[chosen.states], final_string_starts, final_ids)
+
+    def equals(self, other: CompactLattice) -> bool:
+        """True if states, arcs, weights and strings are the same, numbered the same."""
+        return self.start == other.start and all(
+            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
+            for name in (field.name for field in dataclasses.fields(self)) if name != "start")
 
 
-def read_compact_lattice(reader: TokenReader) -> CompactLattice:
-    """Read a compact lattice, in text or binary, or make one of a lattice; FormatError for anything else."""
-    first = reader.peek(1)
-    found = _Arcs()
-    if first and first in _BLANKS:
-        start = _read_text(reader, found)
-    elif is_compact(reader):
-        header = read_header(reader)
-        read_compact_arcs(reader, header, found)
-        start = header.start
-    else:
-        return joined(read_lattice(reader))
-    lattice = found.lattice(start)
-    problem = check_fst(Fst(start, lattice.final_weights, np.zeros(0), lattice.labels, lattice.labels, lattice.weights,
-                            lattice.next_states))
-    if problem:
-        raise reader.error(f"expected a lattice: {problem}")
+def taken(starts: np.ndarray, ids: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The strings number ``order`` of those that begin in ``ids`` at ``starts``: where they begin now, and they."""
+    counts = np.diff(starts)[order]
+    return starts_of(counts), ids[ranges(starts[:-1][order], counts)]
+
+
+def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
+    """``lattice``, if its states exist; else FormatError."""
+    if not -1 <= lattice.start < lattice.num_states:
+        raise reader.error(f"expected a lattice: the start state is {lattice.start}, but there are "
+                           f"{lattice.num_states} states")
+    if lattice.num_arcs and not 0 <= lattice.next_states.min() <= lattice.next_states.max() < lattice.num_states:
+        raise reader.error("expected a lattice: an arc leads to a state that does not exist; there are "
+                           f"{lattice.num_states}")
     return lattice
 
 
-class _Arcs:
-    """Collects arcs and final weights."""
+def read_state_words(reader: TokenReader, num_states: int, weight_words: int, has_strings: bool) -> tuple[
+        bytes, list[int]]:
+    """The states of a binary FST as bytes, and how many arcs, transition-ids of arcs and of final weights they have.
 
-    def __init__(self) -> None:
-        self.numbers = array("i")         # of each arc: source, label, length, next state
-        self.weights = array("d")
-        self.finals: dict[int, tuple[tuple[float, float], int]] = {}
-        self.num_states = 0
-
-    def add_final(self, state: int, weight: tuple[float, float], ids: list[int]) -> None:
-        self.finals[state] = weight, len(ids)
-        self.num_states = max(self.num_states, state + 1)
-
-    def add(self, source: int, word: int, weight: tuple[float, float], ids: list[int], target: int) -> None:
-        self.numbers.extend((source, word, len(ids), target))
-        self.weights.extend(weight)
-        self.num_states = max(self.num_states, source + 1, target + 1)
-
-    def lattice(self, start: int) -> CompactLattice:
-        numbers = np.array(self.numbers, dtype=np.int32).reshape(-1, 4)
-        final_weights = np.full((self.num_states, 2), NO_WEIGHT, dtype=np.float32)
-        final_lengths = np.zeros(self.num_states, dtype=np.int32)
-        with np.errstate(over="ignore"):
-            for state, (weight, length) in self.finals.items():
-                final_weights[state], final_lengths[state] = weight, length
-            weights = np.array(self.weights).astype(np.float32).reshape(-1, 2)
-        return _sorted(CompactLattice(start, final_weights, final_lengths, numbers[:, 0], numbers[:, 1], numbers[:, 3],
-                                      weights, numbers[:, 2]))
-
-
-def _sorted(lattice: CompactLattice) -> CompactLattice:
-    """The lattice with the arcs of each state together."""
-    order = np.argsort(lattice.sources, kind="stable")
-    return CompactLattice(lattice.start, lattice.final_weights, lattice.final_lengths, lattice.sources[order],
-                          lattice.labels[order], lattice.next_states[order], lattice.weights[order],
-                          lattice.lengths[order])
-
-
-def _read_text(reader: TokenReader, found: _Arcs) -> int:
-    """Read lines up to an empty one: arcs of 3 or 4 fields, or of 4 or 5 in a lattice that is not compact."""
-    reader.take_while(re.compile(rb"[ \t\r]*"))
-    reader.raw(1)
-    lines = Lines(reader, 2)
-    while fields := reader.read_line().split():
-        compact = _WEIGHT.fullmatch(fields[-1])
-        weight = [compact[1]] if compact else []
-        ids = [int(word) for word in compact[2].split(b"_") if word] if compact else []
-        body = fields[:-1] if compact else fields
-        if len(body) == 1:
-            lines.add([*body, *weight])
-            state = int(body[0])
-            found.add_final(state, _pair(lines.finals[state]), ids)
-        elif len(body) == 3:
-            lines.add([*body, body[2], *weight])
-            source, target, label, _ = lines.arcs[-1]
-            found.add(source, label, _pair(lines.weights[-1]), ids, target)
-        else:
-            raise reader.error(f"expected a line of 1 to 4 fields in a compact lattice, found {len(fields)}",
-                               hint="lattices in text must be compact here; lattice-copy --write-compact=true")
-    if found.num_states > 2 * lines.count:
-        raise reader.error(f"a lattice of {lines.count} lines cannot have {found.num_states} states")
-    return lines.start
-
-
-def _pair(weight: tuple[float, ...]) -> tuple[float, float]:
-    return weight[0], weight[1]
-
-
-def joined(lattice: Fst) -> CompactLattice:
-    """A lattice whose arcs have a transition-id each as a compact one.
-
-    Arcs that follow each other without a choice or a label between them become one. OpenFst: ``Factor``.
+    ``weight_words``: 4-byte words of a weight. ``has_strings``: transition-ids follow each weight. FormatError for
+    what is none.
     """
-    entered = np.bincount(lattice.next_states, minlength=lattice.num_states)
-    leaving = np.diff(lattice.arc_starts)
-    only = np.minimum(lattice.arc_starts[:-1], max(lattice.num_arcs - 1, 0))      # the arc of a state that has one
-    inner = (entered == 1) & (leaving == 1) & ~lattice.is_final
-    if lattice.num_arcs:
-        inner &= lattice.output_labels[only] == 0
-    if lattice.start >= 0:
-        inner[lattice.start] = False
-    numbers = np.cumsum(~inner) - 1
-    found = _Arcs()
-    labels, targets = lattice.output_labels.tolist(), lattice.next_states.tolist()
-    emits, weights, sources = (lattice.input_labels != 0).tolist(), lattice.weights.tolist(), lattice.sources.tolist()
-    for first in np.flatnonzero(~inner[lattice.sources]).tolist():
-        arc, length = first, int(emits[first])
-        graph, acoustic = weights[first]
-        while inner[targets[arc]]:
-            arc = int(only[targets[arc]])
-            length += emits[arc]
-            graph, acoustic = graph + weights[arc][0], acoustic + weights[arc][1]
-        found.add(int(numbers[sources[first]]), labels[first], (graph, acoustic), [0] * length,
-                  int(numbers[targets[arc]]))
-    for state in np.flatnonzero(lattice.is_final).tolist():
-        graph, acoustic = lattice.final_weights[state].tolist()
-        found.add_final(int(numbers[state]), (graph, acoustic), [])
-    found.num_states = int(np.count_nonzero(~inner))
-    return found.lattice(int(numbers[lattice.start]) if lattice.start >= 0 else -1)
+    reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of a lattice")
+    place = np.zeros(6, dtype=np.int64)
+    asked = 1 if num_states else 0
+    status = _MORE if num_states else _DONE
+    while status == _MORE:
+        data = bytes(reader.peek(asked))
+        status = _walk(data, len(data) // _WORD, weight_words, int(has_strings), num_states, place)
+        if status == _MORE and len(data) < asked:
+            raise reader.error(f"expected the {num_states} states of a lattice, found the end of the file",
+                               hint="the file is truncated or damaged")
+        asked = max(2 * len(data), _LEAST_ASKED)
+    if status != _DONE:
+        raise reader.error(f"expected how many arcs or transition-ids follow in a lattice, found damage "
+                           f"{_WORD * int(place[0])} bytes after its head", hint="the file is damaged")
+    return bytes(reader.raw(_WORD * int(place[0]))), place[3:].tolist()
 
 
-def _not_written(writer: TokenWriter, lattice: CompactLattice) -> None:
-    raise NotImplementedError("compact lattices are read only: the transition-ids are not kept")
+def is_compact(arc_type: str) -> bool:
+    """Whether arcs of this type are those of compact lattices."""
+    return _ARC_TYPE.fullmatch(arc_type) is not None
 
 
-COMPACT_LATTICE: Holder[CompactLattice] = Holder("lattice", read_compact_lattice, _not_written, has_header=False)
+def read_binary_compact(reader: TokenReader, header: Header) -> CompactLattice:
+    """Read a binary compact lattice after its head; FormatError for what is none."""
+    match = _ARC_TYPE.fullmatch(header.arc_type)
+    if header.kind != "vector" or match is None:
+        raise reader.error(f"expected a compact lattice, found '{header.arc_type}' in an FST of type '{header.kind}'")
+    stored = np.dtype("<f" + match[1])
+    weight_words = 2 * stored.itemsize // _WORD
+    data, (num_arcs, num_ids, num_final_ids) = read_state_words(reader, header.num_states, weight_words, True)
+    size = header.num_states
+    finals, weights = np.empty((size, weight_words), dtype=np.int32), np.empty((num_arcs, weight_words), dtype=np.int32)
+    final_starts, arc_starts = np.zeros(size + 1, dtype=np.int64), np.zeros(size + 1, dtype=np.int64)
+    string_starts = np.zeros(num_arcs + 1, dtype=np.int64)
+    labels, next_states = np.empty(num_arcs, dtype=np.int32), np.empty(num_arcs, dtype=np.int32)
+    ids, final_ids = np.empty(num_ids, dtype=np.int32), np.empty(num_final_ids, dtype=np.int32)
+    differ = _fill(data, weight_words, size, finals, final_starts, final_ids, arc_starts, labels, weights,
+                   string_starts, ids, next_states)
+    if differ:
+        raise reader.error("expected a compact lattice, found an arc with different input and output labels")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return checked(reader, CompactLattice(
+            header.start, arc_starts, labels, next_states, weights.view(stored).astype(np.float32), string_starts,
+            ids, finals.view(stored).astype(np.float32), final_starts, final_ids))
+
+
+def write_binary_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
+    """Write a compact lattice in OpenFst's binary form."""
+    lengths, final_lengths = lattice.lengths, lattice.final_lengths
+    arc_ends, state_ends = np.cumsum(lengths + 6), np.cumsum(final_lengths + 5)      # in words of 4 bytes
+    before = starts_of(lengths + 6)
+    arc_at = before[:-1] + state_ends[lattice.sources]
+    state_at = state_ends - (final_lengths + 5) + before[lattice.arc_starts[:-1]]
+    total = (int(arc_ends[-1]) if len(arc_ends) else 0) + (int(state_ends[-1]) if len(state_ends) else 0)
+    words = np.zeros(total, dtype="<i4")
+    for at, weights, counts, starts, ids in (
+            (state_at, lattice.final_weights, final_lengths, lattice.final_string_starts, lattice.final_ids),
+            (arc_at + 2, lattice.weights, lengths, lattice.string_starts, lattice.ids)):
+        pairs = np.ascontiguousarray(weights, dtype="<f4").view("<i4")
+        words[at], words[at + 1], words[at + 2] = pairs[:, 0], pairs[:, 1], counts
+        words[ranges(at + 3, counts)] = ids[starts[0]:starts[-1]]
+    words[state_at + 3 + final_lengths] = np.diff(lattice.arc_starts)
+    words[arc_at], words[arc_at + 1] = lattice.labels, lattice.labels
+    words[arc_at + 5 + lengths] = lattice.next_states
+    writer.raw(binary_header("vector", ARC_TYPE, lattice_properties(lattice) | 1 << ACCEPTOR, lattice.start,
+                             lattice.num_states))
+    writer.raw(words.tobytes())
+
+
+def lattice_properties(lattice: CompactLattice | Fst) -> int:
+    """Properties that are told quickly: whether states are in topological order, which makes a lattice acyclic."""
+    bits = EXPANDED | MUTABLE
+    if is_top_sorted(lattice.arc_starts, lattice.next_states):
+        bits |= 1 << TOP_SORTED | 1 << CYCLIC + 1 | 1 << INITIAL_CYCLIC + 1
+    return bits

@@ -215,7 +215,8 @@ def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
     return fst
 
 
-def _stored(header: Header) -> Stored:
+def stored_facts(header: Header) -> Stored:
+    """What is kept of the head for writing the FST again."""
     return Stored(header.kind, header.properties, header.num_arcs, header.flags & (_INPUT_SYMBOLS | _OUTPUT_SYMBOLS),
                   header.symbols)
 
@@ -227,7 +228,7 @@ def _arc_dtype(arc_type: ArcType) -> np.dtype:
 
 def _from_arcs(header: Header, final: np.ndarray, arc_starts: np.ndarray, arcs: np.ndarray) -> Fst:
     return Fst(header.start, final, arc_starts, arcs["input"].astype(np.int32), arcs["output"].astype(np.int32),
-               arcs["weight"].astype(final.dtype), arcs["next"].astype(np.int32), header.arc_type, _stored(header))
+               arcs["weight"].astype(final.dtype), arcs["next"].astype(np.int32), header.arc_type, stored_facts(header))
 
 
 def _read_vector(reader: TokenReader, header: Header) -> Fst:
@@ -289,7 +290,7 @@ def _read_compact(reader: TokenReader, header: Header) -> Fst:
     before = np.concatenate(([0], np.cumsum(is_weight)))
     labels = arcs["label"].astype(np.int32)
     return Fst(header.start, final, starts - before[starts], labels, labels, arcs["weight"].astype(np.float32),
-               arcs["next"].astype(np.int32), header.arc_type, _stored(header))
+               arcs["next"].astype(np.int32), header.arc_type, stored_facts(header))
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -315,13 +316,17 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
 
         bits = fst_properties(fst) | (MUTABLE if kind == "vector" else 0)
         stored = Stored(kind, bits, 0 if kind == "vector" else fst.num_arcs)
-    writer.raw(MAGIC)
-    for name in (kind, fst.arc_type):
-        writer.raw(struct.pack("<i", len(name)) + name.encode("latin-1"))
     num_arcs = stored.num_arcs if kind == "vector" else fst.num_arcs
-    writer.raw(_HEADER.pack(_VERSION, stored.flags, stored.properties, fst.start, fst.num_states, num_arcs))
-    writer.raw(stored.symbols)
+    writer.raw(binary_header(kind, fst.arc_type, stored.properties, fst.start, fst.num_states, num_arcs, stored.flags,
+                             stored.symbols))
     writer.raw(body)
+
+
+def binary_header(kind: str, arc_type: str, properties: int, start: int, num_states: int, num_arcs: int = 0,
+                  flags: int = 0, symbols: bytes = b"") -> bytes:
+    """The head of a binary FST; vector FSTs say 0 arcs."""
+    names = b"".join(struct.pack("<i", len(name)) + name.encode("latin-1") for name in (kind, arc_type))
+    return MAGIC + names + _HEADER.pack(_VERSION, flags, properties, start, num_states, num_arcs) + symbols
 
 
 def _not_compact(fst: Fst) -> str | None:
@@ -338,12 +343,23 @@ def _arc_records(fst: Fst) -> np.ndarray:
 
 
 def _vector_body(fst: Fst) -> bytes:
-    arcs = _arc_records(fst)
-    final = np.ascontiguousarray(fst.final_weights, dtype=ARC_TYPES[fst.arc_type].stored)
-    parts = []
-    for state, (first, end) in enumerate(zip(fst.arc_starts[:-1].tolist(), fst.arc_starts[1:].tolist(), strict=True)):
-        parts += [final[state].tobytes(), struct.pack("<q", end - first), arcs[first:end].tobytes()]
-    return b"".join(parts)
+    """States, each with its arcs: all of it consists of words of 4 bytes."""
+    arcs = _words(_arc_records(fst), fst.num_arcs)
+    final = _words(np.ascontiguousarray(fst.final_weights, dtype=ARC_TYPES[fst.arc_type].stored), fst.num_states)
+    weight_words = final.shape[1]
+    state_at = np.arange(fst.num_states) * (weight_words + 2) + fst.arc_starts[:-1] * arcs.shape[1]
+    arc_at = np.arange(fst.num_arcs) * arcs.shape[1] + (fst.sources + 1) * np.int64(weight_words + 2)
+    words = np.zeros(fst.num_states * (weight_words + 2) + arcs.size, dtype="<i4")
+    words[state_at[:, None] + np.arange(weight_words)] = final
+    words[state_at + weight_words] = np.diff(fst.arc_starts)
+    words[arc_at[:, None] + np.arange(arcs.shape[1])] = arcs
+    return words.tobytes()
+
+
+def _words(values: np.ndarray, rows: int) -> np.ndarray:
+    """The memory of an array as int32 (rows, …)."""
+    size = values.nbytes // 4 // rows if rows else 2
+    return np.frombuffer(values.tobytes(), dtype="<i4").reshape(rows, size)
 
 
 def _const_body(fst: Fst) -> bytes:

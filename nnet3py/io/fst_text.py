@@ -5,6 +5,7 @@ The arcs of the start state come first. A cost of 0 is left out. Kaldi: ``ReadFs
 """
 from __future__ import annotations
 
+import math
 import os
 import re
 
@@ -123,9 +124,9 @@ def _from_lines(reader: TokenReader, lines: Lines, arc_type: str, width: int) ->
     return Fst(lines.start, final, starts, arcs[:, 2].copy(), arcs[:, 3].copy(), weights, arcs[:, 1].copy(), arc_type)
 
 
-def write_text_fst(writer: TokenWriter, fst: Fst) -> None:
-    """Write an FST in text; costs get seven digits."""
-    weights, finals = _texts(fst.weights), _texts(fst.final_weights)
+def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:
+    """Write an FST in text; costs get so many digits."""
+    weights, finals = _texts(fst.weights, digits), _texts(fst.final_weights, digits)
     is_final = fst.is_final.tolist()
     heads = [b"%d\t%d\t%d\t%d" % row for row in zip(
         fst.sources.tolist(), fst.next_states.tolist(), fst.input_labels.tolist(), fst.output_labels.tolist(),
@@ -141,16 +142,17 @@ def write_text_fst(writer: TokenWriter, fst: Fst) -> None:
     writer.raw(b"".join(parts) + b"\n")
 
 
-def _texts(weights: np.ndarray) -> list[bytes]:
+def _texts(weights: np.ndarray, digits: int) -> list[bytes]:
     """Each weight after a tab; nothing for a weight of 0."""
     rows = (weights if weights.ndim == 2 else weights[:, None]).tolist()
-    return [b"\t" + b",".join(map(_text, row)) if any(row) else b"" for row in rows]
+    return [b"\t" + b",".join(cost_text(value, digits) for value in row) if any(row) else b"" for row in rows]
 
 
-def _text(value: float) -> bytes:
-    if np.isfinite(value):
-        return b"%.7g" % value
-    return b"BadNumber" if np.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
+def cost_text(value: float, digits: int) -> bytes:
+    """A cost with so many digits, as OpenFst writes it."""
+    if math.isfinite(value):
+        return b"%.*g" % (digits, value)
+    return b"BadNumber" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
 
 
 FST: Holder[Fst] = Holder("FST", read_fst, write_fst, has_header=False)

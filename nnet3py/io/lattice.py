@@ -1,23 +1,35 @@
-"""Lattices: FSTs whose weights are pairs, a graph cost and an acoustic cost. Kaldi: ``ReadLattice``, ``WriteLattice``.
+"""Lattices in files: FSTs whose weights are pairs, a graph cost and an acoustic cost.
 
-Input labels are transition-ids, output labels words. Compact lattices, whose arcs bear a word and the transition-ids of
-all its frames, are read too and become such lattices.
+Input labels are transition-ids, output labels words. In compact lattices an arc bears a word and the transition-ids of
+all its frames. Each kind is read where the other is wanted, and becomes it. Kaldi: ``ReadLattice``, ``WriteLattice``,
+``ReadCompactLattice``, ``WriteCompactLattice``.
 """
 from __future__ import annotations
 
-import dataclasses
-import re
-from array import array
-from typing import Protocol
-
 import numpy as np
 
-from nnet3py.io.fst import NO_WEIGHT, Fst, Header, finished_fst, read_binary_fst, read_header
-from nnet3py.io.fst_text import read_text_fst, write_fst
+from nnet3py.io.compact_lattice import (
+    CompactLattice,
+    is_compact,
+    lattice_properties,
+    read_binary_compact,
+    read_state_words,
+    write_binary_compact,
+)
+from nnet3py.io.fst import Fst, Header, Stored, finished_fst, read_header, stored_facts, write_binary_fst
+from nnet3py.io.fst_text import write_text_fst
+from nnet3py.io.holder import Holder
+from nnet3py.io.lattice_conversion import LATTICE, expanded, factored
+from nnet3py.io.lattice_text import DIGITS, read_text_lattice, write_text_compact
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.machine_code.loop import Loop
 
-LATTICE = "lattice4"
-_COMPACT = re.compile(r"compactlattice([48])4")
+__all__ = ["COMPACT_LATTICES", "LATTICE", "LATTICES", "expanded", "factored", "read_compact_lattice", "read_lattice",
+           "write_compact_lattice", "write_lattice"]
+
+_fill_plain = Loop("nnet3py.io.lattice_loops", "fill_plain", "i4* i8 i8 i4[,] i8[] i4[,]")
+_STORED = {"lattice4": "<f4", "lattice8": "<f8"}
+_EXAMPLE_DIGITS = 7         # of costs in the text of an object, such as an example
 
 
 def read_lattice(reader: TokenReader) -> Fst:
@@ -25,117 +37,84 @@ def read_lattice(reader: TokenReader) -> Fst:
 
     FormatError for anything else.
     """
+    lattice = _read(reader)
+    return lattice if isinstance(lattice, Fst) else expanded(lattice)
+
+
+def read_compact_lattice(reader: TokenReader) -> CompactLattice:
+    """Read a lattice in any form as a compact one; FormatError for anything else."""
+    lattice = _read(reader)
+    return lattice if isinstance(lattice, CompactLattice) else factored(lattice)
+
+
+def _read(reader: TokenReader) -> Fst | CompactLattice:
     if not reader.binary:
-        return read_text_fst(reader, LATTICE)
-    if is_compact(reader):
-        return _read_compact_lattice(reader, read_header(reader))
-    fst = read_binary_fst(reader)
-    if not fst.arc_type.startswith("lattice"):
-        raise reader.error(f"expected a lattice, found an FST of arcs of type '{fst.arc_type}'")
-    if fst.arc_type == LATTICE:
-        return fst
-    with np.errstate(over="ignore"):
-        return dataclasses.replace(fst, weights=fst.weights.astype(np.float32), arc_type=LATTICE, stored=None,
-                                   final_weights=fst.final_weights.astype(np.float32))
+        return read_text_lattice(reader)
+    header = read_header(reader)
+    if is_compact(header.arc_type):
+        return read_binary_compact(reader, header)
+    if header.kind != "vector" or header.arc_type not in _STORED:
+        raise reader.error(f"expected a lattice, found an FST of type '{header.kind}' of arcs of type "
+                           f"'{header.arc_type}'")
+    return finished_fst(reader, _read_plain(reader, header))
+
+
+def _read_plain(reader: TokenReader, header: Header) -> Fst:
+    stored = np.dtype(_STORED[header.arc_type])
+    width = 2 * stored.itemsize // 4
+    data, (num_arcs, _, _) = read_state_words(reader, header.num_states, width, False)
+    finals = np.empty((header.num_states, width), dtype=np.int32)
+    arc_starts = np.zeros(header.num_states + 1, dtype=np.int64)
+    arcs = np.empty((num_arcs, width + 3), dtype=np.int32)
+    _fill_plain(data, width, header.num_states, finals, arc_starts, arcs)
+    weights = np.ascontiguousarray(arcs[:, 2:2 + width]).view(stored)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return Fst(header.start, finals.view(stored).astype(np.float32), arc_starts, arcs[:, 0].copy(),
+                   arcs[:, 1].copy(), weights.astype(np.float32), arcs[:, -1].copy(), LATTICE,
+                   stored_facts(header) if header.arc_type == LATTICE else None)
 
 
 def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
     """Write a lattice that :func:`read_lattice` reads."""
-    write_fst(writer, lattice)
+    if writer.binary:
+        stored = lattice.stored or Stored("vector", lattice_properties(lattice), 0)
+        write_binary_fst(writer, Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.input_labels,
+                                     lattice.output_labels, lattice.weights, lattice.next_states, LATTICE, stored))
+    else:
+        write_text_fst(writer, lattice, _EXAMPLE_DIGITS)
 
 
-class _Expanded:
-    """The arcs of a compact lattice, made into chains of arcs with a transition-id each; new states come last."""
-
-    def __init__(self, num_states: int) -> None:
-        self.num_states = num_states
-        self.numbers = array("i")         # of each arc: source, input label, output label, next state
-        self.weights = array("d")         # of each arc: graph cost, acoustic cost
-        self.finals: dict[int, tuple[float, float]] = {}
-
-    def add(self, source: int, word: int, weight: tuple[float, float], ids: list[int], target: int | None) -> int:
-        """A chain with ``word`` and ``weight`` on its first arc; where it ends (``target``, or a new state)."""
-        for place, transition_id in enumerate(ids):
-            last = place + 1 == len(ids)
-            following = target if last and target is not None else self._new_state()
-            self._add_arc(source, transition_id, word, weight, following)
-            source, word, weight = following, 0, (0.0, 0.0)
-        if not ids and target is not None:
-            self._add_arc(source, 0, word, weight, target)
-        return source
-
-    def _add_arc(self, source: int, transition_id: int, word: int, weight: tuple[float, float], target: int) -> None:
-        self.numbers.extend((source, transition_id, word, target))
-        self.weights.extend(weight)
-
-    def add_final(self, state: int, weight: tuple[float, float], ids: list[int]) -> None:
-        """The final weight of a state, with transition-ids of its own."""
-        if weight != (float(NO_WEIGHT), float(NO_WEIGHT)):
-            end = self.add(state, 0, weight, ids, None)
-            self.finals[end] = (0.0, 0.0) if ids else weight
-
-    def _new_state(self) -> int:
-        self.num_states += 1
-        return self.num_states - 1
-
-    def fst(self, start: int) -> Fst:
-        """The lattice."""
-        numbers = np.array(self.numbers, dtype=np.int32).reshape(-1, 4)
-        order = np.argsort(numbers[:, 0], kind="stable")
-        numbers = numbers[order]
-        with np.errstate(over="ignore"):
-            weights = np.array(self.weights).astype(np.float32).reshape(-1, 2)[order]
-            final = np.full((self.num_states, 2), NO_WEIGHT, dtype=np.float32)
-            for state, weight in self.finals.items():
-                final[state] = weight
-        starts = np.concatenate(([0], np.cumsum(np.bincount(numbers[:, 0], minlength=self.num_states))))
-        return Fst(start, final, starts, numbers[:, 1].copy(), numbers[:, 2].copy(), weights, numbers[:, 3].copy(),
-                   LATTICE)
+def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
+    """Write a compact lattice that :func:`read_compact_lattice` reads."""
+    if writer.binary:
+        write_binary_compact(writer, lattice)
+    else:
+        write_text_compact(writer, lattice)
 
 
-def _read_compact_lattice(reader: TokenReader, header: Header) -> Fst:
-    expanded = _Expanded(header.num_states)
-    read_compact_arcs(reader, header, expanded)
-    return finished_fst(reader, expanded.fst(header.start))
+def _look_at_first_byte(reader: TokenReader) -> None:
+    """Lattices in tables have no header: text begins with a blank."""
+    first = reader.peek(1)[:1]
+    reader.binary = not (first and first in b" \t\r\n")
 
 
-class CompactArcs(Protocol):
-    """What the arcs and final weights of a compact lattice are handed to, in the file's order."""
-
-    def add_final(self, state: int, weight: tuple[float, float], ids: list[int]) -> None:
-        """The final weight of a state (two infinities: it is not final), and its transition-ids."""
-
-    def add(self, source: int, word: int, weight: tuple[float, float], ids: list[int], target: int) -> object:
-        """An arc, with its word, weight and transition-ids."""
+def _read_entry(reader: TokenReader) -> Fst:
+    _look_at_first_byte(reader)
+    return read_lattice(reader)
 
 
-def is_compact(reader: TokenReader) -> bool:
-    """Whether a binary compact lattice comes next."""
-    return _COMPACT.search(reader.peek(50).decode("latin-1")) is not None
+def _read_compact_entry(reader: TokenReader) -> CompactLattice:
+    _look_at_first_byte(reader)
+    return read_compact_lattice(reader)
 
 
-def read_compact_arcs(reader: TokenReader, header: Header, into: CompactArcs) -> None:
-    """Read the states of a binary compact lattice; FormatError for what is none."""
-    match = _COMPACT.fullmatch(header.arc_type)
-    if header.kind != "vector" or match is None:
-        raise reader.error(f"expected a compact lattice, found '{header.arc_type}' in an FST of type '{header.kind}'")
-    stored = np.dtype("<f" + match[1])
-    reader.check_count(header.num_states, 2 * stored.itemsize + 12, "states of a lattice")
-    for state in range(header.num_states):
-        into.add_final(state, *_compact_weight(reader, stored))
-        count = int(reader.array("<i8", 1)[0])
-        reader.check_count(count, 2 * stored.itemsize + 16, "arcs of a lattice")
-        for _ in range(count):
-            word, _ = reader.array("<i4", 2).tolist()
-            weight, ids = _compact_weight(reader, stored)
-            target = int(reader.array("<i4", 1)[0])
-            if not 0 <= target < header.num_states:
-                raise reader.error(f"an arc leads to state {target}; there are {header.num_states}")
-            into.add(state, word, weight, ids, target)
+def _write_entry(writer: TokenWriter, lattice: Fst) -> None:
+    if writer.binary:
+        write_lattice(writer, lattice)
+    else:
+        write_text_fst(writer, lattice, DIGITS)
 
 
-def _compact_weight(reader: TokenReader, stored: np.dtype) -> tuple[tuple[float, float], list[int]]:
-    """Two costs and transition-ids."""
-    graph, acoustic = reader.array(stored, 2).tolist()
-    count = int(reader.array("<i4", 1)[0])
-    return (graph, acoustic), reader.array("<i4", count, "transition-ids").tolist()
+LATTICES: Holder[Fst] = Holder("lattice", _read_entry, _write_entry, has_header=False)
+COMPACT_LATTICES: Holder[CompactLattice] = Holder("lattice", _read_compact_entry, write_compact_lattice,
+                                                  has_header=False)

@@ -1,0 +1,208 @@
+"""The loops of reading and converting lattices; ``compact_lattice.py``, ``lattice_conversion.py`` call them.
+
+Imported only to be compiled; see ``machine_code/loop.py`` for what may be used here.
+"""
+from __future__ import annotations
+
+MORE, DONE, DAMAGED = range(3)
+_FREE, _OPEN, _FINISHED = range(3)
+
+
+def walk(words, num_words, weight_words, has_strings, num_states, place):
+    """Find where the states of a binary FST end, as far as ``words`` (int32) go; DONE, MORE words needed, or DAMAGED.
+
+    ``place``: the next word, states begun, arcs of the last one that are still to come, arcs, transition-ids of arcs
+    and of final weights so far. A string of transition-ids follows each weight if ``has_strings`` is 1.
+    """
+    at, state, left = place[0], place[1], place[2]
+    num_arcs, num_ids, num_final_ids = place[3], place[4], place[5]
+    arc_words = weight_words + 3 + has_strings
+    status = MORE
+    while True:
+        if left > 0 and has_strings == 0:
+            here = min(left, (num_words - at) // arc_words)
+            at, left, num_arcs = at + here * arc_words, left - here, num_arcs + here
+            if left > 0:
+                break
+        elif left > 0:
+            if at + arc_words > num_words:
+                break
+            length = words[at + 2 + weight_words]
+            if length < 0:
+                status = DAMAGED
+                break
+            if at + arc_words + length > num_words:
+                break
+            at, left, num_arcs, num_ids = at + arc_words + length, left - 1, num_arcs + 1, num_ids + length
+        elif state == num_states:
+            status = DONE
+            break
+        else:
+            head = weight_words + 2 + has_strings
+            if at + head > num_words:
+                break
+            length = words[at + weight_words] if has_strings == 1 else 0
+            if length < 0:
+                status = DAMAGED
+                break
+            if at + head + length > num_words:
+                break
+            end = at + head + length
+            high, low = words[end - 1], words[end - 2]
+            if high != 0 or low < 0:                     # as many arcs as no file holds
+                status = DAMAGED
+                break
+            at, state, left, num_final_ids = end, state + 1, low, num_final_ids + length
+    place[0], place[1], place[2] = at, state, left
+    place[3], place[4], place[5] = num_arcs, num_ids, num_final_ids
+    return status
+
+
+def fill(words, weight_words, num_states, finals, final_starts, final_ids, arc_starts, labels, weights, string_starts,
+         ids, next_states):
+    """Take the states of a binary compact lattice apart. Weights come as the words that they are stored in.
+
+    Returns 1 if the two labels of some arc differ, 0 otherwise.
+    """
+    at, arc, num_ids, num_final_ids, differ = 0, 0, 0, 0, 0
+    for state in range(num_states):
+        for i in range(weight_words):
+            finals[state, i] = words[at + i]
+        length = words[at + weight_words]
+        at += weight_words + 1
+        for i in range(length):
+            final_ids[num_final_ids + i] = words[at + i]
+        num_final_ids += length
+        final_starts[state + 1] = num_final_ids
+        count = words[at + length]
+        at += length + 2
+        for _ in range(count):
+            labels[arc] = words[at]
+            if words[at] != words[at + 1]:
+                differ = 1
+            for i in range(weight_words):
+                weights[arc, i] = words[at + 2 + i]
+            length = words[at + 2 + weight_words]
+            at += 3 + weight_words
+            for i in range(length):
+                ids[num_ids + i] = words[at + i]
+            num_ids += length
+            next_states[arc] = words[at + length]
+            at += length + 1
+            arc += 1
+            string_starts[arc] = num_ids
+        arc_starts[state + 1] = arc
+    return differ
+
+
+def fill_plain(words, weight_words, num_states, finals, arc_starts, arcs):
+    """Take the states of a binary FST without strings apart; ``arcs`` gets the words of each arc."""
+    at, arc = 0, 0
+    for state in range(num_states):
+        for i in range(weight_words):
+            finals[state, i] = words[at + i]
+        count = words[at + weight_words]
+        at += weight_words + 2
+        for _ in range(count):
+            for i in range(weight_words + 3):
+                arcs[arc, i] = words[at + i]
+            at += weight_words + 3
+            arc += 1
+        arc_starts[state + 1] = arc
+    return arc
+
+
+def factor(arc_starts, next_states, input_labels, output_labels, weights, is_inner, heads, new_numbers, labels,
+           new_weights, string_starts, ids, targets):
+    """Make an arc of each chain that begins with an arc of ``heads`` and goes on through inner states."""
+    num_ids = 0
+    for i in range(len(heads)):
+        arc = heads[i]
+        labels[i] = output_labels[arc]
+        graph, acoustic = weights[arc, 0], weights[arc, 1]
+        if input_labels[arc] != 0:
+            ids[num_ids] = input_labels[arc]
+            num_ids += 1
+        while is_inner[next_states[arc]] != 0:
+            arc = arc_starts[next_states[arc]]
+            graph += weights[arc, 0]
+            acoustic += weights[arc, 1]
+            if input_labels[arc] != 0:
+                ids[num_ids] = input_labels[arc]
+                num_ids += 1
+        new_weights[i, 0], new_weights[i, 1] = graph, acoustic
+        targets[i] = new_numbers[next_states[arc]]
+        string_starts[i + 1] = num_ids
+    return num_ids
+
+
+def top_order(start, arc_starts, next_states, positions, marks, stack, order):
+    """Number states such that arcs lead to higher numbers: the reverse of the order in which a depth-first search ends.
+
+    It begins at ``start``, and then at each state that was not met, in their order. ``order`` gets the old numbers by
+    the new ones. Returns the number of states, or -1 if there is a cycle. ``marks`` (u1) must be 0.
+    """
+    num_states = len(order)
+    finished = 0
+    for root in range(-1, num_states):
+        first = start if root < 0 else root
+        if first < 0 or marks[first] != _FREE:
+            continue
+        depth = 0
+        stack[0] = first
+        marks[first] = _OPEN
+        positions[first] = arc_starts[first]
+        while depth >= 0:
+            state = stack[depth]
+            if positions[state] == arc_starts[state + 1]:
+                marks[state] = _FINISHED
+                finished += 1
+                order[num_states - finished] = state
+                depth -= 1
+                continue
+            target = next_states[positions[state]]
+            positions[state] += 1
+            if marks[target] == _OPEN:
+                return -1
+            if marks[target] == _FREE:
+                depth += 1
+                stack[depth] = target
+                marks[target] = _OPEN
+                positions[target] = arc_starts[target]
+    return finished
+
+
+def mark_useful(start, arc_starts, next_states, is_final, entering_starts, entering_sources, stack, marks):
+    """Set bit 1 of ``marks`` (u1, 0 before) for states that can be reached, and bit 2 if they lead to a final state.
+
+    ``entering_sources`` are the states that the arcs into each state leave, from ``entering_starts`` on.
+    """
+    depth = 0
+    if start >= 0:
+        stack[0] = start
+        marks[start] = 1
+        depth = 1
+    while depth > 0:
+        depth -= 1
+        state = stack[depth]
+        for arc in range(arc_starts[state], arc_starts[state + 1]):
+            target = next_states[arc]
+            if marks[target] == 0:
+                marks[target] = 1
+                stack[depth] = target
+                depth += 1
+    for state in range(len(is_final)):
+        if is_final[state] != 0:
+            marks[state] |= 2
+            stack[depth] = state
+            depth += 1
+    while depth > 0:
+        depth -= 1
+        state = stack[depth]
+        for i in range(entering_starts[state], entering_starts[state + 1]):
+            source = entering_sources[i]
+            if marks[source] & 2 == 0:
+                marks[source] |= 2
+                stack[depth] = source
+                depth += 1
+    return 0
