@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import sys
@@ -283,9 +284,68 @@ def test_a_folder_without_most_of_it(folder: Path) -> None:
     shutil.rmtree(folder / "egs")
     found = inspect(str(folder))
     text = missing(found.decoding)
-    assert "a decoding graph (graph*/HCLG.fst) -> utils/mkgraph.sh" in text and "tree, by which" in text
+    assert f"a decoding graph (graph*/HCLG.fst) -> make-graph LANG GRAMMAR {folder}/tree" in text
+    assert "tree, by which" in text
     assert "phones.txt, by which" in text and "no cmvn_opts says" in " ".join(found.decoding.notes)
     assert "training examples in egs/" in missing(found.training)
+
+
+def test_a_graph_needs_no_tree(folder: Path) -> None:
+    for name in ("tree", "phones.txt", "topo"):
+        (folder / name).unlink()
+    found = inspect(str(folder)).decoding
+    assert found.is_ready and f"the graph {folder}/graph_tg/HCLG.fst" in found.takes
+
+
+@pytest.fixture
+def published(nnet: Nnet, tmp_path: Path) -> Path:
+    """A folder laid out as models for recognition are published, its model in am/."""
+    model = acoustic_model()
+    (tmp_path / "am").mkdir()
+    model.write(str(tmp_path / "am" / "final.mdl"))
+    for name, text in {"graph/HCLr.fst": "x", "graph/Gr.fst": "x", "graph/words.txt": "x", "ivector/final.ie": "x",
+                       "graph/phones.txt": "<eps> 0\na 1\nb 2\nc 3\nd 4\ne 5\n#0 6\n", "conf/mfcc.conf": "--num-ceps=4",
+                       "conf/model.conf": "--beam=10.0  # narrow\n--frame-subsampling-factor=3\n", "README": "x",
+                       **{f"ivector/{name}": "x" for name in ("final.dubm", "final.mat", "global_cmvn.stats")}}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_a_published_folder(published: Path) -> None:
+    found = inspect(str(published))
+    assert found.model.path == str(published / "am/final.mdl") and found.problems == []
+    assert found.computing.is_ready and found.decoding.is_ready and found.frame_subsampling_factor == 3
+    assert (found.folder.graphs, found.folder.extractor, found.folder.num_phones) == (["graph/HCLr.fst"], "ivector", 5)
+    assert found.computing.takes == [
+        f"features of dimension 40, by compute-mfcc-feats --config={published}/conf/mfcc.conf"]
+    assert any("HCLr.fst and Gr.fst" in note for note in found.decoding.notes)
+    text = " ".join(found.text().split())
+    assert "model am/final.mdl" in text and "i-vectors an extractor, in ivector/" in text
+    (published / "graph/Gr.fst").unlink()
+    (published / "ivector/final.dubm").unlink()
+    (published / "conf/model.conf").write_text("--frame_subsampling_factor=x")
+    found = inspect(str(published))
+    assert not found.decoding.is_ready and found.problems == [
+        "ivector/ has final.ie, but no final.dubm",
+        "conf/model.conf, --frame-subsampling-factor, holds 'x', which is no number of 1 or more"]
+
+
+def test_the_extractor_of_a_published_folder(nnet: Nnet, published: Path) -> None:
+    (published / "am/final.mdl").unlink()
+    trained(nnet).write(str(published / "am/final.raw"))
+    found = inspect(str(published))
+    assert found.computing.takes[1].endswith("of the extractor in ivector/")
+    assert not any("final.ie.id" in note for note in found.decoding.notes)
+
+
+def test_hints_name_commands_of_this_package(folder: Path) -> None:
+    """Kaldi's scripts are not here to be run."""
+    shutil.rmtree(folder / "graph_tg")
+    for path in (folder, NETWORK, NETWORK / "am.mdl"):
+        found = inspect(str(path))
+        hints = [lack.do for ready in (found.computing, found.training, found.decoding) for lack in ready.missing]
+        assert not re.search(r"\b(utils|steps|local)/", " ".join(hints))
 
 
 @pytest.mark.parametrize(("name", "text", "problem"), [

@@ -166,7 +166,8 @@ class FolderFacts:
     other_models : names of further model files
     settings : name of a small file -> its text, such as ``cmvn_opts``
     files : other known files that are there -> what they are for
-    graphs : decoding graphs
+    graphs : decoding graphs; of those that are composed while decoding the first part, ``HCLr.fst``
+    extractor : the folder of an i-vector extractor in it; empty for none
     num_phones : symbols of ``phones.txt``, epsilon and disambiguation symbols excepted; None without the file
     num_tree_pdfs : leaves of ``tree``; None without the file
     egs : what ``egs/info`` says of the training examples, name -> text
@@ -177,6 +178,7 @@ class FolderFacts:
     settings: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     graphs: list[str] = field(default_factory=list)
+    extractor: str = ""
     num_phones: int | None = None
     num_tree_pdfs: int | None = None
     egs: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a model folder holds besides models, as Kaldi's training scripts leave it."""
+"""What a model folder holds besides models: as Kaldi's training scripts leave it, or as models are published."""
 from __future__ import annotations
 
 import re
@@ -11,7 +11,7 @@ from nnet3py.io.tree import ContextDependency
 
 # Small text files whose content is shown.
 SETTINGS = ("frame_subsampling_factor", "cmvn_opts", "splice_opts", "delta_opts", "online_cmvn", "final.ie.id",
-            "num_jobs", "srand", "configs/vars")
+            "num_jobs", "srand", "configs/vars", "conf/mfcc.conf", "conf/fbank.conf", "conf/model.conf", "mfcc.conf")
 # Files that only have to be there, and what they are for.
 KNOWN_FILES = {
     "tree": "the tree that maps phones in context to pdfs",
@@ -27,10 +27,24 @@ KNOWN_FILES = {
     "configs/init.config": "the part of the network before the first transform",
     "configs/final.config": "the network as config lines",
     "accuracy.report": "accuracies of the training",
+    "am/tree": "the tree that maps phones in context to pdfs",
+    "am/global_cmvn.stats": "statistics for online normalisation of features",
+    "conf/online.conf": "options of online decoding",
+    "conf/pitch.conf": "options of pitch features",
+    "graph/words.txt": "the words of the graph",
+    "words.txt": "the words of the graph",
+    "graph/phones.txt": "the names of the phones",
+    "graph/phones/word_boundary.int": "which phones begin and end words",
+    "rescore/G.fst": "the grammar of the graph, for rescoring",
+    "rescore/G.carpa": "a larger grammar, for rescoring",
 }
 EGS_FOLDER, EGS_INFO = "egs", ("feat_dim", "ivector_dim", "left_context", "right_context", "num_archives",
                                "frames_per_eg", "frame_subsampling_factor", "num_frames", "final.ie.id")
 GRAPHS = ("HCLG.fst", "graph*/HCLG.fst")
+LOOKAHEAD_GRAPHS, GRAMMAR = ("HCLr.fst", "graph*/HCLr.fst"), "Gr.fst"     # composed with each other while decoding
+EXTRACTORS = ("ivector", "ivector_extractor")
+EXTRACTOR_FILES = ("final.ie", "final.dubm", "final.mat", "global_cmvn.stats")
+PUBLISHED_MODELS = "am"        # the folder of the model in models that are published for recognition
 LARGEST_SETTING = 4096         # bytes of a small text file that are read
 LARGEST_PHONES = 1 << 24       # bytes of phones.txt; the largest known are below 1 MB
 _NUMBERED = re.compile(r"(\d+)\.(mdl|raw)")
@@ -39,7 +53,8 @@ _NUMBERED = re.compile(r"(\d+)\.(mdl|raw)")
 def model_names(folder: Path) -> list[str]:
     """The model files of a folder, the one that decoding would take first.
 
-    That is ``final``, then the highest number; an acoustic model comes before a raw network of the same name.
+    That is ``final``, then the highest number; an acoustic model comes before a raw network of the same name. Without
+    any those in ``am/``.
     """
     def rank(name: str) -> tuple[int, int, bool, str]:
         stem, suffix = name.rsplit(".", 1)
@@ -47,8 +62,14 @@ def model_names(folder: Path) -> list[str]:
         level = 0 if stem == "final" else 1 if stem == "combined" else 2 if numbered else 3
         return level, -int(numbered[1]) if numbered else 0, suffix == "raw", name
 
-    names = [path.name for path in folder.iterdir() if path.suffix in (".mdl", ".raw") and path.is_file()]
-    return sorted(names, key=rank)
+    names = sorted(_models_in(folder), key=rank)
+    published = folder / PUBLISHED_MODELS
+    return names or [f"{PUBLISHED_MODELS}/{name}" for name in
+                     (sorted(_models_in(published), key=rank) if published.is_dir() else [])]
+
+
+def _models_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.suffix in (".mdl", ".raw") and path.is_file()]
 
 
 def folder_facts(folder: Path, problems: list[str]) -> FolderFacts:
@@ -57,15 +78,24 @@ def folder_facts(folder: Path, problems: list[str]) -> FolderFacts:
     found.settings = _texts(folder, SETTINGS, problems)
     found.files = {name: purpose for name, purpose in KNOWN_FILES.items() if (folder / name).is_file()}
     found.graphs = sorted(str(path.relative_to(folder)) for pattern in GRAPHS for path in folder.glob(pattern))
+    found.graphs += sorted(str(path.relative_to(folder)) for pattern in LOOKAHEAD_GRAPHS
+                           for path in folder.glob(pattern) if path.with_name(GRAMMAR).is_file())
+    found.extractor = next((name for name in EXTRACTORS if (folder / name / "final.ie").is_file()), "")
+    if found.extractor:
+        lacking = [name for name in EXTRACTOR_FILES if not (folder / found.extractor / name).is_file()]
+        if lacking:
+            problems.append(f"{found.extractor}/ has final.ie, but no {', '.join(lacking)}")
     if (folder / EGS_FOLDER).is_dir():
         found.egs = _texts(folder / EGS_FOLDER / "info", EGS_INFO, problems)
-    if "tree" in found.files:
-        try:
-            found.num_tree_pdfs = read_object(str(folder / "tree"), ContextDependency.read).num_pdfs
-        except Nnet3Error as error:
-            problems.append(f"tree cannot be read: {error.message}")
-    if "phones.txt" in found.files:
-        found.num_phones = _count_phones(folder / "phones.txt", problems)
+    for tree in ("tree", "am/tree"):
+        if tree in found.files:
+            try:
+                found.num_tree_pdfs = read_object(str(folder / tree), ContextDependency.read).num_pdfs
+            except Nnet3Error as error:
+                problems.append(f"{tree} cannot be read: {error.message}")
+    for phones in ("phones.txt", "graph/phones.txt"):
+        if phones in found.files and found.num_phones is None:
+            found.num_phones = _count_phones(folder / phones, problems)
     return found
 
 
@@ -93,7 +123,7 @@ def _count_phones(path: Path, problems: list[str]) -> int | None:
         with open(path, "rb") as stream:
             data = stream.read(LARGEST_PHONES)
     except OSError as error:
-        problems.append(f"phones.txt cannot be read: {error.strerror}")
+        problems.append(f"{path.name} cannot be read: {error.strerror}")
         return None
     lines = [line.split() for line in data.splitlines() if line.strip()]
     if not all(len(words) == 2 and words[1].isdigit() for words in lines):

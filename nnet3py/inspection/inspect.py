@@ -62,14 +62,24 @@ def _readable(path: Path) -> list[str]:
 
 def _subsampling(folder: FolderFacts, problems: list[str]) -> int | None:
     """The factor that the folder, or its examples, are for."""
-    text = folder.settings.get("frame_subsampling_factor", folder.egs.get("frame_subsampling_factor"))
+    places = {"frame_subsampling_factor": folder.settings.get("frame_subsampling_factor"),
+              "egs/info/frame_subsampling_factor": folder.egs.get("frame_subsampling_factor"),
+              "conf/model.conf, --frame-subsampling-factor,": _options(folder.settings.get("conf/model.conf", "")).get(
+                  "frame-subsampling-factor")}
+    name, text = next(((name, text) for name, text in places.items() if text is not None), ("", None))
     if text is None:
         return None
     number = _integer(text)
     if number is None or number < 1:
-        problems.append(f"frame_subsampling_factor holds {text[:40]!r}, which is no number of 1 or more")
+        problems.append(f"{name} holds {text[:40]!r}, which is no number of 1 or more")
         return None
     return number
+
+
+def _options(text: str) -> dict[str, str]:
+    """Options of a file for --config, name -> text."""
+    pairs = (line.split("#")[0].strip().removeprefix("--").partition("=") for line in text.splitlines())
+    return {name.replace("_", "-").strip(): value.strip() for name, equals, value in pairs if equals}
 
 
 def _integer(text: str | None) -> int | None:

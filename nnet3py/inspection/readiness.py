@@ -1,7 +1,7 @@
 """What a model lacks for computing, training and decoding, and what to do about it."""
 from __future__ import annotations
 
-from nnet3py.inspection.facts import Inspection, Lack, ModelFacts, NetworkFacts, Port, Readiness
+from nnet3py.inspection.facts import FolderFacts, Inspection, Lack, ModelFacts, NetworkFacts, Port, Readiness
 
 MOST_NAMES = 3     # of components in a message
 
@@ -51,16 +51,26 @@ def _computing(found: Inspection, model: ModelFacts, network: NetworkFacts) -> N
 
 def _features(found: Inspection, network: NetworkFacts, ready: Readiness) -> None:
     """What has to be given for each utterance."""
-    settings = found.folder.settings if found.folder is not None else {}
+    folder = found.folder or FolderFacts("")
     for port in network.inputs:
         if port.name == "input":
-            normalised = settings.get("cmvn_opts", "")
-            ready.takes.append(f"features of dimension {port.dim}"
+            normalised = folder.settings.get("cmvn_opts", "")
+            ready.takes.append(f"features of dimension {port.dim}{_made_by(folder)}"
                                + (f", normalised by apply-cmvn {normalised}" if normalised else ""))
         elif port.name == "ivector":
-            extractor = settings.get("final.ie.id")
+            number = folder.settings.get("final.ie.id")
             ready.takes.append(f"i-vectors of dimension {port.dim} (--ivectors or --online-ivectors)"
-                               + (f" of the extractor with the id {extractor}" if extractor else ""))
+                               + (f" of the extractor with the id {number}" if number else
+                                  f" of the extractor in {folder.extractor}/" if folder.extractor else ""))
+
+
+def _made_by(folder: FolderFacts) -> str:
+    """The command that makes features as a folder says."""
+    for name in ("conf/mfcc.conf", "conf/fbank.conf", "mfcc.conf"):
+        if name in folder.settings:
+            kind = "fbank" if "fbank" in name else "mfcc"
+            return f", by compute-{kind}-feats --config={folder.path}/{name}"
+    return ""
 
 
 def _usable_network(model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
@@ -180,20 +190,33 @@ def _transitions_and_priors(model: ModelFacts, network: NetworkFacts, ready: Rea
 def _folder_for_decoding(found: Inspection, model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
     folder = found.folder
     assert folder is not None
-    if not folder.graphs:
-        ready.missing.append(Lack("a decoding graph (graph*/HCLG.fst)", f"utils/mkgraph.sh LANG {folder.path} "
-                                  f"{folder.path}/graph"))
-    for name in ("tree", "phones.txt"):
-        if name not in folder.files:
-            ready.missing.append(Lack(f"{name}, by which graphs are made for the model",
+    if folder.graphs:
+        _graph(folder, ready)
+    else:
+        scale = " --self-loop-scale=1.0" if model.looks_like_chain else ""
+        tree = "am/tree" if "am/tree" in folder.files else "tree"
+        ready.missing.append(Lack("a decoding graph (graph*/HCLG.fst)", f"make-graph{scale} LANG GRAMMAR "
+                                  f"{folder.path}/{tree} {model.path} {folder.path}/graph"))
+        if tree not in folder.files:
+            ready.missing.append(Lack("tree, by which graphs are made for the model",
                                       "copy it from the folder of the alignments"))
-    if "cmvn_opts" not in folder.settings:
+        if not {"phones.txt", "graph/phones.txt"} & set(folder.files):
+            ready.missing.append(Lack("phones.txt, by which graphs are made for the model",
+                                      "copy it from the folder of the alignments"))
+    if "cmvn_opts" not in folder.settings and not _made_by(folder):
         ready.notes.append("no cmvn_opts says how features are normalised; do as the training did")
-    if network.input_dim("ivector") and "final.ie.id" not in folder.settings:
+    if network.input_dim("ivector") and "final.ie.id" not in folder.settings and not folder.extractor:
         ready.notes.append("no final.ie.id says which extractor the i-vectors come from; take that of the training")
     if found.frame_subsampling_factor is None and model.looks_like_chain:
         ready.notes.append("a chain model without frame_subsampling_factor: write the factor (usually 3) into a file "
                            "of that name")
+
+
+def _graph(folder: FolderFacts, ready: Readiness) -> None:
+    """What to know of a graph that is there."""
+    ready.takes.append(f"the graph {folder.path}/{folder.graphs[0]}")
+    if folder.graphs[0].endswith("HCLr.fst"):
+        ready.notes.append("the graph is composed of HCLr.fst and Gr.fst while decoding")
 
 
 # -- words -------------------------------------------------------------------------------------------------------------

@@ -47,18 +47,20 @@ def _headline(model: ModelFacts) -> str:
 def _folder_lines(found: Inspection, folder: FolderFacts) -> list[str]:
     facts = []
     if found.model is not None:
-        facts.append(("model", found.model.path.rsplit("/", 1)[-1]))
+        facts.append(("model", found.model.path.removeprefix(folder.path).lstrip("/")))
     if folder.other_models:
         rest = len(folder.other_models) - MOST_MODELS
         facts.append(("other models", ", ".join(folder.other_models[:MOST_MODELS])
                       + (f" and {rest} more" if rest > 0 else "")))
     facts += [(name, ", ".join(text.split("\n")) or "(empty)") for name, text in folder.settings.items()]
     for name, purpose in folder.files.items():
-        count = {"tree": folder.num_tree_pdfs, "phones.txt": folder.num_phones}.get(name)
-        facts.append((name, purpose + ("" if count is None else
-                                       f" ({count:,} {'pdfs' if name == 'tree' else 'phones'})")))
+        what = {"tree": "pdfs", "phones.txt": "phones"}.get(name.rsplit("/", 1)[-1])
+        count = {"pdfs": folder.num_tree_pdfs, "phones": folder.num_phones, None: None}[what]
+        facts.append((name, purpose + ("" if count is None else f" ({count:,} {what})")))
     if folder.graphs:
         facts.append(("graphs", ", ".join(folder.graphs)))
+    if folder.extractor:
+        facts.append(("i-vectors", f"an extractor, in {folder.extractor}/"))
     if folder.egs:
         facts.append(("egs/info", ", ".join(f"{name} {text}" for name, text in folder.egs.items())))
     width = max(KEY_WIDTH, *(len(key) + 2 for key, _ in facts))
