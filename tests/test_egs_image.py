@@ -12,9 +12,9 @@ from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, read_egs
 from nnet3py.egs.image import ImageAugmenter, ImageOptions, transformed
 from nnet3py.egs.make import simple_example
 from nnet3py.egs.merger import merge_examples
-from nnet3py.egs.random_sequence import CRandom
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.io.tables import TableWriter
+from nnet3py.random_sequence import CRandom
 
 WIDTH, HEIGHT, CHANNELS = 5, 4, 3
 TOLERANCE = 1e-4                         # float32 places between pixels; pixels are below 60

@@ -20,7 +20,7 @@ PACKAGE = ROOT / "nnet3py"
 STAGES = [
     {"errors", "log", "cached_property", "cache_folder"},
     {"machine_code"},
-    {"config_line", "index", "io", "ops"},
+    {"config_line", "index", "io", "ops", "random_sequence"},
     {"components", "features", "graphs", "fst"},
     {"network", "lattices"},
     {"xconfig", "compiler"},

@@ -14,13 +14,13 @@ from nnet3py.chain.supervision_splitter import SupervisionSplitter
 from nnet3py.chain.unconstrained import unconstrained
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
 from nnet3py.egs.make import ExampleMaker, time_indexes
-from nnet3py.egs.random_sequence import philox
 from nnet3py.egs.splitter import Chunk, UtteranceSplitter
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.fst import Fst
 from nnet3py.io.general import GeneralMatrix, row_range
 from nnet3py.io.transition_model import TransitionModel
+from nnet3py.random_sequence import philox
 
 logger = logging.getLogger(__name__)
 

@@ -29,8 +29,8 @@ def egs_augment_image(args: list[str], options: Options) -> int:
     """Copy examples with their images changed."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.image import ImageAugmenter, ImageOptions
-    from nnet3py.egs.random_sequence import CRandom
     from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.random_sequence import CRandom
 
     augmenter = ImageAugmenter(ImageOptions(
         options.num_channels, options.horizontal_flip_prob, options.horizontal_shift, options.vertical_shift,

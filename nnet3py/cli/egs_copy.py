@@ -41,8 +41,8 @@ e.g.: nnet3-copy-egs ark:train.egs ark,t:text.egs
 ])
 def copy_egs(args: list[str], options: Options) -> int:
     """Copy examples; without being decoded where nothing is changed."""
-    from nnet3py.egs.random_sequence import CRandom
     from nnet3py.egs.raw_example import RAW_EXAMPLE
+    from nnet3py.random_sequence import CRandom
 
     random = CRandom(options.srand)
 
@@ -74,8 +74,8 @@ e.g.: nnet3-chain-copy-egs --frame-shift=1 ark:train.cegs ark:-
 ])
 def chain_copy_egs(args: list[str], options: Options) -> int:
     """Copy chain examples; their bytes where nothing is changed."""
-    from nnet3py.egs.random_sequence import CRandom
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE
+    from nnet3py.random_sequence import CRandom
 
     def changing() -> _Kind:
         from nnet3py.egs.chain_example import CHAIN_EXAMPLE
@@ -101,8 +101,8 @@ e.g.: nnet3-discriminative-copy-egs ark:train.degs ark,t:text.degs
 """, arguments=(2, None), options=[*_HOW_MANY, _SHIFT])
 def discriminative_copy_egs(args: list[str], options: Options) -> int:
     """Copy discriminative examples; their bytes where nothing is changed."""
-    from nnet3py.egs.random_sequence import CRandom
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE
+    from nnet3py.random_sequence import CRandom
 
     def changing() -> _Kind:
         from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE

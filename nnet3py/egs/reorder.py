@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from nnet3py.egs.random_sequence import CRandom, float32, shuffled
+from nnet3py.random_sequence import CRandom, float32, shuffled
 
 Item = TypeVar("Item")
 

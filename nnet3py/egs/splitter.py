@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.egs.random_sequence import CRandom, philox
 from nnet3py.errors import Nnet3Error
 from nnet3py.log import kaldi_place
+from nnet3py.random_sequence import CRandom, philox
 
 logger = logging.getLogger(__name__)
 

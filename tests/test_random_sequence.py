@@ -5,7 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnet3py.egs.random_sequence import RAND_MAX, CRandom, philox, shuffled
+from nnet3py.random_sequence import RAND_MAX, CRandom, philox, shuffled
 
 GLIBC_UNSEEDED = [1804289383, 846930886, 1681692777, 1714636915, 1957747793, 424238335, 719885386]
 GLIBC_SEED_42 = [71876166, 708592740, 1483128881]
