@@ -176,6 +176,10 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "make-graph": Entry("make_graph", "make_graph", "Make the decoding graph of a lexicon, a grammar and a model."),
         "compile-train-graphs": Entry("align_compiled", "compile_train_graphs", "Make the graphs of known words."),
     },
+    "Language models": {
+        "arpa-to-const-arpa": Entry("language_models", "arpa_to_const_arpa",
+                                    "Turn an ARPA file into a language model that is looked up as it is."),
+    },
     "Alignments and posteriors": {
         "nnet3-align-compiled": Entry("align_compiled", "align_compiled", "Align features with graphs of known words."),
         "ali-to-pdf": Entry("alignments", "ali_to_pdf", "Turn alignments into pdf-ids."),

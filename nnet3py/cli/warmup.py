@@ -14,6 +14,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
     "files": ("nnet3py.io.compressed_code",),
     "lattices": ("nnet3py.io.compact_lattice", "nnet3py.io.lattice", "nnet3py.io.lattice_conversion",
                  "nnet3py.io.state_graphs"),
+    "fst": ("nnet3py.fst.const_arpa",),
 }
 
 

@@ -1,0 +1,166 @@
+"""Looking words up in a const-ARPA model; imported only to be compiled. The layout is described in ``const_arpa.py``.
+
+``unigrams``, ``pool``, ``scores`` and ``overflow`` are the arrays of a ``ConstArpa``. A history is an array of words,
+the oldest first, of which ``begin`` to ``end`` - 1 count. An address is the place of a record in ``pool``, -1 for none.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.machine_code.inline import inline
+
+NOTHING = np.float32(-np.inf)
+
+
+@inline
+def find_child(pool, address, word):
+    """The place in ``pool`` of the pair (word, info) of a record's child; -1 if it has none of that word."""
+    low, high = np.int64(0), np.int64(pool[address + 2]) - 1
+    while low <= high:
+        middle = (low + high) >> 1
+        found = pool[address + 3 + 2 * middle]
+        if found == word:
+            return address + 3 + 2 * middle
+        if found < word:
+            low = middle + 1
+        else:
+            high = middle - 1
+    return np.int64(-1)
+
+
+@inline
+def child_address(pool, overflow, address, child):
+    """The address of the record of a child of the record at ``address``; -1 if it has no record."""
+    info = np.int64(pool[child + 1])
+    if info & 1 == 0:
+        return np.int64(-1)
+    return address + (info >> 1) if info > 0 else overflow[(-info) >> 1] - 1
+
+
+@inline
+def known_word(unigrams, unk, word):
+    """``word``, or the number of the unknown word (-1: there is none) for what the model has not."""
+    missing = word < 0 or word >= len(unigrams) or unigrams[word] == 0
+    return unk if missing and unk != -1 else word
+
+
+@inline
+def record_of(unigrams, pool, overflow, unk, history, begin, end):
+    """The address of the record of a history that is not empty; -1 if it has none."""
+    word = known_word(unigrams, unk, history[begin])
+    if word < 0 or word >= len(unigrams):
+        return np.int64(-1)
+    address = unigrams[word] - 1
+    for place in range(begin + 1, end):
+        if address < 0:
+            break
+        child = find_child(pool, address, known_word(unigrams, unk, history[place]))
+        address = child_address(pool, overflow, address, child) if child >= 0 else np.int64(-1)
+    return address
+
+
+@inline
+def log_prob_after(unigrams, pool, scores, overflow, unk, history, begin, end, word):
+    """float32: the log-probability of a word after a history that is shorter than the model's order; -inf if none."""
+    word = known_word(unigrams, unk, word)
+    found, first = NOTHING, begin
+    while first < end:
+        address = record_of(unigrams, pool, overflow, unk, history, first, end)
+        if address >= 0:
+            child = find_child(pool, address, word)
+            if child >= 0:
+                below = child_address(pool, overflow, address, child)
+                found = scores[below] if below >= 0 else scores[child + 1]
+                break
+        first += 1
+    if first == end and 0 <= word < len(unigrams) and unigrams[word] > 0:
+        found = scores[unigrams[word] - 1]
+    while first > begin:
+        first -= 1
+        address = record_of(unigrams, pool, overflow, unk, history, first, end)
+        if address >= 0:
+            found = scores[address + 1] + found
+    return found
+
+
+@inline
+def first_word_of_state(unigrams, pool, overflow, unk, history, begin, end):
+    """Where the longest end of a history begins that something follows in the model; ``end`` for the empty one."""
+    while begin < end:
+        address = record_of(unigrams, pool, overflow, unk, history, begin, end)
+        if address >= 0 and pool[address + 2] > 0:
+            break
+        begin += 1
+    return begin
+
+
+@inline
+def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths, state, word, target):
+    """Follow a word from one state of the model, and write the state that it leads to.
+
+    States are rows of ``histories`` (their words, the oldest first) with their ``lengths``, at most ``order`` - 1.
+    Returns the word's log-probability; -inf, and nothing is written, for a word that cannot come. ``target``: the row
+    to write, another than ``state``.
+    """
+    length = lengths[state]
+    score = log_prob_after(unigrams, pool, scores, overflow, unk, histories[state], 0, length, word)
+    if score == NOTHING:
+        return score
+    kept = min(length, order - 2) if order > 1 else 0        # words of the old history that may stay
+    drop = length - kept
+    for place in range(kept):
+        histories[target, place] = histories[state, drop + place]
+    total = kept
+    if order > 1:
+        histories[target, kept] = word
+        total = kept + 1
+    begin = first_word_of_state(unigrams, pool, overflow, unk, histories[target], 0, total)
+    for place in range(begin, total):
+        histories[target, place - begin] = histories[target, place]
+    lengths[target] = total - begin
+    return score
+
+
+# -- called from Python ------------------------------------------------------------------------------------------------
+
+
+def log_prob(unigrams, pool, scores, overflow, unk, history, word):
+    """The log-probability of a word after a history that is shorter than the model's order."""
+    return log_prob_after(unigrams, pool, scores, overflow, unk, history, 0, len(history), word)
+
+
+def longest_state(unigrams, pool, overflow, unk, history):
+    """Where the longest end of ``history`` begins that is a state of the model."""
+    return first_word_of_state(unigrams, pool, overflow, unk, history, 0, len(history))
+
+
+def first_damage(unigrams, pool, overflow):
+    """The place in ``pool`` of the first record that cannot be one; -1 if all are sound, -2 for a bad address of them.
+
+    Records lie one behind the other, and a child's record lies in the pool.
+    """
+    size = np.int64(len(pool))
+    at = np.int64(0)
+    while at < size:
+        if at + 3 > size or pool[at + 2] < 0 or at + 3 + 2 * np.int64(pool[at + 2]) > size:
+            return at
+        for child in range(at + 3, at + 3 + 2 * np.int64(pool[at + 2]), 2):
+            if pool[child] < 0 or child > at + 3 and pool[child - 2] >= pool[child]:
+                return at
+            info = np.int64(pool[child + 1])
+            if info & 1:
+                place = np.int64(-1)
+                if info > 0:
+                    place = at + (info >> 1)
+                elif (-info) >> 1 < len(overflow):
+                    place = overflow[(-info) >> 1] - 1
+                if place < 0 or place + 3 > size or pool[place + 2] < 0 \
+                        or place + 3 + 2 * np.int64(pool[place + 2]) > size:
+                    return at
+        at += 3 + 2 * np.int64(pool[at + 2])
+    for word in range(len(unigrams)):
+        place = unigrams[word] - 1
+        if place < -1 or place >= 0 and (place + 3 > size or pool[place + 2] < 0
+                                         or place + 3 + 2 * np.int64(pool[place + 2]) > size):
+            return np.int64(-2)
+    return np.int64(-1)
