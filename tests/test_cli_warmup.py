@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnet3py.cli.main import main
-from nnet3py.cli.warmup import LOOPS, LOOPS, Warmed, families, show, warm_family, warm_up
+from nnet3py.cli.warmup import LOOPS, Warmed, families, show, warm_family, warm_up
 from nnet3py.errors import UsageError
 from nnet3py.ops.cpu.jit import Kernel
 from nnet3py.ops.table import FAMILIES
