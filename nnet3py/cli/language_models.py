@@ -12,7 +12,7 @@ _WARNINGS = option("max-arpa-warnings", int, 30, "Most warnings about single lin
 @kaldi_command("arpa-to-const-arpa", usage="""
 Turn an ARPA file whose words are numbers into a const-ARPA file, which is looked up without being built first.
 
-Usage: arpa-to-const-arpa [options] <input-arpa> <const-arpa>
+Usage: arpa-to-const-arpa [options] <arpa-rxfilename> <const-arpa-wxfilename>
 e.g.:
  arpa-to-const-arpa --bos-symbol=1 --eos-symbol=2 lm.int.arpa G.carpa
 See also: arpa2fst, lattice-lmrescore-const-arpa
