@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ops_cases import check, matrix, vector
 
-from nnet3py.ops import get_ops
+from nnet3py.ops import get_ops, threads
 
 ops = get_ops("cpu")
 
@@ -110,3 +110,34 @@ def test_an_affine_map_in_one_piece_has_the_bits_of_its_parts():
     ops.add_mat_mat(apart, src[3:], weights[:, 150:], 1.0, 1.0, trans_b=True)
     ops.relu(apart, apart)
     np.testing.assert_array_equal(together, apart)
+
+
+@pytest.fixture
+def with_threads():
+    """Runs something with some number of threads."""
+    def run(count, function):
+        threads.set_num_threads(count)
+        return function()
+
+    yield run
+    threads.set_num_threads(None)
+
+
+@pytest.mark.parametrize("size", [(1900, 130, 90), (90, 130, 1900), (777, 150, 515)])
+def test_products_are_the_same_with_any_number_of_threads(size, with_threads):
+    rng = np.random.default_rng(12)
+    m, k, n = size
+    src, weights, bias, scale = matrix(rng, m + 3, k), matrix(rng, n, 2 * k), vector(rng, n), vector(rng, n)
+
+    def results():
+        spliced, sums, product, affine = (np.empty(shape, np.float32) for shape in ((m, n), (2 * -(-m // 64), n),
+                                                                                    (m, n), (m, n)))
+        ops.spliced_affine(spliced, sums, src, weights, bias, scale, bias, np.array([0, 3], np.int32), 1, 0.0)
+        ops.add_mat_mat(product, src[:m], weights[:, :k], 1.0, 0.0, trans_b=True)
+        ops.affine(affine, src[:m], weights[:, k:], bias)
+        return spliced, sums, product, affine
+
+    alone = with_threads(1, results)
+    for count in (2, 3):
+        for found, wanted in zip(with_threads(count, results), alone, strict=True):
+            np.testing.assert_array_equal(found, wanted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3py.ops import get_ops
 from nnet3py.ops.cpu import blas, tiles
 from nnet3py.ops.cpu.jit import Kernel
 
@@ -54,12 +53,28 @@ def test_products(way, trans_a, trans_b):
 
 
 @pytest.mark.parametrize("wide", [1, 2])
-def test_a_product_does_not_depend_on_how_it_is_cut(wide):
+def test_a_product_by_tiles_does_not_depend_on_how_it_is_cut(wide):
     rng = np.random.default_rng(1)
+    multiply = WAYS["_by_tiles"]
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((37, 300), (300, 101)))
     whole = np.empty((37, 101), np.float32)
-    get_ops().add_mat_mat(whole, a, b, 1.0, 0.0)
+    multiply(whole, a, b, 1.0, 0.0, False, False)
     for cut in (1, 7, 36):
         part = np.empty((37 - cut, 101 // wide), np.float32)
-        get_ops().add_mat_mat(part, a[cut:], b[:, :101 // wide], 1.0, 0.0)
+        multiply(part, a[cut:], b[:, :101 // wide], 1.0, 0.0, False, False)
         np.testing.assert_array_equal(part, whole[cut:, :101 // wide])
+
+
+@pytest.mark.parametrize("shape", [(700, 90, 300), (300, 90, 700)])
+def test_a_product_by_blas_is_made_of_the_same_pieces(shape):
+    rng = np.random.default_rng(2)
+    multiply = WAYS["_by_blas"]
+    m, k, n = shape
+    a, b = (rng.standard_normal(size).astype(np.float32) for size in ((m, k), (k, n)))
+    whole, parts = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
+    multiply(whole, a, b, 1.0, 0.0, False, False)
+    for i in range(0, m, blas.PIECE):
+        for j in range(0, n, blas.PIECE):
+            multiply(parts[i:i + blas.PIECE, j:j + blas.PIECE], a[i:i + blas.PIECE], b[:, j:j + blas.PIECE], 1.0, 0.0,
+                     False, False)
+    np.testing.assert_array_equal(parts, whole)

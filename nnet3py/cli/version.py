@@ -5,7 +5,7 @@ import platform
 
 
 def version_text() -> str:
-    """One line each for nnet3py, Python, numba, numpy, BLAS, the threads and the device."""
+    """One line each for nnet3py, Python, numba, numpy, the processor, BLAS, the threads and the device."""
     import llvmlite
     import numba
     import numpy
@@ -13,13 +13,16 @@ def version_text() -> str:
 
     import nnet3py
     from nnet3py.log import KALDI_VERSION
+    from nnet3py.machine_code.processor import processor
     from nnet3py.ops.threads import num_threads
 
+    made_for = processor()
     return "\n".join([
         f"nnet3py {nnet3py.__version__} (behaves as Kaldi {KALDI_VERSION})",
         f"Python {platform.python_version()} on {platform.system()} {platform.machine()}",
         f"numba {numba.__version__}, llvmlite {llvmlite.__version__}",
         f"numpy {numpy.__version__}, scipy {scipy.__version__}",
+        f"machine code: {made_for.kind} ({made_for.name})",
         f"BLAS: {_blas()}",
         f"threads: {num_threads()}",
         f"device: {_device()}",

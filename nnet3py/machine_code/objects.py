@@ -12,6 +12,8 @@ from importlib.util import find_spec, source_hash  # the hash that Python itself
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nnet3py.machine_code.processor import processor
+
 _HASH = 8                               # bytes
 _NUMBAS_SETTINGS = ("CPU_NAME", "CPU_FEATURES", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "DEBUGINFO")
 _lock = threading.RLock()
@@ -65,12 +67,10 @@ def folder_name(sources: Iterable[Path]) -> str:
 @cache
 def _facts() -> bytes:
     """What decides machine code apart from the functions: this package, the compiler, Python, numpy, the processor."""
-    from llvmlite import binding
-
     sources = sorted(Path(__file__).parent.glob("*.py"))
     versions = [_version_file(package) for package in ("numba", "llvmlite", "numpy")]
-    facts = [sys.version, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(),
-             *(os.environ.get(f"NUMBA_{name}", "") for name in _NUMBAS_SETTINGS)]
+    kind, name, features, _ = processor()
+    facts = [sys.version, kind, name, features, *(os.environ.get(f"NUMBA_{name}", "") for name in _NUMBAS_SETTINGS)]
     return b"\0".join([*(fact.encode() for fact in facts), *versions, *(source.read_bytes() for source in sources)])
 
 

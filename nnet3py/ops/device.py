@@ -206,10 +206,11 @@ def describe(device: str) -> str:
         The device is unknown or cannot be used.
     """
     if device == "cpu":
-        import llvmlite.binding
-
+        from nnet3py.machine_code.processor import processor
         from nnet3py.ops.threads import num_threads
-        return f"cpu ({llvmlite.binding.get_host_cpu_name()}, {num_threads()} threads)"
+
+        made_for = processor()
+        return f"cpu ({made_for.name}, {made_for.kind}, {num_threads()} threads)"
     if device != "cuda":
         raise DeviceError(f"unknown device {device!r}, expected 'cpu' or 'cuda'")
     require_cuda()

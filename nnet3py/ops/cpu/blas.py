@@ -11,6 +11,9 @@ from nnet3py.ops.cpu import symbols
 from nnet3py.ops.cpu.jit import inline
 from nnet3py.ops.cpu.sgemm import INTEGER_BITS
 
+# A product is made of pieces of so many rows and columns, counted from its first ones: BLAS may sum otherwise where it
+# is given another shape, and then numbers would depend on how threads shared a product.
+PIECE = 256
 _INT = ir.IntType(INTEGER_BITS)
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))
 
@@ -59,9 +62,21 @@ def _leading_dim(matrix):
 
 
 @inline
-def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
-    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
+def _multiply_piece(dst, a, b, alpha, beta, trans_a, trans_b):
     m, n = dst.shape
     k = a.shape[0] if trans_a else a.shape[1]
     # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
     sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
+
+
+@inline
+def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
+    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
+    m, n = dst.shape
+    for i in range(0, m, PIECE):
+        last_row = min(i + PIECE, m)
+        left = a[:, i:last_row] if trans_a else a[i:last_row]
+        for j in range(0, n, PIECE):
+            last = min(j + PIECE, n)
+            right = b[j:last] if trans_b else b[:, j:last]
+            _multiply_piece(dst[i:last_row, j:last], left, right, alpha, beta, trans_a, trans_b)

@@ -130,7 +130,10 @@ def _tiles_of_panel(part, vectors, left, row_step, right, right_step, depth, is_
     if scale.shape[0]:
         scale_at, offset_at = address(scale) + j0 * ITEM, address(offset) + j0 * ITEM
     while i0 < part.shape[0]:
-        rows = next_rows(part.shape[0] - i0)
+        left_over = part.shape[0] - i0
+        if is_last and count:           # a tile adds to one sum, so it ends where that does
+            left_over = min(left_over, ROWS_OF_A_SUM - i0 % ROWS_OF_A_SUM)
+        rows = next_rows(left_over)
         left_at, result_at = left + i0 * row_step, result + i0 * step
         addend, addend_step = (address(bias) + j0 * ITEM, 0) if is_first else (result_at, step)
         if is_last:

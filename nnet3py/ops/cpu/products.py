@@ -1,7 +1,8 @@
 """Matrix products on the CPU. Kaldi: AddMatMat of ``cu-matrix.h``.
 
 A large product is cut into blocks of rows or columns, which the threads share. One thread multiplies by tiles
-(``tiles.py``), or on a processor for which those were not tuned with scipy's BLAS.
+(``tiles.py``), or on a processor for which those were not tuned with scipy's BLAS. Blocks are multiples of what these
+compute at once, so that no number depends on how a product was cut.
 """
 from __future__ import annotations
 
@@ -15,8 +16,12 @@ from nnet3py.ops.formulas import ROWS_OF_A_SUM
 
 if KNOWN_PROCESSOR:
     from nnet3py.ops.cpu.tiles import multiply
+
+    ROWS_AT_ONCE, COLUMNS_AT_ONCE = TILE_ROWS, PANEL
 else:
-    from nnet3py.ops.cpu.blas import multiply
+    from nnet3py.ops.cpu.blas import PIECE, multiply
+
+    ROWS_AT_ONCE = COLUMNS_AT_ONCE = PIECE
 
 ONE = np.float32(1)
 PER_ADDITION = 20        # multiply-adds in the time in which a kernel adds one number to another in memory
@@ -54,7 +59,7 @@ def _share_product(function, place, dst, k, rows_at_once):
     if _by_rows(dst):
         share(function, place, m, n * k // PER_ADDITION, rows_at_once, CHUNKS_PER_THREAD)
     else:
-        share(function, place, n, m * k // PER_ADDITION, PANEL, CHUNKS_PER_THREAD)
+        share(function, place, n, m * k // PER_ADDITION, COLUMNS_AT_ONCE, CHUNKS_PER_THREAD)
 
 
 @kernel("mat mat mat vec")
@@ -67,7 +72,7 @@ def affine(dst, src, weights, bias):
     if k == 0:
         set_rows(dst, bias)
         return
-    _share_product(part_address(_affine_part, arguments), address_of(arguments), dst, k, TILE_ROWS)
+    _share_product(part_address(_affine_part, arguments), address_of(arguments), dst, k, ROWS_AT_ONCE)
 
 
 @inline
@@ -91,7 +96,7 @@ def spliced_affine(dst, sums, src, weights, bias, scale, offset, starts, stride,
     arguments = (dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
     if dst.shape[0] and dst.shape[1]:
         _share_product(part_address(_spliced_affine_part, arguments), address_of(arguments), dst, weights.shape[1],
-                       ROWS_OF_A_SUM)
+                       max(ROWS_OF_A_SUM, ROWS_AT_ONCE))
 
 
 @kernel("mat mat mat f32 f32 bool bool")
@@ -111,4 +116,4 @@ def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
                 target[j] = beta * target[j] if beta != 0 else beta
         return
     arguments = (dst, a, b, alpha, beta, trans_a, trans_b)
-    _share_product(part_address(_multiply_part, arguments), address_of(arguments), dst, k, TILE_ROWS)
+    _share_product(part_address(_multiply_part, arguments), address_of(arguments), dst, k, ROWS_AT_ONCE)

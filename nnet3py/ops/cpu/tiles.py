@@ -10,31 +10,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import llvmlite.binding
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from nnet3py.machine_code.processor import AVX2, AVX512, GENERIC, processor
 from nnet3py.ops.cpu.jit import inline
 from nnet3py.ops.cpu.memory import address, get_float, set_float, stack_floats
 
 
-def _tile_shape() -> tuple[int, int, int] | None:
-    """Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more.
-
-    None of a processor on which this was not tried: there a BLAS is likely to be faster.
-    """
-    features = llvmlite.binding.get_host_cpu_features()
-    if features.get("avx512f"):
-        return 16, 8, 3         # 32 registers
-    if features.get("avx2") and features.get("fma"):
-        return 8, 6, 2          # 16 registers
-    return None
-
-
-KNOWN_PROCESSOR = _tile_shape() is not None
-VECTOR, TILE_ROWS, TILE_VECTORS = _tile_shape() or (4, 4, 2)
+# Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more
+_SHAPES = {AVX512: (16, 8, 3),      # 32 registers
+           AVX2: (8, 6, 2),         # 16 registers
+           GENERIC: (4, 4, 2)}
+KNOWN_PROCESSOR = processor().kind != GENERIC     # of others none was tried: there a BLAS is likely to be faster
+VECTOR, TILE_ROWS, TILE_VECTORS = _SHAPES[processor().kind]
 PANEL = VECTOR * TILE_VECTORS     # columns of a tile
 ROW_COUNTS = tuple(sorted({TILE_ROWS, 4, 2, 1}, reverse=True))
 BLOCK = 128                       # of k: as much of a right matrix's panel as the first-level cache can hold

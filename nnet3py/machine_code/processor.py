@@ -1,0 +1,59 @@
+"""For which processor machine code is made: this machine's, or a lesser one that is named. Light: no numba.
+
+There are kinds of processors, which differ in their registers and so in how products are computed (``ops/cpu/tiles.py``).
+The environment's ``NNET3PY_CPU`` names a lesser kind than this machine's: to try what others will run, or because it is
+faster here.
+"""
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import NamedTuple
+
+from nnet3py.errors import UsageError
+
+VARIABLE = "NNET3PY_CPU"
+AVX512, AVX2, GENERIC = KINDS = ("avx512", "avx2", "generic")     # each can do what those after it can
+_NEEDED = {AVX512: ("avx512f",), AVX2: ("avx2", "fma"), GENERIC: ()}
+_LEAST = {AVX2: "x86-64-v3", GENERIC: "x86-64"}                    # LLVM's names for the least processors of a kind
+
+
+class Processor(NamedTuple):
+    """What machine code is made for: one of KINDS; LLVM's name, and its features, for those that the name implies."""
+
+    kind: str
+    name: str
+    features: str
+    is_this: bool        # this machine's own, and not a lesser one
+
+
+@cache
+def possible_kinds() -> tuple[str, ...]:
+    """The kinds whose code this machine can run, the best first."""
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    return tuple(kind for kind in KINDS if all(features.get(name) for name in _NEEDED[kind]))
+
+
+@cache
+def processor() -> Processor:
+    """The processor that this process makes machine code for.
+
+    Raises
+    ------
+    UsageError
+        ``NNET3PY_CPU`` names no kind, or one that this machine cannot do.
+    """
+    from llvmlite import binding
+
+    possible = possible_kinds()
+    wanted = os.environ.get(VARIABLE, "").strip() or possible[0]
+    if wanted not in KINDS:
+        raise UsageError(f"{VARIABLE}={wanted}: expected one of {', '.join(KINDS)}")
+    if wanted not in possible:
+        raise UsageError(f"{VARIABLE}={wanted}: this processor, {binding.get_host_cpu_name()}, cannot run such code",
+                         f"it can do {' and '.join(possible)}")
+    if wanted == possible[0]:
+        return Processor(wanted, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten(), True)
+    return Processor(wanted, _LEAST[wanted], "", False)
