@@ -80,11 +80,15 @@ def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
     half = dst.shape[1] // 2
     for i in range(dst.shape[0]):
         d, v, e = row(dst, i), row(y, i), row(dy, i)
-        inverse = np.float32(math.exp(-counts[i, 0])) if num_log_counts > 0 else ONE / counts[i, 0]
+        inverse = ONE / (np.float32(math.exp(counts[i, 0])) if num_log_counts > 0 else counts[i, 0])
         for j in range(d.shape[0]):
-            d[j] = inverse * e[num_log_counts + j]
+            d[j] = e[num_log_counts + j]
         if stddevs:
+            # Where the deviation is tiny, these two are huge and nearly cancel, once multiplied with the frames: what
+            # is left depends on how each is rounded, and so on the order of these operations, which is Kaldi's.
             for j in range(half):
                 mean, stddev = v[num_log_counts + j], v[num_log_counts + half + j]
-                d[half + j] *= HALF / stddev
+                d[half + j] = HALF * d[half + j] / stddev
                 d[j] -= TWO * mean * d[half + j]
+        for j in range(d.shape[0]):
+            d[j] *= inverse

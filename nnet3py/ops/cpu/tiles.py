@@ -19,7 +19,6 @@ from nnet3py.machine_code.processor import AVX2, AVX512, GENERIC, processor
 from nnet3py.ops.cpu.jit import inline
 from nnet3py.ops.cpu.memory import address, get_float, set_float, stack_floats
 
-
 # Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more
 _SHAPES = {AVX512: (16, 8, 3),      # 32 registers
            AVX2: (8, 6, 2),         # 16 registers
