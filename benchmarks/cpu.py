@@ -29,6 +29,8 @@ from pathlib import Path
 from cpu_parts import data, processes, profile_text
 from cpu_parts.processes import Run, Runs
 
+from nnet3py.extras import install_command
+
 HERE = Path(__file__).resolve().parent
 RATE_THERE = 182.0                      # GFLOP/s of sgemm where the seconds below were measured, with two threads
 TORCH_THERE = {"train": 9.2, "compute": 4.8}        # PyTorch's seconds there
@@ -128,7 +130,7 @@ def torch_ways(bench: Bench, task: str) -> dict[str, list[str | Path]]:
     import torch_tdnnf
 
     if not torch_tdnnf.is_installed():
-        print("PyTorch is not installed (pip install 'nnet3py[bench]'): its times on another machine stand in, scaled")
+        print(f"PyTorch is not installed ({install_command('bench')}): its times on another machine stand in, scaled")
         return {}
     return {way: [sys.executable, HERE / "torch_tdnnf.py", task, f"--threads={bench.threads}", "--json", f"--way={way}"]
             for way in torch_tdnnf.WAYS[task]}

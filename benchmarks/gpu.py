@@ -23,6 +23,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from gpu_parts import in_torch, kernels, nets, steps  # noqa: E402
 
+from nnet3py.extras import install_command  # noqa: E402
+
 MATRIX = 2**15, 1536        # of the single operations: larger than any cache
 
 
@@ -61,7 +63,7 @@ def of_net(net: str, text: str, sizes: nets.Sizes, rate: float, tf32: bool, comp
     computing = steps.compute(text, sizes, repeats)
     yield computing.line("computing", rate)
     if not in_torch.is_usable():
-        yield "  PyTorch is not installed, or sees no GPU: nothing to compare with (pip install 'nnet3py[bench]')"
+        yield f"  PyTorch is not installed, or sees no GPU: nothing to compare with ({install_command('bench')})"
         return
     for compiled in (False, True) if compile_too else (False,):
         for is_training, mine in ((True, training), (False, computing)):

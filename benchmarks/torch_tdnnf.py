@@ -31,6 +31,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))   # nnet3py, where it is not installed
+
+from nnet3py.extras import install_command  # noqa: E402
+
 CONFIG = ROOT / "benchmarks" / "nets" / "tdnnf.config"
 WAYS = {"train": ("conv1d", "channels-last", "rows"), "compute": ("conv1d", "native", "channels-last", "rows")}
 SEQUENCES, FRAMES, STEPS = 32, 60, 13      # of a training minibatch, and minibatches in a pass
@@ -286,7 +289,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args()
     if not is_installed():
-        print("PyTorch is not installed, so there is nothing to compare with: pip install 'nnet3py[bench]'")
+        print("PyTorch is not installed, so there is nothing to compare with:", install_command("bench"))
         return
     import torch
 

@@ -50,6 +50,7 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("*silence-phones", "numbers of phones, with colons between; empty for none"),
     ("*nonsilence-phones", "numbers of phones, with colons between"),
     ("*ali-dir or *", "a folder of alignments, or a file or folder of other targets, as described above"),
+    ("extra", "the name of an extra: decode, chain, features, plot, dask, cuda or bench"),
     ("exp-dir*", "the folder of a training"),
     ("*data-dir", "a folder of data, with feats.scp"),
     ("chain-dir", "a folder with the tree, 0.trans_mdl and normalization.fst of a chain training"),

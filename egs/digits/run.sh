@@ -4,7 +4,7 @@
 #   ./run.sh                                     everything
 #   ./run.sh --nets tdnn                         one network only; there are tdnn, lstm, tdnnf and chain
 #   ./run.sh --stage 2                           from training on, which goes on where it was interrupted
-#   ./run.sh --decode false                      without words; true: with, or fail; auto: if nnet3py[decode] is there
+#   ./run.sh --decode false                      without words; true: with, or fail; auto: if its packages are there
 #   ./run.sh --scheduler tcp://127.0.0.1:8786    training jobs on the workers of a dask scheduler
 #
 # What it makes lies under exp/: the data as Kaldi lays it out, a folder for each network, and exp/results.txt.
@@ -32,8 +32,8 @@ done
 chain=                    # it has a script of its own
 case " $nets " in *" chain "*) chain=chain; nets=$(echo " $nets " | sed 's/ chain / /') ;; esac
 case $decode in
-  auto) if local/can_decode.sh; then decode=true; else decode=missing; fi ;;
-  true) local/can_decode.sh || fail "decoding needs more packages: pip install 'nnet3py[decode]'; --decode false does without" ;;
+  auto) if has_extra decode; then decode=true; else decode=missing; fi ;;
+  true) has_extra decode || fail "decoding needs more packages ($extra_hint); --decode false does without" ;;
   false) ;;
   *) fail "--decode is auto, true or false, not '$decode'" ;;
 esac
@@ -112,7 +112,7 @@ fi
 
 if [ $stage -le 4 ]; then
   case $decode in
-    missing) echo "$0: not decoding words, which needs more packages: pip install 'nnet3py[decode]'" >&2 ;;
+    missing) echo "$0: not decoding words, which needs more packages ($extra_hint)" >&2 ;;
     true) echo "$0: decoding the words of the test speakers" ;;
   esac
   for net in $nets; do

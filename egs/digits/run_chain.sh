@@ -3,7 +3,7 @@
 #
 #   ./run_chain.sh                               everything
 #   ./run_chain.sh --stage 2                     from training on, which goes on where it was interrupted
-#   ./run_chain.sh --decode false                without words; true: with, or fail; auto: if nnet3py[decode] is there
+#   ./run_chain.sh --decode false                without words; true: with, or fail; auto: if its packages are there
 #   ./run_chain.sh --scheduler tcp://127.0.0.1:8786    training jobs on the workers of a dask scheduler
 #
 # What it makes lies under exp/: the data and the tree as Kaldi lays them out, and exp/chain.
@@ -29,8 +29,8 @@ tree=$dir/chain_tree
 
 [ -s conf/chain.xconfig ] || fail "no conf/chain.xconfig"
 case $decode in
-  auto) if local/can_decode.sh; then decode=true; else decode=missing; fi ;;
-  true) local/can_decode.sh || fail "decoding needs more packages: pip install 'nnet3py[decode]'; --decode false does without" ;;
+  auto) if has_extra decode; then decode=true; else decode=missing; fi ;;
+  true) has_extra decode || fail "decoding needs more packages ($extra_hint); --decode false does without" ;;
   false) ;;
   *) fail "--decode is auto, true or false, not '$decode'" ;;
 esac
@@ -78,7 +78,7 @@ fi
 if [ $stage -le 3 ]; then
   rm -f $net/decode/wer.txt
   case $decode in
-    missing) echo "$0: not decoding words, which needs more packages: pip install 'nnet3py[decode]'" >&2 ;;
+    missing) echo "$0: not decoding words, which needs more packages ($extra_hint)" >&2 ;;
     true)
       echo "$0: decoding the words of the test speakers"
       need $net/frame_subsampling_factor

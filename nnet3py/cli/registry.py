@@ -1,8 +1,8 @@
 """Every command: Kaldi's name, the module and function that run it, and one line of help.
 
 Help, shell completion, ``bin/`` and the entry points of the package are made from this table, so none of them
-imports a command. A person's name for a command is Kaldi's without ``nnet3-``. ``nnet3-inspect`` and
-``nnet3-compile`` are ours: Kaldi has no such programs.
+imports a command. A person's name for a command is Kaldi's without ``nnet3-``. ``nnet3-inspect``, ``nnet3-extras``
+and ``nnet3-compile`` are ours: Kaldi has no such programs.
 """
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Entry(NamedTuple):
 GROUPS: dict[str, dict[str, Entry]] = {
     "Start here": {
         "nnet3-inspect": Entry("inspect", "inspect", "Show what a model or its folder holds, and what it lacks."),
+        "nnet3-extras": Entry("extras", "extras", "Show what more can be installed, for words or plots, and how."),
         "cuda-gpu-available": Entry("cuda", "cuda_gpu_available", "Test whether a GPU can be used."),
         "cuda-compiled": Entry("cuda", "cuda_compiled", "Tell by the exit status whether there is GPU support."),
     },

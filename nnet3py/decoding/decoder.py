@@ -8,6 +8,7 @@ import numpy as np
 
 from nnet3py.decoding.lattices import best_path, linear_lattice, sorted_lattice
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.extras import install_command
 from nnet3py.graphs.openfst import from_openfst, to_openfst
 from nnet3py.io.fst import Fst
 from nnet3py.io.transition_model import TransitionModel
@@ -85,7 +86,7 @@ class Decoder:
             import kaldi_decoder
         except ImportError as error:
             raise Nnet3Error(f"decoding needs the package kaldi-decoder: {error}",
-                             hint="pip install 'nnet3py[decode]'") from None
+                             hint=install_command("decode")) from None
         self._library: Any = kaldi_decoder
         self.options = options or DecoderOptions()
         self.options.check()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.extras import install_command
 
 _GAP = "***"
 
@@ -15,7 +16,7 @@ def _load_kaldialign() -> Any:
         import kaldialign
     except ImportError as error:
         raise Nnet3Error(f"word error rates need the package kaldialign: {error}",
-                         hint="pip install 'nnet3py[decode]'") from None
+                         hint=install_command("decode")) from None
     return kaldialign
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.extras import install_command
 from nnet3py.features.resample import resample
 
 WINDOWS = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
@@ -90,7 +91,7 @@ def _library() -> Any:
         import kaldi_native_fbank
     except ImportError:
         raise Nnet3Error("computing features needs kaldi-native-fbank, which is not installed",
-                         "pip install 'nnet3py[features]'") from None
+                         install_command("features")) from None
     return kaldi_native_fbank
 
 

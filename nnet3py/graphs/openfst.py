@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.extras import install_command
 from nnet3py.io.fst import Fst, read_binary_fst, write_binary_fst
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import open_input
@@ -23,7 +24,7 @@ def load_kaldifst() -> Any:
         import kaldifst
     except ImportError as error:
         raise Nnet3Error(f"operations on graphs need the package kaldifst: {error}",
-                         hint="pip install 'nnet3py[chain]'") from None
+                         hint=install_command("chain")) from None
     return kaldifst
 
 

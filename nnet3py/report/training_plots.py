@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nnet3py.errors import UsageError
+from nnet3py.extras import install_command
 from nnet3py.report.monitor import mean_derivatives
 from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE
 from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, diagnosed_outputs, series
@@ -69,7 +70,7 @@ def _matplotlib() -> Any:
         import matplotlib
     except ImportError:
         raise UsageError("plots are made with matplotlib, which is not installed",
-                         "pip install 'nnet3py[plot]'") from None
+                         install_command("plot")) from None
     return matplotlib
 
 

@@ -18,7 +18,7 @@ num_workers=2
 decode=auto
 . ../utils/parse_options.sh
 
-python -c 'import distributed' 2>/dev/null || fail "this needs dask: pip install 'nnet3py[dask]'"
+has_extra dask || fail "this needs dask ($extra_hint)"
 mkdir -p $dir/log
 rm -f $dir/scheduler.json
 processes=()              # the scheduler, then its workers

@@ -17,6 +17,7 @@ from typing import Any
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.jobs.process import JobProcesses, describe_status
 from nnet3py.errors import Nnet3Error
+from nnet3py.extras import install_command
 from nnet3py.ops.threads import num_threads
 
 CONNECT_SECONDS = 30       # for the scheduler, and then for its first worker
@@ -80,7 +81,7 @@ def _distributed() -> Any:
         import distributed
     except ImportError:
         raise Nnet3Error("--scheduler needs dask.distributed, which is not installed",
-                         "pip install 'nnet3py[dask]'") from None
+                         install_command("dask")) from None
     return distributed
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nnet3py.errors import DeviceError
+from nnet3py.extras import install_command
 
 logger = logging.getLogger(__name__)
 
@@ -186,8 +187,8 @@ def handle() -> Cublas | None:
         if loaded is None:
             made["handle"] = None
             if not device.is_simulated():
-                logger.warning("cuBLAS is not installed: products use a slower kernel of our own "
-                               "(pip install nvidia-cublas-cu12 brings it)")
+                logger.warning("cuBLAS is not installed: products use a slower kernel of our own (%s)",
+                               install_command("cuda"))
         else:
             made["handle"] = Cublas(loaded, memory.stream_handle(), memory.new_array(WORKSPACE // 4))
     return made["handle"]

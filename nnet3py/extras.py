@@ -1,0 +1,71 @@
+"""Packages that only some things need: which are there, and the command that installs them for this copy of nnet3py.
+
+Light: whoever reports that one is missing asks here.
+"""
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+# What each is for. Those of developers (test, lint, dist) are installed by make.
+EXTRAS = {
+    "decode": "word decoding, and word error rates",
+    "chain": "chain examples that are not constrained to an alignment",
+    "features": "features computed from sound",
+    "plot": "plots of a training",
+    "dask": "training jobs on other machines",
+    "cuda": "a GPU, where no CUDA toolkit is installed",
+    "bench": "benchmarks beside PyTorch",
+}
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def is_checkout() -> bool:
+    """Whether this package runs from a checkout, not from a wheel that was installed."""
+    return os.path.isfile(os.path.join(_ROOT, "setup.cfg"))
+
+
+def install_command(extra: str) -> str:
+    """The command for a shell that installs what an extra needs, for the Python that runs now.
+
+    A checkout is installed from where it lies, a wheel is known to pip by its name.
+    """
+    from shlex import quote
+
+    pip = f"{quote(sys.executable)} -m pip install"
+    if not is_checkout():
+        return f"{pip} 'nnet3py[{extra}]'"
+    if os.path.realpath(sys.prefix) == os.path.realpath(os.path.join(_ROOT, ".venv")):
+        return f"cd {quote(_ROOT)} && .venv/bin/python -m pip install -e '.[{extra}]'"
+    return f"{pip} -e {quote(f'{_ROOT}[{extra}]')}"
+
+
+def missing_packages(extra: str) -> list[str]:
+    """The packages of an extra that are not installed, with the versions that are wanted."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    missing = []
+    for requirement in _requirements(extra):
+        try:
+            distribution(re.match(r"[\w.-]+", requirement)[0])        # type: ignore[index]
+        except PackageNotFoundError:
+            missing.append(requirement)
+    return missing
+
+
+def _requirements(extra: str) -> list[str]:
+    """What an extra needs, such as ``kaldifst>=1.7``, on this platform."""
+    if is_checkout():          # the file is there, and right; what pip wrote down when it installed may be older
+        from configparser import ConfigParser
+
+        parser = ConfigParser(interpolation=None)
+        parser.read(os.path.join(_ROOT, "setup.cfg"), encoding="utf-8")
+        lines = parser["options.extras_require"][extra].split("\n")
+    else:
+        from importlib.metadata import requires
+
+        lines = [line for line in requires("nnet3py") or [] if re.search(rf"""extra == ["']{extra}["']""", line)]
+    found = [line.partition(";")[::2] for line in lines if line.strip()]
+    return [name.strip() for name, marker in found
+            if sys.platform == "linux" or 'sys_platform == "linux"' not in marker]
