@@ -1,10 +1,14 @@
 """nnet3py/runtime/compute.py: utterances in chunks give what one computation of the whole gives."""
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from paths import DATA
 from runtime_cases import (
     LSTM,
     TDNN,
@@ -16,10 +20,13 @@ from runtime_cases import (
 )
 
 import nnet3py
+import nnet3py.runtime.compute as compute_module
+from nnet3py.acoustic_model import AcousticModel
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
-from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer, compute
+from nnet3py.runtime.looped import LoopedComputer
 
 FRAMES = 23
 
@@ -64,6 +71,10 @@ def whole(nnet: Nnet, feats: np.ndarray, context: tuple[int, int], every: int = 
     return computer.output("output")
 
 
+def of_cutting(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "nnet3py.runtime.cutting"]
+
+
 @pytest.mark.parametrize("frames_per_chunk", [1, 2, 7, FRAMES - 1, FRAMES, FRAMES + 1, 1000])
 def test_chunks_of_any_size_give_the_same(frames_per_chunk):
     nnet, feats = Nnet.from_config(TDNN), features()
@@ -89,15 +100,15 @@ def test_subsampled_output(factor, frames_per_chunk, rounded, caplog):
     assert_close(found, whole(nnet, feats, TDNN_CONTEXT, every=factor))
     message = (f"Increasing --frames-per-chunk from {frames_per_chunk} to {rounded} to make it a multiple of "
                f"--frame-subsampling-factor={factor}")
-    assert caplog.messages == ([message] if rounded != frames_per_chunk else [])
+    assert of_cutting(caplog) == ([message] if rounded != frames_per_chunk else [])
 
 
 def test_chunks_keep_the_network_s_period(caplog):
     caplog.set_level(logging.INFO)
     nnet, feats = Nnet.from_config(CLOCKED), features()
     found = UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=7, frame_subsampling_factor=2)).compute(feats)
-    assert caplog.messages == ["Increasing --frames-per-chunk from 7 to 12 to make it a multiple of nnet "
-                               "shift-invariance modulus = 3 and --frame-subsampling-factor=2"]
+    assert of_cutting(caplog) == ["Increasing --frames-per-chunk from 7 to 12 to make it a multiple of nnet "
+                                  "shift-invariance modulus = 3 and --frame-subsampling-factor=2"]
     times = np.arange(0, FRAMES, 2)
     affine = parameters(nnet)
     expected = feats[times // 3 * 3] @ affine["a.linear_params"].T + affine["a.bias_params"]
@@ -266,3 +277,108 @@ def test_unusual_inputs_are_refused():
         compute(nnet, features())
     with pytest.raises(Nnet3Error):
         ComputationRequest([], [IoSpecification("output", [[0, 0, 0]])])
+
+
+# -- models, files and what is remembered ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a chain model: final.mdl, and how many frames it subsamples by."""
+    transitions = nnet3py.read_model(str(DATA / "network" / "am-priors.mdl")).transition_model
+    AcousticModel(transitions, Nnet.from_config(TDNN)).write(tmp_path / "final.mdl")
+    (tmp_path / "frame_subsampling_factor").write_text("3\n", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def preparations(monkeypatch):
+    """A list that grows with every preparation of a network."""
+    made, prepare = [], compute_module._prepared
+    monkeypatch.setattr(compute_module, "_prepared", lambda *wanted: made.append(wanted[0]) or prepare(*wanted))
+    monkeypatch.setattr(compute_module, "_memory", compute_module._Memory())
+    return made
+
+
+@pytest.mark.parametrize("given", [
+    lambda path: path, str, lambda path: nnet3py.read_model(path), lambda path: nnet3py.read_model(str(path)).nnet,
+    nnet3py.read_nnet, lambda path: nnet3py.read_nnet(path).copy()])
+def test_a_chain_model_gives_a_row_for_every_third_frame(folder, given):
+    feats, path = features(), folder / "final.mdl"
+    expected = whole(nnet3py.read_nnet(path), feats, TDNN_CONTEXT, every=3)
+    assert_close(compute(given(path), feats), expected)
+    assert_close(compute(given(path), feats, frame_subsampling_factor=1)[::3], expected)
+    assert_close(LoopedComputer(nnet3py.read_nnet(path)).compute(feats), expected)
+
+
+def test_a_model_of_no_folder_gives_a_row_for_every_frame(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    feats = features()
+    assert len(compute(f"cat {folder / 'final.mdl'} |", feats)) == FRAMES
+    assert len(compute("final.mdl", feats)) == -(-FRAMES // 3)
+    (folder / "frame_subsampling_factor").unlink()
+    assert len(compute(folder / "final.mdl", feats)) == FRAMES
+
+
+@pytest.mark.parametrize("text", ["", "three", "0", "-3", "3 3", "1e9", "99999999999"])
+def test_a_factor_that_is_no_number_is_named(folder, text):
+    (folder / "frame_subsampling_factor").write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError, match=r"expected a number of 1 or more, found .*frame_subsampling_factor"):
+        compute(folder / "final.mdl", features())
+
+
+@pytest.mark.parametrize("numbers", [features() + 1j, features().astype("U9"), features().astype(object),
+                                     np.zeros((FRAMES, 3), "datetime64[s]")])
+def test_what_are_no_real_numbers_is_refused(numbers):
+    with pytest.raises(NumericError, match="expected real numbers"):
+        compute(Nnet.from_config(TDNN), numbers)
+    with pytest.raises(NumericError, match="i-vector has elements of type complex128; expected real numbers"):
+        compute(Nnet.from_config(WITH_IVECTOR), features(), np.array([1j, 0]))
+    np.testing.assert_array_equal(compute(Nnet.from_config(TDNN), np.ones((5, 3), bool)),
+                                  compute(Nnet.from_config(TDNN), np.ones((5, 3))))
+
+
+def test_what_was_prepared_is_remembered(preparations, folder):
+    nnet, feats = Nnet.from_config(TDNN), features()
+    first = compute(nnet, feats)
+    np.testing.assert_array_equal(compute(nnet, feats), first)
+    assert len(preparations) == 1
+    compute(nnet, feats, frames_per_chunk=7)
+    compute(nnet, feats, output="t")
+    compute(nnet, feats, frames_per_chunk=7)
+    assert len(preparations) == 3
+    nnet.component("c").bias_params += 1                       # those that are read in place: nothing to prepare
+    np.testing.assert_array_equal(compute(nnet, feats), compute(nnet.copy(), feats))
+    nnet.set_node_input("output", "c")
+    assert compute(nnet, feats).shape == first.shape and len(preparations) == 5
+    for _ in range(2):
+        compute(folder / "final.mdl", feats)
+    assert len(preparations) == 6
+
+
+def test_a_file_that_has_changed_is_read_again(preparations, tmp_path):
+    path, feats = tmp_path / "final.raw", features()
+    for seed in (0, 1):
+        nnet = Nnet.from_config(TDNN, seed=seed)
+        nnet.write(path)
+        np.testing.assert_array_equal(compute(path, feats), compute(nnet, feats))
+
+
+def test_the_memory_is_small_and_goes_with_the_network(preparations):
+    networks = [Nnet.from_config(TDNN, seed=seed) for seed in range(compute_module.MOST_COMPUTERS + 2)]
+    for nnet in networks:
+        compute(nnet, features())
+    kept = compute_module._memory._entries
+    assert [entry.network() for entry in kept.values()] == networks[2:]
+    watch = weakref.ref(networks.pop())
+    del preparations[:], nnet
+    gc.collect()
+    assert watch() is None and len(kept) == compute_module.MOST_COMPUTERS - 1
+
+
+def test_threads_compute_the_same_network():
+    nnet, feats = Nnet.from_config(TDNN), [features(seed=seed) for seed in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda one: compute(nnet, one), feats))
+    for one, output in zip(feats, found, strict=True):
+        np.testing.assert_array_equal(output, compute(nnet, one))

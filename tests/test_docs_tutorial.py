@@ -22,13 +22,16 @@ from nnet3py.io.tables import TableWriter, read_matrices
 PAGE = ROOT / "docs" / "tutorial.md"
 RECIPE = ROOT / "egs" / "digits"
 UTTERANCES = {"train": 12, "test": 3}
+FEATURES = "ark:apply-cmvn --utt2spk=ark:data/test/utt2spk scp:data/test/cmvn.scp scp:data/test/feats.scp ark:- |"
 PDFS = 10        # of the transition model in tests/data
 CONFIG = f"""
 input-node name=input dim=40
 component name=affine type=AffineComponent input-dim=120 output-dim={PDFS}
+component name=norm type=BatchNormComponent dim={PDFS}
 component name=softmax type=LogSoftmaxComponent dim={PDFS}
 component-node name=affine component=affine input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=softmax component=softmax input=affine
+component-node name=norm component=norm input=affine
+component-node name=softmax component=softmax input=norm
 output-node name=output input=softmax
 """
 
@@ -120,6 +123,10 @@ def test_from_a_kaldi_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     written = dict(nnet3py.read_matrices("scp:post.scp"))
     kept = np.load("post.npz")
     assert len(written) == 3 and set(written) == set(kept)
+    subprocess.run(["nnet3-compute", "--apply-exp=true", "exp/tdnn/final.mdl", FEATURES, "ark:by-command.ark"],
+                   capture_output=True, check=True)
+    for key, posterior in nnet3py.read_matrices("ark:by-command.ark"):
+        np.testing.assert_allclose(written[key], posterior, rtol=1e-4)         # float32, in other chunks
     for key, posterior in written.items():
         np.testing.assert_array_equal(posterior, kept[key])
         np.testing.assert_allclose(posterior.sum(axis=1), 1.0, rtol=1e-5)      # float32 sums of ten numbers

@@ -69,7 +69,7 @@ def scaled(matrix: GeneralMatrix, factor: float) -> GeneralMatrix:
 def check_finite(matrix: GeneralMatrix, what: str) -> None:
     """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN, infinity or what float32 cannot.
 
-    A compressed matrix is not decoded: its header says how far its values reach.
+    A compressed matrix is not decoded: its header says how far its values reach. Complex numbers and texts are refused.
     """
     if isinstance(matrix, CompressedMatrix):
         with np.errstate(all="ignore"):
@@ -78,6 +78,9 @@ def check_finite(matrix: GeneralMatrix, what: str) -> None:
                                    f"{matrix.range}", _FINITE_HINT)
         return
     values = matrix.values if isinstance(matrix, SparseMatrix) else matrix
+    if values.dtype.kind not in "fiub":
+        raise NumericError(f"{what} has elements of type {values.dtype}; expected real numbers",
+                           "take .real or abs() of complex numbers" if values.dtype.kind == "c" else None)
     # A sum is finite if all elements are, and costs a fraction of testing each; overflow is settled by the exact test.
     with np.errstate(all="ignore"):
         total = values.sum(dtype=np.float64)

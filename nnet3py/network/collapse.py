@@ -14,7 +14,13 @@ from nnet3py.network.descriptor_parser import substitute
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode
 from nnet3py.network.orphans import remove_orphans
-from nnet3py.network.whole_model import is_a, set_batchnorm_test_mode, set_dropout_test_mode
+from nnet3py.network.whole_model import (
+    RANDOM_TYPES,
+    components_of_type,
+    is_a,
+    set_batchnorm_test_mode,
+    set_dropout_test_mode,
+)
 
 if TYPE_CHECKING:
     from nnet3py.components.affine import AffineComponent
@@ -29,7 +35,14 @@ def prepare_for_test(nnet: Nnet) -> Nnet:
     set_batchnorm_test_mode(nnet, True)
     set_dropout_test_mode(nnet, True)
     collapse_model(nnet)
+    nnet.prepared_version = nnet.version
     return nnet
+
+
+def is_prepared(nnet: Nnet) -> bool:
+    """Whether :func:`prepare_for_test` was the last that changed the network, parameters aside."""
+    return nnet.prepared_version == nnet.version and all(
+        component.test_mode for component in components_of_type(nnet, "BatchNormComponent", *RANDOM_TYPES))
 
 
 def collapse_model(nnet: Nnet) -> None:

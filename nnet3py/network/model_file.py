@@ -11,11 +11,13 @@ import numpy as np
 from nnet3py.components.base import Component
 from nnet3py.components.registry import read_component_class
 from nnet3py.config_line import is_valid_name
+from nnet3py.errors import FormatError
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import MAX_COMPONENTS, Nnet
 
 _OTHER_MODELS = {"<DIMENSION>": "this is a GMM model", "<Nnet>": "this is a model of Kaldi's nnet1 or nnet2"}
+LARGEST_SUBSAMPLING = 1000
 LARGEST_CONFIG = 1 << 26     # bytes of config lines in a model file; the largest known are below 1 MB
 
 
@@ -32,6 +34,31 @@ def read_nnet(path: str | os.PathLike[str]) -> Nnet:
     Nnet3Error : a file that cannot be opened
     """
     return read_object(path, read_nnet_or_model)
+
+
+def subsampling_beside(path: str | None) -> int:
+    """Frames of input for each row of output, as the folder of a chain model says; 1 if it says nothing.
+
+    Parameters
+    ----------
+    path : the model's file, or what else an rxfilename may be, or None
+
+    Raises
+    ------
+    FormatError : the folder's file ``frame_subsampling_factor`` holds something else than a number of 1 or more
+    """
+    if path is None or not os.path.isfile(path):
+        return 1
+    path = os.path.join(os.path.dirname(path), "frame_subsampling_factor")
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            text = file.read(100).strip()
+    except OSError:
+        return 1
+    if not (text.isdecimal() and 1 <= int(text) <= LARGEST_SUBSAMPLING):
+        raise FormatError(f"expected a number of 1 or more, found {text[:40]!r}", path=path,
+                          hint="give frame_subsampling_factor, or mend the file")
+    return int(text)
 
 
 def read_nnet_or_model(reader: TokenReader) -> Nnet:
@@ -62,7 +89,8 @@ def read_nnet_body(reader: TokenReader) -> Nnet:
         nnet.component_names.append(name)
         nnet.components.append(component)
     reader.expect("</Nnet3>")
-    nnet.read_config(config, path=reader.path or None)
+    nnet.path = reader.path or None
+    nnet.read_config(config, path=nnet.path)
     return nnet
 
 

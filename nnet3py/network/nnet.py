@@ -31,13 +31,16 @@ class Nnet:
     components : in the order of the file
     component_names : their names
     version : raised by every change of the structure; what was compiled or bound for an older one is void
+    prepared_version : the version that ``prepare_for_test`` has left; -1 if it was not called
+    path : the file that it was read from, as it was named; None for one made otherwise
     """
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.components: list[Component] = []
         self.component_names: list[str] = []
-        self.version = 0
+        self.version, self.prepared_version = 0, -1
+        self.path: str | None = None
         self._edit_state = surgery.EditState()
 
     # -- nodes -------------------------------------------------------------------------------------------------------

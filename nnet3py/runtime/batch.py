@@ -15,6 +15,7 @@ import numpy as np
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error, NumericError, within
 from nnet3py.index import sequence_indexes
+from nnet3py.network.inference import for_inference
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.cutting import BatchOptions, Chunk, ComputeOptions, Cutter, EqualChunks, Shape, Utterance
@@ -45,17 +46,19 @@ class MinibatchComputer:
 
     Parameters
     ----------
-    nnet : the network, used as it is: put it in test mode before (:func:`nnet3py.network.collapse.prepare_for_test`)
+    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : how utterances are cut and outputs scaled
     cutter : cuts the utterances
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
     max_pending : numbers of features and outputs that may wait before minibatches are run though they are not full
+    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
     def __init__(self, nnet: Nnet, options: ComputeOptions, cutter: Cutter, priors: np.ndarray | None, device: str,
-                 max_pending: int) -> None:
-        self.nnet, self.options, self.cutter = nnet, options, cutter
+                 max_pending: int, training_mode: bool = False) -> None:
+        self.nnet = nnet = for_inference(nnet, training_mode)
+        self.options, self.cutter = options, cutter
         self.left_context, self.right_context = cutter.left_context, cutter.right_context
         self._io = NetworkIo(nnet, priors, options.acoustic_scale)
         self.compiler = options.compiler.compiler(nnet, options.optimize)
@@ -183,14 +186,16 @@ class BatchComputer(MinibatchComputer):
 
     Parameters
     ----------
-    nnet, options, priors, device : as for :class:`MinibatchComputer`
+    nnet, options, priors, device, training_mode : as for :class:`MinibatchComputer`
     batch : how chunks are cut and gathered
     """
 
     def __init__(self, nnet: Nnet, options: ComputeOptions | None = None, batch: BatchOptions | None = None,
-                 priors: np.ndarray | None = None, device: str = "cpu") -> None:
+                 priors: np.ndarray | None = None, device: str = "cpu", training_mode: bool = False) -> None:
         options, batch = options or ComputeOptions(), batch or BatchOptions()
-        super().__init__(nnet, options, EqualChunks(nnet, options, batch, device), priors, device, batch.max_pending)
+        nnet = for_inference(nnet, training_mode)
+        super().__init__(nnet, options, EqualChunks(nnet, options, batch, device), priors, device, batch.max_pending,
+                         training_mode)
 
     def compute(self, utterances: Iterable[Utterance],
                 online_ivector_period: int = 0) -> Iterator[tuple[str, Result]]:

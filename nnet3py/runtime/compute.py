@@ -6,16 +6,29 @@ as one minibatch.
 from __future__ import annotations
 
 import os
+import threading
+import weakref
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nnet3py.compiler.cache import CompilerOptions
-from nnet3py.network.collapse import prepare_for_test
+from nnet3py.compiler.disk_cache import ENVIRONMENT
+from nnet3py.network.inference import InferenceForm, for_inference
+from nnet3py.network.model_file import read_nnet, subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.batch import MinibatchComputer
 from nnet3py.runtime.cutting import MAX_PENDING, ChunkAfterChunk, ComputeOptions, Utterance
 
+if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
+
 __all__ = ["ComputeOptions", "UtteranceComputer", "compute"]
+
+MOST_COMPUTERS = 4       # each may hold as much memory as the longest utterance needed
+MOST_MODELS = 4
 
 
 class UtteranceComputer(MinibatchComputer):
@@ -23,17 +36,19 @@ class UtteranceComputer(MinibatchComputer):
 
     Parameters
     ----------
-    nnet : the network, used as it is: put it in test mode before (:func:`nnet3py.network.collapse.prepare_for_test`)
+    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`ComputeOptions`
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
     max_pending : numbers of features and outputs that may wait before minibatches are run though they are not full
+    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
     def __init__(self, nnet: Nnet, options: ComputeOptions | None = None, priors: np.ndarray | None = None,
-                 device: str = "cpu", max_pending: int = MAX_PENDING) -> None:
-        options = options or ComputeOptions()
-        super().__init__(nnet, options, ChunkAfterChunk(nnet, options, device), priors, device, max_pending)
+                 device: str = "cpu", max_pending: int = MAX_PENDING, training_mode: bool = False) -> None:
+        options, nnet = options or ComputeOptions(), for_inference(nnet, training_mode)
+        super().__init__(nnet, options, ChunkAfterChunk(nnet, options, device), priors, device, max_pending,
+                         training_mode)
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> np.ndarray:
@@ -61,28 +76,120 @@ class UtteranceComputer(MinibatchComputer):
         raise result
 
 
-def compute(nnet: Nnet, feats: np.ndarray, ivector: np.ndarray | None = None, frames_per_chunk: int = 50,
-            device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None) -> np.ndarray:
+class _Wanted(NamedTuple):
+    """What is asked of a network."""
+
+    output: str
+    frames_per_chunk: int
+    frame_subsampling_factor: int
+    device: str
+    cache_dir: str | None
+
+
+@dataclass
+class _Entry:
+    network: weakref.ref[Nnet]
+    form: InferenceForm
+    computer: UtteranceComputer
+
+
+class _Memory(threading.local):
+    """What :func:`compute` remembers, in each thread: computers by network and by what is wanted, and networks by file.
+
+    It is small: the least recently used go first, and what there is for a network goes with the network.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[tuple[int, _Wanted], _Entry] = OrderedDict()
+        self._networks: OrderedDict[str, tuple[tuple[int, ...], Nnet]] = OrderedDict()
+
+    def computer(self, nnet: Nnet, wanted: _Wanted) -> UtteranceComputer:
+        """What computes ``nnet`` as it is now: made anew if its structure, settings or parameters have changed."""
+        if wanted.cache_dir is None:
+            wanted = wanted._replace(cache_dir=os.environ.get(ENVIRONMENT, ""))
+        key = id(nnet), wanted
+        entry = self._entries.get(key)
+        if entry is None or entry.network() is not nnet or not entry.form.is_of(nnet):
+            entries = self._entries
+            network = weakref.ref(nnet, lambda _: entries.pop(key, None))
+            entry = entries[key] = _Entry(network, *_prepared(nnet, wanted))
+            while len(self._entries) > MOST_COMPUTERS:
+                self._entries.popitem(last=False)
+        self._entries.move_to_end(key)
+        return entry.computer
+
+    def network(self, path: str) -> Nnet:
+        """The network in a file, read again if the file has changed; what is no file (a pipe) is read each time."""
+        try:
+            status = os.stat(path)
+        except (OSError, ValueError):
+            return read_nnet(path)
+        file = os.path.abspath(path)
+        version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        known, nnet = self._networks.get(file, (None, None))
+        if nnet is None or known != version:
+            nnet = read_nnet(path)
+            self._networks[file] = version, nnet
+            while len(self._networks) > MOST_MODELS:
+                self._networks.popitem(last=False)
+        self._networks.move_to_end(file)
+        return nnet
+
+
+def _prepared(nnet: Nnet, wanted: _Wanted) -> tuple[InferenceForm, UtteranceComputer]:
+    form = InferenceForm(nnet, wanted.output, reads_shared=wanted.device == "cpu")
+    options = ComputeOptions(
+        frames_per_chunk=wanted.frames_per_chunk, frame_subsampling_factor=wanted.frame_subsampling_factor,
+        compiler=CompilerOptions(cache_dir=wanted.cache_dir))
+    return form, UtteranceComputer(form.nnet, options, device=wanted.device)
+
+
+_memory = _Memory()
+
+
+def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
+            ivector: np.ndarray | None = None, frames_per_chunk: int = 50, device: str = "cpu",
+            cache_dir: str | os.PathLike[str] | None = None, *, output: str = "output",
+            frame_subsampling_factor: int | None = None) -> np.ndarray:
     """Output of a network for one utterance, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
+
+    What was prepared is remembered, so that the next call with the same network does little else than compute. A
+    network whose parameters or structure were changed in the meantime is prepared again, and so is a file that was.
 
     Parameters
     ----------
-    nnet : left as it is; a copy is put in test mode
+    model : a network, an acoustic model (its priors are not used), or the file of one; left as it is
     feats : float (frames, input dim)
     ivector : float (ivector dim,), or None where the network has no such input
     frames_per_chunk : frames computed at a time
     device : "cpu" or "cuda"
     cache_dir : a folder where compiled computations are kept for other processes; None: the one that the environment
         variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
+    output : the node whose values are returned, an output of the network or any other
+    frame_subsampling_factor : frames for each row of output; None: what the file of that name in the model's folder
+        says, as that of a chain model does, else 1
 
     Returns
     -------
-    float32 (frames, output dim)
+    float32 (ceil(frames / frame_subsampling_factor), dim of the node)
+
+    Raises
+    ------
+    ShapeError : features or an i-vector of another dimension than the network asks for
+    NumericError : NaN or infinity in them, or what are no real numbers; NaN in what the network makes of them
+    Nnet3Error : a file that cannot be read, or no such node in the network
 
     Notes
     -----
-    For many utterances make one :class:`UtteranceComputer` and keep it: it compiles once.
+    Many utterances are computed faster by one :class:`UtteranceComputer`, which computes several at a time.
     """
-    options = ComputeOptions(frames_per_chunk=frames_per_chunk, compiler=CompilerOptions(cache_dir=cache_dir))
-    computer = UtteranceComputer(prepare_for_test(nnet.copy()), options, device=device)
+    from nnet3py.acoustic_model import AcousticModel
+
+    if isinstance(model, str | os.PathLike):
+        model = _memory.network(os.fspath(model))
+    nnet = model.nnet if isinstance(model, AcousticModel) else model
+    if frame_subsampling_factor is None:
+        frame_subsampling_factor = subsampling_beside(nnet.path)
+    folder = None if cache_dir is None else os.fspath(cache_dir)
+    computer = _memory.computer(nnet, _Wanted(output, frames_per_chunk, frame_subsampling_factor, device, folder))
     return computer.compute(np.asarray(feats), None if ivector is None else np.asarray(ivector))

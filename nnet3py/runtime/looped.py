@@ -13,6 +13,8 @@ from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.looped import compile_looped, looped_chunk_size, looped_requests, with_ivector_period
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.network.inference import for_inference
+from nnet3py.network.model_file import subsampling_beside
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.network_io import NetworkIo
@@ -25,16 +27,18 @@ class LoopedComputer:
 
     Parameters
     ----------
-    nnet : a simple network, used as it is: put it in test mode before
-        (:func:`nnet3py.network.collapse.prepare_for_test`)
+    nnet : a simple network; it stays as it is, a copy is put in test mode
+        (:func:`nnet3py.network.inference.for_inference`)
     frames_per_chunk : frames of input after which there is output; rounded up to what the network can repeat
     extra_left_context_initial : copies of the first frame that a stream begins with, beyond the network's context
-    frame_subsampling_factor : frames of input for each row of output
+    frame_subsampling_factor : frames of input for each row of output; None: what the file of that name in the folder
+        that the network was read from says, else 1
     acoustic_scale : what outputs are multiplied with
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     optimize : what the optimiser may do
     device : "cpu" or "cuda"
     debug : log every command as it runs
+    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
 
     Attributes
     ----------
@@ -48,11 +52,15 @@ class LoopedComputer:
     """
 
     def __init__(self, nnet: Nnet, frames_per_chunk: int = DEFAULT_FRAMES_PER_CHUNK, *,
-                 extra_left_context_initial: int = 0, frame_subsampling_factor: int = 1, acoustic_scale: float = 1.0,
-                 priors: np.ndarray | None = None, optimize: OptimizeOptions | None = None, device: str = "cpu",
-                 debug: bool = False) -> None:
+                 extra_left_context_initial: int = 0, frame_subsampling_factor: int | None = None,
+                 acoustic_scale: float = 1.0, priors: np.ndarray | None = None,
+                 optimize: OptimizeOptions | None = None, device: str = "cpu", debug: bool = False,
+                 training_mode: bool = False) -> None:
         if extra_left_context_initial < 0:
             raise UsageError(f"--extra-left-context-initial={extra_left_context_initial} must be 0 or more")
+        if frame_subsampling_factor is None:
+            frame_subsampling_factor = subsampling_beside(nnet.path)
+        nnet = for_inference(nnet, training_mode)
         left, self.right_context = compute_simple_nnet_context(nnet)
         self.left_context = left + extra_left_context_initial
         self.frame_subsampling_factor = frame_subsampling_factor

@@ -18,6 +18,7 @@ from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.statistics_pooling import StatisticsPoolingComponent
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
 from nnet3py.index import sequence_indexes
+from nnet3py.network.inference import for_inference
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.runtime.cutting import CPU_ROWS, Utterance
@@ -103,16 +104,18 @@ class XvectorComputer(_Queue):
 
     Parameters
     ----------
-    nnet : the network, used as it is: put it in test mode before (:func:`nnet3py.network.collapse.prepare_for_test`)
+    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`XvectorOptions`
     optimize, compiler : what is asked of the compiler
     device : "cpu" or "cuda"
     debug : log every command as it runs
+    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
     def __init__(self, nnet: Nnet, options: XvectorOptions | None = None, optimize: OptimizeOptions | None = None,
-                 compiler: CompilerOptions | None = None, device: str = "cpu", debug: bool = False) -> None:
-        self.options = options or XvectorOptions()
+                 compiler: CompilerOptions | None = None, device: str = "cpu", debug: bool = False,
+                 training_mode: bool = False) -> None:
+        self.options, nnet = options or XvectorOptions(), for_inference(nnet, training_mode)
         self.options.check()
         self.compiler = (compiler or CompilerOptions()).compiler(nnet, optimize or OptimizeOptions())
         super().__init__(_Chunks(nnet, self.compiler, device, debug))
@@ -246,17 +249,19 @@ class BatchedXvectorComputer(_Queue):
 
     Parameters
     ----------
-    nnet : the network, used as it is: put it in test mode before
+    nnet : the network; it stays as it is, a copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`BatchedXvectorOptions`
     device : "cpu" or "cuda"
+    training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
 
     Raises
     ------
     UsageError : chunks that are no longer than what the network's own context takes away
     """
 
-    def __init__(self, nnet: Nnet, options: BatchedXvectorOptions | None = None, device: str = "cpu") -> None:
-        self.options = options or BatchedXvectorOptions()
+    def __init__(self, nnet: Nnet, options: BatchedXvectorOptions | None = None, device: str = "cpu",
+                 training_mode: bool = False) -> None:
+        self.options, nnet = options or BatchedXvectorOptions(), for_inference(nnet, training_mode)
         if self.options.batch_size < 1:
             raise UsageError(f"--batch-size={self.options.batch_size} must be 1 or more")
         self.left_context, self.right_context = pooling_context(nnet)

@@ -1,0 +1,119 @@
+"""The form of a network that computes outputs for use: in test mode, collapsed, perhaps for a node of the middle.
+
+What computes for use (``nnet3py.compute``, the classes of ``runtime`` that compute utterances and streams) takes a
+network as training left it and makes this form itself, so that nobody computes in training mode without asking for it.
+"""
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from nnet3py.components.base import Component
+from nnet3py.network.collapse import is_prepared, prepare_for_test
+from nnet3py.network.consistency import orphan_nodes
+from nnet3py.network.descriptor import Descriptor, Source
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.nodes import DescriptorNode
+from nnet3py.network.orphans import remove_nodes, remove_orphan_components
+from nnet3py.network.whole_model import RANDOM_TYPES, is_a
+
+
+def for_inference(nnet: Nnet, training_mode: bool = False) -> Nnet:
+    """The network to compute outputs with: a copy of ``nnet`` in test mode, collapsed, with parameters of its own.
+
+    One that :func:`~nnet3py.network.collapse.prepare_for_test` has made is in this form already, and is used as it is.
+    So is any network with ``training_mode``: its batch normalisation and dropout then do what they are set to.
+    """
+    return nnet if training_mode or is_prepared(nnet) else prepare_for_test(nnet.copy())
+
+
+def compute_only(nnet: Nnet, name: str) -> None:
+    """Make node ``name``, of any kind, the network's only output, which is called ``output``; in place.
+
+    Nodes and components that it does not need go; inputs stay. Raises Nnet3Error if there is no such node.
+    """
+    i = nnet.node_index(name)
+    outputs = {o for o in range(len(nnet.nodes)) if nnet.is_output(o)}
+    if outputs != {i} or name != "output":
+        descriptor = nnet.descriptor_of(i).descriptor if nnet.is_descriptor(i) else Descriptor((Source(i),))
+        for node in nnet.nodes:
+            if node.name == "output":
+                node.name = _unused_name(nnet)
+        nnet.nodes.append(DescriptorNode("output", descriptor))
+        remove_nodes(nnet, outputs)
+    remove_nodes(nnet, [orphan for orphan in orphan_nodes(nnet) if not nnet.is_input(orphan)])
+    remove_orphan_components(nnet)
+
+
+def _unused_name(nnet: Nnet) -> str:
+    names = set(nnet.node_names)
+    return next(name for name in (f"output.{k}" for k in range(len(names) + 1)) if name not in names)
+
+
+class InferenceForm:
+    """A network prepared for the values of one node. It shares with the original the arrays that are the same.
+
+    Parameters
+    ----------
+    original : the network; it stays as it is
+    output : the node, of any kind, that becomes ``output``
+    reads_shared : whether who computes with the form reads shared arrays where they are, so that an edit of them is
+        seen; else all arrays are compared with what they were
+
+    Attributes
+    ----------
+    nnet : the form
+
+    Raises
+    ------
+    Nnet3Error : the network has no node of that name
+    """
+
+    def __init__(self, original: Nnet, output: str = "output", reads_shared: bool = True) -> None:
+        copies = [_copy_for_test(component) for component in original.components]
+        self.nnet = copy.copy(original)
+        self.nnet.nodes = [copy.copy(node) for node in original.nodes]
+        self.nnet.components, self.nnet.component_names = list(copies), list(original.component_names)
+        compute_only(self.nnet, output)
+        used = {id(component) for component in self.nnet.components}
+        prepare_for_test(self.nnet)
+        shared = {id(array) for array in _arrays(self.nnet.components)} if reads_shared else set()
+        originals = [component for component, copied in zip(original.components, copies, strict=True)
+                     if id(copied) in used]
+        self._watched = [(array, array.copy()) for array in _arrays(originals) if id(array) not in shared]
+        self._version, self._attributes = original.version, _attributes(original)
+
+    def is_of(self, original: Nnet) -> bool:
+        """Whether the form is still what it would be if it were made now: nothing of the original has been edited."""
+        if original.version != self._version:
+            return False
+        try:
+            same = _attributes(original) == self._attributes
+        except ValueError:       # an array in the place of another: numpy does not say whether two are equal
+            return False
+        return same and all(np.array_equal(array, before) for array, before in self._watched)
+
+
+def _copy_for_test(component: Component) -> Component:
+    """A copy with the same arrays, but of those types of which test mode makes new ones."""
+    return component.copy() if is_a(component, "BatchNormComponent", *RANDOM_TYPES) else copy.copy(component)
+
+
+def _with_children(components: Iterable[Component]) -> Iterator[Component]:
+    for component in components:
+        yield component
+        yield from _with_children(component.children)
+
+
+def _arrays(components: Iterable[Component]) -> Iterator[np.ndarray]:
+    """The arrays that are attributes of components, or of components in them."""
+    return (value for component in _with_children(components) for value in vars(component).values()
+            if isinstance(value, np.ndarray))
+
+
+def _attributes(nnet: Nnet) -> list[list[Any]]:
+    """All settings and arrays. Lists of them are quickly compared, since an object is taken to be equal to itself."""
+    return [list(vars(component).values()) for component in _with_children(nnet.components)]
