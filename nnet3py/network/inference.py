@@ -6,6 +6,7 @@ network as training left it and makes this form itself, so that nobody computes 
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -88,13 +89,10 @@ class InferenceForm:
 
     def is_of(self, original: Nnet) -> bool:
         """Whether the form is still what it would be if it were made now: nothing of the original has been edited."""
-        if original.version != self._version:
-            return False
-        try:
-            same = _attributes(original) == self._attributes
-        except ValueError:       # an array in the place of another: numpy does not say whether two are equal
-            return False
-        return same and all(np.array_equal(array, before) for array, before in self._watched)
+        attributes = _attributes(original)
+        return (original.version == self._version and len(attributes) == len(self._attributes)
+                and all(map(operator.is_, attributes, self._attributes))
+                and all(np.array_equal(array, before) for array, before in self._watched))
 
 
 def _copy_for_test(component: Component) -> Component:
@@ -114,6 +112,6 @@ def _arrays(components: Iterable[Component]) -> Iterator[np.ndarray]:
             if isinstance(value, np.ndarray))
 
 
-def _attributes(nnet: Nnet) -> list[list[Any]]:
-    """All settings and arrays. Lists of them are quickly compared, since an object is taken to be equal to itself."""
-    return [list(vars(component).values()) for component in _with_children(nnet.components)]
+def _attributes(nnet: Nnet) -> list[Any]:
+    """All settings and arrays of all components."""
+    return [value for component in _with_children(nnet.components) for value in vars(component).values()]
