@@ -25,7 +25,7 @@ COMMANDS = [
     ("copy-transition-model", MODEL, NOWHERE), ("show-transitions", "phones", MODEL), ("am-info", MODEL),
     ("tree-info", TREE), ("make-topology", "1:2", "", NOWHERE),
     ("make-mono-tree", "topo", NOWHERE, NOWHERE),
-    ("cuda-gpu-available",), ("cuda-compiled",), ("nnet3-monitor", "exp"),
+    ("bin-path",), ("nnet3-extras",), ("cuda-gpu-available",), ("cuda-compiled",), ("nnet3-monitor", "exp"),
     # Examples
     ("nnet3-get-egs", "--num-frames=8", "--num-pdfs=10", "ark:feats", "ark:post", NO_TABLE),
     ("nnet3-get-egs-dense-targets", "--num-frames=8", "--num-targets=4", "ark:feats", "ark:feats", NO_TABLE),
@@ -90,6 +90,8 @@ LIBRARIES = {"compute-mfcc-feats": "kaldi_native_fbank", "compute-fbank-feats": 
 _KERNELS = "it computes with a network, so it needs compiled kernels"
 _CHILDREN = "it runs other commands"
 NOT_MEASURED = {
+    "arpa-to-const-arpa": "it needs compiled loops",
+    "warmup": "it compiles kernels",
     **dict.fromkeys(("nnet3-train", "nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs",
                      "nnet3-xvector-compute", "nnet3-xvector-compute-batched", "nnet3-acc-lda-stats",
                      "nnet3-compute-prob", "nnet3-combine", "nnet3-chain-train", "nnet3-chain-train2",

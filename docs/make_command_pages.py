@@ -131,7 +131,7 @@ _INTRODUCTION = """# The commands
 <!-- Made by docs/make_command_pages.py from the commands themselves: change their usage and options, then run it. -->
 
 Each command is a program in `bin/` with Kaldi's name, and a word after `nnet3py`: `nnet3-compute` is also
-`nnet3py compute`. What is said here is what `--help` prints.
+`nnet3py compute`; where the usage begins with `nnet3py`, it is that alone. What is said here is what `--help` prints.
 
 Options stand before the arguments, with the value attached: `--name=value`; `--name` alone is `true`. Data go to
 standard output, messages to standard error. The exit status is 0, or 1 for a wrong number of arguments and where
@@ -148,7 +148,7 @@ def _command_section(name: str) -> str:
     made = command(name)
     purpose, usage, example, see = _usage_parts(made.usage)
     lines = [f"\n### {name}\n\n{COMMANDS[name].help}"]
-    if PERSON_NAMES.get(person_name(name)) == name:
+    if PERSON_NAMES.get(person_name(name)) == name and COMMANDS[name].launcher:
         lines.append(f" For a person: `nnet3py {person_name(name)}`.")
     lines.append(f"\n\n{_purpose_text(purpose)}\n```text\n{usage}\n```\n")
     if example:
@@ -225,7 +225,7 @@ def _options_text(made: KaldiCommand) -> str:
 
 
 def _same(one: Option | None, other: Option) -> bool:
-    return one is not None and one._replace(default=other.default) == other
+    return one is not None and (one.name, one.type, one.help) == (other.name, other.type, other.help)
 
 
 def _reference(group: Shared, here: list[Option]) -> str:
@@ -245,7 +245,7 @@ def _option_table(options: tuple[Option, ...]) -> str:
     lines = ["| option | type | default | meaning |\n|---|---|---|---|\n"]
     for one in options:
         meaning = _cell(one.help)
-        lines.append(f"| `--{one.name}` | {one.type} | {_default(one)} | {meaning} |\n")
+        lines.append(f"| `--{one.name}` | {one.type.name} | {_default(one)} | {meaning} |\n")
     return "".join(lines)
 
 
@@ -254,13 +254,13 @@ def _cell(text: str) -> str:
 
 
 def _default(one: Option) -> str:
-    if one.type == "bool":
+    if one.type.name == "bool":
         return "true" if one.default else "false"
-    if one.type == "string":
+    if one.type.name == "string":
         return f"`{one.default}`" if one.default else "empty"
     if one.default in (INT_MIN, INT_MAX):
         return "no limit"
-    return f"{one.default:g}" if one.type in ("float", "double") else str(one.default)
+    return f"{one.default:g}" if one.type.name in ("float", "double") else str(one.default)
 
 
 def main() -> None:

@@ -11,12 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from nnet3py.cli import compute_setup, registry
-from nnet3py.cli.command import KaldiCommand, guarded, kaldi_command
-from nnet3py.cli.group import ClickCommand, LazyGroup, nnet3py
+from nnet3py.cli.command import KaldiCommand, kaldi_command
+from nnet3py.cli.group import nnet3py
 from nnet3py.cli.main import main as nnet3py_main
 from nnet3py.cli.main import run_person_name
 from nnet3py.cli.option_groups import BINARY, DEVICE
 from nnet3py.cli.options import Options, option
+from nnet3py.cli.process import guarded
 from nnet3py.errors import ArgumentsError, DeviceError, FormatError, UsageError
 
 
@@ -133,7 +134,8 @@ def test_library_warnings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_commands_are_click_commands() -> None:
-    command = ClickCommand(make(lambda args, options: click.echo(f"{options.scale} {args}")))
+    command = make(lambda args, options: click.echo(f"{options.scale} {args}"))
+    assert isinstance(command, click.Command)
     result = CliRunner().invoke(command, ["--scale=3", "a", "b"])
     assert result.exit_code == 0 and result.stdout == "3.0 ['a', 'b']\n"
     assert "scale" in [parameter.name for parameter in command.params]
@@ -253,13 +255,12 @@ def test_group_help_lists_every_command_and_imports_none(monkeypatch: pytest.Mon
     monkeypatch.setattr("nnet3py.cli.group.load", fail(AssertionError("help must not import commands")))
     result = CliRunner().invoke(nnet3py, ["--help"])
     assert result.exit_code == 0
-    for name in [*registry.PERSON_NAMES, "bin-path"]:
+    for name in registry.PERSON_NAMES:
         assert f"\n  {name} " in result.output
 
 
 def test_completion_imports_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nnet3py.cli.group.load", fail(AssertionError("completion must not import commands")))
-    assert isinstance(nnet3py, LazyGroup)
     items = nnet3py.shell_complete(click.Context(nnet3py), "co")
     assert {"copy", "compute", "copy-feats"} <= {item.value for item in items}
     assert all(item.value.startswith("co") and item.help for item in items)

@@ -5,11 +5,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+from click.exceptions import Exit
+from command_lines import read
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nnet3py.cli import option_groups
-from nnet3py.cli.options import INT_MAX, INT_MIN, OptionError, command_echo, option, parse, quote, usage_text
+from nnet3py.cli.options import INT_MAX, INT_MIN, OptionError, command_echo, option, quote, usage_text
 
 DECLARED = [
     option("srand", int, 0, "Seed"),
@@ -23,8 +25,7 @@ DECLARED = [
 
 
 def values(*words: str) -> tuple[list[str], dict]:
-    args, options, wants_help = parse(DECLARED, words)
-    assert not wants_help
+    args, options = read(DECLARED, words)
     return args, {one.name: options[one.name] for one in DECLARED if options.given(one.name)}
 
 
@@ -78,22 +79,24 @@ def test_booleans(word: str, value: bool) -> None:
 ])
 def test_bad_options(word: str, message: str, with_usage: bool) -> None:
     with pytest.raises(OptionError, match=".*") as caught:
-        parse(DECLARED, [word, "in"])
+        read(DECLARED, [word, "in"])
     assert message in str(caught.value)
     assert caught.value.show_usage == with_usage
     assert caught.value.exit_code == 255
 
 
 def test_help_anywhere_before_the_marker() -> None:
-    assert parse(DECLARED, ["in", "out", "--help"])[2]
-    assert parse(DECLARED, ["--help", "--srand=x"])[2]
-    assert not parse(DECLARED, ["in", "--", "--help"])[2]
+    for words in (["in", "out", "--help"], ["--help", "--srand=x"]):
+        with pytest.raises(Exit) as caught:
+            read(DECLARED, words)
+        assert caught.value.exit_code == 0
+    assert read(DECLARED, ["in", "--", "--help"])[0] == ["in", "--help"]
 
 
 def test_config_file_gives_way_to_the_command_line(tmp_path: Path) -> None:
     config = tmp_path / "train.conf"
     config.write_text("# all comments\n\n  --srand=5 # seed\n--binary\n--scale=2\n--config=/does/not/exist\n")
-    args, options, _ = parse(DECLARED, ["--scale=3", f"--config={config}", "in"])
+    args, options = read(DECLARED, ["--scale=3", f"--config={config}", "in"])
     assert (args, options.srand, options.scale, options.binary) == (["in"], 5, 3.0, True)
     assert options.given("srand") and options.given("scale") and not options.given("edits")
 
@@ -104,13 +107,13 @@ def test_bad_config_file(tmp_path: Path, text: str, message: str) -> None:
     config = tmp_path / "bad.conf"
     config.write_text(text)
     with pytest.raises(OptionError) as caught:
-        parse(DECLARED, [f"--config={config}"])
+        read(DECLARED, [f"--config={config}"])
     assert message in str(caught.value)
 
 
 def test_missing_config_file() -> None:
     with pytest.raises(OptionError, match="Cannot open config file: /does/not/exist"):
-        parse(DECLARED, ["--config=/does/not/exist"])
+        read(DECLARED, ["--config=/does/not/exist"])
 
 
 @pytest.mark.parametrize("argument, shown", [
@@ -142,7 +145,7 @@ def test_usage_text() -> None:
 
 
 def test_options_object() -> None:
-    options = parse(DECLARED, ["--optimization.min-deriv-time=4"])[1]
+    options = read(DECLARED, ["--optimization.min-deriv-time=4"])[1]
     assert options["Optimization.min_deriv_time"] == 4
     assert options.group("optimization") == {"min_deriv_time": 4}
     assert options.use_gpu == "no" and "use_gpu" in options and "nothing" not in options

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from command_lines import read
 from paths import ROOT
 
 from nnet3py.cli.field_options import driver_options, fields_from
-from nnet3py.cli.options import OptionError, Options, attach_values, parse
+from nnet3py.cli.options import OptionError, Options
 from nnet3py.drivers.options import CommonOptions, DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
 
 O = "trainer.optimization."         # noqa: E741
@@ -45,7 +46,7 @@ def defaults(declared: type[CommonOptions]) -> dict[str, Any]:
 
 def values(declared: type[CommonOptions], *words: str) -> Any:
     options = driver_options(declared)
-    rest, parsed, _ = parse(options, attach_values(options, words))
+    rest, parsed = read(options, words, detached_values=True)
     assert rest == [] and isinstance(parsed, Options)
     return fields_from(declared, parsed)
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from paths import DATA
 
-from nnet3py.cli.options import attach_values, option
+from nnet3py.cli.options import option
+from nnet3py.cli.parser import attach_values
 from nnet3py.cli.xconfig_to_configs import xconfig_to_configs
 from nnet3py.network.model_file import read_nnet
 

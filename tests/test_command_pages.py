@@ -42,7 +42,7 @@ def test_every_command_has_a_section_with_all_that_a_user_needs(maker: ModuleTyp
     section = re.split(r"\n##", made.split(f"\n### {name}\n")[1])[0]
     assert COMMANDS[name].help in section
     blocks = re.findall(r"```(text|sh)\n(.*?)\n```", section, re.DOTALL)
-    assert any(kind == "text" and text.startswith(name) for kind, text in blocks), "no usage"
+    assert any(kind == "text" and text.removeprefix("nnet3py ").startswith(name) for kind, text in blocks), "no usage"
     assert any(kind == "sh" and name in text for kind, text in blocks), "no example"
     assert "see above" not in section, "add the argument's name to ARGUMENTS in docs/make_command_pages.py"
     shared = [group for group in maker.SHARED if f"](#{maker._anchor(group.heading)})" in section]

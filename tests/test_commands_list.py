@@ -33,7 +33,7 @@ def test_help_says_how_to_use_it_with_an_example(name: str, capsys: pytest.Captu
     assert load(name).execute(["--help"]) == 0
     text = capsys.readouterr().err
     usage, _, options = text.partition("\nStandard options:")
-    assert re.search(rf"Usage: +{re.escape(name)}\b", usage)
+    assert re.search(rf"Usage: +{'' if COMMANDS[name].launcher else 'nnet3py '}{re.escape(name)}\b", usage)
     example = usage[usage.index("Usage:"):].split("\n", 1)[1]
     assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", example), "no example"
     assert "--print-args" in options

@@ -11,12 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_lines import read
 from digits_cases import RECIPE, write_recipe_data
 from paths import ROOT
 
 import nnet3py
 from nnet3py.cli.field_options import driver_options, fields_from
-from nnet3py.cli.options import Options, attach_values, parse
+from nnet3py.cli.options import Options
 from nnet3py.drivers.options import DnnOptions
 
 PAGE = ROOT / "docs" / "training.md"
@@ -89,8 +90,8 @@ def test_commands_for_other_machines_are_understood() -> None:
              for line in re.findall(r"^train-dnn (?:.*\\\n)*.*\n", code, re.MULTILINE)]
     assert len(found) == 2
     for words in found:
-        rest, values, _ = parse(options, attach_values(options, words))
+        rest, values = read(options, words, detached_values=True)
         assert rest == [] and isinstance(values, Options)
-        read = fields_from(DnnOptions, values)
-        read.check()
-        assert bool(read.cmd) != bool(read.scheduler)
+        fields = fields_from(DnnOptions, values)
+        fields.check()
+        assert bool(fields.cmd) != bool(fields.scheduler)

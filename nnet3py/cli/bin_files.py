@@ -13,7 +13,7 @@ from pathlib import Path
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 from nnet3py.drivers.jobs.launchers import CHECKOUT_FOLDER
 
-LAUNCHERS = (*COMMANDS, "nnet3py")
+LAUNCHERS = (*(name for name, entry in COMMANDS.items() if entry.launcher), "nnet3py")
 
 # Up from the launcher: where the package lies, and where its own Python may be.
 CHECKOUT_PLACES = ("..", "../.venv/bin/python")

@@ -16,84 +16,140 @@ A command file declares its command and stays thin::
         ...                                                # options.scale, options["optimization.optimize"]
         return 0                                           # exit status; None is 0 as well
 
-The command parses as Kaldi does, repeats its command line on standard error, and turns errors into one ERROR line and
-Kaldi's exit status. Called with a list (``copy.execute(["in", "out"])``) it returns the exit status instead of exiting.
+The command is one of click's. It parses as Kaldi does, repeats its command line on standard error, and turns errors
+into one ERROR line and Kaldi's exit status. Called with a list (``copy.execute(["in", "out"])``) it returns the exit
+status instead of exiting.
 """
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
+
+import click
+from click.core import ParameterSource
 
 from nnet3py import log
-from nnet3py.cli import options as kaldi_options
-from nnet3py.cli.options import Option, Options, print_error_text
-from nnet3py.errors import Nnet3Error
+from nnet3py.cli.option_types import FileName, OptionError
+from nnet3py.cli.options import STANDARD_OPTIONS, Option, Options, command_echo, print_error_text, usage_text
+from nnet3py.cli.parser import ARGUMENTS, KaldiParser, attach_values
+from nnet3py.cli.process import WRONG_USAGE, guarded
 
-FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
-LONGEST_MESSAGE = 2000                                            # characters; a quoted line of a file can be longer
+COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the shell's question, the same for all our names
 
 Function = Callable[[list[str], Options], "int | None"]
+_STANDARD = frozenset(one.name for one in STANDARD_OPTIONS)
 
 
-class KaldiCommand:
-    """A command with Kaldi's option manners; made by :func:`kaldi_command`. ``group.py`` makes it one of click's.
+class Runnable(click.Command):
+    """How our commands and their group are run, whoever starts them: click's way, but for errors and statuses."""
+
+    person = False      # whether errors are told to a person, who has no use for Kaldi's last word
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
+             standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run on ``args``, by default the process's, having reported any error; exit with the status, or return it."""
+        words = list(sys.argv[1:] if args is None else args)
+        instruction = os.environ.get(complete_var or COMPLETION_VARIABLE)
+        if instruction:
+            from nnet3py.cli.completion import complete
+
+            status = complete(self, instruction)
+        else:
+            log.set_program(self.name or "")
+            log.set_verbose(0)
+            status = guarded(lambda: self._status(words, extra), self.person)
+        if standalone_mode:
+            sys.exit(status)
+        return status
+
+    def _status(self, words: list[str], extra: dict[str, Any]) -> int:
+        try:
+            with self.make_context(self.name, words, **extra) as ctx:
+                return self.invoke(ctx) or 0
+        except click.exceptions.Exit as stop:
+            return stop.exit_code
+
+
+class KaldiCommand(Runnable):
+    """A click command with Kaldi's manners; made by :func:`kaldi_command`.
 
     Attributes
     ----------
     name : Kaldi's name of the program
     usage : what ``--help`` prints before the options
-    arguments : the least and the greatest number of arguments; None for no upper limit
+    bounds : the least and the greatest number of arguments; None for no upper limit
     declared : the options besides the standard ones
     """
 
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
                  options: Sequence[Option], detached_values: bool = False) -> None:
-        self.name, self.usage = name, usage.strip("\n")
-        self.arguments, self.declared = arguments, tuple(options)
-        self._function, self._detached_values = function, detached_values
-
-    def __call__(self) -> NoReturn:
-        self.main()
-
-    def main(self, args: Sequence[str] | None = None) -> NoReturn:
-        """Run the command on ``args``, by default the process's, and exit with its status."""
-        sys.exit(self.execute(sys.argv[1:] if args is None else args))
-
-    def usage_text(self) -> str:
-        """What ``--help`` prints."""
-        return kaldi_options.usage_text(self.usage, self.declared)
+        own = {one.name: one for one in options}      # may have another default for a standard one
+        self.usage, self.bounds, self._detached_values = usage.strip("\n"), arguments, detached_values
+        self.declared = tuple(one for one in options if one.name not in _STANDARD)
+        self.standard = tuple(own.get(one.name, one) for one in STANDARD_OPTIONS)
+        super().__init__(name, callback=function, help=self.usage, add_help_option=False, params=[
+            *self.declared, *self.standard, click.Argument([ARGUMENTS], nargs=-1, type=FileName())])
 
     def execute(self, args: Sequence[str]) -> int:
         """Run the command on the words after its name; return the exit status, having reported any error."""
-        log.set_program(self.name)
-        log.set_verbose(0)
-        return guarded(lambda: self._run(list(args)))
+        return self.main(args, standalone_mode=False)
 
-    def _run(self, words: list[str]) -> int:
-        if self._detached_values:
-            words = kaldi_options.attach_values(self.declared, words)
+    def usage_text(self) -> str:
+        """What ``--help`` prints."""
+        return usage_text(self.usage, self.declared, self.standard)
+
+    def get_help(self, ctx: click.Context) -> str:
+        """What ``--help`` prints, for click."""
+        return self.usage_text()
+
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Kaldi's, in the place of click's."""
+        return KaldiParser(self._options(), ctx.resilient_parsing)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the command line as Kaldi does, and repeat it.
+
+        Raises :class:`OptionError`, and click's Exit after ``--help`` and for a wrong number of arguments.
+        """
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, args)
+        log.set_program(self.name or "")
+        words = attach_values(self._options(), args) if self._detached_values else list(args)
+        echo = command_echo(self.name or "", words)
         try:
-            args, options, wants_help = kaldi_options.parse(self.declared, words)
-        except kaldi_options.OptionError as error:
+            super().parse_args(ctx, words)
+        except OptionError as error:
             if error.show_usage:
-                echo = kaldi_options.command_echo(self.name, words)
                 print_error_text(f"{self.usage_text()}Command line was: {echo}\n")
             raise
-        if wants_help:
+        log.set_verbose(ctx.params["verbose"])
+        if ctx.params["print-args"]:
+            print_error_text(echo + "\n")
+        least, most = self.bounds
+        if not least <= len(ctx.params[ARGUMENTS]) <= (sys.maxsize if most is None else most):
             print_error_text(self.usage_text())
-            return 0
-        log.set_verbose(options.verbose)
-        if options.print_args:
-            print_error_text(kaldi_options.command_echo(self.name, words) + "\n")
-        least, most = self.arguments
-        if len(args) < least or (most is not None and len(args) > most):
-            print_error_text(self.usage_text())
-            return WRONG_USAGE
+            ctx.exit(WRONG_USAGE)
+        return []
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the function; the exit status."""
         log.connect_logging()
-        return self._function(args, options) or 0
+        values = dict(ctx.params)
+        args = list(values.pop(ARGUMENTS))
+        given = [name for name in values if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        function: Function = self.callback   # type: ignore[assignment]
+        return function(args, Options(values, given)) or 0
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The options whose names begin so, each with its equal sign."""
+        from nnet3py.cli.completion import option_items
+
+        return option_items(self._options(), incomplete)
+
+    def _options(self) -> list[Option]:
+        return [one for one in self.params if isinstance(one, Option)]
 
 
 def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
@@ -111,116 +167,3 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
     def decorate(function: Function) -> KaldiCommand:
         return KaldiCommand(name, function, usage, arguments, options, detached_values)
     return decorate
-
-
-def run_process(body: Callable[[], int]) -> NoReturn:
-    """Run ``body`` as what this process is for, and exit with its status."""
-    _occupy_closed_streams()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and so it stays
-            signal.signal(number, _clean_up_and_die)
-    sys.exit(guarded(lambda: _bound(body)))
-
-
-def _bound(body: Callable[[], int]) -> int:
-    if "NNET3PY_NUM_THREADS" in os.environ:
-        from nnet3py.ops.threads import bind_libraries
-
-        bind_libraries()
-    return body()
-
-
-def _occupy_closed_streams() -> None:
-    """Take the numbers of standard streams that the caller closed.
-
-    Otherwise the next file that is opened gets such a number, and is written to by whoever logs to standard error.
-    Standard input and output are opened the wrong way round, so that using them remains an error.
-    """
-    for stream, flags in ((sys.stdin, os.O_WRONLY), (sys.stdout, os.O_RDONLY), (sys.stderr, os.O_WRONLY)):
-        if stream is None:
-            os.open(os.devnull, flags)   # gets the lowest free number
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)
-
-
-def _clean_up_and_die(number: int, frame: Any) -> None:
-    """Signal handler: leave no temporary file behind, then die of the signal as if there were no handler."""
-    streams = sys.modules.get("nnet3py.io.streams")
-    if streams is not None:
-        streams.remove_unfinished()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
-
-
-def guarded(body: Callable[[], int]) -> int:
-    """Run ``body``; report whatever goes wrong in one line, and return the exit status."""
-    try:
-        status = body()
-        if sys.stdout is not None:
-            sys.stdout.flush()   # here, where a full disk can still be reported
-        return status
-    except BrokenPipeError:
-        return _silence_stdout(BROKEN_PIPE)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except Exception as error:
-        if getattr(error, "exit_code", None) == BROKEN_PIPE:   # raised by whoever wrote the data
-            return _silence_stdout(BROKEN_PIPE)
-        status = report(error)
-        return _silence_stdout(status) if isinstance(error, OSError) else status
-
-
-def _silence_stdout(status: int) -> int:
-    """Send what is still buffered for standard output nowhere, so that the interpreter's exit does not fail on it."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):
-        pass
-    return status
-
-
-def report(error: Exception) -> int:
-    """Write the ERROR line for an exception, with the traceback at ``--verbose=2``; return the exit status."""
-    message, status = _describe(error)
-    function, file, line = _origin(error)
-    if log.verbose() >= 2:
-        import traceback
-
-        print_error_text("".join(traceback.format_exception(error)))
-    log.error(_one_line(message), function, file, line)
-    if status == FATAL:
-        print_error_text("kaldi::KaldiFatalError\n")
-    return status
-
-
-def _one_line(message: str) -> str:
-    """A message as one line that any terminal can show, its middle left out if it is too long."""
-    line = "".join(c if c.isprintable() else " " if c == "\n" else ascii(c)[1:-1] for c in message)
-    if len(line) <= LONGEST_MESSAGE:
-        return line
-    return f"{line[:LONGEST_MESSAGE // 2]} ... {line[-LONGEST_MESSAGE // 2:]}"
-
-
-def _describe(error: Exception) -> tuple[str, int]:
-    if isinstance(error, Nnet3Error):
-        return str(error), error.exit_code
-    if hasattr(error, "format_message"):              # click's, which only `nnet3py` imports
-        return error.format_message(), WRONG_USAGE
-    if isinstance(error, MemoryError):
-        return f"Out of memory{f': {error}' if str(error) else ''}", FATAL
-    if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename is not None else ""
-        return f"{where}{error.strerror}", FATAL
-    text = f"internal error: {type(error).__name__}: {error}"
-    return f"{text} (run again with --verbose=2 for the traceback)", FATAL
-
-
-def _origin(error: Exception) -> tuple[str, str, int]:
-    """Function, file and line where an exception was raised."""
-    trace = error.__traceback__
-    if trace is None:
-        return "main", "command.py", 0
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    code = trace.tb_frame.f_code
-    return code.co_name, log.short_path(code.co_filename), trace.tb_lineno

@@ -1,7 +1,6 @@
 """The entry points: ``nnet3py <name>`` for a person, and :func:`run` for a launcher with Kaldi's name.
 
-A command's module is imported when that command runs. click is imported for ``nnet3py`` only: it takes longer than many
-a command does.
+A command's module is imported when that command runs.
 """
 from __future__ import annotations
 
@@ -14,8 +13,9 @@ from importlib import import_module
 from typing import NoReturn
 
 from nnet3py import log
-from nnet3py.cli.command import KaldiCommand, run_process
-from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
+from nnet3py.cli.command import KaldiCommand
+from nnet3py.cli.process import run_process
+from nnet3py.cli.registry import COMMANDS
 
 GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000, and Python's own is 700 to 2,000
 
@@ -52,14 +52,14 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if args is None else args)
 
     def body() -> int:
-        from nnet3py.cli.group import run_group
+        from nnet3py.cli.group import nnet3py
 
-        return run_group(words)
+        return nnet3py.main(words, standalone_mode=False)
 
     run_process(body)
 
 
 def run_person_name() -> NoReturn:
-    """The ``nnet3py-<name>`` commands: the name is what the process was started as."""
+    """The ``nnet3py-<name>`` commands, for ``nnet3py <name>``: the name is what the process was started as."""
     name = os.path.basename(sys.argv[0]).removeprefix("nnet3py-")
-    run(PERSON_NAMES[name.removesuffix(".exe")])
+    main([name.removesuffix(".exe"), *sys.argv[1:]])

@@ -12,6 +12,9 @@ from nnet3py.cli.options import INT_MAX, INT_MIN, Option, normalise, option
 
 Group = tuple[Option, ...]
 
+# For commands that only a person calls, not a script that reads logs.
+QUIET = option("print-args", bool, False, "Repeat the command line on standard error")
+
 BINARY = option("binary", bool, True, "Write output in binary mode")
 
 
@@ -19,7 +22,7 @@ def with_default(group: Sequence[Option], name: str, default: Any) -> Group:
     """``group`` with another default for one of its options."""
     if normalise(name) not in [one.name for one in group]:
         raise ValueError(f"no option {name} in this group")
-    return tuple(one._replace(default=default) if one.name == normalise(name) else one for one in group)
+    return tuple(one.but(default=default) if one.name == normalise(name) else one for one in group)
 
 
 def without(group: Sequence[Option], *names: str) -> Group:
@@ -29,7 +32,7 @@ def without(group: Sequence[Option], *names: str) -> Group:
 
 def unprefixed(group: Sequence[Option]) -> Group:
     """``group`` with options named without their prefix, as some programs have them."""
-    return tuple(one._replace(name=one.name.rpartition(".")[2]) for one in group)
+    return tuple(one.but(one.name.rpartition(".")[2]) for one in group)
 
 
 OPTIM: Group = (

@@ -10,11 +10,15 @@ from typing import NamedTuple
 
 
 class Entry(NamedTuple):
-    """Where a command lives: ``nnet3py.cli.<module>``, the attribute in it, and one line of help."""
+    """Where a command lives: ``nnet3py.cli.<module>``, the attribute in it, and one line of help.
+
+    A command without a ``launcher`` is for a person: ``nnet3py`` runs it, and nothing in ``bin/`` has its name.
+    """
 
     module: str
     function: str
     help: str
+    launcher: bool = True
 
 
 # By what people do; a new command is a line in its group. The page of all commands has the same headings.
@@ -22,6 +26,10 @@ GROUPS: dict[str, dict[str, Entry]] = {
     "Start here": {
         "nnet3-inspect": Entry("inspect", "inspect", "Show what a model or its folder holds, and what it lacks."),
         "nnet3-extras": Entry("extras", "extras", "Show what more can be installed, for words or plots, and how."),
+        "bin-path": Entry("bin_path", "bin_path", "Print the folder of the launchers with Kaldi's names, for PATH.",
+                          launcher=False),
+        "warmup": Entry("warmup", "warmup", "Compile all kernels for this machine once, so that no command has to.",
+                        launcher=False),
         "cuda-gpu-available": Entry("cuda", "cuda_gpu_available", "Test whether a GPU can be used."),
         "cuda-compiled": Entry("cuda", "cuda_compiled", "Tell by the exit status whether there is GPU support."),
     },

@@ -7,7 +7,40 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import QUIET
+from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
+
+
+@kaldi_command("warmup", usage="""
+Compile all kernels for this machine once, so that no command has to.
+
+What is compiled is kept in a folder that all commands look in, and found there from then on. Needed again after an
+update of nnet3py, numba, numpy or Python, or on another processor; commands would also do it, as they go.
+
+Usage:  nnet3py warmup [options]
+
+e.g.:
+ nnet3py warmup
+ nnet3py warmup --device=cpu --only=rows --only=products
+""", arguments=(0, 0), detached_values=True, options=[
+    QUIET,
+    option("device", str, "", "Compile for this device only (empty: for the CPU, and for the GPU if there is one)",
+           choices=("", "cpu", "cuda")),
+    option("only", "strings", (), "Compile this family of kernels only, such as rows; may be given more than once"),
+    option("list", bool, False, "Print the names of the families, and compile nothing"),
+    option("num-processes", "uint", 0, "Processes that compile side by side (0: one for each core)"),
+])
+def warmup(args: list[str], options: Options) -> None:
+    """Compile, and print a line for each family of kernels."""
+    if options.list:
+        print("\n".join(families(options.device or "cpu")))
+        return
+    warmed = warm_up(chosen_devices(options.device), list(options.only), options.num_processes or default_processes())
+    show(warmed, lambda line: print(line, flush=True))
+
+
 
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {

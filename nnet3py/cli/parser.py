@@ -1,0 +1,116 @@
+"""Kaldi's manners with a command line, as a parser for click.
+
+``--name=value`` with the value attached, names folded to lower case with ``-`` for ``_``, options only before the
+first argument, ``--`` to end them, ``--config=FILE`` read before the command line.
+
+Kaldi: ParseOptions::Read.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from nnet3py.cli.option_types import OptionError
+from nnet3py.cli.options import Option, normalise
+
+ARGUMENTS = "arguments"     # where the words that are no options are found; no option can be called so
+
+
+class KaldiParser:
+    """Reads the words of a command line, in the place of click's own parser.
+
+    Parameters
+    ----------
+    options : of the command
+    resilient : nothing is read, for the completion of a line that is not whole: its own words tell where it stands
+    """
+
+    _opt_prefixes = frozenset(("-", "--"))      # which words click's completion takes for options
+
+    def __init__(self, options: Iterable[Option], resilient: bool = False) -> None:
+        self._options = {one.name: one for one in options}
+        self._resilient = resilient
+
+    def parse_args(self, args: Sequence[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
+        """The values of the options that were given and of ARGUMENTS, by name; words left over, and order: none.
+
+        ``--help`` alone is read where it is asked for. Raises :class:`OptionError`.
+        """
+        if self._resilient:
+            return {}, [], []
+        values: dict[str, Any] = {}
+        for word in args[:args.index("--")] if "--" in args else args:
+            if word.startswith("--"):
+                key, text = _split(word)
+                if key == "help":
+                    return {"help": True}, [], []
+                if key == "config":
+                    self._read_config_file(text or "", values)
+        position = 0
+        while position < len(args) and args[position].startswith("--") and args[position] != "--":
+            self._take(args[position], values)
+            position += 1
+        rest = list(args[position:])
+        if "--" in rest:
+            rest.remove("--")
+        return {**values, ARGUMENTS: rest}, [], []
+
+    def _take(self, word: str, values: dict[str, Any], where: str = "") -> None:
+        """Read one option; of an option that may be repeated, another value."""
+        key, text = _split(word)
+        if key not in self._options:
+            raise OptionError(f"Invalid option {word}{where}", _suggestion(key, self._options), show_usage=True)
+        found = self._options[key]
+        value = found.read(text)
+        before: Any = values.get(key, found.default)
+        values[key] = (*before, value) if found.multiple else value
+
+    def _read_config_file(self, path: str, values: dict[str, Any]) -> None:
+        try:
+            with open(path, encoding="utf-8") as stream:
+                lines = stream.read().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(f"Cannot open config file: {path} ({error})") from None
+        for number, raw in enumerate(lines, 1):
+            line = raw.partition("#")[0].strip()
+            if not line:
+                continue
+            if not line.startswith("--"):
+                raise OptionError(f"Reading config file {path}: line {number} does not look like a line from a config "
+                                  f"file: {line!r}", "each line is one --name=value; a file meant to be sourced by a "
+                                  "shell lacks the '--'")
+            self._take(line, values, f" in config file {path}, line {number}")
+
+
+def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
+    """The words with ``--name value`` written as ``--name=value``, as Kaldi's scripts in Python take both.
+
+    A word after an option that has no ``=`` is its value, unless it begins with ``--`` or the option is a boolean and
+    the word is neither true nor false.
+    """
+    types = {one.name: one.type.name for one in options}
+    attached: list[str] = []
+    wants_value = False
+    for word in words:
+        if wants_value and not word.startswith("--") and (types[normalise(attached[-1][2:])] != "bool"
+                                                          or word.lower() in ("true", "false")):
+            attached[-1] += f"={word}"
+            wants_value = False
+            continue
+        attached.append(word)
+        wants_value = word.startswith("--") and "=" not in word and normalise(word[2:]) in types
+    return attached
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    key, equals, value = word[2:].partition("=")
+    if equals and not key:
+        raise OptionError(f"Invalid option (no key): {word}", show_usage=True)
+    return normalise(key), value.strip() if equals else None
+
+
+def _suggestion(key: str, options: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    close = get_close_matches(key, options, 1)
+    return f"did you mean --{close[0]}?" if close else None

@@ -1,0 +1,132 @@
+"""What a process does around a command: its signals and streams, and an exit status and one line for every error."""
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import click
+
+from nnet3py import log
+from nnet3py.errors import Nnet3Error
+
+FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
+LONGEST_MESSAGE = 2000                                            # characters; a quoted line of a file can be longer
+
+
+def run_process(body: Callable[[], int]) -> NoReturn:
+    """Run ``body`` as what this process is for, and exit with its status."""
+    _occupy_closed_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and so it stays
+            signal.signal(number, _clean_up_and_die)
+    sys.exit(guarded(lambda: _bound(body)))
+
+
+def _bound(body: Callable[[], int]) -> int:
+    if "NNET3PY_NUM_THREADS" in os.environ:
+        from nnet3py.ops.threads import bind_libraries
+
+        bind_libraries()
+    return body()
+
+
+def _occupy_closed_streams() -> None:
+    """Take the numbers of standard streams that the caller closed.
+
+    Otherwise the next file that is opened gets such a number, and is written to by whoever logs to standard error.
+    Standard input and output are opened the wrong way round, so that using them remains an error.
+    """
+    for stream, flags in ((sys.stdin, os.O_WRONLY), (sys.stdout, os.O_RDONLY), (sys.stderr, os.O_WRONLY)):
+        if stream is None:
+            os.open(os.devnull, flags)   # gets the lowest free number
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)
+
+
+def _clean_up_and_die(number: int, frame: Any) -> None:
+    """Signal handler: leave no temporary file behind, then die of the signal as if there were no handler."""
+    streams = sys.modules.get("nnet3py.io.streams")
+    if streams is not None:
+        streams.remove_unfinished()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def guarded(body: Callable[[], int], person: bool = False) -> int:
+    """Run ``body``; report whatever goes wrong in one line, and return the exit status.
+
+    Kaldi's last word, ``kaldi::KaldiFatalError``, is for those who call a program by Kaldi's name, not for a person.
+    """
+    try:
+        status = body()
+        if sys.stdout is not None:
+            sys.stdout.flush()   # here, where a full disk can still be reported
+        return status
+    except BrokenPipeError:
+        return _silence_stdout(BROKEN_PIPE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if getattr(error, "exit_code", None) == BROKEN_PIPE:   # raised by whoever wrote the data
+            return _silence_stdout(BROKEN_PIPE)
+        status = report(error, person)
+        return _silence_stdout(status) if isinstance(error, OSError) else status
+
+
+def _silence_stdout(status: int) -> int:
+    """Send what is still buffered for standard output nowhere, so that the interpreter's exit does not fail on it."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):
+        pass
+    return status
+
+
+def report(error: Exception, person: bool = False) -> int:
+    """Write the ERROR line for an exception, with the traceback at ``--verbose=2``; return the exit status."""
+    message, status = _describe(error)
+    function, file, line = _origin(error)
+    if log.verbose() >= 2:
+        import traceback
+
+        log.write_text("".join(traceback.format_exception(error)))
+    log.error(_one_line(message), function, file, line)
+    if status == FATAL and not person:
+        log.write_text("kaldi::KaldiFatalError\n")
+    return status
+
+
+def _one_line(message: str) -> str:
+    """A message as one line that any terminal can show, its middle left out if it is too long."""
+    line = "".join(c if c.isprintable() else " " if c == "\n" else ascii(c)[1:-1] for c in message)
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    return f"{line[:LONGEST_MESSAGE // 2]} ... {line[-LONGEST_MESSAGE // 2:]}"
+
+
+def _describe(error: Exception) -> tuple[str, int]:
+    if isinstance(error, Nnet3Error):
+        return str(error), error.exit_code
+    if isinstance(error, click.ClickException):
+        return error.format_message(), WRONG_USAGE
+    if isinstance(error, MemoryError):
+        return f"Out of memory{f': {error}' if str(error) else ''}", FATAL
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename is not None else ""
+        return f"{where}{error.strerror}", FATAL
+    text = f"internal error: {type(error).__name__}: {error}"
+    return f"{text} (run again with --verbose=2 for the traceback)", FATAL
+
+
+def _origin(error: Exception) -> tuple[str, str, int]:
+    """Function, file and line where an exception was raised."""
+    trace = error.__traceback__
+    if trace is None:
+        return "main", "process.py", 0
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return code.co_name, log.short_path(code.co_filename), trace.tb_lineno

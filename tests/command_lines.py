@@ -1,0 +1,17 @@
+"""What a command makes of its words, for tests of options."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nnet3py.cli.command import KaldiCommand
+from nnet3py.cli.options import Option, Options
+
+
+def read(options: Sequence[Option], words: Sequence[str], detached_values: bool = False) -> tuple[list[str], Options]:
+    """The arguments and the options that a command with these options is called with. Raises OptionError."""
+    seen: list[tuple[list[str], Options]] = []
+    command = KaldiCommand("test", lambda args, found: seen.append((args, found)), "", (0, None), options,
+                           detached_values)
+    with command.make_context("test", list(words)) as ctx:
+        command.invoke(ctx)
+    return seen[0]
