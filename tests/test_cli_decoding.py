@@ -11,7 +11,8 @@ from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.align_compiled import align_compiled, compile_train_graphs
 from nnet3py.cli.latgen import latgen_faster, latgen_faster_mapped, latgen_faster_parallel
 from nnet3py.cli.latgen_batch import latgen_faster_batch
-from nnet3py.cli.lattices import lattice_best_path, lattice_scale
+from nnet3py.cli.lattice_paths import lattice_best_path
+from nnet3py.cli.lattice_scaling import lattice_scale
 from nnet3py.cli.make_graph import make_graph
 from nnet3py.cli.word_error_rate import word_error_rate
 from nnet3py.decoding.graph import read_fst_file

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.copying import convert_table, copy_table
+from nnet3py.cli.lists import int_list
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
 from nnet3py.errors import within
@@ -25,13 +26,6 @@ SPK2UTT = option("spk2utt", str, "", "Rspecifier of the lists of each speaker's 
 SKIP_DIMS = option("skip-dims", str, "", "Dimensions that are not normalised, from 0: a list such as 13:14:15")
 NORM_MEANS = option("norm-means", bool, True, "Normalise the means")
 NORM_VARS = option("norm-vars", bool, False, "Normalise the variances, too")
-
-
-def _dims(text: str, what: str) -> list[int]:
-    parts = text.split(":") if text else []
-    if not all(part.isascii() and part.isdigit() and len(part) < 10 for part in parts):
-        raise OptionError(f"Bad {what} (should be colon-separated list of integers): '{text}'")
-    return [int(part) for part in parts]
 
 
 # -- statistics --------------------------------------------------------------------------------------------------------
@@ -182,7 +176,7 @@ def modify_cmvn_stats(args: list[str], options: Options) -> int:
     from nnet3py.io.holders import DOUBLE_MATRIX
 
     *fake, source, target = args
-    dims = _dims(fake[0], "first argument") if fake else []
+    dims = int_list(fake[0], "first argument") if fake else []
 
     def modified(key: str, stats: np.ndarray) -> np.ndarray:
         stats = fake_stats(stats, dims)
@@ -215,7 +209,7 @@ def apply_cmvn(args: list[str], options: Options) -> int:
     stats_name, source, target = args
     if options.norm_vars and not options.norm_means:
         raise OptionError("You cannot normalize the variance but not the mean.")
-    skipped = _dims(options.skip_dims, "--skip-dims option")
+    skipped = int_list(options.skip_dims, "--skip-dims option")
     if not options.norm_means:
         count = copy_table(source, target, GENERAL_MATRIX)
         log.log(f"Copied {count} utterances.")
@@ -284,7 +278,7 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import TableWriter
 
     settings = OnlineOptions(options.cmn_window, options.speaker_frames, options.global_frames, options.norm_means,
-                             options.norm_vars, _dims(options.skip_dims, "--skip-dims option"))
+                             options.norm_vars, int_list(options.skip_dims, "--skip-dims option"))
     stats_name, source, target = args
     stats = _read_stats(stats_name)
     new = partial(OnlineNormalizer, stats, settings)

@@ -45,9 +45,16 @@ def warmup(args: list[str], options: Options) -> None:
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {
     "files": ("nnet3py.io.compressed_code",),
-    "lattices": ("nnet3py.io.compact_lattice", "nnet3py.io.lattice", "nnet3py.io.lattice_conversion",
-                 "nnet3py.io.state_graphs"),
     "fst": ("nnet3py.fst.const_arpa",),
+    "lattices": (
+        "nnet3py.io.compact_lattice",
+        "nnet3py.io.lattice_conversion",
+        "nnet3py.io.state_graphs",
+        "nnet3py.lattices.best_path",
+        "nnet3py.lattices.forward_backward",
+        "nnet3py.lattices.pruning",
+        "nnet3py.lattices.states",
+    ),
 }
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,13 +19,32 @@ from nnet3py.io.state_graphs import Selection, is_top_sorted, ranges, sources_of
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.machine_code.loop import Loop
 
-_walk = Loop("nnet3py.io.lattice_loops", "walk", "i4* i8 i8 i8 i8 i8[]")
-_fill = Loop("nnet3py.io.lattice_loops", "fill", "i4* i8 i8 i4[,] i8[] i4[] i8[] i4[] i4[,] i8[] i4[] i4[]")
+_MOST_WORDS = 50_000           # 20 ms of Python's time
 _MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage
 _LEAST_ASKED = 1 << 14             # bytes; how much of a lattice is looked at first
 _WORD = 4                          # bytes; all that binary FSTs hold is as long, or twice
 _ARC_TYPE = re.compile(r"compactlattice([48])4")
 ARC_TYPE = "compactlattice44"
+
+
+class ReadingLoop(Loop):
+    """A loop over what was read: Python's own until so much was read that loading the compiled one costs less."""
+
+    words_read = 0             # by this process without compiled loops
+
+    def __call__(self, words: bytes, *args: Any) -> int:
+        if "llvmlite" not in sys.modules and ReadingLoop.words_read < _MOST_WORDS:
+            ReadingLoop.words_read += len(words) // _WORD
+            from nnet3py.io import lattice_loops
+
+            whole = memoryview(words)[:len(words) // _WORD * _WORD].cast("i")
+            return int(getattr(lattice_loops, self.name)(whole, *args))
+        return int(super().__call__(words, *args))
+
+
+_walk = ReadingLoop("nnet3py.io.lattice_loops", "walk", "i4* i8 i8 i8 i8 i8[]")
+_fill = ReadingLoop("nnet3py.io.lattice_loops", "fill", "i4* i8 i8 i4[,] i8[] i4[] i8[] i4[] i4[,] i8[] i4[] i4[]")
+fill_plain = ReadingLoop("nnet3py.io.lattice_loops", "fill_plain", "i4* i8 i8 i4[,] i8[] i4[,]")
 
 
 @dataclass(frozen=True, eq=False)

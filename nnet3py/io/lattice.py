@@ -10,6 +10,7 @@ import numpy as np
 
 from nnet3py.io.compact_lattice import (
     CompactLattice,
+    fill_plain,
     is_compact,
     lattice_properties,
     read_binary_compact,
@@ -22,12 +23,10 @@ from nnet3py.io.holder import Holder
 from nnet3py.io.lattice_conversion import LATTICE, expanded, factored
 from nnet3py.io.lattice_text import DIGITS, read_text_lattice, write_text_compact
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.machine_code.loop import Loop
 
 __all__ = ["COMPACT_LATTICES", "LATTICE", "LATTICES", "expanded", "factored", "read_compact_lattice", "read_lattice",
            "write_compact_lattice", "write_lattice"]
 
-_fill_plain = Loop("nnet3py.io.lattice_loops", "fill_plain", "i4* i8 i8 i4[,] i8[] i4[,]")
 _STORED = {"lattice4": "<f4", "lattice8": "<f8"}
 _EXAMPLE_DIGITS = 7         # of costs in the text of an object, such as an example
 
@@ -66,7 +65,7 @@ def _read_plain(reader: TokenReader, header: Header) -> Fst:
     finals = np.empty((header.num_states, width), dtype=np.int32)
     arc_starts = np.zeros(header.num_states + 1, dtype=np.int64)
     arcs = np.empty((num_arcs, width + 3), dtype=np.int32)
-    _fill_plain(data, width, header.num_states, finals, arc_starts, arcs)
+    fill_plain(data, width, header.num_states, finals, arc_starts, arcs)
     weights = np.ascontiguousarray(arcs[:, 2:2 + width]).view(stored)
     with np.errstate(over="ignore", invalid="ignore"):
         return Fst(header.start, finals.view(stored).astype(np.float32), arc_starts, arcs[:, 0].copy(),

@@ -39,7 +39,7 @@ class Loop:
     """
 
     def __init__(self, source: str, name: str, types: str, uses: Sequence[str] = ()) -> None:
-        self._source, self._name, self._types, self._uses = source, name, types.split(), tuple(uses)
+        self._source, self.name, self._types, self._uses = source, name, types.split(), tuple(uses)
         self._function: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any) -> Any:
@@ -60,19 +60,19 @@ class Loop:
                 if code is None:
                     code = self._compiled()
                     objects.keep(path, code)
-                self._function = entries.function_of(code, self._name)
+                self._function = entries.function_of(code, self.name)
             return self._function
 
     def _file_name(self) -> str:
         types = "-".join(self._types)
-        return f"{self._name}-{types}".replace("*", "p").replace("[]", "v").replace("[,]", "m")
+        return f"{self.name}-{types}".replace("*", "p").replace("[]", "v").replace("[,]", "m")
 
     def _compiled(self) -> Code:
         from importlib import import_module
 
         from nnet3py.machine_code import making
 
-        function = getattr(import_module(self._source), self._name)
+        function = getattr(import_module(self._source), self.name)
         return making.make(function, [_numba_type(kind) for kind in self._types])
 
 

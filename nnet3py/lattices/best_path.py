@@ -1,0 +1,163 @@
+"""The best path through a lattice, the n best ones, random ones; linear lattices."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.io.compact_lattice import CompactLattice, taken
+from nnet3py.io.state_graphs import starts_of
+from nnet3py.lattices.states import arc_costs, final_costs, infinite_weights, top_sorted
+from nnet3py.machine_code.loop import Loop
+
+_COSTS = "i8 i8[] i4[] f8[] f8[]"
+_forward_costs = Loop("nnet3py.lattices.path_loops", "forward_costs", "i8 i8[] i4[] f8[] f8[] i8[]")
+_backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
+_next_paths = Loop("nnet3py.lattices.nbest_loops", "next_paths",
+                   "i8[] i4[] f8[] f8[] f8[] i8 f8[] f8[] i4[] i8[] i4[] i4[] i8[] i4[]")
+_FIRST_ROOM = 1 << 12            # nodes of the search for n paths
+
+
+class Path(NamedTuple):
+    """What a linear lattice says.
+
+    ``words`` and ``ids``: int32, labels and transition-ids that are not 0. ``graph_cost`` and ``acoustic_cost`` are
+    float32 sums along the path.
+    """
+
+    words: np.ndarray
+    ids: np.ndarray
+    graph_cost: np.float32
+    acoustic_cost: np.float32
+
+    @property
+    def cost(self) -> np.float32:
+        """Both costs."""
+        return self.graph_cost + self.acoustic_cost
+
+
+def best_costs(lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
+    """float64 (states,) least costs from the start of a top sorted lattice, and int64 the arcs that they come by."""
+    best, entered_by = np.empty(lattice.num_states), np.empty(lattice.num_states, dtype=np.int64)
+    _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, arc_costs(lattice), best, entered_by)
+    return best, entered_by
+
+
+def best_path(lattice: CompactLattice) -> CompactLattice | None:
+    """The cheapest path, a linear lattice; None if there is none. Of equal ones, that of the earlier states.
+
+    LatticeError for a lattice with a cycle. Kaldi: CompactLatticeShortestPath.
+    """
+    if lattice.start < 0:
+        return None
+    lattice = top_sorted(lattice)
+    best, entered_by = best_costs(lattice)
+    with np.errstate(invalid="ignore"):
+        totals = best + final_costs(lattice)
+    totals[np.isnan(totals)] = np.inf
+    state = end = int(totals.argmin())
+    if totals[end] == np.inf:
+        return None
+    sources, arcs = lattice.sources, []
+    while state != lattice.start:
+        arcs.append(int(entered_by[state]))
+        state = int(sources[arcs[-1]])
+    return linear(lattice, np.array(arcs[::-1], dtype=np.int64), end)
+
+
+def linear(lattice: CompactLattice, arcs: np.ndarray, end: int) -> CompactLattice:
+    """The lattice of one path, along ``arcs`` (int64) to the final state ``end``."""
+    size = len(arcs) + 1
+    string_starts, ids = taken(lattice.string_starts, lattice.ids, arcs)
+    finals = infinite_weights(size)
+    finals[-1] = lattice.final_weights[end]
+    final_starts = np.zeros(size + 1, dtype=np.int64)
+    final_starts[-1] = lattice.final_lengths[end]
+    states = np.arange(size, dtype=np.int32)
+    return CompactLattice(0, starts_of(states < len(arcs)), lattice.labels[arcs], states[1:],
+                          lattice.weights[arcs], string_starts, ids, finals, final_starts, lattice.final_string(end))
+
+
+def path_of(lattice: CompactLattice) -> Path | None:
+    """What a linear lattice says; None for one that is empty, or not linear. OpenFst: GetLinearSymbolSequence."""
+    size = lattice.num_states
+    # Linear lattices need not have their states in order.
+    state, states, arcs = lattice.start, list[int](), list[int]()
+    if state < 0:
+        return None
+    while len(states) < size:
+        states.append(state)
+        first, end = int(lattice.arc_starts[state]), int(lattice.arc_starts[state + 1])
+        if lattice.is_final[state] == (end > first) or end > first + 1:
+            return None
+        if end == first:
+            break
+        arcs.append(first)
+        state = int(lattice.next_states[first])
+    else:
+        return None
+    order = np.array(arcs, dtype=np.int64)
+    _, ids = taken(lattice.string_starts, lattice.ids, order)
+    ids = np.concatenate((ids, lattice.final_string(states[-1])))
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = np.cumsum(np.concatenate((lattice.weights[order], lattice.final_weights[states[-1:]])), axis=0,
+                         dtype=np.float32)[-1]
+    labels = lattice.labels[order]
+    return Path(labels[labels != 0], ids[ids != 0], sums[0], sums[1])
+
+
+def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
+    """The ``count`` cheapest paths, or as many as there are, the cheapest first; linear lattices.
+
+    Paths may have the same words. LatticeError for a lattice with a cycle. OpenFst: ShortestPath.
+    """
+    if lattice.start < 0 or count < 1:
+        return []
+    lattice = top_sorted(lattice)
+    costs, finals = arc_costs(lattice), final_costs(lattice)
+    for values in (costs, finals):
+        values[np.isnan(values)] = np.inf
+    rest = np.empty(lattice.num_states)
+    _backward_costs(lattice.arc_starts, lattice.next_states, costs, finals, rest)
+    if not rest[lattice.start] < np.inf:
+        return []
+    most_arcs = int(np.diff(lattice.arc_starts).max())
+    room = _FIRST_ROOM + most_arcs
+    nodes = [np.empty(room, dtype=kind) for kind in (np.float64, np.float64, np.int32, np.int64, np.int32, np.int32)]
+    priorities, so_far, parents, arcs, states, heap = nodes
+    priorities[0], so_far[0], parents[0], arcs[0], states[0], heap[0] = rest[lattice.start], 0, -1, -1, lattice.start, 0
+    counts, ends = np.array([1, 1, 0], dtype=np.int64), np.empty(count, dtype=np.int32)
+    while _next_paths(lattice.arc_starts, lattice.next_states, costs, finals, rest, most_arcs, *nodes, counts, ends):
+        nodes = [np.concatenate((values, np.empty_like(values))) for values in nodes]
+    _, _, parents, arcs, states, _ = nodes
+    return [linear(lattice, *_way(parents, arcs, states, int(end))) for end in ends[:counts[2]].tolist()]
+
+
+def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) -> tuple[np.ndarray, int]:
+    """The arcs that lead to a node that ends a path, and the state where it ends."""
+    way, node = [], int(parents[end])
+    while node > 0:
+        way.append(int(arcs[node]))
+        node = int(parents[node])
+    return np.array(way[::-1], dtype=np.int64), int(states[end])
+
+
+def random_paths(lattice: CompactLattice, count: int, random: np.random.Generator) -> list[CompactLattice]:
+    """Paths that are drawn at random: at each state all arcs, and its end, are equally likely."""
+    if lattice.start < 0:
+        return []
+    is_final, starts = lattice.is_final, lattice.arc_starts.tolist()
+    paths = []
+    for _ in range(count):
+        state, arcs = lattice.start, list[int]()
+        while True:
+            choices = starts[state + 1] - starts[state] + bool(is_final[state])
+            if not choices:
+                break                                     # not a path: this cannot be in a trimmed lattice
+            arc = starts[state] + int(random.integers(choices))
+            if arc == starts[state + 1]:
+                paths.append(linear(lattice, np.array(arcs, dtype=np.int64), state))
+                break
+            arcs.append(arc)
+            state = int(lattice.next_states[arc])
+    return paths

@@ -1,0 +1,91 @@
+"""Posterior probabilities of arcs and of transition-ids. Kaldi: LatticeForwardBackward, ComputeCompactLatticeAlphas."""
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.io.fst import Fst
+from nnet3py.io.posteriors import Posterior
+from nnet3py.lattices.states import Lattice, LatticeError, from_start, state_times
+from nnet3py.machine_code.loop import Loop
+
+logger = logging.getLogger(__name__)
+
+_forward_logs = Loop("nnet3py.lattices.path_loops", "forward_logs", "i8 i8[] i4[] f8[] f8[] f8[]")
+_backward_logs = Loop("nnet3py.lattices.path_loops", "backward_logs", "i8[] i4[] f8[] f8[] f8[]")
+_SAME = 1e-8               # the relative difference that the two totals may have
+
+
+class ForwardBackward(NamedTuple):
+    """Log-likelihoods, float64: of reaching each state and of going on from it, of each arc, of all paths.
+
+    ``posteriors``: float64 (arcs,), ``final_posteriors``: float64 (states,).
+    """
+
+    alphas: np.ndarray
+    betas: np.ndarray
+    posteriors: np.ndarray
+    final_posteriors: np.ndarray
+    total: float
+
+
+def forward_backward(lattice: Lattice) -> ForwardBackward:
+    """Probabilities of the states and arcs of a top sorted lattice whose start is its first state.
+
+    LatticeError if it has no path of a finite cost.
+    """
+    with np.errstate(invalid="ignore"):
+        log_likes = -lattice.weights.astype(np.float64).sum(axis=1)
+        final = np.where(lattice.is_final, -lattice.final_weights.astype(np.float64).sum(axis=1), -np.inf)
+    alphas, betas = np.empty(lattice.num_states), np.empty(lattice.num_states)
+    total = _forward_logs(lattice.start, lattice.arc_starts, lattice.next_states, log_likes, final, alphas)
+    _backward_logs(lattice.arc_starts, lattice.next_states, log_likes, final, betas)
+    if not np.isfinite(total):
+        raise LatticeError("the lattice has no path of a finite cost")
+    backward_total = float(betas[lattice.start])
+    if abs(total - backward_total) > _SAME * (abs(total) + abs(backward_total)):
+        logger.warning("Total forward probability over lattice = %.6g, while total backward probability = %.6g", total,
+                       backward_total)
+    with np.errstate(under="ignore", invalid="ignore"):
+        posteriors = np.exp(alphas[lattice.sources] + (log_likes + betas[lattice.next_states]) - total)
+        final_posteriors = np.exp(alphas + final - total)
+    return ForwardBackward(alphas, betas, posteriors, final_posteriors, backward_total)
+
+
+class FramePosteriors(NamedTuple):
+    """Posteriors of the transition-ids of each frame, the log-likelihood of all paths, the expected acoustic one."""
+
+    posterior: Posterior
+    total: float
+    acoustic: float
+
+
+def frame_posteriors(lattice: Fst) -> FramePosteriors:
+    """Posteriors of transition-ids by frame; LatticeError for what has no path. Kaldi: LatticeForwardBackward."""
+    lattice = from_start(lattice)
+    times = state_times(lattice)
+    result = forward_backward(lattice)
+    sources = lattice.sources
+    with np.errstate(invalid="ignore"):
+        acoustic = -float(np.nansum(result.posteriors * lattice.weights[:, 1]))
+        finals = np.where(lattice.is_final, lattice.final_weights[:, 1], 0.0)
+        acoustic -= float(np.nansum(result.final_posteriors * finals))
+    used = np.flatnonzero((lattice.input_labels != 0) & (times[sources] >= 0))
+    posterior = summed_posteriors(times[sources[used]], lattice.input_labels[used], result.posteriors[used],
+                                  int(times.max(initial=0)))
+    return FramePosteriors(posterior, result.total, acoustic)
+
+
+def summed_posteriors(frames: np.ndarray, ids: np.ndarray, weights: np.ndarray, num_frames: int) -> Posterior:
+    """Weights of ids in frames; those of one id in one frame are added. Sums of 0 are left out.
+
+    Kaldi: MergePairVectorSumming.
+    """
+    order = np.lexsort((ids, frames))
+    frames, ids, weights = frames[order], ids[order], weights[order]
+    first = np.flatnonzero(np.concatenate(([True], (np.diff(frames) != 0) | (np.diff(ids) != 0)))[:len(ids)])
+    sums = (np.add.reduceat(weights, first) if len(first) else weights).astype(np.float32)
+    kept = first[sums != 0.0]
+    return Posterior(np.searchsorted(frames[kept], np.arange(num_frames + 1)), ids[kept], sums[sums != 0.0])

@@ -1,0 +1,50 @@
+"""Lattices of one path: made of an alignment and words, and the times of their words."""
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.io.fst import Fst
+from nnet3py.io.lattice import LATTICE, factored
+from nnet3py.io.state_graphs import starts_of
+from nnet3py.lattices.best_path import path_of
+from nnet3py.lattices.states import infinite_weights
+
+logger = logging.getLogger(__name__)
+
+
+def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoustic_cost: float) -> CompactLattice:
+    """A path with these transition-ids and words, int32, the first together with the first and so on.
+
+    The costs stand at its end. Kaldi: MakeLatticeFromLinear.
+    """
+    size = max(len(ids), len(words))
+    inputs, outputs = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
+    inputs[:len(ids)], outputs[:len(words)] = ids, words
+    finals = infinite_weights(size + 1)
+    finals[-1] = graph_cost, acoustic_cost
+    return factored(Fst(0, finals, starts_of(np.arange(size + 1) < size), inputs, outputs,
+                        np.zeros((size, 2), dtype=np.float32), np.arange(1, size + 1, dtype=np.int32), LATTICE))
+
+
+def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
+    """Label, first frame and number of frames of each arc of a linear lattice; None for one that is not linear.
+
+    What has neither a label nor frames is left out. Kaldi: CompactLatticeToWordAlignment.
+    """
+    if path_of(lattice) is None:
+        return None
+    times, state, frame = [], lattice.start, 0
+    while lattice.arc_starts[state] < lattice.arc_starts[state + 1]:
+        arc = int(lattice.arc_starts[state])
+        label, length = int(lattice.labels[arc]), len(lattice.string(arc))
+        if label or length:
+            times.append((label, frame, length))
+        frame += length
+        state = int(lattice.next_states[arc])
+    if len(lattice.final_string(state)):
+        logger.warning("Lattice has alignments on the final weight: the last words may be shorter than they are; use "
+                       "lattice-align-words or lattice-align-words-lexicon before")
+    return times

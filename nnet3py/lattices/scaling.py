@@ -1,0 +1,137 @@
+"""Costs changed arc by arc: scaled, with a penalty for words, with transition probabilities, boosted."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.io.alignment import check_transition_ids
+from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.lattices.states import Lattice, LatticeError, arc_lengths, from_start, state_times, with_weights
+
+
+@dataclasses.dataclass(frozen=True)
+class Scales:
+    """What graph and acoustic costs are multiplied by; and how much of one is added to the other.
+
+    Kaldi: LatticeScale, with the matrix [[graph, acoustic_to_graph], [graph_to_acoustic, acoustic]].
+    """
+
+    graph: float = 1.0
+    acoustic: float = 1.0
+    acoustic_to_graph: float = 0.0
+    graph_to_acoustic: float = 0.0
+
+    def undone(self) -> Scales:
+        """The scales that take these back; UsageError for a scale of 0."""
+        if self.graph == 0.0 or self.acoustic == 0.0:
+            raise UsageError("Do not use a zero acoustic scale (cannot be inverted)",
+                             "--acoustic-scale and --lm-scale must not be 0 here")
+        return Scales(1.0 / self.graph, 1.0 / self.acoustic)
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """float64 (2, 2)."""
+        return np.array([[self.graph, self.acoustic_to_graph], [self.graph_to_acoustic, self.acoustic]])
+
+
+def scaled(lattice: Lattice, scales: Scales) -> Lattice:
+    """The lattice with its costs multiplied; infinite final weights stay. Kaldi: ScaleLattice."""
+    if scales == Scales():
+        return lattice
+    return with_weights(lattice, _multiplied(lattice.weights, scales), _multiplied(lattice.final_weights, scales))
+
+
+def _multiplied(weights: np.ndarray, scales: Scales) -> np.ndarray:
+    """Pairs of costs multiplied in double, then rounded to float."""
+    none = np.asarray(np.isposinf(weights).all(axis=1))
+    with np.errstate(invalid="ignore", over="ignore"):
+        result = (np.where(none[:, None], 0.0, weights.astype(np.float64)) @ scales.matrix.T).astype(np.float32)
+    result[none] = NO_WEIGHT
+    return result
+
+
+def with_word_penalty(lattice: CompactLattice, penalty: float) -> CompactLattice:
+    """The lattice with ``penalty`` added to the graph cost of each arc that has a word.
+
+    Kaldi: AddWordInsPenToCompactLattice.
+    """
+    weights = lattice.weights.copy()
+    weights[lattice.labels != 0, 0] += np.float32(penalty)
+    return dataclasses.replace(lattice, weights=weights)
+
+
+def without_alignments(lattice: CompactLattice) -> CompactLattice:
+    """The lattice without transition-ids. Kaldi: RemoveAlignmentsFromCompactLattice."""
+    none = np.zeros(0, dtype=np.int32)
+    return dataclasses.replace(lattice, string_starts=np.zeros_like(lattice.string_starts), ids=none,
+                               final_string_starts=np.zeros_like(lattice.final_string_starts), final_ids=none)
+
+
+def with_transition_probs(lattice: CompactLattice, model: TransitionModel, transition_scale: float,
+                          self_loop_scale: float) -> CompactLattice:
+    """The lattice with the costs of transitions added to graph costs. Kaldi: AddTransitionProbs."""
+    check_transition_ids(model, lattice.ids)
+    check_transition_ids(model, lattice.final_ids)
+    costs = transition_costs(model, transition_scale, self_loop_scale)
+    weights, finals = lattice.weights.copy(), lattice.final_weights.copy()
+    weights[:, 0] += _sums(costs[lattice.ids], lattice.string_starts)
+    is_final = lattice.is_final
+    finals[is_final, 0] += _sums(costs[lattice.final_ids], lattice.final_string_starts)[is_final]
+    return dataclasses.replace(lattice, weights=weights, final_weights=finals)
+
+
+def transition_costs(model: TransitionModel, transition_scale: float, self_loop_scale: float) -> np.ndarray:
+    """float64 (transition-ids + 1,), the scaled cost of each transition. Kaldi: GetScaledTransitionLogProb.
+
+    ``transition_scale`` is that of probabilities among the transitions that leave a state, ``self_loop_scale`` of
+    staying and leaving.
+    """
+    log_probs = model.log_probs.astype(np.float64)
+    if transition_scale == self_loop_scale:
+        return -transition_scale * log_probs
+    leaving = model.non_self_loop_log_probs[model.transition_id_to_state].astype(np.float64)
+    others = self_loop_scale * leaving + transition_scale * (log_probs - leaving)
+    return -np.where(model.is_self_loop, self_loop_scale * log_probs, others)
+
+
+def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """float32: of each string of values the sum."""
+    before = np.concatenate(([0.0], np.cumsum(values)))
+    return (before[starts[1:]] - before[starts[:-1]]).astype(np.float32)
+
+
+def boosted(lattice: Fst, model: TransitionModel, alignment: np.ndarray, factor: float, silence_phones: np.ndarray,
+            max_silence_error: float) -> Fst:
+    """The lattice with ``factor`` times its phone errors against an alignment taken off its graph costs.
+
+    A frame's error is 0 where the phone is that of the alignment, ``max_silence_error`` for a silence phone, else 1.
+    LatticeError if the alignment has another length. Kaldi: LatticeBoost.
+    """
+    lattice = from_start(lattice)
+    check_transition_ids(model, lattice.input_labels[lattice.input_labels != 0])
+    check_transition_ids(model, alignment)
+    times = state_times(lattice)
+    if int(times.max(initial=0)) != len(alignment):
+        raise LatticeError(f"the lattice has {int(times.max(initial=0))} frames, its alignment {len(alignment)}",
+                           "was the alignment made of other features, or subsampled otherwise?")
+    sources = times[lattice.sources]
+    used = np.flatnonzero((arc_lengths(lattice) > 0) & (sources >= 0))
+    phones = model.transition_id_to_phone
+    found, right = phones[lattice.input_labels[used]], phones[alignment[sources[used]]]
+    errors = np.where(found == right, 0.0, np.where(np.isin(found, silence_phones), max_silence_error, 1.0))
+    weights = lattice.weights.copy()
+    weights[used, 0] -= (factor * errors).astype(np.float32)
+    return with_weights(lattice, weights, lattice.final_weights)
+
+
+def inverse_scale(acoustic_scale: float, inverse: float) -> float:
+    """The acoustic scale that --acoustic-scale or --inv-acoustic-scale asks for; Nnet3Error for both."""
+    if inverse == 1.0:
+        return acoustic_scale
+    if acoustic_scale != 1.0 or inverse == 0.0:
+        raise Nnet3Error("--inv-acoustic-scale must not be 0, and cannot be given with --acoustic-scale")
+    return 1.0 / inverse

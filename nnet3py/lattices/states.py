@@ -1,0 +1,113 @@
+"""What all work on lattices needs, for both kinds: order of states, trimming, costs, times."""
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeVar, cast
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.state_graphs import is_top_sorted, selected, top_order, useful_states
+from nnet3py.machine_code.loop import Loop
+
+Lattice = TypeVar("Lattice", Fst, CompactLattice)
+
+_state_times = Loop("nnet3py.lattices.path_loops", "state_times", "i8 i8[] i4[] i8[] i4[]")
+UNKNOWN_TIME = -1
+MOST_FRAMES = 10_000_000          # of a lattice; more than a day
+
+
+class LatticeError(Nnet3Error):
+    """A lattice that cannot be used."""
+
+
+def with_weights(lattice: Lattice, weights: np.ndarray, final_weights: np.ndarray) -> Lattice:
+    """The lattice with other weights, float32 (arcs, 2) and (states, 2)."""
+    if isinstance(lattice, Fst):
+        return dataclasses.replace(lattice, weights=weights, final_weights=final_weights, stored=None)
+    return dataclasses.replace(lattice, weights=weights, final_weights=final_weights)
+
+
+def with_states(lattice: Lattice, states: np.ndarray, keep: np.ndarray | None = None) -> Lattice:
+    """The lattice of ``states``, in their order, and of the arcs between them of which ``keep`` (bool) is true."""
+    if isinstance(lattice, Fst):
+        return selected(lattice, states, keep)
+    return lattice.selected(states, keep)
+
+
+def trimmed(lattice: Lattice) -> Lattice:
+    """The lattice without the states that lie on no path; the others keep their order. OpenFst: Connect."""
+    useful = useful_states(lattice.start, lattice.arc_starts, lattice.next_states, lattice.is_final)
+    return lattice if useful.all() else with_states(lattice, np.flatnonzero(useful))
+
+
+def top_sorted(lattice: Lattice) -> Lattice:
+    """The lattice with its states numbered such that every arc leads to a higher number. Kaldi: TopSortLatticeIfNeeded.
+
+    LatticeError for one with a cycle.
+    """
+    if is_top_sorted(lattice.arc_starts, lattice.next_states):
+        return lattice
+    order = top_order(lattice.start, lattice.arc_starts, lattice.next_states)
+    if order is None:
+        raise LatticeError("the lattice has a cycle", "lattices have none; was it made by a decoder?")
+    return with_states(lattice, order)
+
+
+def from_start(lattice: Lattice) -> Lattice:
+    """The lattice, top sorted, whose first state is its start: what cannot be reached from it is left out."""
+    lattice = top_sorted(lattice)
+    if lattice.start > 0:
+        lattice = with_states(lattice, np.arange(lattice.start, lattice.num_states))
+    return lattice
+
+
+def arc_costs(lattice: Fst | CompactLattice) -> np.ndarray:
+    """float64 (arcs,), graph and acoustic costs together. Kaldi: ConvertToCost."""
+    with np.errstate(invalid="ignore"):
+        return cast("np.ndarray", lattice.weights.astype(np.float64).sum(axis=1))
+
+
+def final_costs(lattice: Fst | CompactLattice) -> np.ndarray:
+    """float64 (states,), graph and acoustic costs together; infinity where a state is not final."""
+    with np.errstate(invalid="ignore"):
+        return np.where(lattice.is_final, lattice.final_weights.astype(np.float64).sum(axis=1), np.inf)
+
+
+def arc_lengths(lattice: Fst | CompactLattice) -> np.ndarray:
+    """int64 (arcs,), the frames that each arc takes."""
+    if isinstance(lattice, CompactLattice):
+        return lattice.lengths
+    return (lattice.input_labels != 0).astype(np.int64)
+
+
+def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
+    """int32 (states,), the frames on the way to each state of a top sorted lattice; -1 where none leads.
+
+    Raises LatticeError if two ways to a state differ in that. Kaldi: LatticeStateTimes, CompactLatticeStateTimes.
+    """
+    times = np.empty(lattice.num_states, dtype=np.int32)
+    lengths = arc_lengths(lattice)
+    if int(lengths.sum()) > np.iinfo(np.int32).max:
+        raise LatticeError(f"the lattice has {int(lengths.sum())} transition-ids")
+    wrong = _state_times(lattice.start, lattice.arc_starts, lattice.next_states, lengths, times)
+    if wrong >= 0:
+        raise LatticeError(f"paths of different length lead to state {wrong} of the lattice")
+    if len(times) and int(times.max()) > MOST_FRAMES:
+        raise LatticeError(f"the lattice has {int(times.max())} frames; more than {MOST_FRAMES} are not possible")
+    return times
+
+
+def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
+    """The frames of a lattice whose states' times are ``times``; of final states that differ, the most."""
+    if not isinstance(lattice, CompactLattice):
+        return int(times.max(initial=0))
+    final = lattice.is_final & (times >= 0)
+    return int((times + lattice.final_lengths)[final].max(initial=0))
+
+
+def infinite_weights(num_states: int) -> np.ndarray:
+    """float32 (states, 2) final weights of states that are not final."""
+    return np.full((num_states, 2), NO_WEIGHT, dtype=np.float32)
