@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = 0
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _HAS_OWNERS = hasattr(os, "geteuid")
 _OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+UNFINISHED = ".part"         # the end of the names of files that are being written
 
 
 class UntrustedFile(OSError):
@@ -62,6 +65,19 @@ def read_trusted(path: Path) -> bytes:
         if fault:
             raise UntrustedFile(f"{path} {fault}")
         return stream.read()
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only the caller can write, and that appears whole or not at all. OSError if that fails."""
+    unfinished = path.with_name(f"{path.name}-{os.getpid()}-{os.urandom(4).hex()}{UNFINISHED}")
+    try:
+        with open(os.open(unfinished, _CREATE, 0o600), "wb") as stream:
+            stream.write(data)
+        os.replace(unfinished, path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
 
 
 def make_private(folder: Path) -> None:

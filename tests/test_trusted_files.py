@@ -127,7 +127,8 @@ def test_roots_is_trusted_by_others(tmp_path: Path) -> None:
         if parent.name.startswith("pytest"):
             parent.chmod(0o755)
     tmp_path.chmod(0o755)
-    done = subprocess.run([sys.executable, "-c", program, *map(str, places)], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", program, *map(str, places)], capture_output=True, text=True,
+                          check=True)
     assert done.stdout.splitlines() == ["None", "None", f"{places[2]} belongs to another user (uid {ANOTHER + 1})"]
 
 

@@ -59,8 +59,9 @@ def _register_arrays() -> None:
 def function_of(code: Code, name: str) -> Callable[..., Any]:
     """Load what was compiled and make a Python function of it.
 
-    It takes arguments by position; one with default values also by name. It raises TypeError for an object of the wrong type, and for an array of another
-    dtype or number of dimensions, that cannot be written, or that is not contiguous where it is to be.
+    It takes arguments by position; one with default values also by name. It raises TypeError for an object of the
+    wrong type, and for an array of another dtype or number of dimensions, that cannot be written, or that is not
+    contiguous where it is to be.
     """
     _register()
     if NDARRAY in code.needs:

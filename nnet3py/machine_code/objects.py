@@ -15,17 +15,16 @@ from typing import Any, NamedTuple
 
 from nnet3py.machine_code.process_lock import alone
 from nnet3py.machine_code.processor import processor
-from nnet3py.trusted_files import UntrustedFile, make_private, read_trusted
+from nnet3py.trusted_files import UNFINISHED, UntrustedFile, make_private, read_trusted, write_private
 
 logger = logging.getLogger("nnet3py.ops")
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _HASH = 8                               # bytes
 _SIZE = struct.Struct("<q")             # stands before each part of a file
 _NUMBAS_SETTINGS = ("CPU_NAME", "CPU_FEATURES", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "DEBUGINFO")
 
-# Whoever makes, finds or loads machine code holds this; so do all who call llvmlite, which has a lock of its own. A fork
-# waits for it: the child could wait for ever for a thread that it does not have.
+# Whoever makes, finds or loads machine code holds this; so do all who call llvmlite, which has a lock of its own.
+# A fork waits for it: the child could wait for ever for a thread that it does not have.
 lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
@@ -84,17 +83,11 @@ def _warn_of_untrusted(fault: str) -> None:
 def keep(path: Path, code: Code) -> None:
     """Write a file, if that is possible, which no other process sees unfinished."""
     content = _to_bytes(code, path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with suppress(OSError):
         make_private(path.parent)
-        with suppress(FileNotFoundError):
-            temporary.unlink()           # of a process that had this one's number
-        with open(os.open(temporary, _NEW, 0o600), "wb") as stream:
-            stream.write(source_hash(content) + content)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
+        for abandoned in path.parent.glob(f"{path.name}-*{UNFINISHED}"):
+            abandoned.unlink()
+        write_private(path, source_hash(content) + content)
 
 
 def _place(path: Path) -> str:

@@ -35,8 +35,8 @@ _gave_up = False            # once is enough: then this process waits for nobody
 def alone(path: Path) -> Iterator[None]:
     """Only one process at a time is inside for the same ``path``, as far as that can be had.
 
-    It cannot where files cannot be locked, and whoever has waited in vain for :data:`PATIENCE_S` goes on. For one thread
-    at a time.
+    It cannot where files cannot be locked, and whoever has waited in vain for :data:`PATIENCE_S` goes on. For one
+    thread at a time.
     """
     descriptor = _lock_file() if fcntl is not None and not _gave_up else None
     place = crc32(os.fsencode(path)) & 0x7FFFFFFF

@@ -84,8 +84,8 @@ def _trusted(folder: Path) -> Path:
 def kept_on_disk(path: Path, compiler: str = "") -> Iterator[None]:
     """What numba caches inside belongs to the kernels of the source file at ``path``.
 
-    Only one thread of one process is inside, for a file. ``compiler`` names a compiler that does not come with numba, so
-    that its code is kept apart.
+    Only one thread of one process is inside, for a file. ``compiler`` names a compiler that does not come with numba,
+    so that its code is kept apart.
     """
     from numba.core import config as numba_config
 
