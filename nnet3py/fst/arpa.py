@@ -228,7 +228,7 @@ class _Parser:
     def _ngrams(self, block: bytes, order: int, highest: bool) -> tuple[Section, int]:
         """The n-grams of a block of lines whose words have numbers; and how many n-grams there were at all."""
         fields = block.split()
-        starts, num_fields, lines = _first_fields(block, len(fields))
+        starts, num_fields, lines = first_fields(block, len(fields))
         wrong = (num_fields < 1 + order) | (num_fields > (1 if highest else 2) + order)
         if wrong.any():
             raise self._line_error(block, int(lines[wrong.argmax()]), f"expected an n-gram of {order} words")
@@ -305,7 +305,7 @@ def _is_number(text: bytes) -> bool:
     return b"_" not in text and not math.isnan(value) and value < math.inf
 
 
-def _first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each line that is not blank: the number of its first field, how many it has, and its own number, from 0."""
     text = np.frombuffer(block, dtype=np.uint8)
     blank = _BLANK[text]
