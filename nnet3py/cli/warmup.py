@@ -45,7 +45,7 @@ def warmup(args: list[str], options: Options) -> None:
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {
     "files": ("nnet3py.io.compressed_code",),
-    "fst": ("nnet3py.fst.const_arpa",),
+    "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons"),
     "lattices": (
         "nnet3py.io.compact_lattice",
         "nnet3py.io.lattice_conversion",

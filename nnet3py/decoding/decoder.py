@@ -9,7 +9,7 @@ import numpy as np
 from nnet3py.decoding.lattices import best_path, linear_lattice, sorted_lattice
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.extras import install_command
-from nnet3py.graphs.openfst import from_openfst, to_openfst
+from nnet3py.fst.openfst import from_openfst, to_openfst
 from nnet3py.io.fst import Fst
 from nnet3py.io.transition_model import TransitionModel
 

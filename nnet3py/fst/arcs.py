@@ -84,7 +84,7 @@ def without_symbols(fst: Fst, symbols: Collection[int], on_output: bool = False)
 
 
 def without_arcs_of(fst: Fst, symbols: Collection[int], on_output: bool = False) -> Fst:
-    """Without the arcs of some input (output) labels, and what they alone lead to. Kaldi: RemoveArcsWithSomeInputSymbols."""
+    """Without the arcs of some input (output) labels. Kaldi: RemoveArcsWithSomeInputSymbols."""
     from nnet3py.io.fst_operations import connected
 
     labels = fst.output_labels if on_output else fst.input_labels

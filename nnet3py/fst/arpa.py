@@ -86,6 +86,7 @@ class WordIds:
 
     def __init__(self, ids: dict[bytes, int] | None, grow: bool = False) -> None:
         self.ids, self._grow = ids, grow
+        self._next = max(ids.values(), default=-1) + 1 if ids is not None else 0
 
     def __call__(self, words: list[bytes]) -> np.ndarray:
         """int64 (words,); -1 for a word without a number. ValueError for what should be a number, and is none."""
@@ -97,7 +98,8 @@ class WordIds:
         if self._grow:
             for word in words:
                 if word not in self.ids:
-                    self.ids[word] = len(self.ids)
+                    self.ids[word] = self._next
+                    self._next += 1
         get = self.ids.get
         return np.array([get(word, -1) for word in words], dtype=np.int64)
 

@@ -9,7 +9,7 @@ import numpy as np
 from nnet3py.errors import FormatError
 from nnet3py.fst.arcs import arc_sorted, changed
 from nnet3py.fst.arpa import Arpa, Section, Warner
-from nnet3py.fst.histories import MISSING, ROOT, Histories
+from nnet3py.fst.histories import MISSING, Histories
 from nnet3py.fst.local_epsilons import without_local_epsilons
 from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.log import kaldi_place
@@ -119,7 +119,7 @@ class _Grammar:
         self._arcs.append((sources[goes_on][~begins], words_of, words_of, costs[goes_on][~begins], targets[~begins]))
 
     def _add_states(self, histories: np.ndarray, backoffs: np.ndarray) -> np.ndarray:
-        """int64 (rows,): the state of each history, with an arc to that of its longest end that has one if it is new."""
+        """int64 (rows,): the state of each history; a new one has an arc to that of its longest end that has one."""
         nodes = self._histories.add(histories)
         grown = np.zeros(self._histories.num_nodes, dtype=bool)
         grown[:len(self._is_state)] = self._is_state
@@ -152,7 +152,7 @@ class _Grammar:
             finals[numbers[ending]] = end_costs
         else:
             end, begin = num_states, num_states + 1
-            finals = np.concatenate((finals, np.float32([0.0, np.inf])))
+            finals = np.concatenate((finals, np.array([0.0, np.inf], dtype=np.float32)))
             eos, bos = np.full(len(ending), self._special.eos), np.array([self._special.bos])
             sources, targets = np.concatenate((sources, numbers[ending], [begin])), np.concatenate(
                 (targets, np.full(len(ending), end), [start]))

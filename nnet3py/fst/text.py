@@ -1,7 +1,7 @@
 """FSTs as lines of text, with symbols or numbers. OpenFst: ``fstcompile``, ``fstprint``.
 
-A line is an arc: state, next state, input label, output label (not of acceptors), cost; or a final state: state, cost. A
-cost of 0 is left out. The first line begins with the start state; states are numbered as they appear.
+A line is an arc: state, next state, input label, output label (not of acceptors), cost; or a final state: state, cost.
+A cost of 0 is left out. The first line begins with the start state; states are numbered as they appear.
 """
 from __future__ import annotations
 
