@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nnet3py.cli.command import KaldiCommand, kaldi_command
 from nnet3py.cli.graph_files import change_graph, names_of_files, read_graph, write_graph
@@ -252,23 +252,30 @@ def fst_replace(args: list[str], options: Options) -> int:
 # -- states and paths --------------------------------------------------------------------------------------------------
 
 
-def _simple(name: str, about: str, change: str, see: str = "fstprint") -> Any:
-    """A command without options that writes what a function of ``nnet3py.fst.arcs`` makes of an FST."""
-    @_command(name, about, (), example="in.fst out.fst", see=see)
-    def command(args: list[str], options: Options) -> int:
-        from importlib import import_module
+@_command("fstconnect", "Leave out the states and arcs that no path from the start to an end passes.", (),
+          example="in.fst out.fst")
+def fst_connect(args: list[str], options: Options) -> int:
+    """Leave out what is of no use."""
+    from nnet3py.io.fst_operations import connected
 
-        module, _, function = change.rpartition(".")
-        return change_graph(args, getattr(import_module(f"nnet3py.{module}"), function))
-
-    return command
+    return change_graph(args, connected)
 
 
-fst_connect = _simple("fstconnect", "Leave out the states and arcs that no path from the start to an end passes.",
-                      "io.fst_operations.connected")
-fst_top_sort = _simple("fsttopsort", "Number states such that arcs lead to higher numbers; an FST with a cycle stays "
-                       "as it is.", "fst.arcs.in_top_order")
-fst_reverse = _simple("fstreverse", "Make the FST of everything backwards.", "fst.arcs.reversed_fst")
+@_command("fsttopsort", "Number states such that arcs lead to higher numbers; an FST with a cycle stays as it is.", (),
+          example="in.fst out.fst")
+def fst_top_sort(args: list[str], options: Options) -> int:
+    """Sort states."""
+    from nnet3py.fst.arcs import in_top_order
+
+    return change_graph(args, in_top_order)
+
+
+@_command("fstreverse", "Make the FST of everything backwards.", (), example="in.fst out.fst")
+def fst_reverse(args: list[str], options: Options) -> int:
+    """Reverse."""
+    from nnet3py.fst.arcs import reversed_fst
+
+    return change_graph(args, reversed_fst)
 
 
 @_command("fstunion", "Make the FST of what either of two accepts.", (), arguments=(2, 3),
