@@ -49,7 +49,7 @@ def installed(tmp_path):
     for folder in ("ops", "machine_code"):
         shutil.copytree(ROOT / "nnet3py" / folder, root / "nnet3py" / folder,
                         ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py", "cached_property.py", "cache_folder.py", "trusted_files.py"):
+    for name in ("__init__.py", "errors.py", "log.py", "cached_property.py", "cache_folder.py", "trusted_files.py"):
         shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
     (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
     (root / "nnet3py" / "ops" / "callee.py").write_text(CALLEE)
@@ -82,6 +82,23 @@ def test_first_miss_is_said_once(installed, tmp_path):
     messages = run(installed, NNET3PY_CACHE=tmp_path / "cache")[1]
     assert messages.count("INFO Compiling kernels for this machine") == 1
     assert str(tmp_path / "cache") in messages
+
+
+def test_compiling_is_counted_on_a_terminal(installed, tmp_path):
+    main, other = os.openpty()
+    os.set_blocking(main, False)
+    variables = environment(installed, NNET3PY_CACHE=tmp_path / "cache", NNET3PY_PROGRESS=os.ttyname(other))
+    command = [sys.executable, "-c", RUN]
+    try:
+        subprocess.run(command, stdout=subprocess.DEVNULL, cwd=installed, env=variables, check=True)
+        shown = os.read(main, 10000).decode()
+        assert "Compiling kernels for this machine, once: 1, 0 s" in shown and shown.endswith("\x1b[K")
+        subprocess.run(command, stdout=subprocess.DEVNULL, cwd=installed, env=variables, check=True)
+        with pytest.raises(BlockingIOError):
+            os.read(main, 1)
+    finally:
+        os.close(main)
+        os.close(other)
 
 
 def test_a_changed_callee_in_another_file_is_noticed(installed, tmp_path):

@@ -20,7 +20,7 @@ from numba.core import cgutils, types
 from numba.np import arrayobj
 
 from nnet3py.errors import UsageError
-from nnet3py.machine_code import entries
+from nnet3py.machine_code import entries, notice
 from nnet3py.machine_code.objects import Code
 from nnet3py.machine_code.processor import VARIABLE, processor
 
@@ -122,7 +122,8 @@ def make_part(function: Callable[..., Any], signature: Sequence[Any], needs: Ite
 
 def _compiled(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: Any) -> Any:
     _load_numba_without_scipy()
-    dispatcher: Any = numba.njit(signature, error_model="numpy", fastmath=fastmath, **_OPTIONS)(function)
+    with notice.compiling():
+        dispatcher: Any = numba.njit(signature, error_model="numpy", fastmath=fastmath, **_OPTIONS)(function)
     return dispatcher.overloads[dispatcher.signatures[0]]
 
 

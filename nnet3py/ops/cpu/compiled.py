@@ -1,22 +1,17 @@
 """The compiled kernels: found on disk, or made now and kept there; loaded once in a process. Light: no numba."""
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from nnet3py.cache_folder import cache_folder
 from nnet3py.machine_code import entries, objects
 from nnet3py.machine_code.objects import Code
 from nnet3py.ops.cpu import symbols
 from nnet3py.ops.kernel_cache import folder_of
 
-logger = logging.getLogger("nnet3py.ops")
-
 _loaded: dict[Path, Callable[..., Any]] = {}
-_announced = False
 
 
 def find(source: Path, name: str) -> Callable[..., Any] | None:
@@ -56,12 +51,7 @@ def _path(source: Path, name: str) -> Path:
 
 
 def _found_or_made(source: Path, name: str, compile_code: Callable[[], Code]) -> Code:
-    global _announced
-    code, is_new = objects.find_or_make(_path(source, name), compile_code)
-    if is_new and not _announced:
-        _announced = True
-        logger.info("Compiling kernels for this machine (once; they are kept in %s)", cache_folder())
-    return code
+    return objects.find_or_make(_path(source, name), compile_code)[0]
 
 
 def _function_of(code: Code, name: str) -> Callable[..., Any]:
