@@ -1,21 +1,17 @@
 """The decoder against a plain Viterbi search and against all paths; lattices; what cannot be decoded."""
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from graph_paths import path_costs
 
 from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder, DecoderOptions, has_epsilon_cycle
-from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.io.fst import Fst
 from nnet3py.io.topology import HmmState, HmmTopology
 from nnet3py.io.transition_model import TransitionModel
 from nnet3py.io.tree import Constant, ContextDependency, Table, initial_transition_model
-
-pytest.importorskip("kaldi_decoder", reason="the search is kaldi-decoder's")
 
 COST = 1e-4           # sums of float32
 WIDE = 1000.0
@@ -73,12 +69,12 @@ def viterbi_cost(graph: Fst, likes: np.ndarray) -> float:
     return float((costs + graph.final_weights).min())
 
 
-@pytest.mark.parametrize("lattices", [False, True])
+@pytest.mark.parametrize("lattice_beam", [1e-6, 1.0])
 @pytest.mark.parametrize("seed", range(8))
-def test_best_path_against_viterbi(seed, lattices):
+def test_best_path_against_viterbi(seed, lattice_beam):
     frames = 12
     graph, likes = random_graph(seed), log_likes(seed, frames)
-    found = Decoder(graph, model(), DecoderOptions(beam=WIDE, lattice_beam=1.0, lattices=lattices)).decode(likes)
+    found = Decoder(graph, model(), DecoderOptions(beam=WIDE, lattice_beam=lattice_beam)).decode(likes)
     assert found.reached_final
     assert -found.log_likelihood == pytest.approx(viterbi_cost(graph, likes), abs=COST)
     pdfs = (found.alignment - 1) // 2
@@ -88,7 +84,7 @@ def test_best_path_against_viterbi(seed, lattices):
     key = tuple(found.alignment.tolist()), tuple(found.words.tolist())
     assert costs[key] == pytest.approx(-found.log_likelihood, abs=COST)
     assert min(costs.values()) == pytest.approx(costs[key], abs=COST)
-    assert lattices or len(costs) == 1
+    assert lattice_beam == 1.0 or len(costs) == 1
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -109,9 +105,9 @@ def test_lattice_has_all_paths_within_its_beam(seed):
 def test_narrow_search_finds_less_or_the_same():
     graph, likes = random_graph(3, 30), log_likes(3, 20)
     best = viterbi_cost(graph, likes)
-    decoder = Decoder(graph, model(), DecoderOptions(lattices=False))
-    narrow = decoder.decode(likes, DecoderOptions(beam=1.0, min_active=1, max_active=2, lattices=False))
-    assert -decoder.decode(likes).log_likelihood == pytest.approx(best, abs=COST)
+    decoder = Decoder(graph, model())
+    narrow = decoder.decode(likes, DecoderOptions(beam=1.0, min_active=1, max_active=2))
+    assert -decoder.decode(likes, DecoderOptions()).log_likelihood == pytest.approx(best, abs=COST)
     assert narrow is None or not narrow.reached_final or -narrow.log_likelihood >= best - COST
 
 
@@ -128,17 +124,15 @@ def one_way(final: bool) -> Fst:
     return graph.fst()
 
 
-@pytest.mark.parametrize("lattices", [False, True])
-def test_final_state_not_reached(lattices):
-    found = Decoder(one_way(True), model(), DecoderOptions(lattices=lattices)).decode(log_likes(0, 2))
+def test_final_state_not_reached():
+    found = Decoder(one_way(True), model()).decode(log_likes(0, 2))
     assert not found.reached_final
     assert found.alignment.tolist() == [1, 3]
     assert found.lattice.is_final.sum() == 1
 
 
-@pytest.mark.parametrize("lattices", [False, True])
-def test_no_path_at_all(lattices):
-    assert Decoder(one_way(True), model(), DecoderOptions(lattices=lattices)).decode(log_likes(0, 5)) is None
+def test_no_path_at_all():
+    assert Decoder(one_way(True), model()).decode(log_likes(0, 5)) is None
 
 
 def test_what_cannot_be_decoded():
@@ -157,7 +151,7 @@ def test_graphs_of_other_models():
     with pytest.raises(ShapeError, match="none"):
         Decoder(graph.fst(), model())
     graph.arc(0, 2 * PHONES + 1, 0, 0.0, 0)
-    with pytest.raises(ShapeError, match="labels 9 to 9"):
+    with pytest.raises(ShapeError, match="arc 0 of the graph, of state 0 has the input label 9, .* 1 to 8"):
         Decoder(graph.fst(), model())
 
 
@@ -166,7 +160,7 @@ def test_circle_of_epsilons():
     other = graph.state()
     graph.arc(0, 1, 0, 0.0, other)
     graph.arc(0, 0, 0, 0.5, other)
-    assert not has_epsilon_cycle(graph.fst())
+    Decoder(graph.fst(), model())
     graph.arc(other, 0, 1, 0.0, 0)
     with pytest.raises(ShapeError, match="circle"):
         Decoder(graph.fst(), model())
@@ -177,9 +171,3 @@ def test_circle_of_epsilons():
 def test_options(values):
     with pytest.raises(UsageError):
         DecoderOptions(**values).check()
-
-
-def test_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "kaldi_decoder", None)
-    with pytest.raises(Nnet3Error, match=r"nnet3py\[decode\]"):
-        Decoder(one_way(True), model())

@@ -84,7 +84,6 @@ def test_table(scored: Path) -> None:
 
 
 def test_a_missing_model_is_named(scored: Path) -> None:
-    pytest.importorskip("kaldi_decoder", reason="decoding needs the extra 'decode'")
     failed = run([DIGITS / "run.sh", "--dir", scored, "--stage", "4", "--nets", "tdnn", "--decode", "true"])
     assert failed.returncode == 1 and f"no {scored}/tdnn/final.mdl" in failed.stderr
 

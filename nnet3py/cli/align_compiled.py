@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nnet3py.io.transition_model import TransitionModel
 
 _MIN_ACTIVE = 20      # states kept per frame whatever the beam, as Kaldi's aligners do
+_LATTICE_BEAM = 0.01  # of which only the best path is looked at
 
 
 @kaldi_command("compile-train-graphs", usage="""
@@ -34,9 +35,9 @@ See also: make-graph --write-lang, nnet3-align-compiled
     option("transition-scale", float, 0.0, "Factor of the costs of transitions that are no self-loops"),
     option("self-loop-scale", float, 0.0, "Factor of the costs of self-loops"),
     option("reorder", bool, True, "Self-loops come behind the transition that leaves their state, not before it"),
-    option("rm-eps", bool, False, "No effect: epsilons that disambiguation symbols leave behind stay",
-           idle=lambda value, options: options.read_disambig_syms and "graphs are equivalent, but have more states"),
-    option("batch-size", int, 250, "No effect: graphs are made one by one"),
+    option("rm-eps", bool, False, "Remove epsilons where that makes the graph smaller; effective only with "
+           "disambiguation symbols"),
+    option("batch-size", int, 250, "Accepted, without effect on the result: graphs are made one by one"),
     option("read-disambig-syms", str, "", "File of the numbers of disambiguation symbols among the lexicon's phones"),
 ])
 def compile_train_graphs(args: list[str], options: Options) -> int:
@@ -190,7 +191,7 @@ class _Aligner:
             log.warning(f"Empty decoding graph for {key}")
             return None
         weighted = with_transition_costs(graph, self._model, options.transition_scale, options.self_loop_scale)
-        narrow, wide = (DecoderOptions(beam=beam, min_active=_MIN_ACTIVE, lattices=False)
+        narrow, wide = (DecoderOptions(beam=beam, min_active=_MIN_ACTIVE, lattice_beam=_LATTICE_BEAM)
                         for beam in (options.beam, options.retry_beam or options.beam))
         decoder = Decoder(weighted, self._model, narrow)
         found = decoder.decode(likes)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nnet3py import log
 from nnet3py.cli.options import INT_MAX, Options, option
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 
     from nnet3py.acoustic_model import AcousticModel
     from nnet3py.decoding.decoder import Decoded, Decoder, DecoderOptions
+    from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.io.transition_model import TransitionModel
 
 DECODER = (
     option("beam", float, 16.0, "Paths whose cost is larger than the best one's by more are given up"),
-    option("max-active", int, INT_MAX, "States kept per frame; only with --lattices=false"),
-    option("min-active", int, 200, "States kept per frame whatever the beam; only with --lattices=false"),
-    option("lattice-beam", float, 10.0,
-           "How much worse than the best path what a lattice keeps may be; only with --lattices=true"),
-    option("prune-interval", int, 25,
-           "Frames between prunings of a lattice that is being made; only with --lattices=true"),
-    option("beam-delta", float, 0.5, "How the beam is widened where max-active cut it; only with --lattices=false"),
-    option("hash-ratio", float, 2.0, "Room per state in the search's table; only with --lattices=false"),
+    option("max-active", int, INT_MAX, "States kept per frame"),
+    option("min-active", int, 200, "States kept per frame whatever the beam"),
+    option("lattice-beam", float, 10.0, "How much worse than the best path what a lattice keeps may be"),
+    option("prune-interval", int, 25, "Frames between prunings of a lattice that is being made: a matter of memory"),
+    option("beam-delta", float, 0.5, "How the beam is widened where --max-active or --min-active decide"),
+    option("hash-ratio", float, 2.0, "Room per state in the search's table; decides in which order states are visited"),
     *(option(f"memory-pool-{kind}-block-size", int, 256, "No effect: it is about Kaldi's memory")
       for kind in ("tokens", "links")),
-    option("determinize-lattice", bool, True, "No effect: lattices stay state-level, as Kaldi's with false"),
-    *(option(name, type_, default, "No effect: it is about determinizing lattices") for name, type_, default in (
-        ("delta", float, 0.000976562), ("max-mem", int, 50000000), ("phone-determinize", bool, True),
-        ("word-determinize", bool, True), ("minimize", bool, False))),
-    option("lattices", bool, True, "Write lattices; false: search for the best path only, and write lattices of it"),
+    option("determinize-lattice", bool, True, "Write compact lattices, with one path for each word sequence; false: "
+           "state-level ones, with all that was kept"),
+    option("delta", float, 0.0009765625, "By how much costs of states may differ that count as the same in "
+           "determinizing"),
+    option("max-mem", int, 50000000, "Bytes that determinizing an utterance may take, about; a lattice that needs more "
+           "is made narrower, with a warning"),
+    option("phone-determinize", bool, True, "Determinize on phones and words first, which is faster"),
+    option("word-determinize", bool, True, "Determinize on words; false: only on phones"),
+    option("minimize", bool, False, "Merge equal states after determinizing"),
     option("allow-partial", bool, False, "Take the best path, too, where no final state was reached"),
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
 )
 
 LATTICES_HELP = """
-Lattices are state-level ones, as Kaldi's with --determinize-lattice=false; Kaldi's lattice-determinize-pruned makes
-compact lattices of them. Their acoustic costs are unscaled. Of the options of the search, --beam always has effect;
---lattice-beam and --prune-interval where lattices are made; --max-active, --min-active, --beam-delta and --hash-ratio
-with --lattices=false, where what is written is the best path; those of determinizing (--determinize-lattice, --delta,
---max-mem, --minimize, --phone-determinize, --word-determinize) are accepted and have none.
+Lattices are compact ones, determinized, with acoustic costs unscaled: give the acoustic scale again to whatever reads
+them.
 """
 
 
@@ -65,13 +65,16 @@ def utterance_computer(model: AcousticModel, options: Options, device: str) -> C
 
 
 def decode_features(args: list[str], options: Options,
-                    make_computer: Callable[[AcousticModel, Options, str], Computes] = utterance_computer) -> int:
+                    make_computer: Callable[[AcousticModel, Options, str], Computes] = utterance_computer,
+                    in_threads: bool = False) -> int:
     """Decode what an acoustic model makes of a table of features; return the exit status.
 
-    ``make_computer(model, options, device)`` gives what computes the network.
+    ``make_computer(model, options, device)`` gives what computes the network; ``in_threads`` says whether to search
+    ``--num-threads`` utterances at a time.
     """
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.compute_setup import set_up
+    from nnet3py.ops.threads import num_threads
 
     check_ivector_options(options)
     device = set_up(options)
@@ -86,48 +89,144 @@ def decode_features(args: list[str], options: Options,
                 return None
             return computer.compute(feats, ivector, online_ivectors, options.online_ivector_period)
 
-        inputs = decoder_inputs(args[1], args[2], model.transition_model, decoder_options(options))
-        return decode_table(args[3:], options, inputs, log_likes, options.frame_subsampling_factor)
+        inputs = decoder_inputs(args[1], args[2], model.transition_model)
+        return decode_table(args[3:], options, model.transition_model, inputs, log_likes,
+                            options.frame_subsampling_factor, num_threads() if in_threads else 1)
 
 
 def decoder_options(options: Options) -> DecoderOptions:
-    """What the ``DECODER`` options ask for."""
+    """What the ``DECODER`` options ask of the search."""
     from nnet3py.decoding.decoder import DecoderOptions
 
     return DecoderOptions(beam=options.beam, max_active=options.max_active,
                           min_active=min(options.min_active, options.max_active), beam_delta=options.beam_delta,
                           hash_ratio=options.hash_ratio, lattice_beam=options.lattice_beam,
-                          prune_interval=options.prune_interval, lattices=options.lattices)
+                          prune_interval=options.prune_interval)
 
 
-def decode_table(wspecifiers: list[str], options: Options, inputs: Iterable[tuple[str, Decoder | None, Any]],
-                 log_likes: Callable[[str, Any], np.ndarray | None], frame_subsampling_factor: int) -> int:
+def decode_table(wspecifiers: list[str], options: Options, model: TransitionModel,
+                 inputs: Iterable[tuple[str, DecodingGraph | None, Any]],
+                 log_likes: Callable[[str, Any], np.ndarray | None], frame_subsampling_factor: int = 1,
+                 num_threads: int = 1) -> int:
     """Decode utterances, and write what is found; return the exit status.
 
     Parameters
     ----------
     wspecifiers : of lattices, and perhaps words and alignments
-    inputs : keys, decoders and what ``log_likes`` takes; no decoder for an utterance that failed already
+    model : that the graphs belong to
+    inputs : keys, graphs and what ``log_likes`` takes; no graph for an utterance that failed already
     log_likes : ``log_likes(key, matrix)`` gives log-likelihoods with the acoustic scale, or None, having warned
+    num_threads : that search; log-likelihoods are computed by the calling thread only
     """
     import time
 
     from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.io.read_ahead import map_ahead
 
     start = time.perf_counter()
     words = SymbolTable.read(options.word_symbol_table) if options.word_symbol_table else None
     total = _Totals()
-    with _Outputs(wspecifiers, options.acoustic_scale) as outputs:
-        for key, decoder, matrix in inputs:
-            found = None if decoder is None else _decode_one(key, decoder, matrix, log_likes, options)
+    search = _Search(options, model, keep_decoder=num_threads < 2)
+    tasks = (_task(key, graph, matrix, log_likes) for key, graph, matrix in inputs)
+    with _Outputs(wspecifiers, options) as outputs:
+        for found in map_ahead(search, tasks, num_threads):
             if found is None:
                 total.failed += 1
                 continue
-            _report(key, found, words)
-            outputs.write(key, found)
+            _report(found, words)
+            outputs.write(found)
             total.add(found)
     total.report(time.perf_counter() - start, frame_subsampling_factor)
     return 0 if total.done else 1
+
+
+class _Task(NamedTuple):
+    """An utterance to decode."""
+
+    key: str
+    graph: DecodingGraph
+    log_likes: np.ndarray
+
+
+class _Found(NamedTuple):
+    """A decoded utterance, and the lattice to write, compact or not."""
+
+    key: str
+    decoded: Decoded
+    lattice: Any
+
+
+def _task(key: str, graph: DecodingGraph | None, matrix: Any,
+          log_likes: Callable[[str, Any], np.ndarray | None]) -> _Task | None:
+    """What is to be decoded, or None, with a warning."""
+    if graph is None:
+        return None
+    if not isinstance(matrix, Exception) and len(matrix) == 0:
+        log.warning(f"Zero-length utterance: {key}")
+        return None
+    try:
+        with within(f"utterance {key}"):
+            likes = log_likes(key, matrix)
+    except NumericError as error:
+        log.warning(f"Skipping {error}")
+        return None
+    return None if likes is None else _Task(key, graph, likes)
+
+
+class _Search:
+    """Decodes and determinizes. Threads may share it if each utterance gets a decoder of its own."""
+
+    def __init__(self, options: Options, model: TransitionModel, keep_decoder: bool) -> None:
+        from nnet3py.decoding.decoder import PhoneDeterminizeOptions
+
+        self._options, self._model, self._keep_decoder = options, model, keep_decoder
+        self._decoder_options = decoder_options(options)
+        self._determinize_options = PhoneDeterminizeOptions(
+            options.delta, options.max_mem, options.phone_determinize, options.word_determinize, options.minimize)
+        self._kept: tuple[DecodingGraph, Decoder] | None = None
+
+    def __call__(self, task: _Task | None) -> _Found | None:
+        """What was found, or None, with a warning if there is a task."""
+        if task is None:
+            return None
+        decoder = self._decoder(task.graph)
+        found = self._decode(task.key, decoder, task.log_likes)
+        if found is None:
+            return None
+        if not self._options.determinize_lattice:
+            return _Found(task.key, found, found.lattice)
+        compact = decoder.determinize(found, self._determinize_options)
+        if not compact.complete:
+            log.warning(f"Determinization finished earlier than the beam for utterance {task.key}")
+        return _Found(task.key, found, compact.lattice)
+
+    def _decoder(self, graph: DecodingGraph) -> Decoder:
+        from nnet3py.decoding.decoder import Decoder
+
+        if self._kept is not None and self._kept[0] is graph:
+            return self._kept[1]
+        decoder = Decoder(graph, self._model, self._decoder_options)
+        if self._keep_decoder:
+            self._kept = graph, decoder
+        return decoder
+
+    def _decode(self, key: str, decoder: Decoder, log_likes: np.ndarray) -> Decoded | None:
+        try:
+            with within(f"utterance {key}"):
+                found = decoder.decode(log_likes)
+        except NumericError as error:
+            log.warning(f"Skipping {error}")
+            return None
+        if found is None:
+            log.warning(f"Failed to decode utterance with id {key}")
+            return None
+        if not found.reached_final:
+            if not self._options.allow_partial:
+                log.warning(f"Not producing output for utterance {key} since no final-state reached and "
+                            "--allow-partial=false.")
+                return None
+            log.warning(f"Outputting partial output for utterance {key} since no final-state reached")
+        return found
 
 
 class _Totals:
@@ -137,10 +236,10 @@ class _Totals:
         self.done = self.failed = self.frames = 0
         self.log_likelihood = 0.0
 
-    def add(self, found: Decoded) -> None:
+    def add(self, found: _Found) -> None:
         self.done += 1
-        self.frames += len(found.alignment)
-        self.log_likelihood += found.log_likelihood
+        self.frames += len(found.decoded.alignment)
+        self.log_likelihood += found.decoded.log_likelihood
 
     def report(self, seconds: float, frame_subsampling_factor: int) -> None:
         frames = max(self.frames, 1)
@@ -150,11 +249,10 @@ class _Totals:
         log.log(f"Overall log-likelihood per frame is {self.log_likelihood / frames:.6g} over {self.frames} frames.")
 
 
-def decoder_inputs(graphs: str, matrices: str, model: TransitionModel, options: DecoderOptions,
-                   ) -> Iterator[tuple[str, Decoder | None, Any]]:
-    """Utterances with their decoders; None, with a warning, for a graph whose utterance is missing."""
-    from nnet3py.decoding.decoder import Decoder
-    from nnet3py.decoding.graph import read_fst_file
+def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
+                   ) -> Iterator[tuple[str, DecodingGraph | None, Any]]:
+    """Utterances with their graphs; None, with a warning, for a graph whose utterance is missing."""
+    from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.io.fst_text import FST
     from nnet3py.io.holders import FLOAT_MATRIX
     from nnet3py.io.random_access import RandomAccessReader
@@ -162,10 +260,11 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel, options: 
     from nnet3py.io.tables import SequentialReader
 
     if not is_rspecifier(graphs):
-        decoder = Decoder(read_fst_file(graphs), model, options)
+        with within(f"the graph {graphs}"):
+            graph = DecodingGraph.read(graphs, model)
         with SequentialReader(matrices, FLOAT_MATRIX) as reader:
             for key, matrix in reader:
-                yield key, decoder, matrix
+                yield key, graph, matrix
         return
     with SequentialReader(graphs, FST) as fsts, RandomAccessReader(matrices, FLOAT_MATRIX) as lookup:
         for key, fst in fsts:
@@ -174,63 +273,40 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel, options: 
                 yield key, None, None
                 continue
             with within(f"the graph of utterance {key}"):
-                decoder = Decoder(fst, model, options)
-            yield key, decoder, lookup[key]
+                graph = DecodingGraph.of_fst(fst, model)
+            yield key, graph, lookup[key]
 
 
-def _decode_one(key: str, decoder: Decoder, matrix: Any, log_likes: Callable[[str, Any], np.ndarray | None],
-                options: Options) -> Decoded | None:
-    """The best path of one utterance, or None, with a warning."""
-    if not isinstance(matrix, Exception) and len(matrix) == 0:
-        log.warning(f"Zero-length utterance: {key}")
-        return None
-    try:
-        with within(f"utterance {key}"):
-            likes = log_likes(key, matrix)
-            found = None if likes is None else decoder.decode(likes)
-    except NumericError as error:
-        log.warning(f"Skipping {error}")
-        return None
-    if likes is None:
-        return None
-    if found is None:
-        log.warning(f"Failed to decode utterance with id {key}")
-        return None
-    if not found.reached_final:
-        if not options.allow_partial:
-            log.warning(f"Not producing output for utterance {key} since no final-state reached and "
-                        "--allow-partial=false.")
-            return None
-        log.warning(f"Outputting partial output for utterance {key} since no final-state reached")
-    return found
-
-
-def _report(key: str, found: Decoded, words: SymbolTable | None) -> None:
-    frames = len(found.alignment)
+def _report(found: _Found, words: SymbolTable | None) -> None:
+    decoded = found.decoded
+    frames = len(decoded.alignment)
     if words is not None:
-        log.write_text(f"{key} {words.text(found.words)}\n")
-    log.log(f"Log-like per frame for utterance {key} is {found.log_likelihood / max(frames, 1):.6g} over {frames} "
-            "frames.")
+        log.write_text(f"{found.key} {words.text(decoded.words)}\n")
+    log.log(f"Log-like per frame for utterance {found.key} is {decoded.log_likelihood / max(frames, 1):.6g} over "
+            f"{frames} frames.")
 
 
 class _Outputs:
     """The tables that are written: lattices, and perhaps words and alignments. An empty name writes nothing."""
 
-    def __init__(self, wspecifiers: list[str], acoustic_scale: float) -> None:
-        from nnet3py.decoding.lattices import LATTICES
-        from nnet3py.io.holders import INT_VECTOR
-        from nnet3py.io.tables import TableWriter
+    def __init__(self, wspecifiers: list[str], options: Options) -> None:
+        import numpy as np
 
-        if acoustic_scale == 0.0:
+        from nnet3py.io.holders import INT_VECTOR
+        from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES
+        from nnet3py.io.tables import TableWriter
+        from nnet3py.lattices.scaling import Scales
+
+        if options.acoustic_scale == 0.0:
             raise Nnet3Error("--acoustic-scale must not be 0")
-        self._unscale = 1.0 / acoustic_scale
+        lattices: Any = COMPACT_LATTICES if options.determinize_lattice else LATTICES
+        self._unscale = Scales(1.0, float(np.float32(options.acoustic_scale))).undone()      # as it was applied
         self._stack = ExitStack()
         self._writers: list[Any] = [None, None, None]
         with self._stack as opened:
             for place, name in enumerate(wspecifiers):
                 if name:
-                    holder = INT_VECTOR if place else LATTICES
-                    self._writers[place] = opened.enter_context(TableWriter(name, holder))
+                    self._writers[place] = opened.enter_context(TableWriter(name, INT_VECTOR if place else lattices))
             self._stack = opened.pop_all()
 
     def __enter__(self) -> _Outputs:
@@ -239,10 +315,13 @@ class _Outputs:
     def __exit__(self, *exception: Any) -> None:
         self._stack.__exit__(*exception)
 
-    def write(self, key: str, found: Decoded) -> None:
-        from nnet3py.decoding.lattices import scaled
+    def write(self, found: _Found) -> None:
+        from nnet3py.lattices.scaling import scaled
 
-        values = (lambda: scaled(found.lattice, 1.0, self._unscale), lambda: found.words, lambda: found.alignment)
-        for writer, value in zip(self._writers, values, strict=True):
-            if writer is not None:
-                writer.write(key, value())
+        lattices, words, alignments = self._writers
+        if lattices is not None:
+            lattices.write(found.key, scaled(found.lattice, self._unscale))
+        if words is not None:
+            words.write(found.key, found.decoded.words)
+        if alignments is not None:
+            alignments.write(found.key, found.decoded.alignment)

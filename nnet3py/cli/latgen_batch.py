@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, decode_table, decoder_options
+from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, decode_table
 from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE
 from nnet3py.cli.options import Options
 from nnet3py.cli.utterance_batches import BATCH, MissingData, batch_options, warn_of, with_ivectors
@@ -15,11 +15,12 @@ from nnet3py.errors import Nnet3Error
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.decoding.decoder import Decoder
+    from nnet3py.decoding.decoding_graph import DecodingGraph
 
 
 @kaldi_command("nnet3-latgen-faster-batch", usage=f"""
-The same as nnet3-latgen-faster, with the network computed for chunks of many utterances at a time.
+The same as nnet3-latgen-faster, with the network computed for chunks of many utterances at a time, and --num-threads
+utterances decoded at a time.
 {LATTICES_HELP}
 Usage: nnet3-latgen-faster-batch [options] <nnet-in> <fst-in> <features-rspecifier> <lattice-wspecifier> \
 [<words-wspecifier> [<alignments-wspecifier>]]
@@ -31,11 +32,11 @@ def latgen_faster_batch(args: list[str], options: Options) -> int:
     """Decode; 1 if no utterance succeeded."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.compute_setup import set_up
-    from nnet3py.decoding.decoder import Decoder
-    from nnet3py.decoding.graph import read_fst_file
+    from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.io.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader
     from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.ops.threads import num_threads
     from nnet3py.runtime.batch import BatchComputer
 
     check_ivector_options(options)
@@ -43,9 +44,9 @@ def latgen_faster_batch(args: list[str], options: Options) -> int:
     model = read_model(args[0])
     computer = BatchComputer(prepare_for_test(model.nnet), compute_options(options), batch_options(options),
                              model.priors, device)
-    decoder = Decoder(read_fst_file(args[1]), model.transition_model, decoder_options(options))
+    graph = DecodingGraph.read(args[1], model.transition_model)
 
-    def inputs() -> Iterator[tuple[str, Decoder | None, Any]]:
+    def inputs() -> Iterator[tuple[str, DecodingGraph | None, Any]]:
         with SequentialReader(args[2], FLOAT_MATRIX) as features, IvectorSource(options) as ivectors:
             source = with_ivectors(features, ivectors)
             for key, output in computer.compute(source, options.online_ivector_period):
@@ -53,9 +54,10 @@ def latgen_faster_batch(args: list[str], options: Options) -> int:
                     warn_of(key, output)
                     yield key, None, None
                 else:
-                    yield key, decoder, output
+                    yield key, graph, output
 
-    return decode_table(args[3:], options, inputs(), _checked, options.frame_subsampling_factor)
+    return decode_table(args[3:], options, model.transition_model, inputs(), _checked,
+                        options.frame_subsampling_factor, num_threads())
 
 
 def _checked(key: str, output: np.ndarray | Nnet3Error) -> np.ndarray:

@@ -44,7 +44,8 @@ def latgen_faster_looped(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-latgen-faster-looped-parallel", usage=f"""
-The same as nnet3-latgen-faster-looped: --num-threads is the number of threads that compute the network.
+The same as nnet3-latgen-faster-looped, with --num-threads utterances decoded at a time; as many threads compute the
+network.
 {_STREAMS_HELP}{LATTICES_HELP}
 Usage: nnet3-latgen-faster-looped-parallel [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
 <lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
@@ -57,7 +58,7 @@ See also: nnet3-latgen-faster-looped, nnet3-latgen-faster-batch
     for name, default in (("max-batch-size", 16), ("compute-interval", 2000)))])
 def latgen_faster_looped_parallel(args: list[str], options: Options) -> int:
     """Decode; 1 if no utterance succeeded."""
-    return decode_features(args, options, looped_computer)
+    return decode_features(args, options, looped_computer, in_threads=True)
 
 
 def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:

@@ -44,14 +44,17 @@ def warmup(args: list[str], options: Options) -> None:
 
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {
+    "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder"),
     "files": ("nnet3py.io.compressed_code",),
-    "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons"),
+    "fst": ("nnet3py.fst.const_arpa",),
     "lattices": (
         "nnet3py.io.compact_lattice",
         "nnet3py.io.lattice_conversion",
         "nnet3py.io.state_graphs",
         "nnet3py.lattices.best_path",
+        "nnet3py.lattices.determinize",
         "nnet3py.lattices.forward_backward",
+        "nnet3py.lattices.minimize",
         "nnet3py.lattices.pruning",
         "nnet3py.lattices.states",
     ),

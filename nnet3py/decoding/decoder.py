@@ -1,54 +1,23 @@
-"""The decoder: the words that fit log-likelihoods best, with the graph HCLG. The search itself is kaldi-decoder's."""
+"""The decoder: the words that fit log-likelihoods best, with the graph HCLG, and lattices of the others."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from nnet3py.decoding.lattices import best_path, linear_lattice, sorted_lattice
-from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.extras import install_command
-from nnet3py.fst.openfst import from_openfst, to_openfst
+from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.lattice_decoder import DecoderOptions, LatticeDecoder
+from nnet3py.errors import ShapeError
 from nnet3py.io.fst import Fst
 from nnet3py.io.transition_model import TransitionModel
+from nnet3py.lattices.phone_determinize import Determinized, PhoneDeterminizeOptions, determinize_phone_pruned
+from nnet3py.lattices.states import trimmed
+from nnet3py.machine_code.loop import Loop
 
-_NO_LIMIT = 2147483647
+_best_arcs = Loop("nnet3py.decoding.search_results", "best_arcs",
+                  "i8 i8[] i4[] f4[,] f4[,] f4[,] i8[] i4[] i8[]", ["nnet3py.decoding.search_layout"])
 
-
-@dataclass(frozen=True)
-class DecoderOptions:
-    """How wide the search is. Costs are those after acoustic scaling.
-
-    Attributes
-    ----------
-    beam : paths whose cost is larger than the best one's by more are given up
-    max_active, min_active : states kept per frame, whatever the beam says; only where no lattices are made
-    beam_delta, hash_ratio : details of the search with a limited number of states
-    lattice_beam : how much worse than the best path what is kept in a lattice may be
-    prune_interval : frames between prunings of a lattice that is being made
-    lattices : make lattices; otherwise the best path only
-    """
-
-    beam: float = 16.0
-    max_active: int = _NO_LIMIT
-    min_active: int = 200
-    beam_delta: float = 0.5
-    hash_ratio: float = 2.0
-    lattice_beam: float = 10.0
-    prune_interval: int = 25
-    lattices: bool = True
-
-    def check(self) -> None:
-        """UsageError for options that cannot be."""
-        if not self.beam > 0.0 or not self.lattice_beam > 0.0:
-            raise UsageError(f"--beam and --lattice-beam must be above 0, not {self.beam:g} and {self.lattice_beam:g}")
-        if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
-            raise UsageError(f"--max-active must be above 1 and not below --min-active, which is 0 or more; found "
-                             f"{self.max_active} and {self.min_active}")
-        if self.prune_interval < 1 or not self.beam_delta > 0.0 or not self.hash_ratio >= 1.0:
-            raise UsageError("--prune-interval must be 1 or more, --beam-delta above 0, --hash-ratio 1 or more; found "
-                             f"{self.prune_interval}, {self.beam_delta:g}, {self.hash_ratio:g}")
+__all__ = ["Decoded", "Decoder", "DecoderOptions", "PhoneDeterminizeOptions"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +29,7 @@ class Decoded:
     words : int32, numbers of words
     alignment : int32 (frames,), transition-ids
     graph_cost, acoustic_cost : of the best path; the acoustic cost as scaled as the log-likelihoods were
-    lattice : with such costs; the best path only if no lattices are made
+    lattice : state-level, with such costs
     reached_final : whether a final state of the graph was reached
     """
 
@@ -78,89 +47,59 @@ class Decoded:
 
 
 class Decoder:
-    """Decodes utterances with one graph."""
+    """Decodes utterances with one graph, one after the other. Threads need a decoder each; the graph they can share."""
 
-    def __init__(self, graph: Fst, model: TransitionModel, options: DecoderOptions | None = None) -> None:
-        """Nnet3Error if kaldi-decoder is missing, or for a graph whose labels are no transition-ids of the model."""
-        try:
-            import kaldi_decoder
-        except ImportError as error:
-            raise Nnet3Error(f"decoding needs the package kaldi-decoder: {error}",
-                             hint=install_command("decode")) from None
-        self._library: Any = kaldi_decoder
-        self.options = options or DecoderOptions()
-        self.options.check()
-        self.num_pdfs = model.num_pdfs
-        labels = graph.input_labels
-        if graph.start < 0 or not len(labels):
-            raise ShapeError("a graph for decoding needs states and arcs; this one has none")
-        if not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
-            raise ShapeError(f"the graph has labels {labels.min()} to {labels.max()}, but the model's transition-ids "
-                             f"are 1 to {model.num_transition_ids}", "graph and model must belong together")
-        if has_epsilon_cycle(graph):
-            raise ShapeError("the graph has a circle of arcs without transition-ids, in which decoding would not end")
-        self._pdf_of_id = model.transition_id_to_pdf[1:]
-        self._graph = to_openfst(graph)
+    def __init__(self, graph: DecodingGraph | Fst, model: TransitionModel,
+                 options: DecoderOptions | None = None) -> None:
+        """ShapeError for a graph whose labels are no transition-ids of the model; UsageError for wrong options."""
+        self.model = model
+        self._search = LatticeDecoder(graph if isinstance(graph, DecodingGraph) else DecodingGraph.of_fst(graph, model),
+                                      options)
+
+    @property
+    def options(self) -> DecoderOptions:
+        """How wide the search is."""
+        return self._search.options
 
     def decode(self, log_likes: np.ndarray, options: DecoderOptions | None = None) -> Decoded | None:
-        """Find the best path and, if asked for, a lattice.
+        """Find the best path and a lattice.
 
         Parameters
         ----------
         log_likes : float32 (frames, pdfs), with the acoustic scale
-        options : instead of those of the decoder
+        options : from now on, instead of those so far
 
         Returns None if there is no path at all. Raises ShapeError for another number of columns than the model has
         pdfs, or for no frames; NumericError for NaN or infinity.
         """
-        options = options or self.options
-        if log_likes.ndim != 2 or log_likes.shape[1] != self.num_pdfs or not len(log_likes):
-            raise ShapeError(f"expected log-likelihoods of {self.num_pdfs} pdfs for one or more frames, found "
-                             f"a matrix of shape {log_likes.shape}")
-        if not np.isfinite(log_likes).all():
-            frame = int((~np.isfinite(log_likes)).any(axis=1).argmax())
-            raise NumericError(f"NaN or infinity among the log-likelihoods of frame {frame}")
-        # The library reads the column label - 1, so columns are made to be transition-ids.
-        by_id = np.ascontiguousarray(log_likes[:, self._pdf_of_id], dtype=np.float32)
-        decodable = self._library.DecodableCtc(by_id)
-        return self._lattice(decodable, options) if options.lattices else self._best_path(decodable, options)
+        search = self._search
+        if not len(log_likes):
+            raise ShapeError(f"expected log-likelihoods of {search.graph.num_columns} pdfs for one or more frames, "
+                             f"found a matrix of shape {log_likes.shape}")
+        search.init(options)
+        search.advance(log_likes)
+        search.finalize()
+        if not search.is_alive:
+            return None
+        return _decoded(trimmed(search.raw_lattice()), search.reached_final)
 
-    def _best_path(self, decodable: Any, options: DecoderOptions) -> Decoded | None:
-        search = self._library.FasterDecoder(self._graph, self._library.FasterDecoderOptions(
-            beam=options.beam, max_active=options.max_active, min_active=options.min_active,
-            beam_delta=options.beam_delta, hash_ratio=options.hash_ratio))
-        search.decode(decodable)
-        reached_final = bool(search.reached_final())
-        found, lattice = search.get_best_path(use_final_probs=reached_final)
-        return _decoded(from_openfst(lattice), reached_final) if found else None
-
-    def _lattice(self, decodable: Any, options: DecoderOptions) -> Decoded | None:
-        search = self._library.LatticeSimpleDecoder(self._graph, self._library.LatticeSimpleDecoderConfig(
-            beam=options.beam, lattice_beam=options.lattice_beam, prune_interval=options.prune_interval))
-        reached_final = bool(search.decode(decodable))
-        # Where no final state was reached, the library takes all states for final, if asked to use final costs.
-        found, lattice = search.get_raw_lattice(use_final_probs=True)
-        return _decoded(from_openfst(lattice), reached_final) if found else None
+    def determinize(self, found: Decoded, options: PhoneDeterminizeOptions | None = None) -> Determinized:
+        """The compact lattice of what was found, with one path for each word sequence, within the lattice beam."""
+        return determinize_phone_pruned(self.model, found.lattice, self.options.lattice_beam, options)
 
 
 def _decoded(lattice: Fst, reached_final: bool) -> Decoded | None:
-    lattice = sorted_lattice(lattice)
-    path = best_path(lattice)
-    if path is None:
+    size = lattice.num_states
+    arcs = np.empty(size, dtype=np.int64)
+    costs = np.empty((size, 2), dtype=np.float32)
+    count = -1 if lattice.start < 0 else _best_arcs(
+        lattice.start, lattice.arc_starts, lattice.next_states, lattice.weights, lattice.final_weights, costs,
+        np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int32), arcs)
+    if count < 0:
         return None
-    is_line = lattice.num_arcs == len(path.arcs)
-    return Decoded(path.words, path.alignment, path.graph_cost, path.acoustic_cost,
-                   linear_lattice(lattice, path.arcs) if is_line else lattice, reached_final)
-
-
-def has_epsilon_cycle(graph: Fst) -> bool:
-    """Whether arcs without input labels make a circle."""
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import connected_components
-
-    epsilon = graph.input_labels == 0
-    sources, targets = graph.sources[epsilon], graph.next_states[epsilon]
-    if (sources == targets).any():
-        return True
-    edges = csr_matrix((np.ones(len(sources), dtype=bool), (sources, targets)), shape=(graph.num_states,) * 2)
-    return bool(connected_components(edges, directed=True, connection="strong")[0] < graph.num_states)
+    end = int(lattice.next_states[arcs[0]]) if count else int(arcs[0])
+    arcs = arcs[:count][::-1]
+    inputs, outputs = lattice.input_labels[arcs], lattice.output_labels[arcs]
+    total = costs[end] + lattice.final_weights[end]
+    return Decoded(outputs[outputs != 0], inputs[inputs != 0], float(total[0]), float(total[1]), lattice,
+                   reached_final)

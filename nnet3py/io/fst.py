@@ -26,7 +26,6 @@ _VERSION, _ALIGNED_VERSION = 2, 1
 _ALIGNMENT = 16                # bytes; of the tables in aligned files
 _HEADER = struct.Struct("<iiQqqq")        # version, flags, properties, start, number of states, of arcs
 _LONGEST_NAME = 100            # bytes; of FST and arc types
-_MANY_STATES = 1000            # from here on a file is read by compiled loops
 _LARGEST_STATE = np.iinfo(np.int32).max
 _ELEMENT = np.dtype([("label", "<i4"), ("weight", "<f4"), ("next", "<i4")])
 _CONST_STATE = np.dtype([("final", "<f4"), ("first", "<u4"), ("arcs", "<u4"), ("input_eps", "<u4"),
@@ -237,8 +236,6 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
     arc_dtype, dtype = _arc_dtype(kind), np.dtype(kind.stored)
     weight_size = dtype.itemsize * kind.width
     reader.check_count(header.num_states, weight_size + 8, "states of an FST")
-    if header.num_states >= _MANY_STATES and kind.width == 1:
-        return _read_long_vector(reader, header)
     finals, blocks, counts = bytearray(), bytearray(), array("q")
     for _ in range(header.num_states):
         head = reader.raw(weight_size + 8)
@@ -250,17 +247,6 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
     final = np.frombuffer(finals, dtype=dtype).astype(dtype.newbyteorder("="))
     arcs = np.frombuffer(blocks, dtype=arc_dtype)
     return _from_arcs(header, final.reshape(-1, 2) if kind.width == 2 else final, _starts(counts), arcs)
-
-
-def _read_long_vector(reader: TokenReader, header: Header) -> Fst:
-    """As :func:`_read_vector`, of single costs, by compiled loops, which are worth being loaded for many states."""
-    from nnet3py.io.compact_lattice import fill_states, read_state_words
-
-    data, (num_arcs, _, _) = read_state_words(reader, header.num_states, 1, False)
-    finals, arc_starts, arcs = fill_states(data, header.num_states, 1, num_arcs)
-    weights = np.ascontiguousarray(arcs[:, 2]).view(np.float32)
-    return Fst(header.start, finals.view(np.float32)[:, 0], arc_starts, arcs[:, 0].copy(), arcs[:, 1].copy(), weights,
-               arcs[:, 3].copy(), header.arc_type, stored_facts(header))
 
 
 def _starts(counts: Any) -> np.ndarray:
@@ -326,9 +312,9 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
     body = bodies[kind](fst)
     stored = fst.stored
     if stored is None or stored.kind != kind:
-        from nnet3py.io.fst_properties import MUTABLE, known_properties
+        from nnet3py.io.fst_properties import MUTABLE, fst_properties
 
-        bits = known_properties(fst) | (MUTABLE if kind == "vector" else 0)
+        bits = fst_properties(fst) | (MUTABLE if kind == "vector" else 0)
         stored = Stored(kind, bits, 0 if kind == "vector" else fst.num_arcs)
     num_arcs = stored.num_arcs if kind == "vector" else fst.num_arcs
     writer.raw(binary_header(kind, fst.arc_type, stored.properties, fst.start, fst.num_states, num_arcs, stored.flags,
@@ -347,6 +333,37 @@ def _not_compact(fst: Fst) -> str | None:
     if not fst.is_acceptor:
         return "its input labels are not its output labels"
     return "a label is -1" if (fst.input_labels == NO_LABEL).any() else None
+
+
+def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
+    """The two tables of a ``const`` file: records of the states, and of the arcs, 20 and 16 bytes each."""
+    states = np.empty(fst.num_states, dtype=_CONST_STATE)
+    states["final"], states["first"], states["arcs"] = fst.final_weights, fst.arc_starts[:-1], np.diff(fst.arc_starts)
+    for name, labels in (("input_eps", fst.input_labels), ("output_eps", fst.output_labels)):
+        states[name] = np.bincount(fst.sources[labels == 0], minlength=fst.num_states)
+    return states, _arc_records(fst)
+
+
+class ConstPlaces(NamedTuple):
+    """Where the tables of a ``const`` file begin, and what its head says."""
+
+    header: Header
+    states: int
+    arcs: int
+
+
+def find_const_tables(reader: TokenReader) -> ConstPlaces | None:
+    """Where the tables of a ``const`` FST of costs begin in a file, without reading them; None for other FSTs.
+
+    The reader, which must count from the file's beginning, is left behind the FST's head. FormatError for no FST.
+    """
+    header = read_header(reader)
+    if header.kind != "const" or header.arc_type != "standard":
+        return None
+    padding = _ALIGNMENT if header.version == _ALIGNED_VERSION or header.flags & _ALIGNED else 1
+    states = reader.offset + -reader.offset % padding
+    end = states + header.num_states * _CONST_STATE.itemsize
+    return ConstPlaces(header, states, end + -end % padding)
 
 
 def _arc_records(fst: Fst) -> np.ndarray:
@@ -377,11 +394,7 @@ def _words(values: np.ndarray, rows: int) -> np.ndarray:
 
 
 def _const_body(fst: Fst) -> bytes:
-    states = np.empty(fst.num_states, dtype=_CONST_STATE)
-    states["final"], states["first"], states["arcs"] = fst.final_weights, fst.arc_starts[:-1], np.diff(fst.arc_starts)
-    for name, labels in (("input_eps", fst.input_labels), ("output_eps", fst.output_labels)):
-        states[name] = np.bincount(fst.sources[labels == 0], minlength=fst.num_states)
-    return states.tobytes() + _arc_records(fst).tobytes()
+    return b"".join(table.tobytes() for table in const_tables(fst))
 
 
 def _compact_body(fst: Fst) -> bytes:

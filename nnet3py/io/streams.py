@@ -32,8 +32,6 @@ _BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose rea
 _temporary_numbers = itertools.count()
 _pipes_forbidden = False
 _unfinished: dict[str, str] = {}               # temporary name of each output that is being written -> its final name
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unfinished.clear)
 
 
 class ClosedOutput(Nnet3Error):
@@ -313,9 +311,6 @@ class OutputStream(io.BufferedWriter):
         """Write out everything, wait for a pipe's command, give the file its name. Nnet3Error if any of it fails."""
         if self.closed:
             return
-        if self._temporary is not None and self._temporary not in _unfinished:      # a child of a fork
-            self.close()
-            return
         try:
             self.flush()
             super().close()
@@ -323,7 +318,7 @@ class OutputStream(io.BufferedWriter):
                 temporary, self._temporary = self._temporary, None
                 try:
                     os.replace(temporary, self._final or self.path)
-                    del _unfinished[temporary]
+                    _unfinished.pop(temporary, None)
                 except OSError as error:
                     _remove(temporary)
                     raise Nnet3Error(f"cannot give '{self.path}' its name: {_reason(error)}") from error
@@ -354,8 +349,7 @@ class OutputStream(io.BufferedWriter):
 
 
 def _remove(path: str) -> None:
-    if _unfinished.pop(path, None) is None:      # a child of a fork leaves its parent's files alone
-        return
+    _unfinished.pop(path, None)
     try:
         os.remove(path)
     except OSError:

@@ -13,6 +13,7 @@ signature; arrays must be contiguous, writable and of that dtype. Other threads 
 """
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "i4": "int32", "i8": "int64",
                 "f4": "float32", "f8": "float64", "b1": "boolean"}
+_lock = threading.RLock()
 
 
 class Loop:
@@ -51,10 +53,13 @@ class Loop:
         from nnet3py.cache_folder import cache_folder
         from nnet3py.machine_code import entries, objects
 
-        with objects.lock:
+        with _lock:
             if self._function is None:
                 path = cache_folder() / _folder_name((self._source, *self._uses)) / f"{self._file_name()}.kernel"
-                code, _ = objects.find_or_make(path, self._compiled)
+                code = objects.read(path)
+                if code is None:
+                    code = self._compiled()
+                    objects.keep(path, code)
                 self._function = entries.function_of(code, self.name)
             return self._function
 

@@ -1,0 +1,136 @@
+"""The graph that a decoder searches: its states and arcs as two tables, mapped into memory where a file has them so."""
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+
+from nnet3py.decoding import graph_loops
+from nnet3py.decoding.graph import read_fst_file
+from nnet3py.decoding.search_layout import ARC_WORDS, FINAL, NUM_EPSILONS, STATE_WORDS
+from nnet3py.errors import FormatError, ShapeError
+from nnet3py.io.fst import Fst, const_tables, find_const_tables
+from nnet3py.io.object_files import token_reader
+from nnet3py.io.streams import open_input
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.machine_code.loop import Loop
+
+_check_tables = Loop("nnet3py.decoding.graph_loops", "check_tables", "u4* f4* i4* f4* i8 i8 i8 i8[]",
+                     ["nnet3py.decoding.search_layout"])
+_find_epsilon_cycle = Loop("nnet3py.decoding.graph_loops", "find_epsilon_cycle", "u4* i4* i8 u1[] i4[] i8[]",
+                           ["nnet3py.decoding.search_layout"])
+
+
+class DecodingGraph:
+    """A graph from input labels, transition-ids mostly, to words. It never changes, so decoders may share it.
+
+    Attributes
+    ----------
+    start : the start state
+    num_states, num_arcs : how large it is
+    pdfs : int32, the column of the log-likelihoods that each input label takes
+    num_columns : how many columns there are
+    states, arcs : the addresses of the tables, laid out as in OpenFst's ``const`` files
+    """
+
+    def __init__(self, start: int, states: np.ndarray, arcs: np.ndarray, pdfs: np.ndarray, num_columns: int) -> None:
+        """Take tables of 32-bit words (states, 5) and (arcs, 4), which may be read-only and unaligned.
+
+        ``pdfs`` (int32) has an entry for every label that there may be, from 0. ShapeError for tables that no decoder
+        can use: states or labels that do not exist, costs that are none, a circle of arcs without input labels.
+        """
+        self._tables = states, arcs                     # the addresses are theirs
+        self.start, self.num_states, self.num_arcs = start, len(states), len(arcs)
+        self.pdfs, self.num_columns = np.ascontiguousarray(pdfs, dtype=np.int32), num_columns
+        if not 0 <= start < self.num_states or not self.num_arcs:
+            raise ShapeError("a graph for decoding needs states and arcs; this one has none")
+        self.states, self.arcs = address(states), address(arcs)
+        self._check()
+
+    @classmethod
+    def of_fst(cls, fst: Fst, model: TransitionModel) -> DecodingGraph:
+        """A graph of transition-ids of a model."""
+        states, arcs = const_tables(fst)
+        return cls(fst.start, _words(states, STATE_WORDS), _words(arcs, ARC_WORDS), *_columns(model))
+
+    @classmethod
+    def read(cls, rxfilename: str | os.PathLike[str], model: TransitionModel) -> DecodingGraph:
+        """Read a graph of transition-ids of a model. A ``const`` file is not copied but mapped into memory.
+
+        Raises FormatError for what is no FST, ShapeError as above.
+        """
+        found = _mapped(rxfilename)
+        if found is None:
+            return cls.of_fst(read_fst_file(rxfilename), model)
+        return cls(*found, *_columns(model))
+
+    @property
+    def final_costs(self) -> np.ndarray:
+        """float32 (states,); infinity: not final."""
+        costs: np.ndarray = self._tables[0][:, FINAL].view(np.float32)
+        return costs
+
+    def _check(self) -> None:
+        place = np.zeros(3, dtype=np.int64)
+        largest = len(self.pdfs) - 1
+        problem = _check_tables(self.states, self.states, self.arcs, self.arcs, self.num_states, self.num_arcs, largest,
+                                place)
+        state, arc, value = place.tolist()
+        where = f"arc {arc} of the graph, of state {state}"
+        if problem == graph_loops.BAD_INPUT:
+            raise ShapeError(f"{where} has the input label {value}, but the model's transition-ids are 1 to {largest}",
+                             "graph and model must belong together")
+        if problem:
+            raise ShapeError({
+                graph_loops.BAD_RANGE: f"state {state} of the graph has {value} arcs from arc {arc}, but there are "
+                                       f"{self.num_arcs} arcs",
+                graph_loops.BAD_NEXT: f"{where} leads to state {value}, but there are {self.num_states}",
+                graph_loops.BAD_OUTPUT: f"{where} has the output label {value}",
+                graph_loops.BAD_COST: f"{where}, or this state's end, has a cost that is no number",
+                graph_loops.BAD_EPSILONS: f"state {state} of the graph has {value} arcs without input labels, but its "
+                                          "table says another number",
+            }[problem], "the file is damaged" if problem != graph_loops.BAD_COST else "")
+        num_entries = int(np.count_nonzero(self._tables[0][:, NUM_EPSILONS]))
+        cycle = _find_epsilon_cycle(self.states, self.arcs, self.num_states, np.zeros(self.num_states, dtype=np.uint8),
+                                    np.empty(num_entries, dtype=np.int32), np.empty(num_entries, dtype=np.int64))
+        if cycle >= 0:
+            raise ShapeError("the graph has a circle of arcs without transition-ids, in which decoding would not end",
+                             f"state {cycle} is on it")
+
+
+def address(array: np.ndarray) -> int:
+    """Where an array's elements begin."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _words(records: np.ndarray, width: int) -> np.ndarray:
+    return np.frombuffer(records, dtype=np.int32).reshape(-1, width)
+
+
+def _columns(model: TransitionModel) -> tuple[np.ndarray, int]:
+    return model.transition_id_to_pdf, model.num_pdfs
+
+
+def _mapped(rxfilename: str | os.PathLike[str]) -> tuple[int, np.ndarray, np.ndarray] | None:
+    """The start state and the tables of a ``const`` file; None for other files, pipes, and FSTs inside of files."""
+    with open_input(rxfilename) as stream:
+        if stream.size is None or stream.tell() != 0:
+            return None
+        reader = token_reader(stream)
+        if reader.peek(1) != b"\xd6":
+            return None
+        places = find_const_tables(reader)
+        if places is None:
+            return None
+        header = places.header
+        end = places.arcs + header.num_arcs * ARC_WORDS * 4
+        if header.num_arcs < 0 or end > stream.size:
+            raise FormatError(f"expected a graph of {header.num_states} states and {header.num_arcs} arcs, which takes "
+                              f"{end} bytes, but the file has {stream.size}", path=stream.path)
+        content: Any = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    tables = [np.frombuffer(content, dtype=np.int32, count=count * width, offset=first).reshape(-1, width)
+              for count, width, first in ((header.num_states, STATE_WORDS, places.states),
+                                          (header.num_arcs, ARC_WORDS, places.arcs))]
+    return header.start, tables[0], tables[1]

@@ -1,0 +1,309 @@
+"""The lattice decoder: a search that goes on frame by frame, and what it has found.
+
+Kaldi: LatticeFasterDecoder, LatticeFasterOnlineDecoder.
+Its state is in arrays that compiled loops work on (``search_loops.py``); other threads run while they do.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.decoding import search_layout as layout
+from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.io.fst import NO_STATE, NO_WEIGHT, Fst
+from nnet3py.io.lattice import LATTICE
+from nnet3py.machine_code.loop import Loop
+
+_USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.search_pruning"]
+_POOLS = "i4[,] f4[,] i4[,] f4[,] i8[,]"           # tokens, links, frames
+_begin = Loop("nnet3py.decoding.search_loops", "begin",
+              f"u4* i4* f4* {_POOLS} i4[,] i4[] i4[] i4[] i8[] f4[] i8", _USES)
+_advance = Loop("nnet3py.decoding.search_loops", "advance",
+                f"u4* i4* f4* i4[] {_POOLS} f4[] i4[] i4[,] i4[] i4[] i4[] f4[] i8[] f4[] f4[,]", _USES)
+_best_ends = Loop("nnet3py.decoding.search_pruning", "best_ends", "f4* i4[,] f4[,] i8[,] i8[] f4[] i8[]", _USES)
+_finalize = Loop("nnet3py.decoding.search_pruning", "finalize", f"f4* {_POOLS} f4[] i4[] i8[] f4[] i8 f4", _USES)
+_trace_back = Loop("nnet3py.decoding.search_results", "trace_back", "i4[,] i4[,] f4[,] f4[] i8[] i8 i4[,] f4[,]", _USES)
+_place_tokens = Loop("nnet3py.decoding.search_results", "place_tokens", "i4[,] i4[,] i8[,] i8[] i4[]", _USES)
+_write_lattice = Loop("nnet3py.decoding.search_results", "write_lattice",
+                      "i4[,] i4[,] f4[,] i8[,] f4[] i8[] i4[] i4[] i8[] i4[] i4[] f4[,] i4[]", _USES)
+
+_FIRST_HASH_SIZE = 1000
+_FIRST_TOKENS, _FIRST_LINKS, _FIRST_FRAMES, _FIRST_STACK = 1 << 12, 1 << 13, 1 << 8, 1 << 10
+
+
+@dataclass(frozen=True)
+class DecoderOptions:
+    """How wide the search is. Costs are those after acoustic scaling.
+
+    Attributes
+    ----------
+    beam : paths whose cost is larger than the best one's by more are given up
+    max_active, min_active : states kept per frame, whatever the beam says
+    lattice_beam : how much worse than the best path what is kept in a lattice may be
+    prune_interval : frames between prunings of what is kept; a matter of memory
+    beam_delta : how the beam is widened where ``max_active`` or ``min_active`` decide
+    hash_ratio : buckets per state in the search's table; decides in which order states are visited
+    prune_scale : part of ``lattice_beam`` by which costs may change without being passed on; a matter of time
+    """
+
+    beam: float = 16.0
+    max_active: int = layout.NO_LIMIT
+    min_active: int = 200
+    lattice_beam: float = 10.0
+    prune_interval: int = 25
+    beam_delta: float = 0.5
+    hash_ratio: float = 2.0
+    prune_scale: float = 0.1
+
+    def check(self) -> None:
+        """UsageError for options that cannot be."""
+        if not self.beam > 0.0 or not self.lattice_beam > 0.0:
+            raise UsageError(f"--beam and --lattice-beam must be above 0, not {self.beam:g} and {self.lattice_beam:g}")
+        if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
+            raise UsageError(f"--max-active must be above 1 and not below --min-active, which is 0 or more; found "
+                             f"{self.max_active} and {self.min_active}")
+        if self.prune_interval < 1 or not self.beam_delta > 0.0 or not self.hash_ratio >= 1.0:
+            raise UsageError("--prune-interval must be 1 or more, --beam-delta above 0, --hash-ratio 1 or more; found "
+                             f"{self.prune_interval}, {self.beam_delta:g}, {self.hash_ratio:g}")
+
+
+class BestPath(NamedTuple):
+    """The best path so far.
+
+    ``inputs``, ``outputs``: int32 (arcs,), labels, 0 for none; ``weights``: float32 (arcs, 2), graph and acoustic
+    costs; ``final_cost``: of the graph's state at the end, 0 where that is not asked for or not final.
+    """
+
+    inputs: np.ndarray
+    outputs: np.ndarray
+    weights: np.ndarray
+    final_cost: float
+
+    @property
+    def words(self) -> np.ndarray:
+        """int32, numbers of words."""
+        return self.outputs[self.outputs != 0]
+
+    @property
+    def alignment(self) -> np.ndarray:
+        """int32 (frames,), transition-ids."""
+        return self.inputs[self.inputs != 0]
+
+
+class LatticeDecoder:
+    """Searches one utterance after the other with one graph.
+
+    The order in which states are visited depends on the size of a table that never shrinks, as Kaldi's does: so what is
+    found near the beam can depend on the utterances before. A new decoder costs little.
+    """
+
+    def __init__(self, graph: DecodingGraph, options: DecoderOptions | None = None) -> None:
+        """UsageError for options that cannot be."""
+        self.graph, self.options = graph, options or DecoderOptions()
+        self.options.check()
+        self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
+        self._limits = np.zeros(layout.NUM_LIMITS, dtype=np.float32)
+        self._counts[layout.HASH_SIZE] = _FIRST_HASH_SIZE
+        self._tokens = np.empty((_FIRST_TOKENS, layout.TOKEN_WORDS), dtype=np.int32)
+        self._links = np.empty((_FIRST_LINKS, layout.LINK_WORDS), dtype=np.int32)
+        self._frames = np.empty((_FIRST_FRAMES, layout.FRAME_WORDS), dtype=np.int64)
+        self._offsets = np.empty(_FIRST_FRAMES, dtype=np.float32)
+        self._stack = np.empty(_FIRST_STACK, dtype=np.int32)
+        self._order = self._remap = np.empty(0, dtype=np.int32)
+        self._make_tables(_FIRST_HASH_SIZE)
+        self._make_scratch()
+        self._is_final = False
+        self.init()
+
+    # -- searching -----------------------------------------------------------------------------------------------------
+
+    def init(self, options: DecoderOptions | None = None) -> None:
+        """Begin with a new utterance. Kaldi: InitDecoding."""
+        options = self.options = options or self.options
+        options.check()
+        self._counts[[layout.MAX_ACTIVE, layout.MIN_ACTIVE, layout.PRUNE_INTERVAL]] = (
+            options.max_active, options.min_active, options.prune_interval)
+        self._limits[[layout.BEAM, layout.LATTICE_BEAM, layout.BEAM_DELTA, layout.HASH_RATIO]] = (
+            options.beam, options.lattice_beam, options.beam_delta, options.hash_ratio)
+        self._limits[layout.PRUNE_DELTA] = np.float32(options.lattice_beam) * np.float32(options.prune_scale)
+        self._counts[layout.PHASE] = layout.PRUNING
+        self._buckets[:, 0] = -1
+        self._is_final = False
+        while status := _begin(
+                self.graph.states, self.graph.arcs, self.graph.arcs, *self._pools(), self._buckets, self._used,
+                self._order, self._stack, self._counts, self._limits, self.graph.start):
+            self._make_room(status)
+
+    def advance(self, log_likes: np.ndarray) -> None:
+        """Search on through more frames.
+
+        Parameters
+        ----------
+        log_likes : float32 (frames, columns), a column for each pdf, with the acoustic scale
+
+        Raises ShapeError for another number of columns than the graph has, NumericError for NaN or infinity. Kaldi:
+        AdvanceDecoding.
+        """
+        if log_likes.ndim != 2 or log_likes.shape[1] != self.graph.num_columns:
+            raise ShapeError(f"expected log-likelihoods of {self.graph.num_columns} pdfs, found a matrix of shape "
+                             f"{log_likes.shape}")
+        if self._is_final:
+            raise UsageError("no frame can follow after finalize(); begin with init()")
+        log_likes = np.require(log_likes, np.float32, ["C", "A", "W"])
+        if not np.isfinite(log_likes).all():
+            frame = int((~np.isfinite(log_likes)).any(axis=1).argmax()) + self.num_frames
+            raise NumericError(f"NaN or infinity among the log-likelihoods of frame {frame}")
+        self._counts[layout.ROW] = 0
+        while status := _advance(
+                self.graph.states, self.graph.arcs, self.graph.arcs, self.graph.pdfs, *self._pools(), self._offsets,
+                self._remap, self._buckets, self._used, self._order, self._stack, self._chosen, self._counts,
+                self._limits, log_likes):
+            self._make_room(status)
+
+    def finalize(self) -> None:
+        """Prune, knowing that no frame follows. Kaldi: FinalizeDecoding."""
+        best = self._best_ends()
+        any_final = best.with_final < np.inf
+        _finalize(self.graph.states, *self._pools(), self._offsets, self._remap, self._counts, self._limits,
+                  int(any_final), best.with_final if any_final else best.cost)
+        self._is_final = True
+
+    def _pools(self) -> tuple[np.ndarray, ...]:
+        return self._tokens, self._token_costs, self._links, self._link_costs, self._frames
+
+    def _make_room(self, status: int) -> None:
+        """Give the loops what they need before they go on."""
+        if status == layout.MORE_TOKENS:
+            self._tokens = _enlarged(self._tokens)
+        elif status == layout.MORE_LINKS:
+            self._links = _enlarged(self._links)
+        elif status == layout.MORE_FRAMES:
+            self._frames, self._offsets = _enlarged(self._frames), _enlarged(self._offsets)
+        elif status == layout.MORE_STACK:
+            self._stack = _enlarged(self._stack)
+        elif status == layout.MORE_BUCKETS:
+            self._make_tables(2 * int(self._counts[layout.HASH_WANTED]))
+        self._make_scratch()
+
+    def _make_tables(self, size: int) -> None:
+        self._buckets = np.full((size, layout.BUCKET_WORDS), -1, dtype=np.int32)
+        self._used = np.empty(size, dtype=np.int32)
+
+    def _make_scratch(self) -> None:
+        """What is as large as the pools: the views of them as costs, the order of tokens, new numbers."""
+        self._token_costs, self._link_costs = self._tokens.view(np.float32), self._links.view(np.float32)
+        if len(self._order) < len(self._tokens):
+            order = np.empty(len(self._tokens), dtype=np.int32)
+            order[:len(self._order)] = self._order
+            self._order, self._chosen = order, np.empty(len(order), dtype=np.float32)
+        if len(self._remap) < len(self._links):
+            self._remap = np.empty(len(self._links), dtype=np.int32)
+
+    # -- what was found ------------------------------------------------------------------------------------------------
+
+    @property
+    def num_frames(self) -> int:
+        """How many frames were decoded. Kaldi: NumFramesDecoded."""
+        return int(self._counts[layout.FRAME])
+
+    @property
+    def num_active(self) -> int:
+        """How many states are active."""
+        return int(self._counts[layout.NUM_TOKENS] - self._frames[self.num_frames, layout.FIRST_TOKEN])
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether any path is left."""
+        return bool(self._best_ends().cost < np.inf)
+
+    def final_relative_cost(self) -> float:
+        """How much worse the best path is with the cost of ending; infinity if no final state is reached.
+
+        Kaldi: FinalRelativeCost.
+        """
+        best = self._best_ends()
+        return float(best.with_final - best.cost) if best.with_final < np.inf else float("inf")
+
+    @property
+    def reached_final(self) -> bool:
+        """Whether a final state of the graph is reached. Kaldi: ReachedFinal."""
+        return bool(self._best_ends().with_final < np.inf)
+
+    def best_path(self, use_final: bool = True) -> BestPath | None:
+        """The best path so far; None if there is none. The lattice is not touched. Kaldi: GetBestPath.
+
+        ``use_final``: with the costs of ending, if a final state is reached.
+        """
+        best = self._best_ends()
+        if not best.cost < np.inf:
+            return None
+        use_final = use_final and bool(best.with_final < np.inf)
+        first = int(self._frames[self.num_frames, layout.FIRST_TOKEN])
+        end = first + (best.place_with_final if use_final else best.place)
+        most = 2 * self.num_frames + 16
+        while True:
+            labels, weights = np.empty((most, 2), dtype=np.int32), np.empty((most, 2), dtype=np.float32)
+            count = _trace_back(self._tokens, self._links, self._link_costs, self._offsets, self._counts, end, labels,
+                                weights)
+            if count <= most:
+                break
+            most = count
+        final = float(self.graph.final_costs[self._tokens[end, layout.STATE]]) if use_final else 0.0
+        labels, weights = labels[:count][::-1], weights[:count][::-1]
+        return BestPath(labels[:, 0].copy(), labels[:, 1].copy(), weights.copy(), final)
+
+    def raw_lattice(self, use_final: bool = True) -> Fst:
+        """The state-level lattice of what is kept; without states if there is nothing. Kaldi: GetRawLattice.
+
+        Every path within the lattice beam of the best one is in it; nothing else, after :meth:`finalize`.
+        ``use_final``: with the costs of ending, if a final state is reached; otherwise all states at the end are final.
+        """
+        num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
+        position = np.empty(num_tokens, dtype=np.int32)
+        order = np.arange(num_tokens, dtype=np.int32)
+        if _place_tokens(self._tokens, self._links, self._frames, self._counts, position):
+            starts = self._frames[:self.num_frames + 1, layout.FIRST_TOKEN]
+            order = np.lexsort((position, np.searchsorted(starts, order, side="right"))).astype(np.int32)
+        number = np.empty(num_tokens, dtype=np.int32)
+        number[order] = np.arange(num_tokens, dtype=np.int32)
+        arc_starts = np.empty(num_tokens + 1, dtype=np.int64)
+        inputs, outputs, next_states = (np.empty(num_links, dtype=np.int32) for _ in range(3))
+        weights = np.empty((num_links, 2), dtype=np.float32)
+        count = _write_lattice(self._tokens, self._links, self._link_costs, self._frames, self._offsets, self._counts,
+                               order, number, arc_starts, inputs, outputs, weights, next_states)
+        return Fst(0 if num_tokens else NO_STATE, self._final_weights(number, use_final), arc_starts, inputs[:count],
+                   outputs[:count], weights[:count], next_states[:count], LATTICE)
+
+    def _final_weights(self, number: np.ndarray, use_final: bool) -> np.ndarray:
+        final = np.full((len(number), 2), NO_WEIGHT, dtype=np.float32)
+        first = int(self._frames[self.num_frames, layout.FIRST_TOKEN])
+        costs = self.graph.final_costs[self._tokens[first:len(number), layout.STATE]]
+        if not use_final or not (costs < np.inf).any():
+            costs = np.zeros(len(costs), dtype=np.float32)
+        ends = number[first:][costs < np.inf]
+        final[ends, 0], final[ends, 1] = costs[costs < np.inf], 0.0
+        return final
+
+    def _best_ends(self) -> _Ends:
+        costs, places = np.empty(2, dtype=np.float32), np.empty(2, dtype=np.int64)
+        _best_ends(self.graph.states, self._tokens, self._token_costs, self._frames, self._counts, costs, places)
+        return _Ends(costs[0], costs[1], int(places[0]), int(places[1]))
+
+
+class _Ends(NamedTuple):
+    """The least cost at the newest time, without and with final costs, and which tokens have them."""
+
+    cost: np.float32
+    with_final: np.float32
+    place: int
+    place_with_final: int
+
+
+def _enlarged(array: np.ndarray) -> np.ndarray:
+    """An array of twice the rows, which begins with those of this one."""
+    larger = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
+    larger[:len(array)] = array
+    return larger

@@ -1,1 +1,0 @@
-"""Gaussian mixtures: of acoustic models, and of what stands before i-vectors."""

@@ -1,0 +1,76 @@
+"""Smaller compact lattices: strings and weights pushed towards the start, equal states merged."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.io.state_graphs import starts_of
+from nnet3py.lattices.states import top_sorted, trimmed
+from nnet3py.machine_code.loop import Loop
+
+_HERE = "nnet3py.lattices.minimize_loops"
+_STRINGS = "i8[] i4[] i8[] i4[] i8[] i4[]"            # arc starts, next states, strings of arcs and of final weights
+_find_shifts = Loop(_HERE, "find_shifts", f"i8 {_STRINGS} u1[] i8[]")
+_write_pushed = Loop(_HERE, "write_pushed", f"{_STRINGS} i8[] i8[] i4[]")
+_push_weights = Loop(_HERE, "push_weights", "i8 i8[] i4[] f4[,] f4[,] f4[,]")
+_find_equal_states = Loop(_HERE, "find_equal_states",
+                          "i8[] i4[] i4[] f4[,] i8[] i4[] f4[,] i8[] i4[] f4 f4 i8[] i4[] i4[] i4[]")
+
+DELTA = 1.0 / 1024.0               # Kaldi's kDelta: by how much the costs of equal states may differ
+
+
+def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
+    """The lattice with its transition-ids as near to the start as they can be; those of the start's arcs stay there.
+
+    LatticeError for a cycle. Kaldi: PushCompactLatticeStrings.
+    """
+    lattice = top_sorted(lattice)
+    if lattice.start < 0:
+        return lattice
+    shifts = np.empty(lattice.num_states, dtype=np.int64)
+    strings = (lattice.arc_starts, lattice.next_states, lattice.string_starts, lattice.ids,
+               lattice.final_string_starts, lattice.final_ids)
+    _find_shifts(lattice.start, *strings, lattice.is_final.astype(np.uint8), shifts)
+    starts = starts_of(lattice.lengths + shifts[lattice.next_states] - shifts[lattice.sources])
+    ids = np.empty(int(starts[-1]), dtype=np.int32)
+    _write_pushed(*strings, shifts, starts, ids)
+    final_shifts = np.where(lattice.is_final, shifts, 0)
+    ends = np.repeat(lattice.final_string_starts[:-1] + final_shifts, lattice.final_lengths)
+    return dataclasses.replace(
+        lattice, string_starts=starts, ids=ids, final_string_starts=starts_of(lattice.final_lengths - final_shifts),
+        final_ids=lattice.final_ids[np.arange(len(lattice.final_ids)) >= ends])
+
+
+def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
+    """The lattice with its costs as near to the start as they can be; what is common to all paths is on the first arcs.
+
+    LatticeError for a cycle. Kaldi: PushCompactLatticeWeights.
+    """
+    lattice = top_sorted(lattice)
+    if lattice.start < 0:
+        return lattice
+    weights, finals = lattice.weights.copy(), lattice.final_weights.copy()
+    _push_weights(lattice.start, lattice.arc_starts, lattice.next_states, weights, finals,
+                  np.empty((lattice.num_states, 2), dtype=np.float32))
+    return dataclasses.replace(lattice, weights=weights, final_weights=finals)
+
+
+def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
+    """The lattice with states merged from which the same strings lead on at about the same costs; trimmed.
+
+    ``delta`` is by how much costs may differ. Strings and weights should have been pushed. LatticeError for a cycle.
+    Kaldi: MinimizeCompactLattice.
+    """
+    lattice = top_sorted(lattice)
+    if lattice.start < 0:
+        return lattice
+    size = lattice.num_states
+    mapped, chain = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
+    heads = np.full(1 << int(size).bit_length(), -1, dtype=np.int32)
+    _find_equal_states(lattice.arc_starts, lattice.labels, lattice.next_states, lattice.weights, lattice.string_starts,
+                       lattice.ids, lattice.final_weights, lattice.final_string_starts, lattice.final_ids, delta,
+                       DELTA, np.empty(lattice.num_arcs, dtype=np.int64), mapped, heads, chain)
+    merged = dataclasses.replace(lattice, start=int(mapped[lattice.start]), next_states=mapped[lattice.next_states])
+    return trimmed(merged)

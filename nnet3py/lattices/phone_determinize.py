@@ -1,0 +1,106 @@
+"""Determinization as decoders do it: first on words and phones, then on words. Kaldi: DeterminizeLatticePhonePruned."""
+from __future__ import annotations
+
+import dataclasses
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.io.alignment import check_transition_ids
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.lattice_conversion import expanded, factored
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.lattices.determinize import DELTA, Determinized, DeterminizeOptions, determinize_pruned
+from nnet3py.lattices.states import top_sorted, trimmed
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PhoneDeterminizeOptions:
+    """How lattices are determinized after decoding.
+
+    Attributes
+    ----------
+    delta, max_mem : as in :class:`DeterminizeOptions`
+    phone_determinize : determinize on words and phones first
+    word_determinize : determinize on words
+    minimize : make the result smaller
+    """
+
+    delta: float = DELTA
+    max_mem: int = 50000000
+    phone_determinize: bool = True
+    word_determinize: bool = True
+    minimize: bool = False
+
+
+def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
+                             options: PhoneDeterminizeOptions | None = None) -> Determinized:
+    """Determinize a state-level lattice for paths within a beam of the best; trimmed.
+
+    Parameters
+    ----------
+    model : knows the phones of the lattice's transition-ids
+    lattice : with the scales by which paths are to be compared
+
+    Raises LatticeError for a lattice with a cycle, ShapeError for transition-ids that the model does not know. Kaldi:
+    DeterminizeLatticePhonePrunedWrapper.
+    """
+    options = options or PhoneDeterminizeOptions()
+    limits = DeterminizeOptions(options.delta, options.max_mem)
+    lattice = top_sorted(lattice)
+    complete, effective_beam = True, beam
+    if options.phone_determinize:
+        phones = determinize_pruned(with_phones(model, lattice), beam, limits)
+        first_phone = _first_phone(lattice)
+        lattice = expanded(phones.lattice)
+        words = np.where(lattice.output_labels >= first_phone, 0, lattice.output_labels)
+        lattice = dataclasses.replace(lattice, output_labels=words.astype(np.int32))
+        complete, effective_beam = phones.complete, phones.effective_beam
+    if options.word_determinize:
+        found = determinize_pruned(lattice, beam, limits)
+        compact = found.lattice
+        complete, effective_beam = complete and found.complete, min(effective_beam, found.effective_beam)
+    else:
+        if not options.phone_determinize:
+            _log.warning("Both --phone-determinize and --word-determinize are set to false, copying lattice without "
+                         "determinization.")
+        compact = factored(lattice)
+    if options.minimize:
+        from nnet3py.lattices.minimize import minimized, with_strings_pushed, with_weights_pushed
+
+        compact = minimized(with_weights_pushed(with_strings_pushed(compact)))
+    return Determinized(trimmed(compact), complete, effective_beam)
+
+
+def _first_phone(lattice: Fst) -> int:
+    """The label before that of phone 1: phones follow the words."""
+    return int(lattice.output_labels.max(initial=0)) + 1
+
+
+def with_phones(model: TransitionModel, lattice: Fst) -> Fst:
+    """The lattice with a label where each phone begins, after the words' labels; topologically sorted.
+
+    It is on the arc with the phone's first transition-id, or, if that has a word, on an arc of its own after it. Arcs
+    of the start state get none. ShapeError for transition-ids that the model does not know. Kaldi:
+    DeterminizeLatticeInsertPhones.
+    """
+    ids = lattice.input_labels
+    check_transition_ids(model, ids[ids != 0])
+    begins = (ids != 0) & (model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids]
+    begins &= lattice.sources != lattice.start
+    labels = _first_phone(lattice) + model.transition_id_to_phone[ids]
+    has_word = lattice.output_labels != 0
+    words = np.where(begins & ~has_word, labels, lattice.output_labels)
+    split = np.flatnonzero(begins & has_word)
+    new_states = lattice.num_states + np.arange(len(split))
+    targets = lattice.next_states.astype(np.int64)
+    targets[split] = new_states
+    none = np.full((len(split), 2), NO_WEIGHT, dtype=np.float32)
+    return top_sorted(Fst.from_arcs(
+        lattice.start, np.concatenate((lattice.final_weights, none)), np.concatenate((lattice.sources, new_states)),
+        np.concatenate((ids, np.zeros(len(split)))), np.concatenate((words, labels[split])),
+        np.concatenate((lattice.weights, np.zeros((len(split), 2)))),
+        np.concatenate((targets, lattice.next_states[split])), lattice.arc_type))
