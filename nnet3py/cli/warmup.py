@@ -55,6 +55,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
         "nnet3py.lattices.determinize",
         "nnet3py.lattices.forward_backward",
         "nnet3py.lattices.minimize",
+        "nnet3py.lattices.mbr",
         "nnet3py.lattices.pruning",
         "nnet3py.lattices.states",
     ),

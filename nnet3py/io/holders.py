@@ -17,6 +17,7 @@ from nnet3py.io.matrices import write_matrix, write_vector
 from nnet3py.io.posteriors import read_posterior, write_posterior
 from nnet3py.io.simple_values import (
     read_bool_value,
+    read_float_pairs,
     read_int_pairs,
     read_int_vector,
     read_int_vectors,
@@ -25,6 +26,7 @@ from nnet3py.io.simple_values import (
     read_token_line,
     read_token_value,
     write_bool_value,
+    write_float_pairs,
     write_int_pairs,
     write_int_vector,
     write_int_vectors,
@@ -85,6 +87,7 @@ BOOL: Holder[bool] = Holder("boolean", read_bool_value, write_bool_value)
 INT_VECTOR: Holder[np.ndarray] = Holder("integer vector", read_int_vector, write_int_vector)
 INT_VECTOR_VECTOR: Holder[list[np.ndarray]] = Holder("list of integer vectors", read_int_vectors, write_int_vectors)
 INT_PAIR_VECTOR: Holder[np.ndarray] = Holder("list of integer pairs", read_int_pairs, write_int_pairs)
+FLOAT_PAIR_VECTOR: Holder[np.ndarray] = Holder("list of pairs of numbers", read_float_pairs, write_float_pairs)
 POSTERIOR: Holder[Any] = Holder("posterior", read_posterior, write_posterior)
 TOKEN: Holder[str] = Holder("token", read_token_value, write_token_value, has_header=False)
 TOKEN_VECTOR: Holder[list[str]] = Holder("list of tokens", read_token_line, write_token_line, has_header=False)

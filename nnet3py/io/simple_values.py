@@ -14,10 +14,12 @@ import numpy as np
 from nnet3py.errors import Nnet3Error
 from nnet3py.io import kaldi_io_adapter
 from nnet3py.io.specifiers import is_token
-from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
 
 _SIZED = np.dtype([("size", "i1"), ("value", "<i4")])
+_SIZED_FLOAT = np.dtype([("size", "i1"), ("value", "<f4")])
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
+_REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NO_NEWLINE = re.compile(rb"[^\n]*")
 _INT32 = np.iinfo(np.int32)
 
@@ -191,6 +193,35 @@ def write_int_pairs(writer: TokenWriter, value: Any) -> None:
         writer.raw(_with_sizes(pairs))
     else:
         writer.raw(b"; ".join(b"%d %d " % (a, b) for a, b in pairs.tolist()) + b"\n")
+
+
+def read_float_pairs(reader: TokenReader) -> np.ndarray:
+    """float32 (count, 2); in text a semicolon separates the pairs."""
+    if reader.binary:
+        count = reader.integer()
+        reader.check_count(count, 2 * _SIZED_FLOAT.itemsize)
+        values = reader.array(_SIZED_FLOAT, 2 * count)
+        if np.any(values["size"] != 4):
+            raise reader.error("expected 4-byte numbers, found another size")
+        return values["value"].astype(np.float32).reshape(count, 2)
+    line = _line(reader).strip()
+    pairs = [piece.split() for piece in line.split(b";")] if line else []
+    if any(len(pair) != 2 or not all(map(_REAL.fullmatch, pair)) for pair in pairs):
+        raise reader.error("expected pairs of numbers with ';' between them")
+    with np.errstate(over="ignore"):
+        return np.array([[float(word) for word in pair] for pair in pairs]).astype(np.float32).reshape(-1, 2)
+
+
+def write_float_pairs(writer: TokenWriter, value: Any) -> None:
+    """Write float32 (count, 2)."""
+    pairs = np.asarray(value, dtype=np.float32).reshape(-1, 2)
+    if writer.binary:
+        data = np.empty(pairs.size, dtype=_SIZED_FLOAT)
+        data["size"], data["value"] = 4, pairs.ravel()
+        writer.integer(len(pairs))
+        writer.raw(data.tobytes())
+    else:
+        writer.raw(b"; ".join((TEXT_FLOAT * 2) % (a, b) for a, b in pairs.tolist()) + b"\n")
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

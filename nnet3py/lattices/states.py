@@ -48,8 +48,11 @@ def top_sorted(lattice: Lattice) -> Lattice:
 
     LatticeError for one with a cycle.
     """
-    if is_top_sorted(lattice.arc_starts, lattice.next_states):
-        return lattice
+    return lattice if is_top_sorted(lattice.arc_starts, lattice.next_states) else newly_sorted(lattice)
+
+
+def newly_sorted(lattice: Lattice) -> Lattice:
+    """As :func:`top_sorted`, but states get other numbers even if they are sorted. OpenFst: TopSort."""
     order = top_order(lattice.start, lattice.arc_starts, lattice.next_states)
     if order is None:
         raise LatticeError("the lattice has a cycle", "lattices have none; was it made by a decoder?")

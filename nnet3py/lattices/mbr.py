@@ -1,0 +1,176 @@
+"""Minimum Bayes risk: the words with the least expected number of errors, how sure each is, and when it was said.
+
+Xu, Povey, Mangu, Zhu: "Minimum Bayes Risk decoding and system combination based on a recursion for edit distance",
+2011. Kaldi: MinimumBayesRisk.
+"""
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.io.state_graphs import starts_of
+from nnet3py.lattices.best_path import best_path, path_of
+from nnet3py.lattices.states import LatticeError, newly_sorted, state_times, trimmed
+from nnet3py.lattices.super_final import with_super_final
+from nnet3py.machine_code.loop import Loop
+
+logger = logging.getLogger(__name__)
+
+_arc_shares = Loop("nnet3py.lattices.mbr_loops", "arc_shares", "i8[] i4[] f8[] f8[] f8[]",
+                   uses=["nnet3py.lattices.path_loops"])
+_statistics = Loop("nnet3py.lattices.mbr_loops", "statistics",
+                   "i8[] i4[] i4[] f8[] i4[] i4[] f8[,] f8[,] f8[] i4[] f8[] f8[,] f8[,] f8[,]",
+                   uses=["nnet3py.lattices.path_loops"])
+_MOST_ROUNDS = 102
+_WRONG_SUM = 0.1            # by how much the probabilities at a place may differ from 1 before that is told
+_MOST_NUMBERS = 1 << 28     # in one of the tables of states or words by places
+
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class MbrResult:
+    """What minimum Bayes risk decoding finds.
+
+    Attributes
+    ----------
+    words : the words, without gaps unless they were asked for
+    risk : the expected number of errors
+    sausages : at each place, gaps included, words with their probabilities, the most probable first
+    sausage_times : of each place, when it begins and ends, in frames
+    times, confidences : of each of the words
+    """
+
+    words: list[int]
+    risk: float
+    sausages: list[list[tuple[int, float]]]
+    sausage_times: list[Pair]
+    times: list[Pair]
+    confidences: list[float]
+
+
+class _Alignment:
+    """A lattice made ready, and what aligning it with a sequence of words says."""
+
+    def __init__(self, lattice: CompactLattice) -> None:
+        lattice = newly_sorted(trimmed(with_super_final(lattice)[0]))
+        if lattice.start < 0:
+            raise LatticeError("the lattice is empty")
+        self.times = state_times(lattice)
+        order = np.lexsort((np.arange(lattice.num_arcs), lattice.sources, lattice.next_states))
+        self.enter_starts = starts_of(np.bincount(lattice.next_states, minlength=lattice.num_states))
+        self.sources = lattice.sources[order]
+        self.vocabulary = np.unique(np.concatenate(([0], lattice.labels)))
+        self.words = np.searchsorted(self.vocabulary, lattice.labels[order]).astype(np.int32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            log_likes = -(lattice.weights[:, 0] + lattice.weights[:, 1])[order].astype(np.float64)
+        self.shares = np.empty(lattice.num_arcs)
+        total = _arc_shares(self.enter_starts, self.sources, log_likes, np.empty(lattice.num_states), self.shares)
+        if not np.isfinite(total):
+            raise LatticeError("the lattice has no path of a finite cost")
+        self.risk = 0.0
+
+    def align(self, reference: list[int]) -> tuple[list[list[tuple[int, float]]], list[dict[int, Pair]], list[Pair]]:
+        """Align with words: of each place words with probabilities, the times of each of them, and those of all."""
+        self.vocabulary = np.union1d(self.vocabulary, reference) if not np.isin(reference, self.vocabulary).all() \
+            else self.vocabulary
+        places, size, states = len(reference) + 1, len(self.vocabulary), len(self.times)
+        if places * max(size, states) > _MOST_NUMBERS:
+            raise LatticeError(f"a lattice of {states} states and {size} words is too large to be aligned with "
+                               f"{len(reference) // 2} words", "prune it with lattice-prune")
+        dense = np.zeros(places, dtype=np.int32)
+        dense[1:] = np.searchsorted(self.vocabulary, reference)
+        expected, back = np.zeros((states, places)), np.zeros((states, places))
+        gamma, begins, ends = (np.zeros((places, size)) for _ in range(3))
+        risk = _statistics(self.enter_starts, self.sources, self.words, self.shares, self.times, dense, expected, back,
+                           np.empty(places), np.zeros(places, dtype=np.int32), np.empty(places), gamma, begins, ends)
+        self.risk = float(risk)
+        return self._lists(gamma, begins, ends)
+
+    def _lists(self, gamma: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> tuple[
+            list[list[tuple[int, float]]], list[dict[int, Pair]], list[Pair]]:
+        sausages, times, spans = [], [], []
+        for place in range(1, len(gamma)):
+            found = np.flatnonzero(gamma[place])
+            weights = gamma[place, found].astype(np.float32)
+            if abs(float(weights.sum()) - 1.0) > _WRONG_SUM:
+                logger.warning("The probabilities of words at place %d add up to %.6g", place, weights.sum())
+            order = np.lexsort((self.vocabulary[found], -weights))
+            ids = self.vocabulary[found].tolist()
+            sausages.append([(ids[i], float(weights[i])) for i in order.tolist()])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                starts, stops = begins[place, found] / weights, ends[place, found] / weights
+            times.append(dict(zip(ids, zip(starts.tolist(), stops.tolist(), strict=True), strict=True)))
+            spans.append((float(begins[place].sum()), float(ends[place].sum())))
+            if place > 1 and spans[-2][1] > spans[-1][0]:
+                middle = 0.5 * (spans[-2][1] + spans[-1][0])
+                spans[-2:] = [(spans[-2][0], middle), (middle, spans[-1][1])]
+        return sausages, times, spans
+
+
+def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, decode: bool = True,
+                       print_silence: bool = False) -> MbrResult:
+    """Find the words of least expected errors in a lattice whose costs are scaled already.
+
+    Parameters
+    ----------
+    words : what to begin with, or to measure; None for those of the best path
+    decode : change words so that errors become fewer
+    print_silence : keep gaps among the words
+
+    Raises LatticeError for a lattice without paths, or one too large.
+    """
+    alignment = _Alignment(lattice)
+    if words is None:
+        best = best_path(lattice)
+        path = path_of(best) if best is not None else None
+        words = path.words.tolist() if path is not None else []
+    reference = [word for word in words if word]
+    risk_before = np.inf
+    for _ in range(_MOST_ROUNDS):
+        places = [0]
+        for word in reference:
+            places += [word, 0]
+        sausages, times, spans = alignment.align(places)
+        if decode and alignment.risk > risk_before + 1e-4:
+            logger.warning("The expected number of errors grew from %.6g to %.6g", risk_before, alignment.risk)
+        risk_before = alignment.risk
+        change = _choose(places, sausages) if decode else 0.0
+        chosen = [place for place in range(len(places)) if places[place] or print_silence]
+        best_times = _in_order([times[place].get(places[place], (0.0, 0.0)) for place in chosen])
+        confidences = [dict(sausages[place]).get(places[place], 0.0) for place in chosen]
+        if change == 0.0:
+            break
+        reference = [word for word in places if word]
+    else:
+        logger.warning("Minimum Bayes risk decoding did not converge in %d rounds", _MOST_ROUNDS)
+    return MbrResult([places[place] for place in chosen], alignment.risk, sausages, spans, best_times, confidences)
+
+
+def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float:
+    """Put the most probable word at each place; returns how much more probable they are than the old ones, or 0."""
+    change = 0.0
+    for place, candidates in enumerate(sausages):
+        word, probability = candidates[0]
+        change += dict(candidates).get(places[place], 0.0) - probability
+        places[place] = word
+    return change
+
+
+def _in_order(times: list[Pair]) -> list[Pair]:
+    """Times of words one after the other, changed where a word begins before the one before it ends."""
+    result: list[Pair] = []
+    for begin, end in times:
+        if result and result[-1][1] > begin:
+            before = result[-1]
+            left = max(result[-2][1] if len(result) > 1 else 0.0, min(before[0], begin))
+            right = max(before[1], end)
+            first, second = before[1] - before[0], end - begin
+            middle = left + (right - left) * first / (first + second) if first > 0.0 else left
+            result[-1] = left, middle
+            begin, end = middle, right
+        result.append((begin, end))
+    return result

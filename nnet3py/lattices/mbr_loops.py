@@ -1,0 +1,121 @@
+"""The loops of minimum Bayes risk: edit distances expected over a lattice. Imported only to be compiled.
+
+``enter_starts`` (int64, states + 1) says where the arcs into each state begin in ``sources``, ``words`` and ``shares``.
+"""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from numba.core import types
+from numba.extending import intrinsic
+
+from nnet3py.lattices.path_loops import log_add
+from nnet3py.machine_code.inline import inline
+
+_NOTHING_MORE = 9.999999747378752e-06        # 1e-5 as a float: makes words against nothing a little more expensive
+
+
+@intrinsic
+def _fused(typingctx, one, other, total):
+    """``one * other + total`` rounded once, as compilers make it for processors of today.
+
+    Alignments are often equally good, and then rounding decides: so it must be that of Kaldi's programs.
+    """
+    def code(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return types.float64(types.float64, types.float64, types.float64), code
+
+
+_plus_product: Any = _fused
+
+
+@inline
+def _loss(one, other):
+    return 0.0 if one == other else 1.0
+
+
+@inline
+def _loss_against_nothing(word):
+    return 0.0 if word == 0 else 1.0 + _NOTHING_MORE
+
+
+def arc_shares(enter_starts, sources, log_likes, alphas, shares):
+    """What share of the ways into its destination goes by each arc; ``alphas`` are filled in."""
+    alphas[0] = 0.0
+    for state in range(1, len(alphas)):
+        total = -math.inf
+        for i in range(enter_starts[state], enter_starts[state + 1]):
+            total = log_add(total, alphas[sources[i]] + log_likes[i])
+        alphas[state] = total
+        for i in range(enter_starts[state], enter_starts[state + 1]):
+            shares[i] = math.exp(alphas[sources[i]] + log_likes[i] - total)
+    return alphas[len(alphas) - 1]
+
+
+@inline
+def _arc_distances(word, expected, source, reference, distances, choices):
+    """Expected distances at an arc's end, if its source has ``expected``, and where each comes from (1, 2, 3)."""
+    nothing = _loss_against_nothing(word)
+    distances[0] = expected[source, 0] + nothing
+    for q in range(1, len(reference)):
+        both = expected[source, q - 1] + _loss(word, reference[q])
+        arc_only = expected[source, q] + nothing
+        reference_only = distances[q - 1] + _loss(0, reference[q])
+        if both <= arc_only and both <= reference_only:
+            distances[q], choices[q] = both, 1
+        elif arc_only < both and arc_only <= reference_only:
+            distances[q], choices[q] = arc_only, 2
+        else:
+            distances[q], choices[q] = reference_only, 3
+
+
+def statistics(enter_starts, sources, words, shares, times, reference, expected, back, distances, choices, passed,
+               gamma, begins, ends):
+    """Align a lattice with ``reference`` (words from place 1 on); returns the expected distance.
+
+    ``gamma`` gets how probable each word is at each place, ``begins`` and ``ends`` that times its times.
+    ``expected``, ``back``, ``gamma``, ``begins``, ``ends`` must be 0.
+    """
+    num_states, length = len(times), len(reference) - 1
+    for q in range(1, length + 1):
+        expected[0, q] = expected[0, q - 1] + _loss(0, reference[q])
+    for state in range(1, num_states):
+        for i in range(enter_starts[state], enter_starts[state + 1]):
+            _arc_distances(words[i], expected, sources[i], reference, distances, choices)
+            for q in range(length + 1):
+                expected[state, q] = _plus_product(shares[i], distances[q], expected[state, q])
+    back[num_states - 1, length] = 1.0
+    for state in range(num_states - 1, 0, -1):
+        for i in range(enter_starts[state], enter_starts[state + 1]):
+            source, word = sources[i], words[i]
+            _arc_distances(word, expected, source, reference, distances, choices)
+            for q in range(length + 1):
+                passed[q] = 0.0
+            for q in range(length, 0, -1):
+                passed[q] += shares[i] * back[state, q]
+                here = passed[q]
+                if choices[q] == 1:
+                    back[source, q - 1] += here
+                    gamma[q, word] += here
+                    begins[q, word] += times[source] * here
+                    ends[q, word] += times[state] * here
+                elif choices[q] == 2:
+                    back[source, q] += here
+                else:
+                    passed[q - 1] += here
+                    gamma[q, 0] += here
+                    begins[q, 0] += times[state] * here
+                    ends[q, 0] += times[state] * here
+            passed[0] += shares[i] * back[state, 0]
+            back[source, 0] += passed[0]
+    for q in range(length + 1):
+        passed[q] = 0.0
+    for q in range(length, 0, -1):
+        passed[q] += back[0, q]
+        passed[q - 1] += passed[q]
+        gamma[q, 0] += passed[q]
+        begins[q, 0] += times[0] * passed[q]
+        ends[q, 0] += times[0] * passed[q]
+    return expected[num_states - 1, length]
