@@ -1,0 +1,132 @@
+"""What aligning a lattice with words or phones makes: arcs one after the other, and no epsilons in the end."""
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TypeAlias
+
+import numpy as np
+
+from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.lattices.states import LatticeError, infinite_weights, newly_sorted, trimmed
+
+Ids: TypeAlias = tuple[int, ...]
+Weight: TypeAlias = tuple[np.float32, np.float32, Ids]       # graph cost, acoustic cost, transition-ids
+Arc: TypeAlias = tuple[int, int, Weight]                     # label, next state, weight
+
+_ZERO = np.float32(0.0)
+ONE: Weight = (_ZERO, _ZERO, ())
+NO_WORD = -1              # the label of arcs that have transition-ids but no word, while 0 stands for epsilons
+
+
+class AlignedOutput:
+    """The lattice that is made. A state stands for what is known where it is reached, any hashable value."""
+
+    def __init__(self, most_states: int | None) -> None:
+        self.arcs: list[list[Arc]] = []
+        self.finals: dict[int, Weight] = {}
+        self.waiting: list[tuple[Hashable, int]] = []
+        self._states: dict[Hashable, int] = {}
+        self._most_states = most_states
+
+    def state_of(self, known: Hashable) -> int:
+        """The state that stands for ``known``; a new one waits to be looked at."""
+        found = self._states.get(known)
+        if found is None:
+            found = len(self.arcs)
+            self._states[known] = found
+            self.arcs.append([])
+            self.waiting.append((known, found))
+        return found
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether there are more states than there may be."""
+        return self._most_states is not None and len(self.arcs) > self._most_states
+
+    def lattice(self, remove_epsilons: bool) -> CompactLattice:
+        """The lattice, trimmed and top sorted; ``NO_WORD`` becomes 0. LatticeError for a circle of epsilons."""
+        if remove_epsilons:
+            self._remove_epsilons()
+        rows = [(source, label, target, weight) for source, arcs in enumerate(self.arcs)
+                for label, target, weight in arcs]
+        finals = infinite_weights(len(self.arcs))
+        final_lengths = np.zeros(len(self.arcs), dtype=np.int64)
+        for state, weight in self.finals.items():
+            finals[state], final_lengths[state] = weight[:2], len(weight[2])
+        labels = np.array([row[1] for row in rows], dtype=np.int32)
+        labels[labels == NO_WORD] = 0
+        lattice = CompactLattice.from_arcs(
+            0 if self.arcs else -1, finals, np.array([row[0] for row in rows], dtype=np.int64), labels,
+            np.array([row[3][:2] for row in rows], dtype=np.float32).reshape(-1, 2),
+            [len(row[3][2]) for row in rows], [one for row in rows for one in row[3][2]],
+            np.array([row[2] for row in rows], dtype=np.int32), final_lengths,
+            [one for state in sorted(self.finals) for one in self.finals[state][2]])
+        return newly_sorted(trimmed(lattice))
+
+    def _remove_epsilons(self) -> None:
+        """Give each state the arcs of those that epsilons lead to; of arcs of a label to a state, the best stays.
+
+        Epsilons may have transition-ids: these come before those of the arcs that follow. OpenFst: RmEpsilon.
+        """
+        for state in self._after_what_epsilons_reach():
+            gathered: dict[tuple[int, int], Weight] = {}
+            final = self.finals.get(state)
+            for label, target, weight in self.arcs[state]:
+                if label != 0:
+                    _keep_best(gathered, (label, target), weight)
+                    continue
+                for next_label, next_target, next_weight in self.arcs[target]:
+                    _keep_best(gathered, (next_label, next_target), times(weight, next_weight))
+                if target in self.finals:
+                    through = times(weight, self.finals[target])
+                    final = through if final is None or is_better(through, final) else final
+            self.arcs[state] = [(label, target, weight) for (label, target), weight in gathered.items()]
+            if final is not None:
+                self.finals[state] = final
+
+    def _after_what_epsilons_reach(self) -> list[int]:
+        """All states, each after those that its epsilons lead to."""
+        order: list[int] = []
+        marks = [0] * len(self.arcs)
+        for root in range(len(self.arcs)):
+            stack = [root]
+            while stack:
+                state = stack[-1]
+                if marks[state]:
+                    stack.pop()
+                    if marks[state] == 1:
+                        marks[state] = 2
+                        order.append(state)
+                    continue
+                marks[state] = 1
+                following = [target for label, target, _ in self.arcs[state] if label == 0]
+                if any(marks[target] == 1 for target in following):
+                    raise LatticeError("the lattice has a cycle of arcs without words and transition-ids")
+                stack += following
+        return order
+
+
+def _keep_best(gathered: dict[tuple[int, int], Weight], key: tuple[int, int], weight: Weight) -> None:
+    old = gathered.get(key)
+    if old is None or is_better(weight, old):
+        gathered[key] = weight
+
+
+def times(one: Weight, other: Weight) -> Weight:
+    """Both weights, one after the other."""
+    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+
+
+def is_better(one: Weight, other: Weight) -> bool:
+    """Whether ``one`` costs less; of equal ones the shorter string is better, then the smaller one."""
+    key_of_one, key_of_other = one[0] + one[1], other[0] + other[1]
+    if key_of_one != key_of_other:
+        return bool(key_of_one < key_of_other)
+    if one[0] != other[0]:
+        return bool(one[0] < other[0])
+    return (len(one[2]), one[2]) < (len(other[2]), other[2])
+
+
+def most_states(max_expand: float, num_states: int) -> int | None:
+    """How many states an aligned lattice may have; None for any number."""
+    return int(1000 + max_expand * num_states) if max_expand > 0 else None

@@ -1,0 +1,172 @@
+"""Lattices whose arcs are whole words, by a lexicon of the words' phones. Kaldi: WordAlignLatticeLexicon."""
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from nnet3py.errors import FormatError
+from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.io.transition_model import TransitionModel
+from nnet3py.lattices.aligned_output import NO_WORD, ONE, AlignedOutput, Ids, most_states
+from nnet3py.lattices.input_arcs import InputArcs, Transitions
+from nnet3py.lattices.phone_alignment import align_phones
+from nnet3py.lattices.word_alignment import Alignment
+
+_LARGEST = 2**31 - 1
+
+
+class AlignmentLexicon:
+    """The words with their phones (Kaldi: WordAlignLatticeLexiconInfo).
+
+    Attributes
+    ----------
+    entries : of a word of the lattice (0: none) and its phones, the word that it becomes
+    num_phones : of each word, the least and the greatest number of phones
+    beginnings : of each sequence of phones that is less than a whole pronunciation, the words that begin so
+    """
+
+    def __init__(self, rows: list[tuple[int, int, Ids]]) -> None:
+        """Rows are the word in the lattice, the word that it becomes, and phones."""
+        self.entries: dict[tuple[int, Ids], int] = {}
+        self.num_phones: dict[int, tuple[int, int]] = {}
+        self.beginnings: dict[Ids, set[int]] = defaultdict(set)
+        for word, becomes, phones in rows:
+            self.entries[word, phones] = becomes
+            least, most = self.num_phones.get(word, (len(phones), len(phones)))
+            self.num_phones[word] = min(least, len(phones)), max(most, len(phones))
+            for length in range(len(phones)):
+                self.beginnings[phones[:length]].add(word)
+
+    def may_go_on(self, phones: Ids, words: Ids) -> bool:
+        """Whether more phones can make a word of ``phones``."""
+        found = self.beginnings.get(phones)
+        return found is not None and (not words or words[0] in found or 0 in found)
+
+
+def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
+    """Of lines ``WORD-IN-LATTICE WORD PHONE ...``, numbers. FormatError for another line."""
+    rows: list[tuple[int, int, Ids]] = []
+    known: set[tuple[int, Ids]] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.split()
+        numbers = [int(field) for field in fields if field.isdecimal() and len(field) < 11]
+        if len(fields) < 2 or len(numbers) != len(fields) or max(numbers) > _LARGEST or 0 in numbers[2:]:
+            raise FormatError(f"line {number} of a lexicon for alignment is not WORD WORD PHONE ... in numbers: "
+                              f"{line[:80]!r}", path=path, hint="use align_lexicon.int")
+        word, becomes, phones = numbers[0], numbers[1], tuple(numbers[2:])
+        if not word and not phones:
+            raise FormatError(f"line {number} of a lexicon for alignment has neither a word nor phones", path=path)
+        if (word, phones) in known:
+            raise FormatError(f"line {number} of a lexicon for alignment repeats an entry: {line[:80]!r}", path=path)
+        known.add((word, phones))
+        rows.append((word, becomes, phones))
+    return AlignmentLexicon(rows)
+
+
+class _Pending(NamedTuple):
+    """Where the search is: a state of the lattice, and what was passed but not put out yet.
+
+    What can be put out is put out as soon as it can: so only that is tried which ``last_phone_is_new``,
+    ``first_word_is_new`` or, just after something was put out, ``all_is_new`` makes possible. No arc is made twice.
+    """
+
+    state: int
+    phones: Ids
+    ids: tuple[Ids, ...]            # of each of the phones
+    words: Ids
+    all_is_new: bool
+    last_phone_is_new: bool
+    first_word_is_new: bool
+
+
+def align_words_by_lexicon(lattice: CompactLattice, model: TransitionModel, lexicon: AlignmentLexicon,
+                           partial_word_label: int = 0, reorder: bool = True, max_expand: float = -1.0) -> Alignment:
+    """The lattice with an arc for each word; what it was may come out as several paths.
+
+    ``max_expand``: if positive, at most 1000 more states than that times those of the lattice.
+    """
+    if lattice.start < 0:
+        return Alignment(lattice, "the lattice is empty")
+    by_phones, problem = align_phones(lattice, model, reorder, remove_epsilons=False)
+    if by_phones.start < 0:
+        return Alignment(by_phones, problem or "no phones could be found")
+    aligner = _LexiconAligner(by_phones, model, lexicon, partial_word_label,
+                              most_states(max_expand, lattice.num_states))
+    found = aligner.align()
+    return Alignment(found.lattice, problem or found.problem)
+
+
+class _LexiconAligner:
+    def __init__(self, lattice: CompactLattice, model: TransitionModel, lexicon: AlignmentLexicon,
+                 partial_word_label: int, most: int | None) -> None:
+        self.input, self.phones = InputArcs.of(lattice, model), Transitions.of(model).phones
+        self.lexicon, self.partial_word_label = lexicon, partial_word_label
+        self.output = AlignedOutput(most)
+        self.unfinished: list[tuple[_Pending, int]] = []
+        self.problem = ""
+
+    def align(self) -> Alignment:
+        output = self.output
+        output.state_of(_Pending(self.input.start, (), (), (), False, False, False))
+        while output.waiting:
+            if output.is_too_large:
+                self.problem = f"it has more than {len(output.arcs) - 1} states"
+                break
+            known: Any
+            known, state = output.waiting.pop()
+            self._put_out_words(known, state)
+            self._go_on(known, state)
+        if not output.finals and self.unfinished:
+            self.problem = self.problem or "no path ends with a whole word of the lexicon"
+            self._force_ends()
+        return Alignment(output.lattice(remove_epsilons=True), self.problem)
+
+    def _put_out_words(self, pending: _Pending, state: int) -> None:
+        """An arc for each word, and each filler, that the first phones are and that has not been put out before."""
+        size = len(pending.phones)
+        for word in (0, *pending.words[:1]):
+            least, most = self.lexicon.num_phones.get(word, (1, 0))
+            all_lengths = pending.all_is_new or (word != 0 and pending.first_word_is_new)
+            if not all_lengths and not pending.last_phone_is_new:
+                continue
+            for length in range(least if all_lengths else max(least, size), min(most, size) + 1):
+                becomes = self.lexicon.entries.get((word, pending.phones[:length]))
+                if becomes is not None:
+                    self._put_out(pending, state, becomes, length, 1 if word else 0)
+
+    def _put_out(self, pending: _Pending, state: int, label: int, num_phones: int, num_words: int) -> None:
+        phones, words = pending.phones[num_phones:], pending.words[num_words:]
+        following = self.output.state_of(_Pending(pending.state, phones, pending.ids[num_phones:], words,
+                                                  bool(phones or words), False, False))
+        ids = tuple(one for part in pending.ids[:num_phones] for one in part)
+        self.output.arcs[state].append((label or (NO_WORD if ids else 0), following, (*ONE[:2], ids)))
+
+    def _go_on(self, pending: _Pending, state: int) -> None:
+        """Go along the arcs of the lattice, if what is waiting can still become a word."""
+        if pending.state == self.input.final:
+            if not pending.phones and not pending.words:
+                self.output.finals[state] = ONE
+            else:
+                self.unfinished.append((pending, state))
+        if not self.lexicon.may_go_on(pending.phones, pending.words):
+            return
+        for word, ids, weight, target in self.input.arcs[pending.state]:
+            phones = (*pending.phones, self.phones[ids[0]]) if ids else pending.phones
+            words = (*pending.words, word) if word else pending.words
+            following = self.output.state_of(_Pending(
+                target, phones, (*pending.ids, ids) if ids else pending.ids, words, False, bool(ids),
+                bool(word) and not pending.words))
+            self.output.arcs[state].append((0, following, weight))
+
+    def _force_ends(self) -> None:
+        """Let all that is waiting at the end be a word."""
+        for pending, state in self.unfinished:
+            label = pending.words[0] if pending.words else self.partial_word_label
+            if pending.ids:
+                self._put_out(pending, state, label, len(pending.phones), len(pending.words))
+            else:
+                self._put_out(pending, state, 0, 0, len(pending.words))
+        while self.output.waiting:
+            known: Any
+            known, state = self.output.waiting.pop()
+            self.output.finals[state] = ONE
