@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 TEST_BUDGET ?= 600
 TORCH ?= yes
+CUDA_COMPILER ?= yes
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: all install demo test test-slow test-gpu lint bench bench-gpu fuzz launchers dist clean help
 
@@ -13,7 +15,8 @@ all: install
 help:
 	@echo "make install    the package in .venv (bin/ then works)"
 	@echo "make demo       train two small networks and print their accuracy (two minutes)"
-	@echo "make test       the tests, in under 10 minutes on two cores"
+	@echo "make test       the tests, in under 10 minutes on two cores (TEST_BUDGET=seconds ends them,"
+	@echo "                CUDA_COMPILER=no does without NVIDIA's compiler, a download of 40 MB)"
 	@echo "make test-slow  the tests with full counts"
 	@echo "make test-gpu   the tests that compute, on the GPU (GPU_TESTS=... chooses files)"
 	@echo "make lint       ruff and mypy"
@@ -31,13 +34,23 @@ $(BIN)/python:
 
 # A stamp stands for what pip did; it is made again when the requirements change.
 $(STAMPS)/install: setup.cfg setup.py pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@echo "Installing into $(VENV): nnet3py, and numpy, scipy, numba and others (up to 120 MB are downloaded)"
+	$(PIP) -e .
 	@$(BIN)/python -m compileall -q nnet3py  # starting is twice as quick, even where Python may not write bytecode
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/test $(STAMPS)/lint $(STAMPS)/dist $(STAMPS)/bench: $(STAMPS)/%: $(STAMPS)/install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@echo "Installing into $(VENV) what make $(@F) needs (packages of the extra '$*' in setup.cfg$(DOWNLOAD_$*))"
+	$(PIP) -e '.[$*]'
 	@touch $@
+DOWNLOAD_test := ; up to 60 MB are downloaded
+DOWNLOAD_bench := ; PyTorch is a download of 200 MB, or of 2 GB where it comes with CUDA
+
+# NVIDIA's compiler makes PTX, and needs no GPU. Where it cannot be had, the tests of PTX are skipped; the next run tries again.
+$(STAMPS)/test-ptx: $(STAMPS)/test
+	@echo "Installing NVIDIA's CUDA compiler for the tests of GPU code (40 MB; make test CUDA_COMPILER=no does without)"
+	@if $(PIP) --retries 1 -e '.[test-ptx]'; then touch $@; \
+	  else echo "NVIDIA's CUDA compiler cannot be had here: tests of GPU code that need it are skipped"; fi
 
 install: $(STAMPS)/install
 
@@ -48,9 +61,11 @@ demo: install
 SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist worksteal
 
 # Kernels are compiled before, on all cores: each of pytest's processes would compile them for itself.
-test: $(STAMPS)/test
-	@$(BIN)/nnet3py warmup --device cpu > /dev/null
-	$(if $(shell command -v timeout),timeout $(TEST_BUDGET)) $(BIN)/python -m pytest -q -m "not slow" $(SIDE_BY_SIDE)
+test: $(STAMPS)/test $(if $(filter yes,$(CUDA_COMPILER)),$(STAMPS)/test-ptx)
+	@echo "Compiling the kernels that this machine does not have yet (all of them take two minutes)"
+	@$(BIN)/nnet3py warmup --device cpu
+	@echo "Collecting and running the tests, of which each process reads all first"
+	PYTHONPATH=tests $(BIN)/python -m pytest -q -m "not slow" -p budget --budget=$(TEST_BUDGET) $(SIDE_BY_SIDE)
 
 test-slow: $(STAMPS)/test
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
@@ -63,7 +78,7 @@ GPU_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,computer looped trainer cha
 ON_GPU := PYTHONPATH=tests $(BIN)/python -m pytest -q -p no:cacheprovider
 SANITIZER ?= $(shell command -v compute-sanitizer)
 
-test-gpu: $(STAMPS)/test
+test-gpu: $(STAMPS)/test-ptx
 	@$(BIN)/python -c 'import sys; from nnet3py.ops import device; reason = device.unavailable_reason(); sys.exit(reason)'
 	$(ON_GPU) -p simulated_ops $(GPU_OPERATIONS)
 	$(ON_GPU) -p gpu_device $(GPU_TESTS)
@@ -78,7 +93,7 @@ lint: $(STAMPS)/lint
 bench: $(STAMPS)/test
 	@for script in $(filter-out benchmarks/fuzz.py benchmarks/cuda_kernels.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-bench-gpu: $(STAMPS)/$(if $(TORCH),bench,test)
+bench-gpu: $(STAMPS)/test-ptx $(if $(TORCH),$(STAMPS)/bench)
 	$(BIN)/python benchmarks/gpu.py --write
 
 launchers: install

@@ -4,8 +4,8 @@
 
 For each kernel: registers of a thread, bytes spilled to local memory (stores and loads), bytes of a thread's stack, and
 bytes of shared memory of a block. With ``--write`` the table goes to benchmarks/results/cuda-kernels.txt. NVVM and
-ptxas are taken from the CUDA toolkit or from the wheels that the extra ``test`` brings; without ptxas only sizes of PTX
-are shown.
+ptxas are taken from the CUDA toolkit or from the wheels that the extra ``test-ptx`` brings; without ptxas only sizes of
+PTX are shown.
 """
 from __future__ import annotations
 

@@ -88,6 +88,25 @@ def test_a_missing_model_is_named(scored: Path) -> None:
     assert failed.returncode == 1 and f"no {scored}/tdnn/final.mdl" in failed.stderr
 
 
+def test_the_quick_recipe_ends_with_what_to_do_next(tmp_path: Path) -> None:
+    """make demo is this recipe."""
+    net = tmp_path / "exp" / "tdnn"
+    (net / "log").mkdir(parents=True)
+    (net / "info.txt").write_text("num-parameters: 177180\n")
+    (net / "passes.txt").write_text("6 0.0002 -0.0178\n")
+    (net / "log" / "score.log").write_text("LOG Overall accuracy for 'output' is 0.91 per frame, over 9 frames.\n")
+    done = run([DIGITS / "run_quick.sh", "--dir", tmp_path / "exp", "--nets", "tdnn", "--stage", "5"])
+    assert done.returncode == 0, done.stderr
+    assert "177180" in (table := (tmp_path / "exp" / "results.txt").read_text()) and done.stdout.startswith(table)
+    rest = done.stdout[len(table):]
+    assert f"lies in {tmp_path}/exp. Next:" in rest
+    named = re.findall(rf"({re.escape(str(ROOT))}/\S+)", rest)
+    assert {str(path) for path in (ROOT / "bin/nnet3py", ROOT / "bin/nnet3-compute", ROOT / "docs/tutorial.md",
+                                   ROOT / "egs/digits/run.sh")} <= set(named)
+    assert all(Path(path.removeprefix("ark:")).exists() for path in named)
+    assert f"{net}/final.raw" in rest
+
+
 def accuracy(table: str) -> float:
     return float(re.search(r"^tdnn +\d+ +(\S+)", table, re.MULTILINE)[1])
 

@@ -97,4 +97,16 @@ fi
 
 if [ $stage -le 5 ]; then
   ./local/results_quick.sh $dir $nets | tee $dir/results.txt
+  root=$(cd ../.. && pwd)
+  case $dir in /*) ;; *) dir=$PWD/$dir ;; esac
+  case $data in /*) ;; *) data=$PWD/$data ;; esac
+  model=$dir/${nets%% *}/final.raw
+  cat <<EOF
+
+What was trained lies in $dir. Next:
+  $root/bin/nnet3py inspect $model
+  $root/bin/nnet3-compute --apply-exp=true $model ark:$data/test/feats.ark ark,t:- | head
+  $root/docs/tutorial.md         trains such a network step by step
+  $root/egs/digits/run.sh        goes on to words
+EOF
 fi

@@ -1,0 +1,65 @@
+"""The Makefile, run with stand-ins for Python: what it says, and what it does without."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+PYTHON = """#!/bin/sh
+echo "python $*" >> calls
+case "$*" in *pip*FAILING*) exit 1 ;; esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The Makefile with a Python and an nnet3py that only note how they are called."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed")
+    for name in ("Makefile", "setup.cfg", "setup.py", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    stand_in(tmp_path, "python", PYTHON.replace("FAILING", "nothing"))
+    stand_in(tmp_path, "nnet3py", '#!/bin/sh\necho "cpu  reductions  3 compiled"\n')
+    return tmp_path
+
+
+def stand_in(checkout: Path, name: str, text: str) -> None:
+    path = checkout / ".venv" / "bin" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def make(checkout: Path, *words: str) -> tuple[list[str], list[str]]:
+    """What make printed, and how Python was called."""
+    done = subprocess.run(["make", *words], cwd=checkout, capture_output=True, text=True,
+                          env={key: value for key, value in os.environ.items() if not key.startswith("MAKE")})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), (checkout / "calls").read_text().splitlines()
+
+
+def test_it_says_what_it_does(checkout: Path) -> None:
+    said, calls = make(checkout, "test", "TEST_BUDGET=77")
+    assert said[0].startswith("Installing into .venv: nnet3py")
+    assert any("NVIDIA's CUDA compiler" in line and "40 MB" in line for line in said)
+    place = next(number for number, line in enumerate(said) if line.startswith("Compiling the kernels"))
+    assert said[place + 1:place + 2] == ["cpu  reductions  3 compiled"]
+    assert "--budget=77" in calls[-1] and "-m pytest" in calls[-1]
+    assert all("timeout" not in line for line in said), "the budget counts from the first test"
+    again, _ = make(checkout, "test")
+    assert not any("Installing" in line for line in again)
+
+
+def test_without_nvidias_compiler(checkout: Path) -> None:
+    stand_in(checkout, "python", PYTHON.replace("FAILING", "test-ptx"))
+    said, calls = make(checkout, "test")
+    assert "NVIDIA's CUDA compiler cannot be had here: tests of GPU code that need it are skipped" in said
+    assert "-m pytest" in calls[-1]
+    _, calls = make(checkout, "test")
+    assert any("test-ptx" in call for call in calls[-3:]), "it is tried again"
+    _, calls = make(checkout, "test", "CUDA_COMPILER=no")
+    assert not any("test-ptx" in call for call in calls[-2:])
