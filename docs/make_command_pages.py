@@ -46,10 +46,16 @@ SHARED = (
 )
 # What an argument is, by its name; the first pattern that fits.
 ARGUMENTS: tuple[tuple[str, str], ...] = (
+    ("*rxfilename|*rspecifier*", "a file to read (`-` is standard input), or a table: `ark:FILE`"),
+    ("*wxfilename|*wspecifier*", "a file to write (`-` is standard output), or a table: `ark:FILE`"),
     ("fst-in|*", "a decoding graph (a file to read), or a table to read with a graph for each utterance"),
     ("*silence-phones", "numbers of phones, with colons between; empty for none"),
     ("*nonsilence-phones", "numbers of phones, with colons between"),
     ("*ali-dir or *", "a folder of alignments, or a file or folder of other targets, as described above"),
+    ("topo", "a topology, a file to read"),
+    ("phone-sym*", "names of phones with their numbers, a text file to read"),
+    ("silence-weight", "a number, usually 0 or a small one"),
+    ("dim", "the dimension of the features"),
     ("extra", "the name of an extra: decode, chain, features, plot, dask, cuda or bench"),
     ("exp-dir*", "the folder of a training"),
     ("*data-dir", "a folder of data, with feats.scp"),
@@ -78,6 +84,7 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("*acc*", "a file of statistics to read"),
     ("global-cmvn-stats", "a file to read, with statistics of many utterances"),
     ("input-*", "a file to read"), ("output-*", "a file to write"),
+    ("*label*", "a number"), ("...", "and so on"),
     ("name", "an input or output of the network"),
     ("selection", "numbers of columns from 0, and ranges: `0,24-22,3-12`"),
     ("fake-dims", "numbers of columns from 0, with colons between: `13:14:15`"),

@@ -6,7 +6,8 @@ It is, of these, the first that is named,
 2. ``$NNET3PY_CACHE``,
 3. the platform's cache folder (``$XDG_CACHE_HOME/nnet3py`` or ``~/.cache/nnet3py`` on Linux),
 
-or a private temporary folder, with a warning, where that cannot be written.
+or a private temporary folder, with a warning, where that cannot be written, or where others can: what lies there is
+executed (``trusted_files.py`` has the rules).
 """
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ import os
 import sys
 from functools import cache
 from pathlib import Path
+
+from nnet3py.trusted_files import make_private, why_untrusted
 
 logger = logging.getLogger("nnet3py.ops")
 
@@ -25,33 +28,56 @@ def platform_cache_folder() -> Path:
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "nnet3py" / "Cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "nnet3py"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nnet3py"
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(named) if os.path.isabs(named) else Path.home() / ".cache") / "nnet3py"     # as its standard says
 
 
-def _is_writable(folder: Path) -> bool:
+def _why_unusable(folder: Path) -> str | None:
+    """Why compiled code cannot be kept in a folder, which is made if it is missing; None if it can."""
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)   # cached code is executed: nobody else may write it
-    except OSError:
-        return False
-    return os.access(folder, os.R_OK | os.W_OK | os.X_OK)
+        make_private(folder)
+        return why_untrusted(folder) or (None if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else
+                                         "it cannot be written")
+    except OSError as error:
+        return f"it cannot be written: {error.strerror or error}"
+
+
+def _chosen_folder() -> tuple[Path | None, str | None]:
+    """The folder that is named first, and why it cannot be used."""
+    chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("NNET3PY_CACHE")
+    try:
+        folder = Path(chosen).expanduser() if chosen else platform_cache_folder()
+    except RuntimeError:
+        return None, "there is no home directory"
+    if not chosen and not folder.is_absolute():
+        return folder, "the home directory is no absolute path"
+    return folder, _why_unusable(folder)
 
 
 @cache
 def cache_folder() -> Path:
     """The folder that holds the compiled code of every version; made if it is missing."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("NNET3PY_CACHE")
-    try:
-        folder = Path(chosen).expanduser() if chosen else platform_cache_folder()
-    except RuntimeError:       # no home directory
-        folder = None
-    if folder is not None and _is_writable(folder):
+    folder, fault = _chosen_folder()
+    if folder is not None and fault is None:
         return folder.resolve()
+    logger.warning("Compiled kernels are not kept in %s: %s; they are made again in every process (set NNET3PY_CACHE "
+                   "to a folder that you alone can write)", folder or "a cache folder", fault)
+    return private_folder()
+
+
+@cache
+def private_folder() -> Path:
+    """A new folder which goes with this process."""
     import atexit
     import shutil
     import tempfile
 
     temporary = Path(tempfile.mkdtemp(prefix="nnet3py-kernels-"))
-    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
-    logger.warning("Cannot write compiled kernels to %s; they are made again in every process "
-                   "(set NNET3PY_CACHE to a folder that can be written)", folder or "a home directory")
+    maker = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == maker:           # not when a forked child ends
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    atexit.register(remove)
     return temporary

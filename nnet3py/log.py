@@ -9,8 +9,13 @@ Kaldi: base/kaldi-error.h.
 """
 from __future__ import annotations
 
+import atexit
+import os
+import stat
 import sys
+import time
 from collections.abc import Iterable, Iterator
+from functools import cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +26,12 @@ KALDI_VERSION = "5.5"  # the version whose programs and log lines these are; scr
 
 _DEBUG = 10  # logging.DEBUG: VLOG[1]; every number below it one level more
 
+_CLEAR_LINE = "\r\x1b[K"
+_USUAL_WIDTH = 80
+_SECONDS_BETWEEN = 0.2   # of two changes of what is shown
+
 _program = ""
+_status = ""             # what stands on the terminal's last line
 _verbose = 0
 _show_warning_before: Any = None   # warnings.showwarning before connect_logging
 
@@ -96,6 +106,8 @@ def _write(kind: str, message: str, function: str, file: str, line: int) -> None
 
 def write_text(text: str) -> None:
     """Write text to standard error as it is; if that is closed or full, there is nowhere left to complain."""
+    if _status:
+        show_status("")
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
@@ -162,12 +174,75 @@ def _emit(record: logging.LogRecord) -> None:
     _write(kind, record.getMessage(), *place)
 
 
-def progress(items: Iterable[T], label: str, length: int | None = None) -> Iterator[T]:
-    """Yield ``items``, with a progress bar on standard error when that is a terminal, and nothing otherwise."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield from items
-        return
-    import click
 
-    with click.progressbar(items, length=length, label=label, file=sys.stderr) as bar:
-        yield from bar
+# -- what goes on, on a terminal ---------------------------------------------------------------------------------------
+
+
+def show_status(text: str) -> bool:
+    """Show on the last line of the terminal what goes on now, in place of what was shown there; "" shows nothing.
+
+    The terminal is standard error, else the one that ``$NNET3PY_PROGRESS`` names. A process whose output is a pipe
+    leaves it to the one that reads from it. Returns whether there is a terminal.
+    """
+    global _status
+    stream = _terminal()
+    if stream is None:
+        return False
+    if text != _status:
+        atexit.unregister(show_status)
+        if text:
+            atexit.register(show_status, "")
+        _status = text
+        try:
+            stream.write(_CLEAR_LINE + text[:_width(stream) - 1])
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    return True
+
+
+def _terminal() -> Any:
+    """The stream on which status is shown; None for none."""
+    try:
+        if stat.S_ISFIFO(os.fstat(1).st_mode):
+            return None
+    except OSError:                    # standard output is closed
+        pass
+    try:
+        if sys.stderr.isatty():
+            return sys.stderr
+    except (AttributeError, ValueError):
+        pass
+    path = os.environ.get("NNET3PY_PROGRESS")
+    return _opened_terminal(path) if path else None
+
+
+@cache
+def _opened_terminal(path: str) -> Any:
+    try:
+        stream = open(path, "w")  # noqa: SIM115 (open as long as the process lives)
+    except OSError:
+        return None
+    return stream if stream.isatty() else None
+
+
+def _width(stream: Any) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_WIDTH
+    except (OSError, ValueError):
+        return _USUAL_WIDTH
+
+
+def progress(items: Iterable[T], label: str, length: int | None = None) -> Iterator[T]:
+    """Yield ``items``; how many they were is shown on a terminal, where there is one (see :func:`show_status`)."""
+    start = shown = time.monotonic()
+    total = "" if length is None else f" of {length}"
+    try:
+        for count, item in enumerate(items):
+            now = time.monotonic()
+            if now - shown >= _SECONDS_BETWEEN:
+                shown = now
+                show_status(f"{label}: {count}{total} done, {now - start:.0f} s")
+            yield item
+    finally:
+        show_status("")

@@ -6,6 +6,7 @@ Kaldi: ``Rand``, ``RandInt``, ``WithProb`` of ``kaldi-math.h``.
 """
 from __future__ import annotations
 
+import math
 import random
 import struct
 from collections import deque
@@ -51,6 +52,11 @@ class CRandom:
     def uniform(self) -> float:
         """A float32 between 0 and 1. Kaldi: RandUniform."""
         return float32((self.draw() + 1.0) / (RAND_MAX + 2.0))
+
+    def normal(self) -> float:
+        """A normally distributed float32. Kaldi: RandGauss."""
+        radius = math.sqrt(-2.0 * math.log(self.uniform()))
+        return float32(radius * math.cos(2.0 * math.pi * self.uniform()))
 
     def integer(self, low: int, high: int) -> int:
         """An integer in low … high, both included; nothing is drawn if there is no choice."""

@@ -61,7 +61,7 @@ def test_the_same_sequences_and_costs(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_as_small_as_openfst_makes_it(seed: int) -> None:
     kaldifst = pytest.importorskip("kaldifst", reason="compares with OpenFst itself")
-    from nnet3py.graphs.openfst import from_openfst, to_openfst
+    from nnet3py.fst.openfst import from_openfst, to_openfst
 
     fst = layered(seed, labels=2)
     graph = kaldifst.determinize(to_openfst(fst))

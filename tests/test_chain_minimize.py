@@ -8,7 +8,9 @@ import pytest
 from chain_graphs import acceptor, random_graph
 from graph_sums import log_sum
 
-from nnet3py.chain.minimize import COST_STEP, merge_states, push, reverse
+from nnet3py.chain.minimize import COST_STEP, PUSH_DELTA, merge_states
+from nnet3py.fst.arcs import reversed_fst as reverse
+from nnet3py.fst.push import push_special
 from nnet3py.io.fst_operations import without_epsilons
 
 FRAMES, PDFS = 6, 5
@@ -48,7 +50,7 @@ def test_order_of_reversed_arcs():
 
 
 def test_pushing_makes_sums_equal_and_keeps_those_of_paths(graph, scores):
-    pushed = push(graph)
+    pushed = push_special(graph, PUSH_DELTA)
     sums = sums_of_states(pushed)
     assert np.ptp(np.log(sums)) < 1e-4
     assert np.ptp(np.log(sums_of_states(graph))) > 0.1
@@ -58,9 +60,9 @@ def test_pushing_makes_sums_equal_and_keeps_those_of_paths(graph, scores):
 def test_pushing_that_does_not_converge_says_so(caplog):
     graph = random_graph(np.random.default_rng(0), 6, PDFS)
     with caplog.at_level(logging.WARNING, logger="nnet3py"):
-        push(graph)
+        push_special(graph, PUSH_DELTA)
         assert not caplog.records
-        push(graph, delta=-1.0)
+        push_special(graph, delta=-1.0)
     assert "200 iterations without converging" in caplog.text
 
 

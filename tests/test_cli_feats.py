@@ -119,7 +119,7 @@ def test_subsample(feats: dict[str, np.ndarray], words: list[str], rows: dict[st
     assert list(found) == list(rows)
     assert all(np.array_equal(found[key], feats[key][rows[key]]) for key in rows)
     err = capsys.readouterr().err
-    assert f"Sub-sampled {len(rows)} feats; {3 - len(rows)} with errors." in err
+    assert f"Processed {len(rows)} feature matrices; {3 - len(rows)} with errors." in err
     assert ("For utterance b, output would have no rows" in err) == ("b" not in rows)
 
 

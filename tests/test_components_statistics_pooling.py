@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from case_runs import differences
 from case_with_stats import OUTPUT, assert_close
 from component_cases import CASES, info_lines, read_ark, read_components, read_request, reread, written
 from hypothesis import given
@@ -135,6 +136,16 @@ class DrivenStatistics:
 def test_kaldis_output(case, ops):
     driven = DrivenStatistics(case, ops)
     assert_close(driven.output(), driven.io["output.output"], OUTPUT)
+
+
+@pytest.mark.parametrize("optimize", [True, False])
+@pytest.mark.parametrize("case", [f"statistics-pooling-small-variance-{i}" for i in (1, 2, 3)])
+def test_derivatives_where_a_variance_is_nearly_zero(case, optimize):
+    """A window of one frame: half of a derivative is 50,000 times as large as what the two halves leave."""
+    found = differences(CASES / case, optimize=optimize)
+    assert found.output is not None and found.output < OUTPUT
+    assert found.input_deriv is not None and found.input_deriv < OUTPUT
+    assert max(found.gradient.values()) < OUTPUT
 
 
 @pytest.mark.parametrize("case", NAMES)

@@ -154,20 +154,54 @@ def test_a_folder_that_cannot_be_written_is_one_warning(place: str, tmp_path: Pa
     assert (tmp_path / "file").read_bytes() == b"kept"
 
 
-def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(path: Path, data: bytes) -> None:
-        with open(path, "wb") as stream:
-            stream.write(data[:10])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", fail)
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    resource = pytest.importorskip("resource")
     store = DiskCache(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
     with caplog.at_level(logging.WARNING):
         for key in KEYS:
             store.store(key, Computation())
-    assert caplog.text.count("No space left on device") == 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caplog.text.count("File too large") == 1
     assert not list(tmp_path.iterdir())
+
+
+def open_to_all(path: Path) -> str:
+    path.chmod(0o777)
+    return "can be written by all users"
+
+
+def make_anothers(path: Path) -> str:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    os.chown(path, 54321, 54321)
+    return "belongs to another user"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners on this system")
+@pytest.mark.parametrize("spoil", [open_to_all, make_anothers])
+def test_what_others_could_plant_is_not_taken(tmp_path: Path, spoil, caplog: pytest.LogCaptureFixture) -> None:
+    nnet, folder = Nnet.from_config(TDNN), tmp_path / "folder"
+    requests = [training_request(n) for n in (1, 2, 3)]
+    for request in requests:
+        CachingCompiler(nnet, cache_dir=folder).compile(request)
+    (entry, *_) = entries(folder)
+    fault = spoil(entry)
+    for request in requests:
+        CachingCompiler(nnet, cache_dir=folder).compile(request)
+    assert len(caplog.records) == 1 and f"{entry} {fault}" in caplog.text
+    assert entry.stat().st_mode & 0o777 == 0o600 and entry.stat().st_uid == os.geteuid(), "it was replaced"
+    caplog.clear()
+    spoil(folder)
+    disk_cache_module._disk_cache.cache_clear()            # as in a new process
+    entry.unlink()
+    for request in requests:
+        compiler = CachingCompiler(nnet, cache_dir=folder)
+        compiler.compile(request)
+        assert compiler.seconds["compilation"] > 0.0
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert f"{folder} {fault}" in said and "neither taken from" in said and not entry.exists()
 
 
 # -- its size ----------------------------------------------------------------------------------------------------------

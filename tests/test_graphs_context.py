@@ -54,7 +54,7 @@ def test_without_right_context_nothing_but_labels_changes_if_states_know_their_p
 @pytest.mark.parametrize("width, central", [(1, 0), (2, 1), (3, 1)])
 def test_as_many_states_and_arcs_as_kaldi_has(width, central):
     kaldifst = pytest.importorskip("kaldifst", reason="kaldifst (nnet3py[chain]) is the reference here")
-    from nnet3py.graphs.openfst import from_openfst, to_openfst
+    from nnet3py.fst.openfst import from_openfst, to_openfst
 
     fst = language_model()
     expanded, windows = expand_context(fst, width, central)

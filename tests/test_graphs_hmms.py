@@ -82,7 +82,7 @@ def test_states_that_emit_nothing_are_epsilons():
 @pytest.mark.parametrize("name", ["chain", "three-states", "left-biphone"])
 def test_composing_with_the_transducer_gives_the_same_graph(name):
     kaldifst = pytest.importorskip("kaldifst", reason="composition is kaldifst's (nnet3py[chain])")
-    from nnet3py.graphs.openfst import from_openfst, to_openfst
+    from nnet3py.fst.openfst import from_openfst, to_openfst
 
     tree, model = SYSTEMS[name]()
     fst, windows = expand_context(language_model(), tree.context_width, tree.central_position)

@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
+from importlib.util import source_hash
 from pathlib import Path
 
 import pytest
 from paths import ROOT
 
+from nnet3py.cache_folder import private_folder
 from nnet3py.ops import kernel_cache
 
 KERNELS = '''
@@ -46,7 +49,7 @@ def installed(tmp_path):
     for folder in ("ops", "machine_code"):
         shutil.copytree(ROOT / "nnet3py" / folder, root / "nnet3py" / folder,
                         ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py", "cached_property.py", "cache_folder.py"):
+    for name in ("__init__.py", "errors.py", "log.py", "cached_property.py", "cache_folder.py", "trusted_files.py"):
         shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
     (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
     (root / "nnet3py" / "ops" / "callee.py").write_text(CALLEE)
@@ -81,6 +84,23 @@ def test_first_miss_is_said_once(installed, tmp_path):
     assert str(tmp_path / "cache") in messages
 
 
+def test_compiling_is_counted_on_a_terminal(installed, tmp_path):
+    main, other = os.openpty()
+    os.set_blocking(main, False)
+    variables = environment(installed, NNET3PY_CACHE=tmp_path / "cache", NNET3PY_PROGRESS=os.ttyname(other))
+    command = [sys.executable, "-c", RUN]
+    try:
+        subprocess.run(command, stdout=subprocess.DEVNULL, cwd=installed, env=variables, check=True)
+        shown = os.read(main, 10000).decode()
+        assert "Compiling kernels for this machine, once: 1, 0 s" in shown and shown.endswith("\x1b[K")
+        subprocess.run(command, stdout=subprocess.DEVNULL, cwd=installed, env=variables, check=True)
+        with pytest.raises(BlockingIOError):
+            os.read(main, 1)
+    finally:
+        os.close(main)
+        os.close(other)
+
+
 def test_a_changed_callee_in_another_file_is_noticed(installed, tmp_path):
     cache = tmp_path / "cache"
     assert run(installed, NNET3PY_CACHE=cache)[0] == "4.0"
@@ -104,15 +124,79 @@ def test_unwritable_folder_falls_back_with_one_warning(installed, tmp_path):
     temporary.mkdir()
     value, messages = run(installed, NNET3PY_CACHE=tmp_path / "file" / "below", TMPDIR=temporary)
     assert value == "4.0"
-    assert messages.count("WARNING Cannot write compiled kernels to") == 1 and "NNET3PY_CACHE" in messages
+    assert messages.count("WARNING Compiled kernels are not kept in") == 1 and "NNET3PY_CACHE" in messages
     assert not list(temporary.rglob("*.kernel")), "the private folder goes with the process"
 
 
-def test_two_processes_may_start_at_once(installed, tmp_path):
-    started = [subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.PIPE, text=True, cwd=installed,
-                                env=environment(installed, NNET3PY_CACHE=tmp_path / "cache")) for _ in range(2)]
-    assert [process.communicate()[0].strip() for process in started] == ["4.0", "4.0"]
-    assert run(installed, NNET3PY_CACHE=tmp_path / "cache")[0] == "4.0"
+@pytest.fixture
+def planted(installed, tmp_path):
+    """A cache with another kernel's code in the place of this one's; the file says that it is this one's."""
+    cache, family = tmp_path / "cache", installed / "nnet3py" / "ops" / "family.py"
+    run(installed, NNET3PY_CACHE=cache)
+    (kept,) = cache.rglob("family.scale.kernel")
+    family.write_text(KERNELS.replace("* factor", "* factor * 100"))
+    run(installed, NNET3PY_CACHE=cache)
+    family.write_text(KERNELS)
+    (other,) = set(cache.rglob("family.scale.kernel")) - {kept}
+    content = other.read_bytes()[8:].replace(other.parent.name.encode(), kept.parent.name.encode())
+    kept.write_bytes(source_hash(content) + content)
+    assert run(installed, NNET3PY_CACHE=cache)[0] == "400.0", "planted well"
+    return kept
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners on this system")
+def test_what_others_could_plant_is_not_executed(installed, planted, tmp_path):
+    cache = planted.parent.parent
+    os.chown(planted, 54321, 54321) if os.geteuid() == 0 else planted.chmod(0o666)
+    folder_mode = stat.S_IMODE(cache.stat().st_mode)
+    cache.chmod(0o777)
+    value, messages = run(installed, NNET3PY_CACHE=cache)
+    assert value == "4.0" and messages.count("WARNING") == 1
+    assert f"WARNING Compiled kernels are not kept in {cache}: {cache} can be written by all users" in messages
+    cache.chmod(folder_mode)
+    value, messages = run(installed, NNET3PY_CACHE=cache)
+    assert value == "4.0" and messages.count("WARNING") == 1
+    assert "WARNING Compiled code is not used but made again" in messages and "family.scale.kernel" in messages
+    assert run(installed, NNET3PY_CACHE=cache) == ("4.0", ""), "it was replaced"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners on this system")
+def test_what_numba_keeps_is_not_taken_from_others(monkeypatch, tmp_path, caplog):
+    """It is pickled: whoever writes it can have anything executed."""
+    from numba.core import config
+    monkeypatch.setattr(kernel_cache, "cache_folder", lambda: tmp_path)
+    with kernel_cache.kept_on_disk(Path(__file__)):
+        folder = Path(config.CACHE_DIR)
+        (folder / "planted").mkdir()
+        (folder / "planted" / "kernel.nbi").write_bytes(b"")
+    assert folder.parent == tmp_path and folder.stat().st_mode & 0o777 == 0o700
+    kernel_cache._trusted.cache_clear()
+    (folder / "planted" / "kernel.nbi").chmod(0o666)
+    with kernel_cache.kept_on_disk(Path(__file__)):
+        assert Path(config.CACHE_DIR) == folder, "nobody else can come to it"
+    kernel_cache._trusted.cache_clear()
+    folder.chmod(0o755)
+    for _ in range(2):
+        with kernel_cache.kept_on_disk(Path(__file__)):
+            assert Path(config.CACHE_DIR).parent == private_folder() and caplog.text.count("kernel.nbi can be") == 1
+
+
+COUNT = '''
+from nnet3py.machine_code import objects
+made, keep = [], objects.keep
+objects.keep = lambda path, code: (made.append(path.name), keep(path, code))
+'''
+
+
+def test_processes_that_start_together_compile_everything_once(installed, tmp_path):
+    programs = [COUNT + RUN + "print(*made)"] * 4
+    started = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=installed,
+                                env=environment(installed, NNET3PY_CACHE=tmp_path / "cache")) for program in programs]
+    results = [process.communicate()[0].split() for process in started]
+    assert [value for value, *_ in results] == ["4.0"] * 4
+    made = [name for _, *names in results for name in names]
+    assert "family.scale.kernel" in made and len(made) == len(set(made))
+    assert len(made) == len(list((tmp_path / "cache").rglob("*.kernel")))
 
 
 def test_numbas_own_setting_is_left_alone(monkeypatch, tmp_path):

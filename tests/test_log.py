@@ -1,14 +1,18 @@
 """Kaldi's log lines."""
 from __future__ import annotations
 
+import io
 import logging
+import os
 import re
 import warnings
+from pathlib import Path
 
 import pytest
 
 from nnet3py import log
 
+CLEAR = "\r\x1b[K"
 HEADER = re.compile(r"^(LOG|WARNING|ERROR|VLOG\[\d+\]) \((\S+)\[5\.5\]:(\w+)\(\):([^:]+):(\d+)\) (.*)$")
 
 
@@ -96,14 +100,64 @@ def test_progress_is_silent_without_a_terminal(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("", "")
 
 
-def test_progress_shows_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
 
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
+def terminal_as_stderr(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Standard error, a terminal; what is shown changes with every item."""
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    monkeypatch.setattr(log, "_SECONDS_BETWEEN", 0.0)
+    return stream
+
+
+def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_as_stderr(monkeypatch)
     assert list(log.progress(range(3), "work", length=3)) == [0, 1, 2]
-    assert "work" in terminal.getvalue()
+    assert re.sub(r"[\d.]+ s", "0 s", terminal.getvalue()) == "".join(
+        f"{CLEAR}{text}" for text in (*(f"work: {count} of 3 done, 0 s" for count in range(3)), ""))
+
+
+def test_log_lines_go_above_the_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_as_stderr(monkeypatch)
+    for item in log.progress(range(2), "work"):
+        log.log(f"number {item}")
+    shown = re.split(f"({re.escape(CLEAR)})", terminal.getvalue())
+    lines = [text for text in shown if "LOG" in text]
+    assert [HEADER.match(text.strip()).group(1, 6) for text in lines] == [("LOG", "number 0"), ("LOG", "number 1")]
+    assert all(shown[shown.index(text) - 1] == CLEAR for text in lines)
+
+
+def test_a_process_that_writes_to_a_pipe_leaves_the_terminal_to_its_reader(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_as_stderr(monkeypatch)
+    source, target = os.pipe()
+    try:
+        status = os.fstat(target)
+        monkeypatch.setattr("os.fstat", lambda fd: status)
+        assert list(log.progress(range(2), "work")) == [0, 1] and terminal.getvalue() == ""
+    finally:
+        os.close(source)
+        os.close(target)
+
+
+def test_a_terminal_that_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+                                  tmp_path: Path) -> None:
+    """For who sends standard error to a log, and wants to see what goes on nevertheless."""
+    main, other = os.openpty()
+    log._opened_terminal.cache_clear()
+    try:
+        monkeypatch.setenv("NNET3PY_PROGRESS", os.ttyname(other))
+        assert log.show_status("at work")
+        assert os.read(main, 100).decode() == f"{CLEAR}at work"
+        log.log("a line")
+        assert os.read(main, 100).decode() == CLEAR and "a line" in capsys.readouterr().err
+        monkeypatch.setenv("NNET3PY_PROGRESS", str(tmp_path / "no" / "terminal"))
+        assert not log.show_status("at work")
+        log._opened_terminal(os.ttyname(other)).close()
+    finally:
+        log._opened_terminal.cache_clear()
+        os.close(main)
+        os.close(other)

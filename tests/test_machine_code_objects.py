@@ -1,12 +1,13 @@
 """nnet3py/machine_code/objects.py: what is kept, and what is not taken for it."""
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 from nnet3py.machine_code import objects
 from nnet3py.machine_code.objects import Code
 
-CODE = Code("symbol", "lambda: compiled()", ("a", "b"), (b"one", b"other\0"))
+CODE = Code("symbol", ("x", "y", "z", "w", "v"), (True, -3, 0.1, math.inf), ("a", "b"), (b"one", b"other\0"))
 
 
 def test_what_was_kept_is_read(tmp_path: Path) -> None:

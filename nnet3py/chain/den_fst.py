@@ -8,8 +8,10 @@ import logging
 
 import numpy as np
 
-from nnet3py.chain.minimize import merge_states, push, reverse
+from nnet3py.chain.minimize import PUSH_DELTA, merge_states
 from nnet3py.errors import FormatError
+from nnet3py.fst.arcs import reversed_fst
+from nnet3py.fst.push import push_special
 from nnet3py.graphs.context import expand_context
 from nnet3py.graphs.hmms import expand_hmms, to_pdfs
 from nnet3py.graphs.self_loops import add_self_loops
@@ -90,13 +92,13 @@ def check_system(tree: ContextDependency, model: TransitionModel) -> None:
 
 def _minimized(fst: Fst) -> Fst:
     for number in range(1, _NUM_PASSES + 1):
-        fst = reverse(merge_states(push(reverse(fst))))
+        fst = reversed_fst(merge_states(push_special(reversed_fst(fst), PUSH_DELTA)))
         _log_size("transition-id FST after reversed minimization", fst, f" (pass {number})")
-        fst = merge_states(push(fst))
+        fst = merge_states(push_special(fst, PUSH_DELTA))
         _log_size("transition-id FST after regular minimization", fst, f" (pass {number})")
     fst = without_epsilons(fst)
     _log_size("transition-id FST after regular minimization and epsilon removal", fst)
-    return _busiest_first(push(fst))
+    return _busiest_first(push_special(fst, PUSH_DELTA))
 
 
 def _busiest_first(fst: Fst) -> Fst:

@@ -1,75 +1,21 @@
-"""Making a denominator graph small: reversing, pushing, merging states. Kaldi: ``DenGraphMinimizeWrapper``.
+"""Making a denominator graph small: merging states. Kaldi: ``DenGraphMinimizeWrapper``.
 
 Weights are probabilities to be summed, unlike those of other graphs. States are merged as OpenFst 1.7 does it in
 Kaldi: two states stay apart if their arcs stand in different orders, and as costs are rounded before, more merging
-would change the graph's numbers. So all functions here say in which order arcs come out.
+would change the graph's numbers. So it matters in which order arcs come out of what is done before.
 """
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 
+from nnet3py.fst.push import OPENFST_DELTA
 from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.io.fst_operations import connected
 
-logger = logging.getLogger(__name__)
-
-OPENFST_DELTA = 1.0 / 1024.0
 PUSH_DELTA = 0.01 * OPENFST_DELTA          # how equal the sums of all states have to be
 COST_STEP = np.float32(10.0 * OPENFST_DELTA)
-_MAX_ITERATIONS = 200
-_CHECK_EVERY = 5
-_DAMPING = 0.1                             # of the power iteration: parity must not keep it from converging
 _EPSILON = 0
 _NOT_FINAL = np.uint64(0xD6E8FEB86659FD93)  # added to the bits of states that are not final
-
-
-def reverse(fst: Fst) -> Fst:
-    """The graph that accepts everything backwards.
-
-    State 0 is new, with an epsilon arc to each former final state; the others follow in their order. A state's arcs
-    are in the order of the states that they came from, and their former order. OpenFst: Reverse.
-    """
-    final = np.flatnonzero(fst.is_final)
-    labels = np.concatenate((np.zeros(len(final), dtype=np.int32), fst.input_labels))
-    finals = np.full(fst.num_states + 1, NO_WEIGHT, dtype=np.float32)
-    finals[fst.start + 1] = 0.0
-    return Fst.from_arcs(
-        0, finals, np.concatenate((np.zeros(len(final), dtype=np.int64), fst.next_states + 1)), labels, labels,
-        np.concatenate((fst.final_weights[final], fst.weights)), np.concatenate((final, fst.sources)) + 1)
-
-
-def push(fst: Fst, delta: float = PUSH_DELTA) -> Fst:
-    """The graph with its costs shifted such that the probabilities that leave each state have the same sum.
-
-    That of stopping at a final state counts as going on at the start. The sum need not be 1. All states must be
-    reachable, and reach a final state. A warning if it is not found to within ``delta``. Kaldi: PushSpecial.
-    """
-    final = np.flatnonzero(fst.is_final)
-    sources = np.concatenate((fst.sources, final))
-    targets = np.concatenate((fst.next_states, np.full(len(final), fst.start)))
-    probs = np.exp(-np.concatenate((fst.weights, fst.final_weights[final]))).astype(np.float64)
-    potentials = np.log(_leading_vector(sources, targets, probs, fst.num_states, delta))
-    finals = fst.final_weights.copy()
-    finals[final] = finals[final] + (potentials[final] - potentials[fst.start])
-    weights = fst.weights + (potentials[fst.sources] - potentials[fst.next_states])
-    return _with_costs(fst, finals, weights)
-
-
-def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size: int, delta: float) -> np.ndarray:
-    """float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a matrix of few values."""
-    vector = np.full(size, 1.0 / np.sqrt(size))
-    for iteration in range(_MAX_ITERATIONS):
-        vector = np.bincount(rows, values * vector[cols], size) + _DAMPING * vector
-        vector /= np.sqrt(np.square(vector).sum())                      # not BLAS: its threads cost more here
-        if iteration % _CHECK_EVERY == 0 and iteration > 0:
-            sums = np.bincount(rows, values * vector[cols], size) / vector
-            if np.log(sums.max() / sums.min()) <= delta:
-                return vector
-    logger.warning("push-special: finished %d iterations without converging.  Output will be inaccurate.",
-                   _MAX_ITERATIONS)
-    return vector
 
 
 def _with_costs(fst: Fst, finals: np.ndarray, weights: np.ndarray) -> Fst:

@@ -35,9 +35,9 @@ See also: make-graph --write-lang, nnet3-align-compiled
     option("transition-scale", float, 0.0, "Factor of the costs of transitions that are no self-loops"),
     option("self-loop-scale", float, 0.0, "Factor of the costs of self-loops"),
     option("reorder", bool, True, "Self-loops come behind the transition that leaves their state, not before it"),
-    option("rm-eps", bool, False, "Remove epsilons where that makes the graph smaller; effective only with "
-           "disambiguation symbols"),
-    option("batch-size", int, 250, "Accepted, without effect on the result: graphs are made one by one"),
+    option("rm-eps", bool, False, "No effect: epsilons that disambiguation symbols leave behind stay",
+           idle=lambda value, options: options.read_disambig_syms and "graphs are equivalent, but have more states"),
+    option("batch-size", int, 250, "No effect: graphs are made one by one"),
     option("read-disambig-syms", str, "", "File of the numbers of disambiguation symbols among the lexicon's phones"),
 ])
 def compile_train_graphs(args: list[str], options: Options) -> int:

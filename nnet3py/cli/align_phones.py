@@ -34,11 +34,12 @@ See also: phones-to-ali, nnet3-am-init, tree-info
 def make_mono_tree(args: list[str], options: Options) -> int:
     """Make a tree and a transition model."""
     from nnet3py.io.object_files import read_object, write_object
+    from nnet3py.io.text_lines import read_integer_lines
     from nnet3py.io.topology import HmmTopology
     from nnet3py.io.tree import initial_transition_model, monophone_tree
 
     topology = read_object(args[0], HmmTopology.read)
-    shared = _integer_lines(options.shared_phones) if options.shared_phones else None
+    shared = read_integer_lines(options.shared_phones) if options.shared_phones else None
     tree = monophone_tree(topology, shared)
     model = initial_transition_model(tree, topology)
     write_object(args[1], tree.write, options.binary)
@@ -69,7 +70,7 @@ def phones_to_ali(args: list[str], options: Options) -> int:
     from nnet3py.io.holders import INT_PAIR_VECTOR, INT_VECTOR
 
     aligner = _aligner(args[0], args[1], options.reorder)
-    phone_map = _phone_map(options.phone_map)
+    phone_map = read_phone_map(options.phone_map)
 
     def aligned(value: np.ndarray) -> np.ndarray:
         phones, lengths = (value[:, 0], value[:, 1]) if options.lengths else phones_of_frames(value)
@@ -110,7 +111,7 @@ def convert_ali(args: list[str], options: Options) -> int:
         raise OptionError(f"--frame-subsampling-factor must be above 0, found {options.frame_subsampling_factor}")
     old_model = read_object(args[0], TransitionModel.read)
     aligner = _aligner(args[1], args[2], options.reorder)
-    phone_map = _phone_map(options.phone_map)
+    phone_map = read_phone_map(options.phone_map)
     done, failed = _convert(args[3], args[4], INT_VECTOR, lambda ids: aligner.convert(
         old_model, ids, options.frame_subsampling_factor, options.repeat_frames, phone_map))
     log.log(f"Succeeded converting alignments for {done} files, failed for {failed}")
@@ -145,24 +146,14 @@ def _convert(rspecifier: str, wspecifier: str, source: Any,
     return convert_table(rspecifier, wspecifier, source, INT_VECTOR, converted)
 
 
-def _phone_map(rxfilename: str) -> dict[int, int] | None:
+def read_phone_map(rxfilename: str) -> dict[int, int] | None:
+    """Old phones and their new ones; None without a file."""
     if not rxfilename:
         return None
-    lines = _integer_lines(rxfilename)
+    from nnet3py.io.text_lines import read_integer_lines
+
+    lines = read_integer_lines(rxfilename)
     if any(len(line) != 2 for line in lines) or len({line[0] for line in lines}) != len(lines):
         raise FormatError("expected lines of an old and a new phone, each old one once", path=rxfilename)
     return {old: new for old, new in lines}
 
-
-def _integer_lines(rxfilename: str) -> list[list[int]]:
-    """The numbers of each line that has any."""
-    from nnet3py.io.streams import failed_command, open_input
-
-    with open_input(rxfilename) as stream:
-        lines = [line.decode("utf-8", "replace").split() for line in stream]
-    if stream.status:
-        raise failed_command(rxfilename, stream.status)
-    for number, line in enumerate(lines, 1):
-        if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in line):
-            raise FormatError(f"line {number} is not a list of numbers: {' '.join(line)[:80]!r}", path=rxfilename)
-    return [[int(word) for word in line] for line in lines if line]

@@ -1,4 +1,4 @@
-"""ali-to-pdf and ali-to-phones: alignments as sequences of pdf-ids or phones."""
+"""ali-to-pdf, ali-to-phones and show-alignments: alignments as sequences of pdf-ids or phones, or to look at."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.copying import convert_table
 from nnet3py.cli.options import OptionError, Options, option
-from nnet3py.errors import within
+from nnet3py.errors import FormatError, within
 
 if TYPE_CHECKING:
     import numpy as np
@@ -112,3 +112,40 @@ def _write_ctm(model: TransitionModel, rspecifier: str, wxfilename: str, frame_s
                 stream.write(line.encode("utf-8", "surrogateescape"))
             count += 1
     return count
+
+
+@kaldi_command("show-alignments", usage="""
+Print alignments as a person can read them: transition-ids in brackets for each phone, and below them its name.
+
+Usage:  show-alignments [options] <phone-syms> <model> <alignments-rspecifier>
+e.g.:
+ show-alignments phones.txt 1.mdl ark:1.ali
+See also: ali-to-phones, show-transitions
+""", arguments=(3, 3))
+def show_alignments(args: list[str], options: Options) -> None:
+    """Print a table."""
+    from nnet3py.io.alignment import phone_starts, read_symbol_table
+    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.streams import open_output
+    from nnet3py.io.tables import SequentialReader
+    from nnet3py.io.text_lines import read_text
+    from nnet3py.io.transition_model import TransitionModel
+
+    names = read_symbol_table(read_text(args[0]), args[0])
+    model = read_object(args[1], TransitionModel.read)
+    with open_output("-") as stream, SequentialReader(args[2], INT_VECTOR) as alignments:
+        for key, alignment in alignments:
+            with within(f"key {key}"):
+                starts, _ = phone_starts(model, alignment)
+                phones = model.transition_id_to_phone[alignment[starts]].tolist()
+                unknown = next((phone for phone in phones if phone not in names), None)
+                if unknown is not None:
+                    raise FormatError(f"the symbol table has no name for phone {unknown}", path=args[0])
+            ends = [*starts[1:].tolist(), len(alignment)]
+            ids = ["[ " + "".join(f"{one} " for one in alignment[first:end].tolist()) + "] "
+                   for first, end in zip(starts.tolist(), ends, strict=True)]
+            widths = [max(len(text), len(names[phone]) + 1) for text, phone in zip(ids, phones, strict=True)]
+            above = "".join(text.ljust(width) for text, width in zip(ids, widths, strict=True))
+            below = "".join(f"{names[phone]} ".ljust(width) for phone, width in zip(phones, widths, strict=True))
+            stream.write(f"{key}  {above}\n{key}  {below}\n\n".encode("utf-8", "surrogateescape"))

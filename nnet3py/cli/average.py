@@ -18,7 +18,7 @@ e.g.:
 """, arguments=(2, None), options=[
     BINARY,
     option("weights", str, "", "Weights of the models, separated by colons and scaled to a sum of one (empty: equal)"),
-    option("num-threads", int, -1, "Accepted for compatibility; models are averaged one after another"),
+    option("num-threads", int, -1, "No effect: models are averaged one after another"),
 ])
 def average(args: list[str], options: Options) -> int:
     """Average networks, component statistics included."""

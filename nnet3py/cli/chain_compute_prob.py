@@ -6,6 +6,9 @@ from nnet3py.cli.option_groups import CHAIN, DEVICE, PROB
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import within
 
+_PROB = tuple(one.but(help="No effect: chain outputs have no accuracy") if "accuracy" in one.name else one
+              for one in PROB)
+
 
 @kaldi_command("nnet3-chain-compute-prob", usage="""
 Log a network's LF-MMI objective per frame on (merged) chain examples.
@@ -16,7 +19,7 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
 """, arguments=(3, 3), options=[
     option("batchnorm-test-mode", bool, True, "Normalise with the stored statistics, not with the minibatch's"),
     option("dropout-test-mode", bool, True, "Compute without dropout"),
-    *CHAIN, *PROB, *DEVICE,
+    *CHAIN, *_PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
     """Print the objective; 1 if no output had any weight."""

@@ -27,7 +27,7 @@ Usage: chain-est-phone-lm [options] <phone-seqs-rspecifier> <phone-lm-fst-out>
 e.g.: ali-to-phones final.mdl ark:ali.ark ark:- | chain-est-phone-lm --num-extra-lm-states=2000 ark:- phone_lm.fst
 See also: chain-make-den-fst
 """, arguments=(2, 2), options=[
-    option("binary", bool, True, "For compatibility; the graph is written in binary"),
+    option("binary", bool, True, "No effect: the graph is written in binary", idle="the graph is written in binary"),
     option("ngram-order", int, 4, "Phones of the longest n-gram, at least 2"),
     option("num-extra-lm-states", int, 1000, "States wanted besides those that are never merged"),
     option("no-prune-ngram-order", int, 3, "n-grams of this order and shorter ones are all kept"),

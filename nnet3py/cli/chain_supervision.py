@@ -30,7 +30,8 @@ See also: nnet3-chain-get-egs
     option("lm-scale", float, 0.0, "Factor of the graph costs of lattices that stay in the supervision, 0 to less "
            "than 1"),
     option("convert-to-pdfs", bool, True, "Labels are pdfs; false: transition-ids, for unconstrained examples"),
-    option("weight", float, 1.0, "Ignored, as in Kaldi: the weight written is 1; see nnet3-chain-copy-egs --weights"),
+    option("weight", float, 1.0, "No effect, as in Kaldi: the weight written is 1; see nnet3-chain-copy-egs --weights",
+           idle="the weight written is 1, as in Kaldi; nnet3-chain-copy-egs --weights sets others"),
 ])
 def get_supervision(args: list[str], options: Options) -> int:
     """Make supervisions; utterances that cannot be used are counted and reported."""

@@ -139,8 +139,12 @@ class KaldiCommand(Runnable):
         values = dict(ctx.params)
         args = list(values.pop(ARGUMENTS))
         given = [name for name in values if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        options = Options(values, given)
+        for one in self.declared:
+            if one.idle is not None and one.warning(options):
+                log.warning(one.warning(options))
         function: Function = self.callback   # type: ignore[assignment]
-        return function(args, Options(values, given)) or 0
+        return function(args, options) or 0
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """The options whose names begin so, each with its equal sign."""

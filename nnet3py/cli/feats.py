@@ -167,15 +167,20 @@ def subsample_feats(args: list[str], options: Options) -> int:
         raise OptionError(f"--n={options.n} and --offset={options.offset} make no sense",
                           "n is not 0, the offset not negative, and 0 if n is negative")
 
+    frames_in = frames_out = 0
+
     def subsampled(key: str, features: np.ndarray) -> np.ndarray | None:
+        nonlocal frames_in, frames_out
         result = subsample(features, options.n, options.offset)
+        frames_in, frames_out = frames_in + len(features), frames_out + len(result)
         if len(result):
             return result
         log.warning(f"For utterance {key}, output would have no rows, producing no output.")
         return None
 
     done, errors = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, subsampled)
-    log.log(f"Sub-sampled {done} feats; {errors} with errors.")
+    log.log(f"Processed {done} feature matrices; {errors} with errors.")
+    log.log(f"Processed {frames_in} input frames and {frames_out} output frames.")
     return 0 if done else 1
 
 

@@ -56,7 +56,8 @@ e.g.:
  nnet3-am-adjust-priors final.mdl counts.vec final.mdl
 """, arguments=(3, 3), options=[
     BINARY,
-    option("prior-floor", float, 1e-15, "Accepted for compatibility, and without effect, as in Kaldi"),
+    option("prior-floor", float, 1e-15, "No effect, as in Kaldi",
+           idle="priors are not floored, as in Kaldi"),
 ])
 def am_adjust_priors(args: list[str], options: Options) -> int:
     """Set the priors of an acoustic model."""

@@ -56,7 +56,9 @@ OPTIM: Group = (
     option("optimization.max-deriv-time", int, INT_MAX, "Latest time (t) at which derivatives are computed"),
     option("optimization.max-deriv-time-relative", int, INT_MAX,
            "Latest time at which derivatives are computed, relative to the largest t of the outputs"),
-    option("optimization.memory-compression-level", int, 1, "How much memory of the forward pass is compressed (0-2)"),
+    option("optimization.memory-compression-level", int, 1,
+           "No effect: nothing is compressed, so that derivatives are exact, as with 0 and 1 (2 rounds in Kaldi)",
+           idle=lambda level, options: "" if level < 2 else "nothing is compressed, and derivatives are exact"),
 )
 
 COMPUTE: Group = (
@@ -110,8 +112,8 @@ TRAINER: Group = (
     option("read-cache", str, "", "File of compiled computations, from --write-cache, which need not be compiled then"),
     option("write-cache", str, "", "Write the compiled computations to this file"),
     option("binary-write-cache", bool, True, "Write that file in binary"),
-    option("cuda-cache-memory", bool, True, "Accepted for compatibility"),
-    option("cuda-memory-proportion", float, 0.5, "Accepted for compatibility"),
+    option("cuda-cache-memory", bool, True, "No effect: it is about Kaldi's memory"),
+    option("cuda-memory-proportion", float, 0.5, "No effect: it is about Kaldi's memory"),
 )
 
 CHAIN: Group = (
@@ -146,10 +148,11 @@ EGS_OF_FEATURES: Group = (
     option("length-tolerance", int, 100, "Frames by which features and iVectors may differ in length"),
 )
 
+_DEPRECATED = "Kaldi ignores it, too; the sizes of minibatches are those that --minibatch-size allows"
 MERGE: Group = (
     option("compress", bool, False, "Compress the features of the merged examples"),
-    option("measure-output-frames", str, "deprecated", "Ignored"),
-    option("discard-partial-minibatches", str, "deprecated", "Ignored"),
+    option("measure-output-frames", str, "deprecated", "No effect, as in Kaldi", idle=_DEPRECATED),
+    option("discard-partial-minibatches", str, "deprecated", "No effect, as in Kaldi", idle=_DEPRECATED),
     option("minibatch-size", str, "256",
            "Sequences per minibatch: sizes and ranges (64:128,256), by example size (128=64/256=32)"),
     option("multilingual-eg", bool, False, "Merge only examples of the same language; for chain examples"),

@@ -7,7 +7,7 @@ Kaldi: util/parse-options.h.
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
@@ -19,6 +19,7 @@ __all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "O
            "option", "print_error_text", "quote", "usage_text"]
 
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
+Idle = Callable[[Any, "Options"], str]
 _WORDS = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
@@ -34,20 +35,31 @@ class Option(click.Option):
     ----------
     name : as typed, without ``--``; may carry a group's prefix (``optimization.min-deriv-time``)
     type, default, help : as click has them
+    idle : given a value that is not the default and all options, what to warn of if the value does nothing; else ""
     """
 
     name: str
     type: OptionType
 
-    def __init__(self, name: str, type: OptionType, default: Any, help: str, **more: Any) -> None:
+    def __init__(self, name: str, type: OptionType, default: Any, help: str, idle: Idle | None = None,
+                 **more: Any) -> None:
         # click wants a Python name beside the one that is typed; ours may have dots in it.
         super().__init__([f"--{name}", "option"], type=type, default=default, help=help,
                          multiple=type.name == "strings", **more)
-        self.name = name
+        self.name, self.idle = name, idle
 
     def but(self, name: str | None = None, **changed: Any) -> Option:
-        """The same option with another name or another ``default``."""
-        return Option(name or self.name, self.type, changed.get("default", self.default), self.help or "")
+        """The same option with another name, another ``default`` or another ``help``."""
+        return Option(name or self.name, self.type, changed.get("default", self.default),
+                      changed.get("help", self.help) or "", self.idle)
+
+    def warning(self, options: Options) -> str:
+        """What a user has to be told who gave a value that does nothing; "" if it does what it should."""
+        value = options[self.name]
+        if self.idle is None or value == self.default:
+            return ""
+        reason = self.idle(value, options)
+        return reason and f"--{self.name}={self.type.shown(value)} has no effect: {reason}"
 
     def read(self, text: str | None) -> Any:
         """The value of a text on the command line; None stands for a missing equal sign. Raises OptionError."""
@@ -59,7 +71,8 @@ class Option(click.Option):
         return f"  --{self.name:<25} : {self.help} ({self.type.name}, default = {default})\n"
 
 
-def option(name: str, type: type | str, default: Any, help: str, choices: Sequence[str] | None = None) -> Option:
+def option(name: str, type: type | str, default: Any, help: str, choices: Sequence[str] | None = None,
+           idle: str | Idle | None = None) -> Option:
     """Declare an option.
 
     Parameters
@@ -70,9 +83,13 @@ def option(name: str, type: type | str, default: Any, help: str, choices: Sequen
     default : value when the option is not given
     help : one line
     choices : the values a string option may take, or None for any
+    idle : for an option that does nothing though something else would come out if it did: what happens instead, of
+        which a user is warned who gives another value than the default; or a function of the value and all options that
+        says so where the value does nothing (and "" where it does something)
     """
     kind = TYPES[type if isinstance(type, str) else _WORDS[type]]
-    return Option(normalise(name), Text(choices=tuple(choices)) if choices else kind, default, help)
+    reason = (lambda value, options: idle) if isinstance(idle, str) else idle
+    return Option(normalise(name), Text(choices=tuple(choices)) if choices else kind, default, help, reason)
 
 
 def _show_usage(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""copy-transition-model, show-transitions, am-info and tree-info: what stands before the network in a model."""
+"""copy-transition-model, show-transitions, am-info, hmm-info, tree-info: what stands before the network in a model."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -62,23 +62,35 @@ def show_transitions(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("am-info", usage="""
-Print the numbers of phones, pdfs, transition-ids and transition-states of a model of any kind.
-
-Usage:  am-info [options] <model-in>
-e.g.:
- am-info 1.mdl
-See also: nnet3-am-info, tree-info
-""", arguments=(1, 1))
-def am_info(args: list[str], options: Options) -> int:
-    """Print what a transition model consists of."""
+def _print_numbers(rxfilename: str) -> None:
     from nnet3py.io.streams import write_text
 
-    model = _read(args[0])
+    model = _read(rxfilename)
     write_text("-", f"number of phones {len(model.topology.phones)}\nnumber of pdfs {model.num_pdfs}\n"
                     f"number of transition-ids {model.num_transition_ids}\n"
                     f"number of transition-states {model.num_transition_states}\n")
-    return 0
+
+
+_NUMBERS_USAGE = """
+Print the numbers of phones, pdfs, transition-ids and transition-states of a model of any kind.
+
+Usage:  {name} [options] <model-in>
+e.g.:
+ {name} 1.mdl
+See also: nnet3-am-info, tree-info
+"""
+
+
+@kaldi_command("am-info", usage=_NUMBERS_USAGE.format(name="am-info"), arguments=(1, 1))
+def am_info(args: list[str], options: Options) -> None:
+    """Print what a transition model consists of."""
+    _print_numbers(args[0])
+
+
+@kaldi_command("hmm-info", usage=_NUMBERS_USAGE.format(name="hmm-info"), arguments=(1, 1))
+def hmm_info(args: list[str], options: Options) -> None:
+    """Print what a transition model consists of."""
+    _print_numbers(args[0])
 
 
 @kaldi_command("tree-info", usage="""

@@ -1,7 +1,8 @@
 """A folder of compiled computations, which a second process need not compile again.
 
 Any number of processes may use one folder: an entry appears whole or not at all. What is wrong with an entry or with
-the folder is never an error: what cannot be read is compiled. Nothing but entries is ever removed.
+the folder is never an error: what cannot be read is compiled. A folder that another user owns or can write is not used
+(``trusted_files.py`` has the rules). Nothing but entries is ever removed.
 """
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from pathlib import Path
 from nnet3py.compiler.cache_entry import from_bytes, to_bytes
 from nnet3py.compiler.computation import Computation
 from nnet3py.errors import Nnet3Error
+from nnet3py.trusted_files import UNFINISHED, UntrustedFile, make_private, read_trusted, why_untrusted, write_private
 
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT = "NNET3PY_COMPUTATION_CACHE"
 DEFAULT_MAX_BYTES = 512 << 20
 SUFFIX = ".computation"
-UNFINISHED = ".part"                 # entries that are being written
 ABANDONED_AFTER = 3600.0             # seconds, after which nobody is still writing one
 _KEPT = 0.8                          # of the bytes allowed, once there were too many
 
@@ -40,14 +41,20 @@ class DiskCache:
         self.folder, self.max_bytes = folder, max_bytes
         self._num_bytes: int | None = None       # of all entries, as far as this process knows
         self._is_usable = True
+        self._trusted: bool | None = None        # not known yet
         self._warned: set[str] = set()
 
     def load(self, key: str, check: Callable[[Computation], None]) -> Computation | None:
         """The computation of that key; None if there is none that can be read and passes ``check``."""
         path = self._path(key)
+        if not self._is_trusted():
+            return None
         try:
-            data = path.read_bytes()
+            data = read_trusted(path)
         except FileNotFoundError:
+            return None
+        except UntrustedFile as error:
+            self._warn("entry", f"{error}: it is compiled again")
             return None
         except OSError as error:
             self._folder_trouble("read", error)
@@ -68,21 +75,28 @@ class DiskCache:
         if not self._is_usable or len(data) > self.max_bytes:
             return
         path = self._path(key)
-        unfinished = path.with_name(f"{key[:16]}-{os.getpid()}-{os.urandom(4).hex()}{UNFINISHED}")
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                unfinished.write_bytes(data)
-                os.replace(unfinished, path)
-            except BaseException:
-                with suppress(OSError):
-                    unfinished.unlink()
-                raise
+            make_private(self.folder)
+            if not self._is_trusted():
+                return
+            write_private(path, data)
         except OSError as error:
             self._is_usable = False
             self._folder_trouble("write", error)
             return
         self._make_room(len(data))
+
+    def _is_trusted(self) -> bool:
+        """False, with a warning, if others can put computations into the folder; it is looked at once it exists."""
+        if self._trusted is None:
+            try:
+                fault = why_untrusted(self.folder)
+            except OSError:
+                return True
+            self._trusted = fault is None
+            if fault is not None:
+                self._warn("folder", f"{fault}; computations are neither taken from {self.folder} nor kept there")
+        return self._trusted
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}{SUFFIX}"

@@ -12,14 +12,13 @@ import numpy as np
 from nnet3py.decoding.lexicon import BACKOFF, Lang, Silence
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.fst.openfst import from_openfst, load_kaldifst, to_openfst
 from nnet3py.graphs.context import expand_context
 from nnet3py.graphs.hmms import hmm_transducer
-from nnet3py.graphs.openfst import from_openfst, load_kaldifst, to_openfst
 from nnet3py.graphs.self_loops import add_self_loops
 from nnet3py.io.fst import NO_WEIGHT, Fst, write_binary_fst
-from nnet3py.io.fst_text import read_fst
-from nnet3py.io.object_files import token_reader
-from nnet3py.io.streams import failed_command, open_input, open_output, write_text
+from nnet3py.io.fst_text import read_fst_file
+from nnet3py.io.streams import open_output, write_text
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.io.transition_model import TransitionModel
 from nnet3py.io.tree import ContextDependency
@@ -145,18 +144,6 @@ def with_transition_costs(graph: Fst, model: TransitionModel, transition_scale: 
 
 
 # -- folders -----------------------------------------------------------------------------------------------------------
-
-
-def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
-    """Read a graph from a file or pipe, binary or text; FormatError for what is none. Kaldi: ReadFstKaldiGeneric."""
-    with open_input(rxfilename) as stream:
-        reader = token_reader(stream)
-        if reader.at_end():
-            raise reader.error("expected a graph, found nothing")
-        fst = read_fst(reader)
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
-    return fst
 
 
 def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:

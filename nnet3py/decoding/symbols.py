@@ -1,26 +1,17 @@
 """Tables of names and numbers: ``words.txt``, ``phones.txt``. Kaldi: symbol tables."""
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 
 from nnet3py.errors import FormatError
 from nnet3py.io.alignment import read_symbol_table
-from nnet3py.io.streams import failed_command, open_input, write_text
+from nnet3py.io.streams import write_text
+from nnet3py.io.text_lines import read_text
 
 EPSILON = "<eps>"
 _DISAMBIGUATION = re.compile(r"#[0-9]+")
 _SHOWN = 5              # names in a message
-
-
-def read_text(rxfilename: str | os.PathLike[str]) -> str:
-    """The text of a file or pipe, in UTF-8. Bytes that are none are kept as they are."""
-    with open_input(rxfilename) as stream:
-        text = stream.read().decode("utf-8", "surrogateescape")
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
-    return text
 
 
 class SymbolTable:

@@ -65,7 +65,7 @@ class ChainOptions(CommonOptions):
                                             "Frames beyond a chunk and its context up to which derivatives go; blank: "
                                             "all")
     compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
-                                         "Accepted for compatibility: chain models have no accuracy", effect=HARMLESS)
+                                         "No effect: chain models have no accuracy", effect=HARMLESS)
 
     def check(self) -> None:
         super().check()

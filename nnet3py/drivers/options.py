@@ -61,7 +61,7 @@ class CommonOptions:
                                          "Most averages of models that are tried in combination", effect=HARMLESS)
     do_final_combination: bool = opt(f"{_OPTIMIZATION}do-final-combination", True, "Combine the last models")
     combine_sum_to_one_penalty: float = opt(f"{_OPTIMIZATION}combine-sum-to-one-penalty", 0.0,
-                                            "Accepted for compatibility", effect=HARMLESS)
+                                            "No effect, as in Kaldi", effect=HARMLESS)
     momentum: float = opt(f"{_OPTIMIZATION}momentum", 0.0, "Part of a minibatch's change carried over to the next")
     minibatch_size: str = opt(f"{_OPTIMIZATION}minibatch-size", "512", "Examples per minibatch: 512, 128=64,32/256=40")
     dropout_schedule: str | None = opt("trainer.dropout-schedule", None,
@@ -90,8 +90,8 @@ class CommonOptions:
     remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples in the end, if made here", effect=HARMLESS)
     preserve_model_interval: int = opt("cleanup.preserve-model-interval", 100, "Models with these numbers are kept",
                                        effect=HARMLESS)
-    email: str | None = opt("reporting.email", None, "Accepted for compatibility: no mail is sent", effect=HARMLESS)
-    reporting_interval: float = opt("reporting.interval", 0.1, "Accepted for compatibility", effect=HARMLESS)
+    email: str | None = opt("reporting.email", None, "No effect: no mail is sent", effect=HARMLESS)
+    reporting_interval: float = opt("reporting.interval", 0.1, "No effect: no mail is sent", effect=HARMLESS)
 
     def check(self) -> None:
         """UsageError if a value cannot be used, or one that must be there is missing."""
@@ -126,7 +126,7 @@ class AcousticOptions(CommonOptions):
 
     ali_dir: str | None = opt("ali-dir", None, "Folder of alignments: ali.*.gz, num_jobs, final.mdl, tree, phones.txt",
                               effect=HARMLESS)
-    lang: str | None = opt("lang", None, "Accepted for compatibility: the alignments say all that is needed",
+    lang: str | None = opt("lang", None, "No effect: the alignments say all that is needed",
                            effect=HARMLESS)
     presoftmax_prior_scale_power: float = opt("trainer.presoftmax-prior-scale-power", -0.25,
                                               "Power of the class counts that scales the outputs")

@@ -86,6 +86,7 @@ class WordIds:
 
     def __init__(self, ids: dict[bytes, int] | None, grow: bool = False) -> None:
         self.ids, self._grow = ids, grow
+        self._next = max(ids.values(), default=-1) + 1 if ids is not None else 0
 
     def __call__(self, words: list[bytes]) -> np.ndarray:
         """int64 (words,); -1 for a word without a number. ValueError for what should be a number, and is none."""
@@ -97,7 +98,8 @@ class WordIds:
         if self._grow:
             for word in words:
                 if word not in self.ids:
-                    self.ids[word] = len(self.ids)
+                    self.ids[word] = self._next
+                    self._next += 1
         get = self.ids.get
         return np.array([get(word, -1) for word in words], dtype=np.int64)
 
@@ -228,7 +230,7 @@ class _Parser:
     def _ngrams(self, block: bytes, order: int, highest: bool) -> tuple[Section, int]:
         """The n-grams of a block of lines whose words have numbers; and how many n-grams there were at all."""
         fields = block.split()
-        starts, num_fields, lines = _first_fields(block, len(fields))
+        starts, num_fields, lines = first_fields(block, len(fields))
         wrong = (num_fields < 1 + order) | (num_fields > (1 if highest else 2) + order)
         if wrong.any():
             raise self._line_error(block, int(lines[wrong.argmax()]), f"expected an n-gram of {order} words")
@@ -305,7 +307,7 @@ def _is_number(text: bytes) -> bool:
     return b"_" not in text and not math.isnan(value) and value < math.inf
 
 
-def _first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of each line that is not blank: the number of its first field, how many it has, and its own number, from 0."""
     text = np.frombuffer(block, dtype=np.uint8)
     blank = _BLANK[text]

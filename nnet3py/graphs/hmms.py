@@ -144,7 +144,7 @@ def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, mo
 
 
 def _phones(window: Window) -> Window:
-    if len(window) == 1 and window[0] < 0:
+    if len(window) == 1 and window[0] <= 0:
         raise Nnet3Error(f"the disambiguation symbol {-window[0]} has no HMM here",
                          "graphs with such symbols are composed with hmm_transducer")
     return window
@@ -171,7 +171,9 @@ def _as_acceptor(fst: Fst) -> Fst:
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                    transition_scale: float = 1.0) -> tuple[Fst, list[int]]:
-    """The transducer from transition-ids to window ids, for decoding graphs: all HMMs from and to state 0.
+    """The transducer from transition-ids to window ids, for decoding graphs: HMMs from state 0 and back by epsilons.
+
+    Windows of the same HMM share its states.
 
     Windows that are disambiguation symbols, such as ``(-5,)``, get labels behind the transition-ids, in their order.
 
@@ -183,13 +185,19 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
     """
     made = _Expansion(1)
     disambig: list[int] = []
+    inner: dict[tuple[HmmArc, ...], list[int]] = {}
     for number, window in enumerate(windows, 1):
-        if len(window) == 1 and window[0] < 0:
+        if len(window) == 1 and window[0] <= 0:
             disambig.append(model.num_transition_ids + 1 + len(disambig))
-            made.add(0, disambig[-1], number, 0.0, 0)
+            state = made.new_state()
+            made.add(0, disambig[-1], number, 0.0, state)
+            made.add(state, EPSILON, EPSILON, 0.0, 0)
             continue
         hmm = window_hmm(window, tree, model, transition_scale)
-        states = _add_inner(made, hmm, 0, separate_end=False)
+        arcs = tuple(hmm.arcs)
+        if arcs not in inner:
+            inner[arcs] = _add_inner(made, hmm, 0, separate_end=True)
+        states = inner[arcs]
         for arc in hmm.arcs:
             if arc.source == 0:
                 made.add(0, arc.transition_id, number, arc.cost, states[arc.target])

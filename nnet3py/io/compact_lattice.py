@@ -178,7 +178,7 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
     ``weight_words``: 4-byte words of a weight. ``has_strings``: transition-ids follow each weight. FormatError for
     what is none.
     """
-    reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of a lattice")
+    reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of an FST")
     place = np.zeros(6, dtype=np.int64)
     asked = 1 if num_states else 0
     status = _MORE if num_states else _DONE
@@ -186,13 +186,26 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
         data = bytes(reader.peek(asked))
         status = _walk(data, len(data) // _WORD, weight_words, int(has_strings), num_states, place)
         if status == _MORE and len(data) < asked:
-            raise reader.error(f"expected the {num_states} states of a lattice, found the end of the file",
+            raise reader.error(f"expected the {num_states} states of an FST, found the end of the file",
                                hint="the file is truncated or damaged")
         asked = max(2 * len(data), _LEAST_ASKED)
     if status != _DONE:
-        raise reader.error(f"expected how many arcs or transition-ids follow in a lattice, found damage "
+        raise reader.error(f"expected how many arcs or transition-ids follow in an FST, found damage "
                            f"{_WORD * int(place[0])} bytes after its head", hint="the file is damaged")
     return bytes(reader.raw(_WORD * int(place[0]))), place[3:].tolist()
+
+
+def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) -> tuple[
+        np.ndarray, np.ndarray, np.ndarray]:
+    """What :func:`read_state_words` gave, taken apart: int32 (states, words of a weight), arc starts, int32 (arcs, …).
+
+    An arc is its two labels, its weight and its next state.
+    """
+    finals = np.empty((num_states, weight_words), dtype=np.int32)
+    arc_starts = np.zeros(num_states + 1, dtype=np.int64)
+    arcs = np.empty((num_arcs, weight_words + 3), dtype=np.int32)
+    fill_plain(data, weight_words, num_states, finals, arc_starts, arcs)
+    return finals, arc_starts, arcs
 
 
 def is_compact(arc_type: str) -> bool:

@@ -26,6 +26,7 @@ _VERSION, _ALIGNED_VERSION = 2, 1
 _ALIGNMENT = 16                # bytes; of the tables in aligned files
 _HEADER = struct.Struct("<iiQqqq")        # version, flags, properties, start, number of states, of arcs
 _LONGEST_NAME = 100            # bytes; of FST and arc types
+_MANY_STATES = 1000            # from here on a file is read by compiled loops
 _LARGEST_STATE = np.iinfo(np.int32).max
 _ELEMENT = np.dtype([("label", "<i4"), ("weight", "<f4"), ("next", "<i4")])
 _CONST_STATE = np.dtype([("final", "<f4"), ("first", "<u4"), ("arcs", "<u4"), ("input_eps", "<u4"),
@@ -236,6 +237,8 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
     arc_dtype, dtype = _arc_dtype(kind), np.dtype(kind.stored)
     weight_size = dtype.itemsize * kind.width
     reader.check_count(header.num_states, weight_size + 8, "states of an FST")
+    if header.num_states >= _MANY_STATES and kind.width == 1:
+        return _read_long_vector(reader, header)
     finals, blocks, counts = bytearray(), bytearray(), array("q")
     for _ in range(header.num_states):
         head = reader.raw(weight_size + 8)
@@ -247,6 +250,17 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
     final = np.frombuffer(finals, dtype=dtype).astype(dtype.newbyteorder("="))
     arcs = np.frombuffer(blocks, dtype=arc_dtype)
     return _from_arcs(header, final.reshape(-1, 2) if kind.width == 2 else final, _starts(counts), arcs)
+
+
+def _read_long_vector(reader: TokenReader, header: Header) -> Fst:
+    """As :func:`_read_vector`, of single costs, by compiled loops, which are worth being loaded for many states."""
+    from nnet3py.io.compact_lattice import fill_states, read_state_words
+
+    data, (num_arcs, _, _) = read_state_words(reader, header.num_states, 1, False)
+    finals, arc_starts, arcs = fill_states(data, header.num_states, 1, num_arcs)
+    weights = np.ascontiguousarray(arcs[:, 2]).view(np.float32)
+    return Fst(header.start, finals.view(np.float32)[:, 0], arc_starts, arcs[:, 0].copy(), arcs[:, 1].copy(), weights,
+               arcs[:, 3].copy(), header.arc_type, stored_facts(header))
 
 
 def _starts(counts: Any) -> np.ndarray:
@@ -312,9 +326,9 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
     body = bodies[kind](fst)
     stored = fst.stored
     if stored is None or stored.kind != kind:
-        from nnet3py.io.fst_properties import MUTABLE, fst_properties
+        from nnet3py.io.fst_properties import MUTABLE, known_properties
 
-        bits = fst_properties(fst) | (MUTABLE if kind == "vector" else 0)
+        bits = known_properties(fst) | (MUTABLE if kind == "vector" else 0)
         stored = Stored(kind, bits, 0 if kind == "vector" else fst.num_arcs)
     num_arcs = stored.num_arcs if kind == "vector" else fst.num_arcs
     writer.raw(binary_header(kind, fst.arc_type, stored.properties, fst.start, fst.num_states, num_arcs, stored.flags,

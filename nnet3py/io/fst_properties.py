@@ -15,7 +15,28 @@ EXPANDED, MUTABLE = 1 << 0, 1 << 1
 ACCEPTOR, INPUT_DETERMINISTIC, OUTPUT_DETERMINISTIC, EPSILONS, INPUT_EPSILONS, OUTPUT_EPSILONS = range(16, 28, 2)
 INPUT_SORTED, OUTPUT_SORTED, WEIGHTED, CYCLIC, INITIAL_CYCLIC, TOP_SORTED = range(28, 40, 2)
 ACCESSIBLE, COACCESSIBLE, STRING, WEIGHTED_CYCLES = range(40, 48, 2)
+_MANY_ARCS = 100_000           # from here on not all properties are found out
 _FEW_ARCS = 2000               # up to which plain lists are the quicker way to find what can be reached
+
+
+def known_properties(fst: Fst) -> int:
+    """Properties of an FST that are worth the time: all of a small one, of a large one those of its arcs by themselves.
+
+    Whoever reads a file finds out what it does not say.
+    """
+    if fst.num_arcs <= _MANY_ARCS:
+        return fst_properties(fst)
+    inputs, outputs = fst.input_labels, fst.output_labels
+    has_input_epsilon, has_output_epsilon = inputs == 0, outputs == 0
+    holds = {
+        ACCEPTOR: fst.is_acceptor,
+        EPSILONS: bool((has_input_epsilon & has_output_epsilon).any()),
+        INPUT_EPSILONS: bool(has_input_epsilon.any()),
+        OUTPUT_EPSILONS: bool(has_output_epsilon.any()),
+        INPUT_SORTED: _is_sorted(fst.sources, inputs),
+        OUTPUT_SORTED: _is_sorted(fst.sources, outputs),
+    }
+    return EXPANDED | sum(1 << (bit if value else bit + 1) for bit, value in holds.items())
 
 
 def fst_properties(fst: Fst) -> int:

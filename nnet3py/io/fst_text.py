@@ -13,7 +13,8 @@ import numpy as np
 
 from nnet3py.io.fst import ARC_TYPES, NO_STATE, NO_WEIGHT, Fst, finished_fst, read_binary_fst, write_binary_fst
 from nnet3py.io.holders import Holder
-from nnet3py.io.streams import open_output
+from nnet3py.io.object_files import token_reader
+from nnet3py.io.streams import failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _BLANKS = re.compile(rb"[ \t\r]*")
@@ -38,6 +39,21 @@ def write_fst(writer: TokenWriter, fst: Fst) -> None:
         write_binary_fst(writer, fst)
     else:
         write_text_fst(writer, fst)
+
+
+def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
+    """Read a graph from a file or pipe, binary or text; FormatError for what is none. An empty name is standard input.
+
+    Kaldi: ReadFstKaldiGeneric.
+    """
+    with open_input(rxfilename or "-") as stream:
+        reader = token_reader(stream)
+        if reader.at_end():
+            raise reader.error("expected a graph, found nothing")
+        fst = read_fst(reader)
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    return fst
 
 
 def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from nnet3py.io.compact_lattice import (
     CompactLattice,
-    fill_plain,
+    fill_states,
     is_compact,
     lattice_properties,
     read_binary_compact,
@@ -62,10 +62,7 @@ def _read_plain(reader: TokenReader, header: Header) -> Fst:
     stored = np.dtype(_STORED[header.arc_type])
     width = 2 * stored.itemsize // 4
     data, (num_arcs, _, _) = read_state_words(reader, header.num_states, width, False)
-    finals = np.empty((header.num_states, width), dtype=np.int32)
-    arc_starts = np.zeros(header.num_states + 1, dtype=np.int64)
-    arcs = np.empty((num_arcs, width + 3), dtype=np.int32)
-    fill_plain(data, width, header.num_states, finals, arc_starts, arcs)
+    finals, arc_starts, arcs = fill_states(data, header.num_states, width, num_arcs)
     weights = np.ascontiguousarray(arcs[:, 2:2 + width]).view(stored)
     with np.errstate(over="ignore", invalid="ignore"):
         return Fst(header.start, finals.view(stored).astype(np.float32), arc_starts, arcs[:, 0].copy(),

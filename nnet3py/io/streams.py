@@ -32,6 +32,8 @@ _BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose rea
 _temporary_numbers = itertools.count()
 _pipes_forbidden = False
 _unfinished: dict[str, str] = {}               # temporary name of each output that is being written -> its final name
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unfinished.clear)
 
 
 class ClosedOutput(Nnet3Error):
@@ -311,6 +313,9 @@ class OutputStream(io.BufferedWriter):
         """Write out everything, wait for a pipe's command, give the file its name. Nnet3Error if any of it fails."""
         if self.closed:
             return
+        if self._temporary is not None and self._temporary not in _unfinished:      # a child of a fork
+            self.close()
+            return
         try:
             self.flush()
             super().close()
@@ -318,7 +323,7 @@ class OutputStream(io.BufferedWriter):
                 temporary, self._temporary = self._temporary, None
                 try:
                     os.replace(temporary, self._final or self.path)
-                    _unfinished.pop(temporary, None)
+                    del _unfinished[temporary]
                 except OSError as error:
                     _remove(temporary)
                     raise Nnet3Error(f"cannot give '{self.path}' its name: {_reason(error)}") from error
@@ -349,7 +354,8 @@ class OutputStream(io.BufferedWriter):
 
 
 def _remove(path: str) -> None:
-    _unfinished.pop(path, None)
+    if _unfinished.pop(path, None) is None:      # a child of a fork leaves its parent's files alone
+        return
     try:
         os.remove(path)
     except OSError:

@@ -232,19 +232,40 @@ def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]]
     if given != topology.phones or [] in groups:
         wrong = sorted(set(given) ^ set(topology.phones)) or [a for a, b in pairwise(given) if a == b]
         raise FormatError(f"expected every phone of the topology in just one set of shared phones; look at {wrong[:5]}")
-    return ContextDependency(1, 0, _stub(groups, topology, count()))
+    roots = [Root(tuple(phones), shared=False) for phones in groups]
+    return ContextDependency(1, 0, stub_tree(roots, topology, 0, count()))
 
 
-def _stub(groups: list[list[int]], topology: HmmTopology, leaves: Iterator[int]) -> Map:
-    if len(groups) == 1:
-        num_classes = max(topology.num_pdf_classes(phone) for phone in groups[0])
+@dataclass(frozen=True)
+class Root:
+    """Phones that share a tree: with one root for all their pdf classes (``shared``), or one a class.
+
+    ``split``: whether more questions may be asked below.
+    """
+
+    phones: tuple[int, ...]
+    shared: bool
+    split: bool = False
+
+
+def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leaves: Iterator[int]) -> Map:
+    """The tree that only tells roots apart, by the phone at ``position``; ``leaves`` numbers its leaves.
+
+    Kaldi: GetStubMap.
+    """
+    if len(roots) == 1:
+        (root,) = roots
+        if root.shared:
+            return Constant(next(leaves))
+        num_classes = max(topology.num_pdf_classes(phone) for phone in root.phones)
         return Table(PDF_CLASS, tuple(Constant(next(leaves)) for _ in range(num_classes)))
-    if all(len(group) == 1 for group in groups):
-        of_phone: dict[int, Map] = {phone: _stub([[phone]], topology, leaves) for phone, in groups}
-        return Table(0, tuple(of_phone.get(phone) for phone in range(max(of_phone) + 1)))
-    left, right = groups[:len(groups) // 2], groups[len(groups) // 2:]
-    yes = _stub(left, topology, leaves)
-    return Split(0, frozenset(phone for group in left for phone in group), yes, _stub(right, topology, leaves))
+    if all(len(root.phones) == 1 for root in roots):
+        of_phone = {root.phones[0]: stub_tree([root], topology, position, leaves) for root in roots}
+        return Table(position, tuple(of_phone.get(phone) for phone in range(max(of_phone) + 1)))
+    left, right = roots[:len(roots) // 2], roots[len(roots) // 2:]
+    yes = stub_tree(left, topology, position, leaves)
+    return Split(position, frozenset(phone for root in left for phone in root.phones), yes,
+                 stub_tree(right, topology, position, leaves))
 
 
 def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:

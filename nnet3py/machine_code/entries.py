@@ -59,8 +59,9 @@ def _register_arrays() -> None:
 def function_of(code: Code, name: str) -> Callable[..., Any]:
     """Load what was compiled and make a Python function of it.
 
-    It takes arguments by position. It raises TypeError for an object of the wrong type, and for an array of another
-    dtype or number of dimensions, that cannot be written, or that is not contiguous where it is to be.
+    It takes arguments by position; one with default values also by name. It raises TypeError for an object of the
+    wrong type, and for an array of another dtype or number of dimensions, that cannot be written, or that is not
+    contiguous where it is to be.
     """
     _register()
     if NDARRAY in code.needs:
@@ -70,4 +71,22 @@ def function_of(code: Code, name: str) -> Callable[..., Any]:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p)
     compiled = make(ctypes.byref(definition), None, None)
-    return eval(code.call, {"compiled": compiled}) if code.call else compiled   # type: ignore[no-any-return]
+    return _with_defaults(compiled, code) if code.defaults else compiled   # type: ignore[no-any-return]
+
+
+def _with_defaults(compiled: Callable[..., Any], code: Code) -> Callable[..., Any]:
+    """A function that takes its arguments by name, too, and does without the last ones."""
+    names, count = code.names, len(code.names)
+    defaults = dict(zip(names[count - len(code.defaults):], code.defaults, strict=True))
+
+    def call(*args: Any, **named: Any) -> Any:
+        if not named and len(args) == count:
+            return compiled(*args)
+        others = names[len(args):]
+        values = {**defaults, **named}
+        if not named.keys() <= set(others) or not all(name in values for name in others):
+            raise TypeError(f"expected {', '.join(names)}, of which {', '.join(defaults)} may be missing; "
+                            f"found {len(args)} arguments and {', '.join(named) or 'none'} by name")
+        return compiled(*args, *(values[name] for name in others))
+
+    return call

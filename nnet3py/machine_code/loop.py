@@ -13,7 +13,6 @@ signature; arrays must be contiguous, writable and of that dtype. Other threads 
 """
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 _NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "i4": "int32", "i8": "int64",
                 "f4": "float32", "f8": "float64", "b1": "boolean"}
-_lock = threading.RLock()
 
 
 class Loop:
@@ -53,13 +51,10 @@ class Loop:
         from nnet3py.cache_folder import cache_folder
         from nnet3py.machine_code import entries, objects
 
-        with _lock:
+        with objects.lock:
             if self._function is None:
                 path = cache_folder() / _folder_name((self._source, *self._uses)) / f"{self._file_name()}.kernel"
-                code = objects.read(path)
-                if code is None:
-                    code = self._compiled()
-                    objects.keep(path, code)
+                code, _ = objects.find_or_make(path, self._compiled)
                 self._function = entries.function_of(code, self.name)
             return self._function
 

@@ -20,7 +20,7 @@ from numba.core import cgutils, types
 from numba.np import arrayobj
 
 from nnet3py.errors import UsageError
-from nnet3py.machine_code import entries
+from nnet3py.machine_code import entries, notice
 from nnet3py.machine_code.objects import Code
 from nnet3py.machine_code.processor import VARIABLE, processor
 
@@ -93,19 +93,20 @@ def make(function: Callable[..., Any], signature: Sequence[Any], needs: Iterable
     """
     result = _compiled(function, tuple(signature), fastmath)
     names = inspect.signature(function).parameters
-    call = ""
-    if function.__defaults__:
-        header = ", ".join(name if p.default is p.empty else f"{name}={p.default!r}" for name, p in names.items())
-        call = f"lambda {header}: compiled({', '.join(names)})"
+    defaults = function.__defaults__ or ()
+    strange = [value for value in defaults if not isinstance(value, (bool, int, float))]
+    if strange:
+        raise TypeError(f"{function.__name__} has default values that are no numbers: {strange}")
     if any(isinstance(kind, types.Array) for kind in signature):
         needs = (*needs, entries.NDARRAY)
-    return _code(result, _python_entry(result, function.__name__, list(names)), call, needs)
+    entry = _python_entry(result, function.__name__, list(names))
+    return _code(result, entry, needs, tuple(names) if defaults else (), defaults)
 
 
 def make_c_function(function: Callable[..., Any], signature: Sequence[Any], needs: Iterable[str] = ()) -> Code:
     """Compile a function of numbers, with no result, that compiled code is to call as a C function."""
     result = _compiled(function, tuple(signature), False)
-    return _code(result, _c_entry(result), "", needs)
+    return _code(result, _c_entry(result), needs)
 
 
 def make_part(function: Callable[..., Any], signature: Sequence[Any], needs: Iterable[str] = (),
@@ -116,16 +117,18 @@ def make_part(function: Callable[..., Any], signature: Sequence[Any], needs: Ite
     whoever calls it.
     """
     result = _compiled(function, tuple(signature), fastmath)
-    return _code(result, _part_entry(result, types.Tuple(tuple(signature))), "", needs)
+    return _code(result, _part_entry(result, types.Tuple(tuple(signature))), needs)
 
 
 def _compiled(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: Any) -> Any:
     _load_numba_without_scipy()
-    dispatcher: Any = numba.njit(signature, error_model="numpy", fastmath=fastmath, **_OPTIONS)(function)
+    with notice.compiling():
+        dispatcher: Any = numba.njit(signature, error_model="numpy", fastmath=fastmath, **_OPTIONS)(function)
     return dispatcher.overloads[dispatcher.signatures[0]]
 
 
-def _code(result: Any, entry: ir.Function, call: str, needs: Iterable[str]) -> Code:
+def _code(result: Any, entry: ir.Function, needs: Iterable[str], names: tuple[str, ...] = (),
+          defaults: tuple[float | bool, ...] = ()) -> Code:
     content: bytes = result.library._get_compiled_object()
     foreign = sorted({name.decode() for name in _NUMBAS.findall(content)})
     if foreign:
@@ -136,7 +139,7 @@ def _code(result: Any, entry: ir.Function, call: str, needs: Iterable[str]) -> C
         opt=2, codemodel="jitdefault", jit=True)
     objects = machine.emit_object(module), content
     wanted = tuple(name for name in needs if any(name.encode() in one for one in objects))
-    return Code(entry.name, call, wanted, objects)
+    return Code(entry.name, names, defaults, wanted, objects)
 
 
 def _new_entry(result: Any, function_type: ir.FunctionType) -> tuple[ir.Function, ir.IRBuilder]:

@@ -1,59 +1,125 @@
 """Object files that are kept on disk, and loaded into the process by llvmlite. Light: no numba, no numpy."""
 from __future__ import annotations
 
-import marshal
+import logging
 import os
+import struct
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec, source_hash  # the hash that Python itself knows files by; quickly loaded
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nnet3py.machine_code.process_lock import alone
 from nnet3py.machine_code.processor import processor
+from nnet3py.trusted_files import UNFINISHED, UntrustedFile, make_private, read_trusted, write_private
+
+logger = logging.getLogger("nnet3py.ops")
 
 _HASH = 8                               # bytes
+_SIZE = struct.Struct("<q")             # stands before each part of a file
 _NUMBAS_SETTINGS = ("CPU_NAME", "CPU_FEATURES", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "ENABLE_AVX", "DEBUGINFO")
-_lock = threading.RLock()
+
+# Whoever makes, finds or loads machine code holds this; so do all who call llvmlite, which has a lock of its own.
+# A fork waits for it: the child could wait for ever for a thread that it does not have.
+lock = threading.RLock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 class Code(NamedTuple):
     """What was compiled of a function.
 
-    ``symbol`` is the name of its entry; ``call`` a Python expression that calls ``compiled``, which is the entry, with
-    default values, or ""; ``needs`` are the symbols of ours that must be known before it is loaded; ``objects`` object
+    ``symbol`` is the name of its entry; ``defaults`` are the values of its last arguments and ``names`` those of all,
+    where it has defaults; ``needs`` are the symbols of ours that must be known before it is loaded; ``objects`` object
     files that may refer to each other.
     """
 
     symbol: str
-    call: str
+    names: tuple[str, ...]
+    defaults: tuple[float | bool, ...]
     needs: tuple[str, ...]
     objects: tuple[bytes, ...]
 
 
+def find_or_make(path: Path, compile_code: Callable[[], Code]) -> tuple[Code, bool]:
+    """What is kept in a file, or is compiled now and kept there; and whether it was compiled now.
+
+    Of several processes that look for it one compiles it, and the others wait.
+    """
+    code = read(path)
+    if code is not None:
+        return code, False
+    with alone(path):
+        code = read(path)
+        if code is not None:
+            return code, False
+        code = compile_code()
+        keep(path, code)
+        return code, True
+
+
 def read(path: Path) -> Code | None:
-    """What is kept in a file; None if there is none, or if it is damaged."""
+    """What is kept in a file; None if there is none, if it is damaged, or if it is not to be trusted."""
     try:
-        kept = path.read_bytes()
+        kept = read_trusted(path)
+    except UntrustedFile as error:
+        _warn_of_untrusted(str(error))
+        return None
     except OSError:
         return None
     content = kept[_HASH:]
-    return Code(*marshal.loads(content)) if source_hash(content) == kept[:_HASH] else None
+    return _from_bytes(content, path) if source_hash(content) == kept[:_HASH] else None
+
+
+@cache
+def _warn_of_untrusted(fault: str) -> None:
+    logger.warning("Compiled code is not used but made again: %s", fault)
 
 
 def keep(path: Path, code: Code) -> None:
     """Write a file, if that is possible, which no other process sees unfinished."""
-    content = marshal.dumps(tuple(code))
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary.write_bytes(source_hash(content) + content)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            temporary.unlink()
+    content = _to_bytes(code, path)
+    with suppress(OSError):
+        make_private(path.parent)
+        for abandoned in path.parent.glob(f"{path.name}-*{UNFINISHED}"):
+            abandoned.unlink()
+        write_private(path, source_hash(content) + content)
+
+
+def _place(path: Path) -> str:
+    """What a file says of where it belongs: a kernel's file that was given another's name is not taken for it."""
+    return f"{path.parent.name}/{path.name}"
+
+
+def _to_bytes(code: Code, path: Path) -> bytes:
+    texts = (_place(path), code.symbol, " ".join(code.names), " ".join(map(repr, code.defaults)), " ".join(code.needs))
+    parts = (*(text.encode() for text in texts), *code.objects)
+    return b"".join(_SIZE.pack(len(part)) + part for part in parts)
+
+
+def _from_bytes(content: bytes, path: Path) -> Code | None:
+    """The code in a file's bytes; None if they are another's. Data only: nothing of it is evaluated."""
+    parts, at = [], 0
+    while at < len(content):
+        (size,) = _SIZE.unpack_from(content, at)
+        at += _SIZE.size + size
+        parts.append(content[at - size:at])
+    place, symbol, names, defaults, needs = (part.decode() for part in parts[:5])
+    if place != _place(path):
+        return None
+    return Code(symbol, tuple(names.split()), tuple(map(_number, defaults.split())), tuple(needs.split()),
+                tuple(parts[5:]))
+
+
+def _number(text: str) -> float | bool:
+    """What ``repr`` of a number or of a boolean means."""
+    if text in ("True", "False"):
+        return text == "True"
+    return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
 def folder_name(sources: Iterable[Path]) -> str:
@@ -114,7 +180,7 @@ _engines: list[_Engine] = []            # own the memory of the code
 
 def load(code: Code) -> int:
     """Load what was compiled; the address of its entry. All symbols that it needs must be known to LLVM."""
-    with _lock:
+    with lock:
         for engine in _engines:
             if code.symbol not in engine.symbols:
                 return engine.load(code)

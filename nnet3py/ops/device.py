@@ -70,6 +70,13 @@ def cuda() -> Any:
     return module
 
 
+def libdevice() -> Any:
+    """NVIDIA's functions of numbers, for code inside kernels; the simulator has none."""
+    cuda()
+    from numba.cuda import libdevice as module
+    return module
+
+
 @cache
 def compiler() -> str:
     """The version of the package numba-cuda as part of a file's name; empty where numba's own target compiles."""

@@ -7,20 +7,22 @@ another file.) Light: no numba.
 """
 from __future__ import annotations
 
+import logging
 import re
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nnet3py.cache_folder import cache_folder
+from nnet3py.cache_folder import cache_folder, private_folder
 from nnet3py.machine_code import objects
+from nnet3py.machine_code.process_lock import alone
+from nnet3py.trusted_files import make_private, why_any_untrusted
+
+logger = logging.getLogger("nnet3py.ops")
 
 _OPS = Path(__file__).resolve().parent
-_lock = threading.RLock()      # numba's CACHE_DIR is shared by the whole process
-
 
 # `from nnet3py.ops.x import a, b`, its names perhaps in brackets, or `import nnet3py.ops.x`; parsing would take longer
 _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(nnet3py\.ops[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|"
@@ -66,19 +68,34 @@ def folder_of(path: Path) -> Path:
     return cache_folder() / source_hash(path)
 
 
+@cache
+def _trusted(folder: Path) -> Path:
+    """The folder, or a private one if any file in it may be another user's: numba evaluates what it finds there."""
+    with suppress(OSError):
+        make_private(folder)         # what numba writes there has the mode that the umask gives
+    fault = why_any_untrusted(folder)
+    if fault is None:
+        return folder
+    logger.warning("Compiled kernels are not taken from %s, but made again: %s", folder, fault)
+    return private_folder() / folder.name
+
+
 @contextmanager
 def kept_on_disk(path: Path, compiler: str = "") -> Iterator[None]:
-    """What numba caches inside belongs to the kernels of the source file at ``path``; for one thread at a time.
+    """What numba caches inside belongs to the kernels of the source file at ``path``.
 
-    ``compiler`` names a compiler that does not come with numba, so that its code is kept apart.
+    Only one thread of one process is inside, for a file. ``compiler`` names a compiler that does not come with numba,
+    so that its code is kept apart.
     """
     from numba.core import config as numba_config
 
     config: Any = numba_config     # its attributes are made when it is imported
-    with _lock:
+    with objects.lock:           # also because CACHE_DIR is shared by the whole process
+        folder = _trusted(Path(f"{folder_of(path)}{compiler}"))
         before = config.CACHE_DIR
-        config.CACHE_DIR = str(folder_of(path)) + compiler
+        config.CACHE_DIR = str(folder)
         try:
-            yield
+            with alone(folder):
+                yield
         finally:
             config.CACHE_DIR = before

@@ -77,7 +77,10 @@ def set_num_threads(count: int | None) -> None:
 
 def apply() -> None:
     """Give the chosen number of threads to the kernels, and one to every BLAS."""
-    from nnet3py.ops.cpu import team
+    from nnet3py.machine_code import objects
+
+    with objects.lock:       # before the module's own: who loads a kernel that needs the team takes them in that order
+        from nnet3py.ops.cpu import team
 
     team.set_team_size(num_threads())
     limit_blas()

@@ -1,6 +1,9 @@
 """Jobs as processes of this machine, which share its cores."""
 from __future__ import annotations
 
+import os
+import threading
+
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.jobs.process import JobProcesses, describe_status
 from nnet3py.ops.threads import num_threads
@@ -24,6 +27,7 @@ class LocalExecutor(Executor):
         super().__init__(slots or self.cores)
         self.threads = threads
         self._processes = JobProcesses()
+        self._shown = threading.Lock()      # one job of those side by side shows on the terminal how far it is
         self._busy = self.cores       # threads of the last run: the first diagnostics start before any
 
     def share_threads(self, num_jobs: int) -> int:
@@ -37,8 +41,22 @@ class LocalExecutor(Executor):
         return max(1, (self.cores - self._busy) // max(1, num_jobs))
 
     def execute(self, job: Job, threads: int, background: bool) -> str | None:
-        status = self._processes.run_logged(job.command, job.log, threads)
+        shows = not background and self._shown.acquire(blocking=False)
+        try:
+            status = self._processes.run_logged(job.command, job.log, threads,
+                                                variables=_terminal_variables() if shows else None)
+        finally:
+            if shows:
+                self._shown.release()
         return describe_status(status) if status else None
 
     def close(self) -> None:
         self._processes.close()
+
+
+def _terminal_variables() -> dict[str, str]:
+    """What tells a job, whose messages go to its log, on which terminal it can show how far it is."""
+    try:
+        return {"NNET3PY_PROGRESS": os.ttyname(2)}
+    except OSError:                # standard error is no terminal, or closed
+        return {}

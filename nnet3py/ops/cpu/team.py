@@ -49,8 +49,10 @@ def size() -> int:
 
 
 def _forget_workers() -> None:
-    """After a fork the child has none of its parent's threads: its kernels work alone."""
+    """After a fork the child's kernels work alone: it has none of the threads, and one of them may hold the lock."""
+    global _lock
     words[:] = 0
+    _lock = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

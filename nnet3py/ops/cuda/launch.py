@@ -28,12 +28,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from nnet3py import log
 from nnet3py.errors import DeviceError
 from nnet3py.ops import device
 from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
@@ -41,6 +43,7 @@ from nnet3py.ops.kinds import cell_type, kinds_of
 from nnet3py.ops.table import INDEXES
 
 logger = logging.getLogger(__name__)
+_count = count(1)              # of kernels, for who waits
 cuda = device.cuda()
 Shape = tuple[tuple[int, int], tuple[int, int]]     # grid and block, each (along columns, along rows)
 
@@ -143,12 +146,15 @@ def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath:
         return cuda.jit(signature)(function)
     from nnet3py.ops.kernel_cache import kept_on_disk
 
+    log.show_status(f"Compiling kernels for the GPU, or loading them: {next(_count)}")
     try:
         with kept_on_disk(Path(function.__code__.co_filename).resolve(), device.compiler()):
             return cuda.jit(signature, fastmath=fastmath, cache=True)(function)
     except Exception as error:       # what was kept may be damaged, or not to be kept at all
         logger.debug("%s is compiled without the disk: %s", function.__name__, error)
         return cuda.jit(signature, fastmath=fastmath)(function)
+    finally:
+        log.show_status("")
 
 
 @contextmanager

@@ -5,13 +5,19 @@ The twins of ``ops/cpu/statistics_pooling.py``.
 from __future__ import annotations
 
 import math
+import operator
 
 import numpy as np
 
+from nnet3py.ops import device
 from nnet3py.ops.cuda.launch import kernel
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
 
 ZERO, ONE, TWO, HALF = np.float32(0), np.float32(1), np.float32(2), np.float32(0.5)
+
+# A GPU multiplies and adds in one operation where it can, with one rounding. Here such products are to be rounded, as
+# on the CPU: the variance of equal frames is then 0, and what is left of derivatives that nearly cancel is Kaldi's.
+_product = operator.mul if device.is_simulated() else device.libdevice().fmul_rn
 
 
 @kernel("mat mat imat")
@@ -34,7 +40,7 @@ def extract_statistics(dst, src, ranges):
             else:
                 for r in range(first, last):
                     value = row(src, r)[j - 1 - dim]
-                    total += value * value
+                    total += _product(value, value)
             d[j] = total
 
 
@@ -46,7 +52,7 @@ def extract_statistics_backprop(dx, x, dy, rows):
         d, s, e = row(dx, r), row(x, r), row(dy, rows[r])
         for place in own_columns(dim):
             j = np.int64(place)
-            d[j] = e[1 + j] + TWO * s[j] * e[1 + dim + j]
+            d[j] = e[1 + j] + _product(TWO * s[j], e[1 + dim + j])
 
 
 @device_function
@@ -75,10 +81,10 @@ def pool_statistics(dst, src, ranges, num_log_counts, stddevs, variance_floor):
                 d[place] = math.log(count)
             else:
                 inverse = ONE / count
-                value = _range_sum(src, first, last, 1 + j) * inverse
+                value = _product(_range_sum(src, first, last, 1 + j), inverse)
                 if stddevs and j >= half:
-                    mean = _range_sum(src, first, last, 1 + j - half) * inverse
-                    variance = value - mean * mean
+                    mean = _product(_range_sum(src, first, last, 1 + j - half), inverse)
+                    variance = value - _product(mean, mean)
                     value = np.float32(math.sqrt(variance if variance > variance_floor else variance_floor))
                 d[place] = value
 
@@ -93,13 +99,12 @@ def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
     half = dst.shape[1] // 2
     for i in own_rows(dst.shape[0]):
         d, v, e = row(dst, i), row(y, i), row(dy, i)
-        inverse = np.float32(math.exp(-counts[i, 0])) if num_log_counts > 0 else ONE / counts[i, 0]
+        inverse = ONE / (np.float32(math.exp(counts[i, 0])) if num_log_counts > 0 else counts[i, 0])
         for place in own_columns(d.shape[0]):
             j = np.int64(place)
-            value = inverse * e[num_log_counts + j]
-            if stddevs and j >= half:
-                value *= HALF / v[num_log_counts + j]
-            elif stddevs:
-                of_stddev = inverse * e[num_log_counts + half + j] * (HALF / v[num_log_counts + half + j])
-                value -= TWO * v[num_log_counts + j] * of_stddev
-            d[j] = value
+            value = e[num_log_counts + j]
+            if stddevs:
+                mean = num_log_counts + (j - half if j >= half else j)
+                of_square = HALF * e[mean + half] / v[mean + half]       # in this order: see the CPU's twin
+                value = of_square if j >= half else value - _product(TWO * v[mean], of_square)
+            d[j] = value * inverse

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.graphs.openfst import from_openfst, to_openfst
+from nnet3py.fst.openfst import from_openfst, to_openfst
 from nnet3py.io.fst import NO_WEIGHT, Fst, Stored
 
 pytest.importorskip("kaldifst", reason="operations on graphs come from kaldifst")
@@ -51,5 +51,5 @@ def test_false_properties_do_no_harm() -> None:
 
 def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kaldifst", None)
-    with pytest.raises(Nnet3Error, match="nnet3py\\[chain\\]"):
+    with pytest.raises(Nnet3Error, match="chain"):
         to_openfst(random_fst(3))

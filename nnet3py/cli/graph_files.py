@@ -1,0 +1,74 @@
+"""What the commands on graphs share: inputs and outputs that may be left out, and lists of numbers in files."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.errors import FormatError, Nnet3Error
+
+if TYPE_CHECKING:
+    from nnet3py.io.fst import Fst
+
+
+def names_of_files(args: Sequence[str], first: int = 0) -> tuple[str, str]:
+    """The input and the output file among ``args`` from ``first`` on: standard input and output if they are missing."""
+    given = [*args[first:], "", ""]
+    return given[0] or "-", given[1] or "-"
+
+
+def read_graph(name: str) -> Fst:
+    """Read a graph from a file."""
+    from nnet3py.io.fst_text import read_fst_file
+
+    return read_fst_file(name)
+
+
+def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
+    """Write a graph to a file, in OpenFst's binary form."""
+    import dataclasses
+
+    from nnet3py.io.fst import write_binary_fst
+    from nnet3py.io.streams import open_output
+    from nnet3py.io.tokens import TokenWriter
+
+    if fst.stored is not None and fst.stored.kind != kind:
+        fst = dataclasses.replace(fst, stored=None)
+    with open_output(name or "-") as stream:
+        write_binary_fst(TokenWriter(stream, binary=True), fst, kind)
+
+
+def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int = 0) -> int:
+    """Read a graph, write what ``change`` makes of it; the exit status."""
+    source, target = names_of_files(args, first)
+    write_graph(target, change(read_graph(source)))
+    return 0
+
+
+def read_numbers(name: str) -> list[int]:
+    """The integers of a text file, such as ``disambig.int``; FormatError for another word."""
+    from nnet3py.io.streams import failed_command, open_input
+
+    with open_input(name) as stream:
+        words = stream.read().split()
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    for word in words:
+        if not word.lstrip(b"-").isdigit() or len(word) > 11 or abs(int(word)) > 0x7FFFFFFF:
+            raise FormatError(f"expected integers, found {word[:40]!r}", path=name)
+    return [int(word) for word in words]
+
+
+def each_of_table(pairs: Any, write: Callable[[str, Any], None], make: Callable[..., Any]) -> tuple[int, int]:
+    """Write what ``make(value)`` gives for each entry; a failure is a warning. The numbers of both."""
+    done = failed = 0
+    for key, value in pairs:
+        try:
+            made = make(value)
+        except Nnet3Error as error:
+            log.warning(f"key {key}: {error}")
+            failed += 1
+            continue
+        write(key, made)
+        done += 1
+    return done, failed

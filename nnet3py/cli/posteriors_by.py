@@ -1,0 +1,133 @@
+"""weight-silence-post, post-to-weights, post-to-pdf-post and logprob-to-post: posteriors by what they are of."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.copying import convert_table
+from nnet3py.cli.options import OptionError, Options, option
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.io.posteriors import Posterior
+
+
+@kaldi_command("weight-silence-post", usage="""
+Multiply the posteriors of some phones, usually silence, by a weight; entries of weight 0 are left out.
+
+Usage:  weight-silence-post [options] <silence-weight> <silence-phones> <model> <posteriors-rspecifier>
+ <posteriors-wspecifier>
+e.g.:
+ weight-silence-post 0.0 1:2:3 1.mdl ark:1.post ark:nosil.post
+See also: ali-to-post, post-to-weights
+""", arguments=(5, 5), options=[
+    option("distribute", bool, False, "Weight whole frames, by how much silence is in them, rather than entries"),
+])
+def weight_silence_post(args: list[str], options: Options) -> int:
+    """Weight a table; 1 if it was empty."""
+    import numpy as np
+
+    from nnet3py.cli.tree_stats import colon_list
+    from nnet3py.io.alignment import check_transition_ids
+    from nnet3py.io.holders import POSTERIOR
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.posterior_weights import weighted_entries, weighted_frames
+    from nnet3py.io.transition_model import TransitionModel
+
+    try:
+        weight = float(args[0])
+    except ValueError:
+        raise OptionError(f"expected a weight, found '{args[0]}'") from None
+    phones = colon_list(args[1], "silence-phones")
+    if not phones:
+        log.warning("No silence phones specified, posteriors are copied as they are")
+    model = read_object(args[2], TransitionModel.read)
+    is_silence = np.isin(model.transition_id_to_phone, phones)
+
+    def weighted(key: str, posterior: Posterior) -> Posterior:
+        if not phones:
+            return posterior
+        check_transition_ids(model, posterior.ids)
+        silent = is_silence[posterior.ids]
+        return (weighted_frames if options.distribute else weighted_entries)(posterior, silent, weight)
+
+    count, _ = convert_table(args[3], args[4], POSTERIOR, POSTERIOR, weighted)
+    log.log(f"Done {count} posteriors.")
+    return 0 if count else 1
+
+
+@kaldi_command("post-to-weights", usage="""
+Turn posteriors into a weight for each frame: the sum of its entries.
+
+Usage:  post-to-weights [options] <posteriors-rspecifier> <weights-wspecifier>
+e.g.:
+ post-to-weights ark:nosil.post ark:weights.ark
+See also: weight-silence-post, ali-to-post
+""", arguments=(2, 2))
+def post_to_weights(args: list[str], options: Options) -> int:
+    """Convert a table; 1 if it was empty."""
+    from nnet3py.io.holders import FLOAT_VECTOR, POSTERIOR
+    from nnet3py.io.posterior_weights import frame_sums
+
+    count, _ = convert_table(args[0], args[1], POSTERIOR, FLOAT_VECTOR,
+                             lambda key, posterior: frame_sums(posterior))
+    log.log(f"Done converting {count} posteriors to weights.")
+    return 0 if count else 1
+
+
+@kaldi_command("post-to-pdf-post", usage="""
+Turn posteriors of transition-ids into posteriors of pdf-ids.
+
+Usage:  post-to-pdf-post [options] <model> <posteriors-rspecifier> <posteriors-wspecifier>
+e.g.:
+ post-to-pdf-post 1.mdl ark:1.post ark:pdf.post
+See also: ali-to-post, ali-to-pdf
+""", arguments=(3, 3))
+def post_to_pdf_post(args: list[str], options: Options) -> int:
+    """Convert a table."""
+    from nnet3py.io.alignment import check_transition_ids
+    from nnet3py.io.holders import POSTERIOR
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.posterior_weights import summed_by_id
+    from nnet3py.io.transition_model import TransitionModel
+
+    model = read_object(args[0], TransitionModel.read)
+
+    def of_pdfs(key: str, posterior: Posterior) -> Posterior:
+        check_transition_ids(model, posterior.ids)
+        return summed_by_id(posterior, model.transition_id_to_pdf[posterior.ids])
+
+    count, _ = convert_table(args[1], args[2], POSTERIOR, POSTERIOR, of_pdfs)
+    log.log(f"Done converting posteriors to pdf-level posteriors for {count} utterances.")
+    return 0
+
+
+@kaldi_command("logprob-to-post", usage="""
+Turn matrices of log-probabilities into posteriors, without what is improbable.
+
+Usage:  logprob-to-post [options] <logprob-matrix-rspecifier> <posteriors-wspecifier>
+e.g.:
+ nnet3-compute 1.mdl scp:feats.scp ark:- | logprob-to-post ark:- ark:1.post
+See also: copy-post, post-to-pdf-post
+""", arguments=(2, 2), options=[
+    option("min-post", float, 0.01, "Smaller posteriors are left out, or at random raised to this"),
+    option("random-prune", bool, True, "Keep smaller posteriors at random, so that their sum is right on average"),
+])
+def logprob_to_post(args: list[str], options: Options) -> int:
+    """Convert a table; 1 if it was empty."""
+    from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
+    from nnet3py.io.posterior_weights import of_log_probs
+    from nnet3py.random_sequence import CRandom
+
+    if not 0.0 <= options.min_post <= 1.0:
+        raise OptionError(f"--min-post must lie between 0 and 1, found {options.min_post:g}")
+    random = CRandom()
+
+    def converted(key: str, matrix: np.ndarray) -> Posterior:
+        return of_log_probs(matrix, options.min_post, random.uniform if options.random_prune else None)
+
+    count, _ = convert_table(args[0], args[1], FLOAT_MATRIX, POSTERIOR, converted)
+    log.log(f"Converted {count} log-prob matrices to posteriors.")
+    return 0 if count else 1

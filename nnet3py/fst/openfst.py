@@ -1,0 +1,121 @@
+"""The door to OpenFst: graphs go to kaldifst and come back through OpenFst's files.
+
+kaldifst hands out states and arcs one Python object at a time; whole graphs pass quickest as files of its format.
+"""
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.extras import install_command
+from nnet3py.fst.arcs import arc_sorted, is_sorted
+from nnet3py.io.fst import Fst, read_binary_fst, write_binary_fst
+from nnet3py.io.object_files import token_reader
+from nnet3py.io.streams import open_input
+from nnet3py.io.tokens import TokenWriter
+
+
+def load_kaldifst() -> Any:
+    """The module ``kaldifst``; Nnet3Error that says how to get it if it is not installed."""
+    try:
+        import kaldifst
+    except ImportError as error:
+        raise Nnet3Error(f"operations on graphs need the package kaldifst: {error}",
+                         hint=install_command("chain")) from None
+    return kaldifst
+
+
+@contextlib.contextmanager
+def _temporary_file() -> Iterator[str]:
+    """The name of an empty file of our own, which is removed in the end."""
+    import tempfile  # slow to load
+
+    handle, name = tempfile.mkstemp(suffix=".fst")
+    os.close(handle)
+    try:
+        yield name
+    finally:
+        os.unlink(name)
+
+
+def to_openfst(fst: Fst) -> Any:
+    """A graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
+
+    What the graph's own file said of its properties is not trusted but found out. Raises Nnet3Error if kaldifst is
+    missing, FormatError for a graph with states that do not exist, or costs that are no numbers.
+    """
+    kaldifst = load_kaldifst()
+    kind = kaldifst.Lattice if fst.arc_type == "lattice4" else kaldifst.StdVectorFst
+    if np.isnan(fst.weights).any() or np.isnan(fst.final_weights).any():
+        raise FormatError("a graph has a cost that is no number", hint="the file is damaged")
+    with _temporary_file() as name:
+        with open(name, "wb") as stream:
+            write_binary_fst(TokenWriter(stream, binary=True), dataclasses.replace(fst, stored=None), "vector")
+        return kind.read(name)
+
+
+def from_openfst(fst: Any) -> Fst:
+    """A graph or lattice of kaldifst as an Fst."""
+    with _temporary_file() as name:
+        if not fst.write(name):
+            raise Nnet3Error(f"kaldifst could not write a graph to {name}", hint="is there room for temporary files?")
+        with open_input(name) as stream:
+            return dataclasses.replace(read_binary_fst(token_reader(stream)), stored=None)
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+
+MOST_STATES = 50_000_000                   # of a determinised graph: what grows further never ends
+DELTA = 1.0 / 1024.0
+_AMBIGUOUS = "does the lexicon have disambiguation symbols, and the grammar #0 on its back-off arcs?"
+
+
+def compose(left: Fst, right: Fst, connect: bool = True) -> Any:
+    """The composition, by the filter that takes epsilons of the left first. OpenFst: Compose; Kaldi: TableCompose."""
+    kaldifst = load_kaldifst()
+    left = left if is_sorted(left, by_output=True) else arc_sorted(left, by_output=True)
+    right = right if is_sorted(right) else arc_sorted(right)
+    return kaldifst.compose(to_openfst(left), to_openfst(right), connect=connect)
+
+
+def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, max_states: int = -1) -> bool:
+    """Remove epsilons and determinise a graph of kaldifst in place; whether it was whole before ``max_states``.
+
+    Raises Nnet3Error for what cannot be determinised. Kaldi: DeterminizeStarInLog, DeterminizeStar.
+    """
+    limit = max_states if max_states > 0 else MOST_STATES
+    try:
+        stopped = load_kaldifst().determinize_star(graph, delta=delta, max_states=limit, use_log=use_log)
+    except RuntimeError as error:
+        reason = str(error).split("[E]")[-1].strip().split("\n")[0]
+        raise Nnet3Error(f"a graph cannot be determinised: {reason}", _AMBIGUOUS) from None
+    if stopped and max_states <= 0:
+        raise Nnet3Error(f"a graph cannot be determinised: it has more than {limit} states", _AMBIGUOUS)
+    return not stopped
+
+
+def minimize_encoded(graph: Any, delta: float = DELTA) -> None:
+    """Merge states of a graph of kaldifst in place, labels and rounded costs together being letters.
+
+    Kaldi: MinimizeEncoded.
+    """
+    load_kaldifst().minimize_encoded(graph, delta=delta)
+
+
+def write_openfst(wxfilename: str, graph: Any) -> None:
+    """Write a graph of kaldifst to a file."""
+    import shutil
+
+    from nnet3py.io.streams import open_output
+
+    with _temporary_file() as name:
+        if not graph.write(name):
+            raise Nnet3Error(f"kaldifst could not write a graph to {name}", hint="is there room for temporary files?")
+        with open(name, "rb") as source, open_output(wxfilename) as stream:
+            shutil.copyfileobj(source, stream, 1 << 20)

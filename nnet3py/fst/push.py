@@ -1,0 +1,49 @@
+"""Special push: costs shifted such that what leaves each state has the same sum. Kaldi: ``PushSpecial``."""
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from nnet3py.fst.arcs import changed
+from nnet3py.io.fst import Fst
+
+logger = logging.getLogger(__name__)
+
+OPENFST_DELTA = 1.0 / 1024.0
+_MAX_ITERATIONS = 200
+_CHECK_EVERY = 5
+_DAMPING = 0.1                             # of the power iteration: parity must not keep it from converging
+
+
+def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
+    """The FST with its costs shifted such that the probabilities that leave each state have the same sum.
+
+    That of stopping at a final state counts as going on at the start. The sum need not be 1. All states must be
+    reachable, and reach a final state. A warning if it is not found to within ``delta``.
+    """
+    final = np.flatnonzero(fst.is_final)
+    sources = np.concatenate((fst.sources, final))
+    targets = np.concatenate((fst.next_states, np.full(len(final), fst.start)))
+    with np.errstate(over="ignore"):
+        probs = np.exp(-np.concatenate((fst.weights, fst.final_weights[final]))).astype(np.float64)
+    potentials = np.log(_leading_vector(sources, targets, probs, fst.num_states, delta))
+    finals = fst.final_weights.copy()
+    finals[final] = finals[final] + (potentials[final] - potentials[fst.start])
+    weights = fst.weights + (potentials[fst.sources] - potentials[fst.next_states])
+    return changed(fst, final_weights=finals.astype(np.float32), weights=weights.astype(np.float32))
+
+
+def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size: int, delta: float) -> np.ndarray:
+    """float64 (size,): the eigenvector, of length 1, of the greatest eigenvalue of a matrix of few values."""
+    vector = np.full(size, 1.0 / np.sqrt(size))
+    for iteration in range(_MAX_ITERATIONS):
+        vector = np.bincount(rows, values * vector[cols], size) + _DAMPING * vector
+        vector /= np.sqrt(np.square(vector).sum())                      # not BLAS: its threads cost more here
+        if iteration % _CHECK_EVERY == 0 and iteration > 0:
+            sums = np.bincount(rows, values * vector[cols], size) / vector
+            if np.log(sums.max() / sums.min()) <= delta:
+                return vector
+    logger.warning("push-special: finished %d iterations without converging.  Output will be inaccurate.",
+                   _MAX_ITERATIONS)
+    return vector

@@ -1,0 +1,1 @@
+"""Gaussian mixtures: of acoustic models, and of what stands before i-vectors."""

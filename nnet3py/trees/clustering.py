@@ -1,0 +1,251 @@
+"""Clustering of statistics: by moving points, k-means, from the top down and from the bottom up.
+
+Points and clusters are moments, float64 (…, 1 + 2 dim), see :mod:`nnet3py.trees.stats`. Sums of objectives are float32,
+as Kaldi's are: with objectives of millions, gains are equal by rounding, and then the order decides. Kaldi:
+``cluster-utils.h``.
+"""
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.random_sequence import CRandom
+from nnet3py.trees.nth_element import nth_element
+from nnet3py.trees.stats import distance, objective, sum_float32
+
+_REFINE_PASSES, _NEAREST, _ROUNDS = 100, 5, 20       # of k-means
+_TRIES = 10                                          # k-means of each node from the top down
+_EQUAL = 1e-5                                        # relative: a distance that has not changed since it was queued
+
+
+@dataclass
+class _Candidate:
+    """What a point would make of a cluster: ``value``, the cluster's objective then, as of ``time``."""
+
+    cluster: int
+    time: int
+    value: np.float32
+
+
+class _Refinement:
+    """Moves points between clusters for as long as that gains something. Kaldi: RefineClusterer."""
+
+    def __init__(self, points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, nearest: int,
+                 var_floor: float) -> None:
+        self._points, self._clusters, self._assignment, self._floor = points, clusters, assignment, var_floor
+        self._objectives = objective(clusters, var_floor)
+        self._changed = [0] * len(clusters)
+        self._time = 0
+        self._candidates = [self._nearest(point, min(nearest, len(clusters))) for point in range(len(points))]
+
+    def _nearest(self, point: int, count: int) -> list[_Candidate]:
+        own = int(self._assignment[point])
+        with_point = objective(self._clusters + self._points[point], self._floor)
+        losses = self._objectives - with_point
+        others = [(losses[cluster], cluster) for cluster in range(len(self._clusters)) if cluster != own]
+        if count > 1:
+            nth_element(others, count - 2)
+        found = [_Candidate(cluster, 0, -(loss - self._objectives[cluster])) for loss, cluster in others[:count - 1]]
+        return [*found, _Candidate(own, 0, self._value(own, point))]
+
+    def _value(self, cluster: int, point: int) -> np.float32:
+        sign = -1.0 if self._assignment[point] == cluster else 1.0
+        return np.float32(objective(self._clusters[cluster] + sign * self._points[point], self._floor))
+
+    def _refresh(self, candidate: _Candidate, point: int) -> None:
+        if candidate.time < self._changed[candidate.cluster]:
+            candidate.value, candidate.time = self._value(candidate.cluster, point), self._time
+
+    def run(self, passes: int) -> np.float32:
+        """Go over the points, at most ``passes`` times; what was gained."""
+        gained = np.float32(0)
+        for _ in range(passes):
+            moves = self._time
+            for point in range(len(self._points)):
+                gained = np.float32(gained + self._move(point))
+            if self._time == moves:
+                break
+        return gained
+
+    def _move(self, point: int) -> np.float32:
+        """Move a point to the first cluster that gains something; the gain, or 0."""
+        candidates, source = self._candidates[point], int(self._assignment[point])
+        own = next(candidate for candidate in candidates if candidate.cluster == source)
+        self._refresh(own, point)
+        for candidate in candidates:
+            if candidate.cluster == source:
+                continue
+            self._refresh(candidate, point)
+            target = candidate.cluster
+            gain = (candidate.value + own.value) - self._objectives[target] - self._objectives[source]
+            if gain > 0:
+                self._time += 1
+                self._assignment[point] = target
+                for cluster, sign in ((target, 1.0), (source, -1.0)):
+                    self._clusters[cluster] += sign * self._points[point]
+                    self._objectives[cluster] = objective(self._clusters[cluster], self._floor)
+                    self._changed[cluster] = self._time
+                return np.float32(gain)
+        return np.float32(0)
+
+
+def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, passes: int, nearest: int,
+           var_floor: float) -> np.float32:
+    """Move points to better clusters; ``clusters`` and ``assignment`` int (points,) change in place. Returns the gain.
+
+    ``nearest``: how many clusters are tried for each point, its own among them. Kaldi: RefineClusters.
+    """
+    if passes <= 0 or len(clusters) < 2:
+        return np.float32(0)
+    return _Refinement(points, clusters, assignment, nearest, var_floor).run(passes)
+
+
+@dataclass
+class Clusters:
+    """``assignment`` int64 (points,), ``clusters`` the moments of each, ``gain`` over one cluster of all."""
+
+    assignment: np.ndarray
+    clusters: np.ndarray
+    gain: np.float32
+    rounds: list[tuple[np.float32, np.float32]]      # objective before, and gain, of each round of refinement
+
+
+def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, var_floor: float) -> list[Clusters]:
+    """Cluster points; all tries, of which the first of largest gain is the result. Kaldi: ClusterKMeans."""
+    return [_k_means_once(points, num_clusters, random, var_floor) for _ in range(tries)]
+
+
+def best_of(tries: Sequence[Clusters]) -> Clusters:
+    """The first of those with the largest gain."""
+    return max(tries, key=lambda found: found.gain)
+
+
+def _k_means_once(points: np.ndarray, num_clusters: int, random: CRandom, var_floor: float) -> Clusters:
+    count = len(points)
+    skip = 1 if count == 1 else 1 + random.draw() % (count - 1)
+    while math.gcd(skip, count) != 1:
+        skip = 1 if skip == count - 1 else skip + 1
+    assignment = np.empty(count, dtype=np.int64)
+    assignment[np.arange(count) * skip % count] = np.arange(count) % num_clusters
+    clusters = np.zeros((num_clusters, points.shape[1]))
+    for point in np.arange(count) * skip % count:
+        clusters[assignment[point]] += points[point]
+    before = sum_float32(objective(clusters, var_floor))
+    gain = np.float32(before - objective(points.sum(0), var_floor))
+    rounds = []
+    for _ in range(_ROUNDS):
+        gained = refine(points, clusters, assignment, _REFINE_PASSES, _NEAREST, var_floor)
+        rounds.append((before, gained))
+        before, gain = np.float32(before + gained), np.float32(gain + gained)
+        if gained == 0:
+            break
+    return Clusters(assignment, clusters, gain, rounds)
+
+
+@dataclass(eq=False)
+class _Node:
+    """A set of points that may be split in two."""
+
+    points: np.ndarray
+    leaf: int
+    halves: np.ndarray | None = None
+    gain: np.float32 = np.float32(0)
+
+
+@dataclass
+class ClusterTree:
+    """A binary tree of points. Kaldi: TreeCluster.
+
+    ``leaves`` int64 (points,): the leaf of each point; ``nodes``: the points of each inner node, in the order in which
+    they were split.
+    """
+
+    leaves: np.ndarray
+    nodes: list[np.ndarray]
+
+
+def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTree:
+    """Split points in two, the most profitable set first, until nothing is gained any more."""
+
+    def node(members: np.ndarray, leaf: int) -> _Node:
+        made = _Node(members, leaf)
+        if len(members) >= 2:
+            found = best_of(k_means(points[members], 2, _TRIES, random, var_floor))
+            made.halves, made.gain = found.assignment, found.gain
+        return made
+
+    leaves, nodes = np.zeros(len(points), dtype=np.int64), []
+    waiting = [node(np.arange(len(points)), 0)]
+    while waiting := [one for one in waiting if one.gain > 0]:
+        largest = max(waiting, key=lambda one: one.gain)
+        waiting.remove(largest)
+        nodes.append(largest.points)
+        for half, leaf in ((0, largest.leaf), (1, len(nodes))):
+            members = largest.points[largest.halves == half]
+            leaves[members] = leaf
+            waiting.append(node(members, leaf))
+    return ClusterTree(leaves, nodes)
+
+
+@dataclass
+class Merged:
+    """``assignment`` int64 (points,): clusters, renumbered from 0; ``change`` of the objective, at most 0."""
+
+    assignment: np.ndarray
+    change: np.float32
+    num_clusters: int
+
+
+def bottom_up(points: np.ndarray, groups: np.ndarray, threshold: float, min_clusters: int,
+              var_floor: float, queue_equal: bool = False) -> Merged:
+    """Merge the nearest points of a group until they are ``threshold`` apart, or ``min_clusters`` are left.
+
+    ``groups`` int (points,): only points of one group are put together; clusters are numbered over all groups.
+    ``queue_equal``: distances equal to the threshold count in the beginning. Kaldi: ClusterBottomUp,
+    ClusterBottomUpCompartmentalized.
+    """
+    clusters = points.copy()
+    parents = np.arange(len(points))
+    alive = np.ones(len(points), dtype=bool)
+    limit = np.float32(threshold)
+    members = {group: np.flatnonzero(groups == group) for group in np.unique(groups).tolist()}
+    current: dict[tuple[int, int], np.float32] = {}
+    queue: list[tuple[np.float32, int, int]] = []
+
+    def push(i: int, others: np.ndarray, strict: bool) -> None:
+        if not len(others):
+            return
+        apart = distance(clusters[i], clusters[others], var_floor)
+        for j, value in zip(others.tolist(), apart, strict=True):
+            pair = (i, j) if i > j else (j, i)
+            current[pair] = value
+            if value < limit or (not strict and value == limit):
+                heapq.heappush(queue, (value, *pair))
+
+    for numbers in members.values():
+        for i in numbers.tolist():
+            push(i, numbers[numbers < i], strict=not queue_equal)
+    change, left = np.float32(0), len(points)
+    while left > min_clusters and queue:
+        value, i, j = heapq.heappop(queue)
+        known = current.get((i, j))
+        if not (alive[i] and alive[j]) or known is None or abs(known - value) > _EQUAL * (abs(known) + abs(value)):
+            continue
+        change = np.float32(change - value)
+        clusters[i] += clusters[j]
+        alive[j], parents[j] = False, i
+        left -= 1
+        numbers = members[int(groups[i])]
+        push(i, numbers[alive[numbers] & (numbers != i)], strict=True)
+    return Merged(_renumbered(parents, alive), change, left)
+
+
+def _renumbered(parents: np.ndarray, alive: np.ndarray) -> np.ndarray:
+    roots = parents.copy()
+    while (roots[roots] != roots).any():
+        roots = roots[roots]
+    return (np.cumsum(alive) - 1)[roots]

@@ -1,0 +1,123 @@
+"""Whose files may be executed: the caller's own and root's, where nobody else can write. Light.
+
+What is kept on disk for the next process is code, or becomes code; whoever can put it there can do what the caller can.
+Where a system has no owners in POSIX's sense (Windows), a user's own folders are protected by the system.
+"""
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = 0
+_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_HAS_OWNERS = hasattr(os, "geteuid")
+_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+UNFINISHED = ".part"         # the end of the names of files that are being written
+
+
+class UntrustedFile(OSError):
+    """A file that another user owns or can write."""
+
+
+def why_untrusted(folder: Path) -> str | None:
+    """Why what lies in a folder must not be executed, or None if it may: who owns and can write it and those above.
+
+    Raises OSError if the folder cannot be looked at.
+    """
+    if not _HAS_OWNERS:
+        return None
+    folder = folder.resolve()
+    for place in (folder, *folder.parents):
+        status = os.lstat(place)
+        fault = _fault(status)
+        if fault and place != folder and status.st_mode & stat.S_ISVTX and _is_trusted_owner(status.st_uid):
+            fault = None           # /tmp and the like: nobody renames what is another's
+        if fault:
+            return f"{place} {fault}"
+    return None
+
+
+def why_any_untrusted(folder: Path) -> str | None:
+    """The same for a folder with all that is in it. A folder that does not exist holds nothing to distrust."""
+    if not _HAS_OWNERS or not folder.exists():
+        return None
+    fault = why_untrusted(folder)
+    can_be_entered = bool(os.stat(folder).st_mode & _OF_OTHERS)        # else no mode in it lets others write
+    for path in () if fault else folder.rglob("*"):
+        status = os.lstat(path)
+        if stat.S_ISLNK(status.st_mode):
+            return f"{path} is a symbolic link"
+        fault = _fault(status) if can_be_entered or not _is_trusted_owner(status.st_uid) else None
+        if fault:
+            return f"{path} {fault}"
+    return fault
+
+
+def read_trusted(path: Path) -> bytes:
+    """The bytes of a file. Raises UntrustedFile if another user owns or can write it, or if it is no plain file."""
+    descriptor = os.open(path, _OPEN)
+    with open(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        fault = _fault(status) if stat.S_ISREG(status.st_mode) else "is no plain file"
+        if fault:
+            raise UntrustedFile(f"{path} {fault}")
+        return stream.read()
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only the caller can write, and that appears whole or not at all. OSError if that fails."""
+    unfinished = path.with_name(f"{path.name}-{os.getpid()}-{os.urandom(4).hex()}{UNFINISHED}")
+    try:
+        with open(os.open(unfinished, _CREATE, 0o600), "wb") as stream:
+            stream.write(data)
+        os.replace(unfinished, path)
+    except BaseException:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, which only the caller may enter. OSError if that fails."""
+    missing = []
+    while not folder.is_dir():
+        missing.append(folder)
+        if folder.parent == folder:
+            break
+        folder = folder.parent
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
+
+
+def _is_trusted_owner(owner: int) -> bool:
+    """The caller, root, and whoever owns all that there is, as root's other name where user ids are mapped."""
+    return owner in (os.geteuid(), ROOT) or owner == os.lstat(os.sep).st_uid
+
+
+def _fault(status: os.stat_result) -> str | None:
+    """What is wrong with the owner and the mode of a file or a folder."""
+    if not _HAS_OWNERS:
+        return None
+    if not _is_trusted_owner(status.st_uid):
+        return f"belongs to another user (uid {status.st_uid})"
+    if status.st_mode & stat.S_IWOTH:
+        return "can be written by all users"
+    if status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid):
+        return f"can be written by a group (gid {status.st_gid})"
+    return None
+
+
+def _is_private_group(group: int) -> bool:
+    """True for root's group, and for the caller's own where each user has a group of the same name."""
+    import grp
+    import pwd
+
+    try:
+        found, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return group == ROOT
+    is_own = user.pw_gid == group and found.gr_name == user.pw_name
+    return (is_own or group == ROOT) and set(found.gr_mem) <= {user.pw_name, "root"}

@@ -1,0 +1,88 @@
+"""nnet3py/cache_folder.py: which folder is chosen, and which is not taken."""
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nnet3py import cache_folder
+
+ANOTHER = 54321            # a user whom no system has
+pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners on this system")
+
+
+@pytest.fixture(autouse=True)
+def _only_what_a_test_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in ("NUMBA_CACHE_DIR", "NNET3PY_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    yield
+
+
+def chosen() -> Path:
+    return cache_folder.cache_folder.__wrapped__()
+
+
+def test_the_first_that_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert chosen() == tmp_path / "home" / ".cache" / "nnet3py"
+    for name, value in (("XDG_CACHE_HOME", "xdg/nnet3py"), ("NNET3PY_CACHE", "ours"), ("NUMBA_CACHE_DIR", "numbas")):
+        monkeypatch.setenv(name, str(tmp_path / value.removesuffix("/nnet3py")))
+        assert chosen() == tmp_path / value and (tmp_path / value).is_dir()
+    assert (tmp_path / "ours").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_relative_platform_folder_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                            caplog: pytest.LogCaptureFixture) -> None:
+    """As XDG's standard says: whoever starts a command in a folder of others would execute what lies there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    assert chosen() == tmp_path / "home" / ".cache" / "nnet3py" and not caplog.records
+    monkeypatch.setenv("HOME", "home")
+    assert chosen() == cache_folder.private_folder() and "the home directory is no absolute path" in caplog.text
+
+
+def make_anothers(folder: Path) -> str:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    os.chown(folder, ANOTHER, ANOTHER)
+    return f"{folder} belongs to another user"
+
+
+def open_to_all(folder: Path) -> str:
+    folder.chmod(0o777)
+    return f"{folder} can be written by all users"
+
+
+def open_above(folder: Path) -> str:
+    return open_to_all(folder.parent)
+
+
+@pytest.mark.parametrize("spoil", [make_anothers, open_to_all, open_above])
+@pytest.mark.parametrize("variable", ["NUMBA_CACHE_DIR", "NNET3PY_CACHE", "XDG_CACHE_HOME"])
+def test_a_folder_where_others_can_plant_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str,
+                                                      spoil, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setenv(variable, str(tmp_path / "above"))
+    folder = chosen()
+    fault = spoil(folder)
+    with caplog.at_level(logging.WARNING):
+        taken = chosen()
+    assert taken == cache_folder.private_folder() and taken.stat().st_mode & 0o777 == 0o700
+    assert len(caplog.records) == 1 and fault in caplog.text and "NNET3PY_CACHE" in caplog.text
+    open_again = folder.parent if spoil is open_above else folder
+    open_again.chmod(0o700)
+    os.chown(folder, os.geteuid(), os.getegid())
+    assert chosen() == folder
+
+
+def test_a_folder_that_cannot_be_written_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                                      caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "file").write_text("")
+    for name in ("file", "file/below"):
+        caplog.clear()
+        monkeypatch.setenv("NNET3PY_CACHE", str(tmp_path / name))
+        assert chosen() == cache_folder.private_folder()
+        assert len(caplog.records) == 1 and "cannot be written" in caplog.text

@@ -1,0 +1,135 @@
+"""Options that do nothing: their help says so, and who would get another result by them is warned, once."""
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import ROOT
+from runtime_cases import TDNN, class_example
+
+from nnet3py.cli.command import KaldiCommand, kaldi_command
+from nnet3py.cli.option_groups import MERGE, OPTIM, unprefixed
+from nnet3py.cli.options import option
+from nnet3py.cli.registry import COMMANDS
+from nnet3py.egs.example import EXAMPLE
+from nnet3py.io.tables import TableWriter
+from nnet3py.network.nnet import Nnet
+
+CLI = ROOT / "nnet3py" / "cli"
+
+
+def command(name: str) -> KaldiCommand:
+    entry = COMMANDS[name]
+    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)
+
+
+@cache
+def text_of(path: Path) -> str:
+    """Code without the names of options, and of a dataclass's fields, where it declares them."""
+    text = re.sub(r'\bopt(ion)?\(\s*f?"[^"]+"', "option(", path.read_text(encoding="utf-8"))
+    return re.sub(r"^    \w+: [^=\n]+ = ", "    ", text, flags=re.MULTILINE)
+
+
+@cache
+def shared_text() -> str:
+    """What commands share, and the drivers, whose options are fields of dataclasses."""
+    modules = {entry.module for entry in COMMANDS.values()}
+    files = [path for path in CLI.glob("*.py") if path.stem not in modules and path.stem != "option_groups"]
+    files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), ROOT / "nnet3py/egs/splitter.py"]
+    return "\n".join(map(text_of, files))
+
+
+@cache
+def text_of_optimizer() -> str:
+    folder = ROOT / "nnet3py/compiler/optimize"
+    return "\n".join(text_of(path) for path in folder.glob("*.py"))
+
+
+def is_read(name: str, module: str) -> bool:
+    """Whether some code that the command may run names the option."""
+    whole = name.replace("-", "_")
+    last = whole.rpartition(".")[2]
+    by_optimizer = name.startswith("optimization.") or any(one.name == name for one in unprefixed(OPTIM))
+    text = text_of_optimizer() if by_optimizer else text_of(CLI / f"{module}.py") + shared_text()
+    return any(re.search(rf"\b{re.escape(word)}\b", text) for word in (last, whole.replace(".", "_"))) or (
+        re.search(rf"[\"'(]{re.escape(name.rpartition('.')[2])}[\"')]", text) is not None)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_option_that_nothing_reads_says_that_it_has_no_effect(name: str) -> None:
+    unread = [one.name for one in command(name).declared
+              if not is_read(one.name, COMMANDS[name].module) and "No effect" not in (one.help or "")]
+    assert not unread
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_words_for_doing_nothing(name: str) -> None:
+    """One form of words, so that a user can search for it; and what warns says so in its help, too."""
+    for one in command(name).declared:
+        assert not re.search(r"[Ii]gnored|[Aa]ccepted|compatib|without effect", one.help or ""), one.name
+        assert one.idle is None or re.search(r"[Nn]o effect", one.help or ""), one.name
+
+
+@pytest.mark.parametrize(("idle", "words", "warnings"), [
+    ("it is about another program", [], []),
+    ("it is about another program", ["--idle=0"], []),
+    ("it is about another program", ["--idle=2"], ["--idle=2 has no effect: it is about another program"]),
+    (lambda value, options: "two" if options.other else "", ["--idle=2"], []),
+    (lambda value, options: "two" if options.other else "", ["--idle=2", "--other"], ["--idle=2 has no effect: two"]),
+])
+def test_who_gives_an_idle_option_is_warned_once(idle, words: list[str], warnings: list[str],
+                                                 capfd: pytest.CaptureFixture) -> None:
+    @kaldi_command("some", usage="Usage: some", arguments=(0, 0), options=[
+        option("idle", int, 0, "No effect", idle=idle), option("other", bool, False, "More")])
+    def some(args, options):
+        return 0
+
+    assert some.execute(words) == 0
+    assert re.findall(r"^WARNING .*? (--idle.*)$", capfd.readouterr().err, re.MULTILINE) == warnings
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Nnet.from_config(TDNN).write("final.raw")
+    np.savetxt("priors.vec", np.full((1, 4), 0.25), fmt="%g", header="[", footer="]", comments="")
+    with TableWriter("ark:egs.ark", EXAMPLE) as writer:
+        for key in "ab":
+            writer.write(key, class_example(1))
+
+
+MERGED = [("--measure-output-frames=true", "Kaldi ignores it, too"),
+          ("--discard-partial-minibatches=true", "Kaldi ignores it, too")]
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(("name", "words", "given", "reason"), [
+    *(("nnet3-merge-egs", ["ark:egs.ark", "ark:out.ark"], *one) for one in MERGED),
+    ("nnet3-shuffle-egs", ["--buffer-size=2", "ark:egs.ark", "ark:out.ark"], "--srand=1", "every seed gives the same"),
+    ("nnet3-compute-prob", ["final.raw", "ark:egs.ark"], "--optimization.memory-compression-level=2",
+     "nothing is compressed, and derivatives are exact"),
+])
+def test_commands_warn(name: str, words: list[str], given: str, reason: str, capfd: pytest.CaptureFixture) -> None:
+    command(name).execute(words)
+    assert "has no effect" not in capfd.readouterr().err
+    command(name).execute([given, *words])
+    warnings = [line for line in capfd.readouterr().err.splitlines() if "has no effect" in line]
+    assert len(warnings) == 1 and warnings[0].startswith("WARNING") and f"{given.partition('=')[0]}=" in warnings[0]
+    assert reason in warnings[0]
+
+
+@pytest.mark.usefixtures("files")
+def test_compression_that_rounds_nothing_in_kaldi_is_no_reason_to_warn(capfd: pytest.CaptureFixture) -> None:
+    for level in (0, 1):
+        command("nnet3-compute-prob").execute([f"--optimization.memory-compression-level={level}", "final.raw",
+                                               "ark:egs.ark"])
+    assert "has no effect" not in capfd.readouterr().err
+
+
+def test_groups_keep_what_is_idle() -> None:
+    assert all(one.idle is not None for one in (*unprefixed(OPTIM), *MERGE)
+               if one.name in ("memory-compression-level", "measure-output-frames"))

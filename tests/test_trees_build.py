@@ -1,0 +1,164 @@
+"""nnet3py/trees/{questions,growing,build}.py: Kaldi's own biphone tree, and properties of small ones."""
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import DATA
+
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.text_lines import read_integer_lines, read_lines
+from nnet3py.io.topology import HmmTopology
+from nnet3py.io.tree import Constant, ContextDependency, Split, Table
+from nnet3py.trees.build import BuildOptions, build_tree, build_two_level, leaves_of, read_roots, substituted
+from nnet3py.trees.growing import grow
+from nnet3py.trees.questions import Questions, compiled_questions, phone_classes, question_sets
+from nnet3py.trees.stats import TreeStats, objective
+
+TREES = DATA / "trees"
+BIPHONE = BuildOptions(2, 1, max_leaves=90)
+SINGLE = 1e-5          # gains are differences of float32 sums
+
+
+@pytest.fixture(scope="module")
+def stats() -> TreeStats:
+    return read_object(TREES / "bi.treeacc", TreeStats.read)
+
+
+@pytest.fixture(scope="module")
+def questions() -> Questions:
+    return read_object(TREES / "bi.qst", Questions.read)
+
+
+@pytest.fixture(scope="module")
+def topology() -> HmmTopology:
+    return read_object(TREES / "topo.chain", HmmTopology.read)
+
+
+ROOTS = read_roots(read_lines(str(TREES / "roots.int")))
+
+
+def test_questions_are_kaldis(stats: TreeStats, topology: HmmTopology, tmp_path: Path) -> None:
+    sets = read_integer_lines(str(TREES / "sets.int"))
+    found = question_sets(stats, sets, [1], 1)
+    expected = read_integer_lines(str(TREES / "bi.questions.int"))
+    assert sorted(found) == sorted(map(tuple, expected))
+    compiled = compiled_questions(expected, 2, 2, 0)
+    write_object(tmp_path / "qst", compiled.write, True)
+    assert (tmp_path / "qst").read_bytes() == (TREES / "bi.qst").read_bytes()
+
+
+def test_tree_is_kaldis(stats: TreeStats, questions: Questions, topology: HmmTopology, tmp_path: Path) -> None:
+    tree = build_tree(stats, ROOTS, questions, topology, BIPHONE)
+    write_object(tmp_path / "tree", tree.write, True)
+    assert (tmp_path / "tree").read_bytes() == (TREES / "bi.tree").read_bytes()
+
+
+def test_classes_of_phones(stats: TreeStats) -> None:
+    sets = read_integer_lines(str(TREES / "sets.int"))
+    classes, tries, frames = phone_classes(stats, sets, [0, 1], 1, 4)
+    assert sorted(phone for one in classes for phone in one) == sorted(phone for one in sets for phone in one)
+    assert len(tries) == 2 and frames == stats.moments[:, 0].sum()
+    with pytest.raises(FormatError, match="All stats are NULL"):
+        phone_classes(stats, sets, [7], 1, 4)
+
+
+def test_every_split_gains(stats: TreeStats, questions: Questions) -> None:
+    leaves = np.zeros(len(stats), dtype=np.int64)
+    before = float(objective(stats.moments.sum(0), stats.var_floor))
+    gains = []
+    for max_leaves in (2, 3, 6, 12):
+        grown = grow(stats, leaves, 1, questions, 0.0, max_leaves)
+        found = leaves_of(grown.trees[0], stats.events)
+        assert sorted(set(found.tolist())) == list(range(max_leaves)) and grown.num_splits == max_leaves - 1
+        after = sum(float(objective(stats.moments[found == leaf].sum(0), stats.var_floor))
+                    for leaf in range(max_leaves))
+        assert grown.gain == pytest.approx(after - before, rel=SINGLE)
+        gains.append(grown.gain)
+    assert all(a < b for a, b in pairwise(gains))
+
+
+def test_first_split_is_the_best(stats: TreeStats, questions: Questions) -> None:
+    def gain(key: int, values: tuple[int, ...]) -> float:
+        is_yes = np.isin(stats.events[:, key + 1], values)
+        parts = [stats.moments[mask].sum(0) for mask in (is_yes, ~is_yes)]
+        return sum(float(objective(part, stats.var_floor)) for part in parts) - float(
+            objective(stats.moments.sum(0), stats.var_floor))
+
+    without_ci = stats.events[:, 1] >= 0
+    stats = stats.chosen(without_ci)
+    tree = grow(stats, np.zeros(len(stats), dtype=np.int64), 1, questions, 0.0, 2).trees[0]
+    assert isinstance(tree, Split)
+    best = max(gain(key, values) for key, asked in questions.by_key.items() for values in asked.sets)
+    assert gain(tree.key, tuple(tree.values)) == pytest.approx(best, rel=SINGLE)
+
+
+@pytest.mark.parametrize("options", [
+    BuildOptions(2, 1, max_leaves=70, round_num_leaves=False), BuildOptions(2, 1, max_leaves=70, cluster_threshold=0.0),
+    BuildOptions(2, 1, threshold=1000.0, cluster_threshold=1500.0), BuildOptions(2, 1, max_leaves=1)])
+def test_leaves_are_numbered_without_gaps(stats: TreeStats, questions: Questions, topology: HmmTopology,
+                                          options: BuildOptions) -> None:
+    tree = build_tree(stats, ROOTS, questions, topology, options)
+    found = leaves_of(tree.to_pdf, stats.events)
+    assert tree.num_pdfs >= len(ROOTS)
+    assert set(range(tree.num_pdfs)) >= set(found.tolist())
+    if options.round_num_leaves and tree.num_pdfs > 32:
+        assert tree.num_pdfs % 8 == 0
+
+
+def test_two_levels(stats: TreeStats, questions: Questions, topology: HmmTopology) -> None:
+    tree, parents = build_two_level(stats, ROOTS, questions, topology, BuildOptions(
+        2, 1, threshold=0.0, max_leaves=50, cluster_threshold=0.0), 80)
+    assert tree.num_pdfs == len(parents) and list(parents) == sorted(parents)
+    assert set(parents.tolist()) == set(range(parents.max() + 1)) and parents.max() + 1 < len(parents)
+
+
+def test_what_makes_no_tree(stats: TreeStats, questions: Questions, topology: HmmTopology) -> None:
+    with pytest.raises(Nnet3Error, match="threshold above 0"):
+        build_tree(stats, ROOTS, questions, topology, BuildOptions(2, 1, threshold=0.0))
+    with pytest.raises(Nnet3Error, match="may be split"):
+        build_tree(stats, read_roots([f"shared not-split {root.phones[0]}" for root in ROOTS]), questions, topology,
+                   BIPHONE)
+    with pytest.raises(Nnet3Error, match="no leaf for the event"):
+        build_tree(stats, ROOTS[:-1], questions, topology, BIPHONE)
+    with pytest.raises(Nnet3Error, match="no phone 99"):
+        build_tree(stats, [*ROOTS, *read_roots(["shared split 99"])], questions, topology, BIPHONE)
+
+
+@pytest.mark.parametrize("line", ["shared", "shared split", "shared split a", "shared split 0", "", "shared split -1"])
+def test_bad_roots(line: str) -> None:
+    with pytest.raises(FormatError, match="line 2 of the roots"):
+        read_roots(["shared split 1", line])
+
+
+def test_roots_name_a_phone_once() -> None:
+    with pytest.raises(FormatError, match="phone 3 stands twice"):
+        read_roots(["shared split 1 3", "not-shared split 2 3"])
+    assert [(root.shared, root.split) for root in read_roots(["shared split 1", "not-shared not-split 2"])] == [
+        (True, True), (False, False)]
+
+
+def test_leaves_of_events() -> None:
+    tree = Split(0, frozenset([1, 3]), Constant(0), Table(-1, (Constant(1), None, Constant(2))))
+    events = np.array([[0, 1], [2, 3], [0, 2], [2, 2]], dtype=np.int32)
+    assert leaves_of(tree, events).tolist() == [0, 0, 1, 2]
+    with pytest.raises(Nnet3Error, match="no leaf"):
+        leaves_of(tree, np.array([[1, 2]], dtype=np.int32))
+    other = substituted(tree, {0: Table(-1, (Constant(5), Constant(6)))})
+    assert isinstance(other, Split) and leaves_of(other, events[:1]).tolist() == [5]
+
+
+def test_bad_questions_are_refused(tmp_path: Path) -> None:
+    whole = (TREES / "bi.qst").read_bytes()
+    for damaged in (whole[:300], whole.replace(b"<Key>", b"<Kay>", 1), whole[:-13]):
+        (tmp_path / "qst").write_bytes(damaged)
+        with pytest.raises(FormatError):
+            read_object(tmp_path / "qst", Questions.read)
+
+
+def test_kaldis_tree_reads_back() -> None:
+    tree = read_object(TREES / "bi.tree", ContextDependency.read)
+    assert (tree.num_pdfs, tree.context_width, tree.central_position) == (48, 2, 1)
