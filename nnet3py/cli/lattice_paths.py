@@ -150,6 +150,7 @@ e.g.:
 See also: lattice-mbr-decode, lattice-to-ctm-conf
 """, arguments=(2, 2), options=[
     ACOUSTIC_SCALE, LM_SCALE,
+    option("read-compact-lattice", bool, True, "Lattices are determinized already; false: they are not"),
 ])
 def lattice_confidence(args: list[str], options: Options) -> int:
     """Write confidences; 1 if there was no lattice."""
@@ -158,18 +159,20 @@ def lattice_confidence(args: list[str], options: Options) -> int:
 
     from nnet3py.errors import within
     from nnet3py.io.holders import FLOAT
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.lattices.confidence import LARGEST, confidence
+    from nnet3py.lattices.confidence import LARGEST, confidence, determinized_for_confidence
     from nnet3py.lattices.scaling import scaled
 
     scales = scales_of(options)
+    holder: Any = COMPACT_LATTICES if options.read_compact_lattice else LATTICES
     done = single = empty = 0
     sum_of_exps = 0.0
-    with TableWriter(args[1], FLOAT) as writer, SequentialReader(args[0], COMPACT_LATTICES) as reader:
+    with TableWriter(args[1], FLOAT) as writer, SequentialReader(args[0], holder) as reader:
         for key, lattice in reader:
             with within(f"key {key}"):
-                found = confidence(scaled(lattice, scales))
+                lattice = scaled(lattice, scales)
+                found = confidence(lattice if options.read_compact_lattice else determinized_for_confidence(lattice))
             if found is None:
                 log.warning(f"Lattice for utterance {key} is equivalent to the empty lattice.")
                 empty += 1

@@ -4,7 +4,10 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.io.compact_lattice import CompactLattice
+from nnet3py.io.fst import Fst
 from nnet3py.lattices.best_path import best_paths, path_of
+from nnet3py.lattices.determinize import DeterminizeOptions, determinize_pruned
+from nnet3py.lattices.states import top_sorted, trimmed
 
 LARGEST = 1.0e10           # the confidence if there is only one word sequence
 
@@ -15,3 +18,15 @@ def confidence(lattice: CompactLattice) -> float | None:
     if not costs:
         return None
     return LARGEST if len(costs) == 1 else float(min(max(costs[1] - costs[0], np.float32(0.0)), np.float32(LARGEST)))
+
+
+def determinized_for_confidence(lattice: Fst) -> CompactLattice:
+    """A lattice determinized so far that its two best word sequences are in it: it may have few arcs."""
+    lattice = top_sorted(trimmed(lattice))
+    longest = np.zeros(lattice.num_states, dtype=np.int64)         # words on the way to each state
+    sources, has_word = lattice.sources, lattice.output_labels != 0
+    for arc in range(lattice.num_arcs):
+        target = lattice.next_states[arc]
+        longest[target] = max(longest[target], longest[sources[arc]] + has_word[arc])
+    options = DeterminizeOptions(max_arcs=3 * int(longest.max(initial=0)) + 4, retry_cutoff=0.0)
+    return trimmed(determinize_pruned(lattice, np.inf, options).lattice)
