@@ -1,7 +1,9 @@
 """What a process does around a command: its signals and streams, and an exit status and one line for every error."""
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -14,6 +16,9 @@ from nnet3py.errors import Nnet3Error
 
 FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
 LONGEST_MESSAGE = 2000                                            # characters; a quoted line of a file can be longer
+# what the system's loader, the C library, Python's threads and C++ say; in an error, or in one that it replaced
+_NO_MEMORY = re.compile(r"\S*: failed to map segment from shared object|.*[Cc]annot allocate memory|.*std::bad_alloc|"
+                        r"can't start new thread|.*[Uu]nable to allocate .*")
 
 
 def run_process(body: Callable[[], int]) -> NoReturn:
@@ -112,13 +117,36 @@ def _describe(error: Exception) -> tuple[str, int]:
         return str(error), error.exit_code
     if isinstance(error, click.ClickException):
         return error.format_message(), WRONG_USAGE
-    if isinstance(error, MemoryError):
-        return f"Out of memory{f': {error}' if str(error) else ''}", FATAL
+    lack = _lack_of_memory(error)
+    if lack is not None:
+        return lack, FATAL
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename is not None else ""
         return f"{where}{error.strerror}", FATAL
     text = f"internal error: {type(error).__name__}: {error}"
-    return f"{text} (run again with --verbose=2 for the traceback)", FATAL
+    return f"{text} (run again with --verbose=2 for the traceback){_memory_limit()}", FATAL
+
+
+def _lack_of_memory(error: BaseException) -> str | None:
+    """What to say if an error comes of too little memory, however its library puts it; None if it does not."""
+    cause: BaseException | None = error
+    while cause is not None:
+        found = _NO_MEMORY.search(str(cause))
+        if isinstance(cause, MemoryError) or found or getattr(cause, "errno", None) == errno.ENOMEM:
+            what = found[0] if found else str(cause)
+            return f"Out of memory{f': {what}' if what else ''}{_memory_limit()}"
+        cause = cause.__cause__ or cause.__context__
+    return None
+
+
+def _memory_limit() -> str:
+    """How much memory this process may have, if that was limited."""
+    try:
+        import resource
+    except ImportError:         # Windows
+        return ""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else f" (this process may have {limit >> 20} MB: see ulimit -v)"
 
 
 def _origin(error: Exception) -> tuple[str, str, int]:
