@@ -57,7 +57,8 @@ def test_other_errors_are_not_taken_for_it(error: Exception, capsys: pytest.Capt
     assert "Out of memory" not in capsys.readouterr().err
 
 
-def test_a_command_with_too_little(tmp_path: Path, run_launcher: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_a_command_with_too_little(tmp_path: Path,
+                                   run_launcher: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     Nnet.from_config(CONFIG).write(str(tmp_path / "nnet.raw"))
     with TableWriter(f"ark:{tmp_path / 'feats.ark'}", FLOAT_MATRIX) as writer:
         writer.write("u", np.zeros((50, 40), np.float32))

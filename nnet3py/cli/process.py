@@ -53,9 +53,9 @@ def _occupy_closed_streams() -> None:
 
 def _clean_up_and_die(number: int, frame: Any) -> None:
     """Signal handler: leave no temporary file behind, then die of the signal as if there were no handler."""
-    streams = sys.modules.get("nnet3py.io.streams")
-    if streams is not None:
-        streams.remove_unfinished()
+    files = sys.modules.get("nnet3py.io.temporary_files")
+    if files is not None:
+        files.remove_all()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 

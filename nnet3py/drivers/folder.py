@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import IO, Any
 
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.io import temporary_files
 from nnet3py.io.streams import write_text
 
 LOCK, RECORD = ".lock", "driver_options.json"
-_TEMPORARY = re.compile(r"\..*\.[0-9]+-[0-9]+\.tmp")       # what a killed program leaves of a file
 
 
 class FolderInUse(Nnet3Error):
@@ -101,7 +101,7 @@ class TrainingFolder:
     def remove_temporary(self) -> None:
         """Remove what programs were writing when they were killed."""
         for file in self.path.iterdir():
-            if _TEMPORARY.fullmatch(file.name):
+            if temporary_files.NAME.fullmatch(file.name):
                 file.unlink(missing_ok=True)
 
     # -- options -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import io
-import itertools
 import logging
 import os
 import stat
@@ -15,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.io import temporary_files
 from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
 
 if TYPE_CHECKING:
@@ -29,11 +29,7 @@ _SHELL = "/bin/sh"
 PIPES_VARIABLE = "NNET3PY_PIPES"               # any value but "yes" forbids them
 _SIGPIPE = 13
 _BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose reader went away
-_temporary_numbers = itertools.count()
 _pipes_forbidden = False
-_unfinished: dict[str, str] = {}               # temporary name of each output that is being written -> its final name
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_unfinished.clear)
 
 
 class ClosedOutput(Nnet3Error):
@@ -292,12 +288,12 @@ class OutputStream(io.BufferedWriter):
     """
 
     def __init__(self, target: Any, path: str, process: subprocess.Popen | None = None, standard: bool = False,
-                 temporary: str | None = None, final: str | None = None) -> None:
+                 temporary: str | None = None) -> None:
         self._raw_output = _RawOutput(target, path, standard)
         super().__init__(self._raw_output, BUFFER_SIZE if temporary is None else _FILE_BUFFER_SIZE)
         self.path = path
         self.status = 0              # of a pipe's command, after close
-        self._process, self._temporary, self._final = process, temporary, final
+        self._process, self._temporary = process, temporary
 
     def copy_range(self, source: InputStream, first: int, count: int) -> None:
         """Write ``count`` bytes of a file, from byte ``first`` on, that need not pass through this process."""
@@ -313,7 +309,7 @@ class OutputStream(io.BufferedWriter):
         """Write out everything, wait for a pipe's command, give the file its name. Nnet3Error if any of it fails."""
         if self.closed:
             return
-        if self._temporary is not None and self._temporary not in _unfinished:      # a child of a fork
+        if self._temporary is not None and not temporary_files.is_ours(self._temporary):     # a child of a fork
             self.close()
             return
         try:
@@ -322,10 +318,8 @@ class OutputStream(io.BufferedWriter):
             if self._temporary is not None:
                 temporary, self._temporary = self._temporary, None
                 try:
-                    os.replace(temporary, self._final or self.path)
-                    del _unfinished[temporary]
+                    temporary_files.rename(temporary)
                 except OSError as error:
-                    _remove(temporary)
                     raise Nnet3Error(f"cannot give '{self.path}' its name: {_reason(error)}") from error
         finally:
             self.close()
@@ -338,7 +332,7 @@ class OutputStream(io.BufferedWriter):
             self._raw_output.discard = True
             super().close()
         if self._temporary is not None:
-            _remove(self._temporary)
+            temporary_files.remove(self._temporary)
             self._temporary = None
         process, self._process = self._process, None
         if process is not None:
@@ -351,21 +345,6 @@ class OutputStream(io.BufferedWriter):
             self.commit()
         else:
             self.close()
-
-
-def _remove(path: str) -> None:
-    if _unfinished.pop(path, None) is None:      # a child of a fork leaves its parent's files alone
-        return
-    try:
-        os.remove(path)
-    except OSError:
-        pass
-
-
-def remove_unfinished() -> None:
-    """Remove the temporary files of outputs that are still being written: for a process that is about to die."""
-    for temporary in list(_unfinished):
-        _remove(temporary)
 
 
 def _flush_standard_output() -> None:
@@ -395,40 +374,23 @@ def _must_write_through(path: str) -> bool:
         return False
 
 
-def _create_temporary(final: str) -> tuple[io.FileIO, str]:
-    folder, base = os.path.split(final)
-    while True:
-        name = f".{base[:60]}.{os.getpid()}-{next(_temporary_numbers)}.tmp"
-        temporary = os.path.join(folder, name)
-        try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        except FileExistsError:
-            continue
-        try:
-            os.fchmod(descriptor, stat.S_IMODE(os.stat(final).st_mode))
-        except OSError:
-            pass                       # nothing to replace, or not ours: the mode that the umask gives is right
-        _unfinished[temporary] = final
-        return io.FileIO(descriptor, "w"), temporary
-
-
 def _open_output_file(path: str) -> OutputStream:
     try:
         if path.endswith("/"):
             raise IsADirectoryError(21, "Is a directory")
         final = os.path.realpath(path)
-        if final in _unfinished.values():
+        if temporary_files.is_output(final):
             raise Nnet3Error(f"cannot open '{path}' for writing: it is another output of this command already",
                              hint="give every output a name of its own")
         if _must_write_through(path) or (os.path.exists(final) and not os.access(os.path.dirname(final), os.W_OK)):
             return OutputStream(io.FileIO(path, "w"), path)
         if os.path.exists(final) and not os.access(final, os.W_OK):
             raise PermissionError(13, "Permission denied")
-        target, temporary = _create_temporary(final)
+        descriptor, temporary = temporary_files.create(final)
     except (OSError, ValueError) as error:
         reason = _reason(error) if isinstance(error, OSError) else str(error)
         raise Nnet3Error(f"cannot open '{path}' for writing: {reason}") from error
-    return OutputStream(target, path, temporary=temporary, final=final)
+    return OutputStream(io.FileIO(descriptor, "w"), path, temporary=temporary)
 
 
 def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:

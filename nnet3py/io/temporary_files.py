@@ -1,0 +1,117 @@
+"""The files that outputs are written to until they are complete; none of them outlives its process for long.
+
+A process that ends removes its own. One that is killed cannot, so it locks them: whoever writes the same output next
+removes those that nobody has locked any more.
+"""
+from __future__ import annotations
+
+import atexit
+import itertools
+import os
+import re
+import stat
+from contextlib import suppress
+from functools import cache
+
+try:
+    import fcntl
+except ImportError:         # Windows: what a killed process leaves stays there
+    fcntl = None            # type: ignore[assignment]
+
+NAME = re.compile(r"\.(.*)\.[0-9]+-[0-9]+\.tmp", re.DOTALL)
+_LONGEST = 60               # characters of the output's name that are part of it
+_numbers = itertools.count()
+_unfinished: dict[str, str] = {}               # each file that is being written -> its final name
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_unfinished.clear)      # they are its parent's
+
+
+def create(final: str) -> tuple[int, str]:
+    """A new file beside ``final``, which exists or will: its descriptor, for writing, and its name. Raises OSError."""
+    folder, base = os.path.split(final)
+    for abandoned in _left_behind(folder).pop(base[:_LONGEST], ()):
+        _remove_if_unlocked(os.path.join(folder, abandoned))
+    while True:
+        path = os.path.join(folder, f".{base[:_LONGEST]}.{os.getpid()}-{next(_numbers)}.tmp")
+        _unfinished[path] = final              # before it is there: a signal may come at any moment
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            break
+        except FileExistsError:
+            del _unfinished[path]
+        except OSError:
+            del _unfinished[path]
+            raise
+    with suppress(OSError):                    # nothing to replace, or not ours: the mode that the umask gives is right
+        os.fchmod(descriptor, stat.S_IMODE(os.stat(final).st_mode))
+    _try_to_lock(descriptor)
+    return descriptor, path
+
+
+def is_output(final: str) -> bool:
+    """Whether this process is writing it."""
+    return final in _unfinished.values()
+
+
+def is_ours(path: str) -> bool:
+    """False in a child of the process that made it, which is to leave it alone."""
+    return path in _unfinished
+
+
+def rename(path: str) -> None:
+    """Give a complete file its final name. Raises OSError, and then the file is gone."""
+    try:
+        os.replace(path, _unfinished[path])
+        del _unfinished[path]
+    except OSError:
+        remove(path)
+        raise
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is ours."""
+    if _unfinished.pop(path, None) is not None:
+        with suppress(OSError):
+            os.remove(path)
+
+
+def remove_all() -> None:
+    """Remove all that this process has not finished: it is about to end."""
+    for path in list(_unfinished):
+        remove(path)
+
+
+atexit.register(remove_all)
+
+
+@cache
+def _left_behind(folder: str) -> dict[str, list[str]]:
+    """What was in a folder when this process first wrote there: names by that of the output."""
+    found: dict[str, list[str]] = {}
+    with suppress(OSError):
+        for name in os.listdir(folder or "."):
+            match = NAME.fullmatch(name)
+            if match:
+                found.setdefault(match[1], []).append(name)
+    return found
+
+
+def _remove_if_unlocked(path: str) -> None:
+    """Remove what another process has left, unless it still writes it, or that cannot be found out."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if stat.S_ISREG(os.fstat(descriptor).st_mode) and _try_to_lock(descriptor):
+                os.remove(path)
+        finally:
+            os.close(descriptor)
+
+
+def _try_to_lock(descriptor: int) -> bool:
+    if fcntl is None:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
