@@ -289,7 +289,7 @@ DAMAGE: dict[str, list[tuple[bool, Damage]]] = {
                        (PLAIN, change_list(C.ADD_ROW_RANGES, 2, lambda ranges: ranges[1:]))],
     "compression-has-a-form": [(OPTIMIZED, change(C.COMPRESS_MATRIX, 1, 0)), (OPTIMIZED, signs_in_16_bits),
                                (OPTIMIZED, factor(C.COMPRESS_MATRIX, 2e3))],
-    "exchange-is-of-inputs-and-outputs": [(PLAIN, change(C.ACCEPT_INPUT, 1, 2))],
+    "exchange-is-of-inputs-and-outputs": [(PLAIN, change(C.ACCEPT_INPUT, 1, 1))],
     "jump-comes-last": [(PLAIN, lambda one: one.commands.append(command(C.GOTO_LABEL, 0))),
                         (PLAIN, lambda one: one.commands.insert(0, command(C.GOTO_LABEL, 0)))],
     "matrices-are-initialized-once": [(PLAIN, drop(C.ALLOC_MATRIX)), (PLAIN, double(C.ALLOC_MATRIX))],

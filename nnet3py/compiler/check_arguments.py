@@ -118,12 +118,13 @@ def swapped_matrices_have_one_size(subject: Subject) -> None:
 
 
 def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
-    """Matrices are accepted and provided for input and output nodes, with their columns."""
+    """Matrices are accepted and provided for inputs, which may be component nodes, and outputs, with their columns."""
     nnet = subject.nnet
     for kind, args in _arguments(subject, CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
         nodes = args[:, 1].tolist()
-        subject.require(kind, np.array([nnet.is_input(node) or nnet.is_output(node) for node in nodes], bool),
-                        "the node is neither an input nor an output")
+        subject.require(kind, np.array([nnet.is_input(node) or nnet.is_component(node) or nnet.is_output(node)
+                                        for node in nodes], bool),
+                        "the node is neither an input nor an output, nor a component's")
         dims = np.array([nnet.node_dim(node) for node in nodes], np.int64)
         subject.require(kind, dims == subject.cols[args[:, 0]], "the node has another number of columns")
 

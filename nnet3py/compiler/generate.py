@@ -159,7 +159,7 @@ class _Generator:
         self._input_deriv = {names.index(io.name): io.has_deriv for io in request.inputs}
         self._output_deriv = {names.index(io.name): io.has_deriv for io in request.outputs}
         self._io_steps = [(step, info) for step, info in zip(steps, self.infos, strict=True)
-                          if step.node in self._input_deriv or step.node in self._output_deriv]
+                          if step.is_given or step.node in self._output_deriv]
 
     def generate(self) -> Computation:
         if self._has_derivs:
@@ -189,7 +189,7 @@ class _Generator:
         step, info = self.steps[number], self.infos[number]
         if not len(step.indexes):
             return False
-        if step.node in self._input_deriv:
+        if step.is_given:
             return self._input_deriv[step.node]
         if step.source >= 0:
             return self.infos[step.source].deriv_needed
@@ -253,7 +253,7 @@ class _Generator:
         computation = self.computation
         for number, (step, info) in enumerate(zip(self.steps, self.infos, strict=True)):
             component = info.node.component
-            if component is None or info.node.flags & _SIMPLE:
+            if component is None or step.is_given or info.node.flags & _SIMPLE:
                 continue
             inputs = self.steps[number - 1].indexes
             precomputed = component.precompute_indexes(inputs, step.indexes, self.request.needs_derivatives())
@@ -266,7 +266,7 @@ class _Generator:
         debug_info = self.computation.debug_info
         arrays: dict[tuple[int, int], np.ndarray] = {}     # many steps of a recurrence have the same node and size
         for step, info in zip(self.steps, self.infos, strict=True):
-            node, indexes, _ = step
+            node, indexes = step.node, step.indexes
             key = node, len(indexes)
             if info.node.is_dim_range or not key[1]:
                 continue
@@ -297,26 +297,26 @@ class _Generator:
 
     def _io_submatrices(self, of_inputs: str, of_outputs: str) -> set[int]:
         """The values or derivatives of the request's inputs and outputs."""
-        return {getattr(info, of_inputs if step.node in self._input_deriv else of_outputs)
+        return {getattr(info, of_inputs if step.is_given else of_outputs)
                 for step, info in self._io_steps}
 
     # -- forward ---------------------------------------------------------------------------------------------------
 
     def _is_input_step(self, number: int) -> bool:
-        return number < len(self.steps) and self.steps[number].node in self._input_deriv
+        return number < len(self.steps) and self.steps[number].is_given
 
     def _forward(self, number: int) -> None:
         step, info = self.steps[number], self.infos[number]
         node = info.node
-        if node.component is not None:
+        if step.is_given:
+            self._add(CommandType.ACCEPT_INPUT, info.value, step.node)
+            if not self._is_input_step(number + 1):
+                self._add(CommandType.NO_OPERATION_PERMANENT)
+        elif node.component is not None:
             memo = number if info.deriv and node.flags & _USES_MEMO else 0
             store = self.request.store_component_stats and node.flags & _STORES_STATS
             self._add(CommandType.PROPAGATE, node.component_index, info.precomputed, self.infos[number - 1].value,
                       info.value, memo, int(bool(store)))
-        elif step.node in self._input_deriv:
-            self._add(CommandType.ACCEPT_INPUT, info.value, step.node)
-            if not self._is_input_step(number + 1):
-                self._add(CommandType.NO_OPERATION_PERMANENT)
         else:
             # An empty step has no sources.
             for part, value, sources in zip(node.parts, info.part_values, info.sources, strict=False):
@@ -382,7 +382,7 @@ class _Generator:
     def _backward(self, number: int) -> None:
         step, info = self.steps[number], self.infos[number]
         node = info.node
-        if step.node in self._input_deriv:
+        if step.is_given:
             self._add(CommandType.PROVIDE_OUTPUT, info.deriv, step.node)
             if not self._is_input_step(number + 1):
                 self._add(CommandType.NO_OPERATION_PERMANENT)

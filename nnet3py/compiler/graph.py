@@ -384,15 +384,20 @@ def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True,
     rules = node_rules(nnet)
     inputs = [io_node(nnet, io.name, "input") for io in request.inputs]
     outputs = [io_node(nnet, io.name, "output") for io in request.outputs]
-    chains = rules.chains((*inputs, *outputs)) if join else None
+    # Of a component node whose values are given, the input has other rows: only those that are computed.
+    of_components = [source for node in inputs for source in rules.sources[node]]
+    chains = rules.chains((*inputs, *of_components, *outputs)) if join else None
     return GraphBuilder(rules, Sequences.of(request, share), inputs, outputs, chains)
 
 
 def io_node(nnet: Nnet, name: str, kind: str) -> int:
-    """The node of an input or output (``kind``) of a request. Raises Nnet3Error if there is none of that name."""
+    """The node of an input or output (``kind``) of a request. Raises Nnet3Error if there is none of that name.
+
+    An input is an input node, or a component node of which some values were computed before.
+    """
     names = nnet.node_names
     fits = nnet.is_input if kind == "input" else nnet.is_output
-    if name in names and fits(names.index(name)):
+    if name in names and (fits(names.index(name)) or (kind == "input" and nnet.is_component(names.index(name)))):
         return names.index(name)
     known = ", ".join(n for i, n in enumerate(names) if fits(i))
     raise Nnet3Error(f"Network has no {kind} with name {name}", f"it has {known or 'none'}")

@@ -17,7 +17,7 @@ class IoSpecification:
 
     Parameters
     ----------
-    name : the node
+    name : the node; values of a component node, computed before, can be an input, so that a recurrence continues
     indexes : int (rows, 3), columns n, t, x; at least one row, none twice
     has_deriv : of an input: its derivative is wanted; of an output: its derivative will be given
 

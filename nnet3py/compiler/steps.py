@@ -31,11 +31,13 @@ class Step(NamedTuple):
     node : the node
     indexes : int32 (rows, 3), of all sequences, in the order of the matrix; may be empty for a component's input
     source : of a dim-range node: the step that it is a window of; else -1
+    is_given : the caller gives the values: those of an input node, or of a component node, computed before
     """
 
     node: int
     indexes: np.ndarray
     source: int = -1
+    is_given: bool = False
 
 
 class Phase(NamedTuple):
@@ -44,6 +46,7 @@ class Phase(NamedTuple):
     node: int
     numbers: np.ndarray
     indexes: np.ndarray
+    is_given: bool = False
 
 
 def phases(graph: Graph, rules: NodeRules, chosen: np.ndarray | None = None) -> Iterator[Phase]:
@@ -60,7 +63,8 @@ def phases(graph: Graph, rules: NodeRules, chosen: np.ndarray | None = None) -> 
     mine = True if chosen is None else chosen
     given = _by_node(graph, graph.is_input & mine)
     computed = _by_node(graph, ~graph.is_input & mine)
-    yield from (_phase(graph, node, numbers) for node, numbers in enumerate(given) if len(numbers))
+    yield from (_phase(graph, node, numbers)._replace(is_given=True)
+                for node, numbers in enumerate(given) if len(numbers))
     known: dict[int, np.ndarray] = {}      # the rows of chains
     last = graph.chains.last if graph.chains else range(len(rules))
     for epoch in rules.epochs:
@@ -160,7 +164,7 @@ def _layers(graph: Graph, chains: list[list[np.ndarray]]) -> np.ndarray:
 
 
 def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: NodeRules) -> list[Step]:
-    """The steps of ``graph`` in order. A component's step directly follows the step of its input.
+    """The steps of ``graph`` in order. A component's step directly follows the step of its input, unless it is given.
 
     Raises CompileError for a recurrence that goes both forward and backward in time.
     """
@@ -189,20 +193,24 @@ class _StepOrganizer:
         self.steps: list[Step] = []
         self._names = nnet.node_names
         self._rules = rules
-        self._requested: dict[int, np.ndarray] = {}          # rows of the request's inputs and outputs
+        self._given: dict[int, np.ndarray] = {}              # rows of the request's inputs
+        self._wanted: dict[int, np.ndarray] = {}             # and of its outputs
         self._step_of = np.full(len(graph.indexes), -1)      # of each cindex
         self._windows: set[tuple[int, int]] = set()          # (dim-range node, source step) that exist already
 
     def begin(self, request: ComputationRequest) -> None:
         """What is added from now on is for this request."""
-        self._requested = {self._names.index(io.name): io.indexes for io in (*request.inputs, *request.outputs)}
+        self._given, self._wanted = ({self._names.index(io.name): io.indexes for io in ios}
+                                     for ios in (request.inputs, request.outputs))
 
     def add(self, phase: Phase) -> None:
         """Add the steps for what a node has in a phase."""
-        node, numbers, indexes = phase
+        node, numbers, indexes, is_given = phase
         rule = self._rules[node]
-        if node in self._requested:
-            self._append(Step(node, self._requested[node]), numbers)
+        if is_given:
+            self._append(Step(node, self._given[node], is_given=True), numbers)
+        elif node in self._wanted:
+            self._append(Step(node, self._wanted[node]), numbers)
         elif isinstance(rule, ComponentRule):
             if rule.is_simple:
                 self.steps.append(Step(node - 1, indexes))
