@@ -1,11 +1,12 @@
-"""Tables and examples: commands that copy, shuffle, merge and compress, against Kaldi's seconds on two cores.
+"""Tables and examples: commands that copy, shuffle, merge and compress, beside Kaldi's.
 
-usage: python benchmarks/tables.py [--runs=9] [--data=../shared/data/digits/train]
+usage: python benchmarks/tables.py [--runs=9] [--data=egs/digits/data/train]
 
 Whole processes, their start included; every command takes turns with a bare interpreter that imports what some of
 them cannot do without (numpy; llvmlite, which loads compiled loops), so that a busy machine slows all of them alike.
-Kaldi's seconds are those of shared/bench/README.md's machine. Then reading and writing inside one process, and last
-what the parts of the commands take that are slower than Kaldi's.
+Kaldi's programs take turns with ours if they are on PATH; else the seconds that they took elsewhere stand beside ours,
+and are named so (cpu_parts/kaldi.py). Then reading and writing inside one process, and last what the parts of the
+commands take that are slower than Kaldi's.
 """
 from __future__ import annotations
 
@@ -21,16 +22,17 @@ from pathlib import Path
 
 import click
 import numpy as np
+from cpu_parts import kaldi
 
 ROOT = Path(__file__).resolve().parent.parent
-DATA = ROOT.parent / "shared" / "data" / "digits" / "train"
+DATA = ROOT / "egs" / "digits" / "data" / "train"
 FEATURE_BYTES = 128_000_000
 IMPORTS = {"python": "pass", "numpy": "import numpy", "llvmlite": "import llvmlite.binding",
            "numpy, llvmlite": "import numpy, llvmlite.binding", "numba": "import numba"}
 STARTING = ("copy-feats", "ark:small.ark", "ark:out.tmp")
 COPYING = "cp feats.ark (what the system itself takes)"
 GET_EGS = ("nnet3-get-egs", "--num-pdfs=28", "--left-context=12", "--right-context=12", "--num-frames=8")
-COMMANDS = [                                    # and Kaldi's seconds; subset-egs was not measured there
+COMMANDS = [                                    # and Kaldi's seconds elsewhere; subset-egs was not measured there
     (("nnet3-copy-egs", "ark:egs.ark", "ark:out.tmp"), 0.17),
     (("nnet3-shuffle-egs", "--buffer-size=5000", "ark:egs.ark", "ark:out.tmp"), 0.24),
     (("nnet3-subset-egs", "--n=5000", "ark:egs.ark", "ark:out.tmp"), None),
@@ -80,6 +82,8 @@ def measure_commands(runs: int) -> None:
     labels = {**{name: (sys.executable, "-c", program) for name, program in IMPORTS.items()},
               COPYING: ("cp", "feats.ark", "out.tmp"), " ".join(STARTING): STARTING,
               **{" ".join(words): words for words, _ in COMMANDS}}
+    theirs = {" ".join(words): program for words, _ in COMMANDS if (program := kaldi.program(words[0])) is not None}
+    labels |= {_kaldis(label): (str(program), *label.split()[1:]) for label, program in theirs.items()}
     taken: dict[str, list[float]] = {label: [] for label in labels}
     for turn in range(runs + 1):
         for label, words in labels.items():
@@ -87,14 +91,24 @@ def measure_commands(runs: int) -> None:
             if turn:                                        # the first one only warms caches
                 taken[label].append(seconds)
     median = {label: statistics.median(values) for label, values in taken.items()}
-    click.echo(f"{'seconds of whole processes':62} median    min  Kaldi  ratio")
+    click.echo(f"{'seconds of whole processes':62} median    min {'Kaldi' if theirs else 'Kaldi*':>6}  ratio")
     for name in (*IMPORTS, COPYING, " ".join(STARTING)):
         what = "starting python" if name == "python" else f"importing {name}" if name in IMPORTS else name
         click.echo(f"{what:62} {median[name]:6.3f} {min(taken[name]):6.3f}")
-    for words, kaldi in COMMANDS:
+    for words, there in COMMANDS:
         label = " ".join(words)
-        against = f"{kaldi:6.2f} {median[label] / kaldi:6.2f}" if kaldi else ""
+        reference = median.get(_kaldis(label), None if theirs else there)
+        against = f"{reference:6.2f} {median[label] / reference:6.2f}" if reference else ""
         click.echo(f"{label:62} {median[label]:6.3f} {min(taken[label]):6.3f} {against}")
+
+
+    if not theirs:
+        click.echo(f"* {kaldi.WHERE}")
+
+
+def _kaldis(label: str) -> str:
+    """What Kaldi's runs of a command are called."""
+    return f"Kaldi's {label}"
 
 
 def rate(label: str, num_bytes: int, work: Callable[[], object], runs: int) -> None:

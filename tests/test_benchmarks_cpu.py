@@ -1,6 +1,7 @@
 """benchmarks/cpu.py: what could be wrong there without being seen."""
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,9 @@ from nnet3py.network.nnet import Nnet
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import cpu  # noqa: E402
 import torch_tdnnf  # noqa: E402
-from cpu_parts import clock  # noqa: E402
+from cpu_parts import clock, kaldi, processes  # noqa: E402
 
 CONFIG = ROOT / "benchmarks" / "nets" / "tdnnf.config"
 PARAMETERS = 3_942_172                  # the config's, as Kaldi counts them
@@ -156,6 +158,50 @@ def test_peak_memory_is_of_the_child() -> None:
             f"print(processes.run([sys.executable, '-c', {child!r}], 1).peak_bytes)")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "benchmarks", capture_output=True, text=True)
     assert held < int(done.stdout) < held + 50_000_000, done.stderr
+
+
+# -- beside Kaldi ------------------------------------------------------------------------------------------------------
+
+
+def test_a_kaldi_on_path_is_found_and_is_none_of_our_launchers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{ROOT / 'bin'}:{tmp_path}")
+    ours = [ROOT / "bin" / "nnet3-train", "--num-threads=2", "a.raw", "ark:x", "b.raw"]
+    assert kaldi.same_command(ours, 1) is None
+    (tmp_path / "nnet3-train").write_text("#!/bin/sh\n")
+    (tmp_path / "nnet3-train").chmod(0o755)
+    found = kaldi.same_command(ours, 1)
+    assert found is not None and found[0] == "env" and "OPENBLAS_NUM_THREADS=1" in found
+    assert found[-4:] == [tmp_path / "nnet3-train", "a.raw", "ark:x", "b.raw"]
+
+
+def runs(seconds: float, megabytes: float) -> processes.Runs:
+    return processes.Runs(processes.Run(seconds, int(megabytes * 1e6), "", ""))
+
+
+def test_figures_of_a_kaldi_that_is_not_there_are_named_so(capsys: pytest.CaptureFixture[str]) -> None:
+    bench = cpu.Bench(Path(), 2, 1, rate=cpu.RATE_THERE / 2)
+    cpu.against_kaldi(bench, "a pass", {"ours": runs(4.0, 300)}, 5.0, 0.5, "one thread")
+    cpu.memory(bench, "tdnnf", runs(4.0, 545), None)
+    assert bench.rows == ["| a pass | 4.0 s | Kaldi elsewhere, scaled, one thread: 10.0 s | 0.40 | at most 0.50: met |",
+                          "| TDNN-F training, peak memory | 545 MB | Kaldi elsewhere: 545 MB | 1.00 | "
+                          "at most 1.00: met |"]
+
+
+def test_a_kaldi_that_is_there_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    bench = cpu.Bench(Path(), 2, 1, rate=1.0)
+    found = {"ours": runs(4.0, 300), cpu.KALDI: runs(5.0, 200)}
+    cpu.against_kaldi(bench, "a pass", found, 99.0, 0.5)
+    cpu.memory(bench, "tdnnf", found["ours"], found[cpu.KALDI])
+    assert bench.rows == ["| a pass | 4.0 s | Kaldi: 5.0 s | 0.80 | at most 0.50: missed |",
+                          "| TDNN-F training, peak memory | 300 MB | Kaldi: 200 MB | 1.50 | at most 1.00: missed |"]
+
+
+def test_the_tables_name_no_interpreter_and_no_negative_time() -> None:
+    """A process is measured whole, its interpreter included."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.search(r"\|.*(met|missed) \|", line)]
+    assert len(rows) > 5 and not any(re.search(r"interpreter|[ (]-\d", row) for row in rows)
+    assert not any("Kaldi" in row and "elsewhere" not in row for row in rows), "none of these is run by a clone"
 
 
 def test_the_benchmark_itself_stays_small() -> None:

@@ -1,4 +1,4 @@
-"""Whole processes, timed as a user sees them, and what is measured beside them: the sgemm rate, the interpreter.
+"""Whole processes, timed as a user sees them, and what is measured beside them: the sgemm rate.
 
 This process imports neither numpy nor nnet3py: the peak memory that the system reports of a child begins with what its
 parent held when it was started.
@@ -28,8 +28,7 @@ for _ in range(8):
     start = time.perf_counter(); a @ a; seconds.append(time.perf_counter() - start)
 print(2 * 2048 ** 3 / sorted(seconds[1:])[3] / 1e9)
 """
-INTERPRETER = [sys.executable, "-c", "import llvmlite.binding, numpy"]     # what runs compiled kernels
-IMPORTS = [sys.executable, "-c", "import numpy, numba"]
+IMPORTS = [sys.executable, "-c", "import numpy"]
 
 
 class Run(NamedTuple):
