@@ -65,7 +65,7 @@ def test_environment_variables_are_those_that_the_code_reads() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "nnet3py").rglob("*.py"))
     code += launcher_text("nnet3-info") + (ROOT / "egs" / "digits" / "path.sh").read_text(encoding="utf-8")
     named = {row[0].strip("`") for row in rows("variable")}
-    assert {name for name in named if name.startswith("NNET3PY_")} == set(re.findall(r"NNET3PY_[A-Z0-9_]+", code))
+    assert {name for name in named if name.startswith("NNET3PY_")} == set(re.findall(r"\bNNET3PY_[A-Z0-9_]+", code))
 
 
 def test_what_is_said_of_the_gpu() -> None:
