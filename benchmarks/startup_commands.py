@@ -85,7 +85,7 @@ OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminati
 
 # What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
 LIBRARIES = {"compute-mfcc-feats": "kaldi_native_fbank", "compute-fbank-feats": "kaldi_native_fbank",
-             "word-error-rate": "kaldialign"}
+             "word-error-rate": "kaldialign", "nnet3-extras": "importlib.metadata"}
 
 _KERNELS = "it computes with a network, so it needs compiled kernels"
 _LOOPS = "it works on lattices by compiled loops, which are loaded in 0.05 s"
@@ -103,7 +103,8 @@ NOT_MEASURED = {
                      "nnet3-align-compiled"), _KERNELS),
     **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
                      "make-chain-egs"), _CHILDREN),
-    **dict.fromkeys(("make-graph", "compile-train-graphs", "latgen-faster-mapped"),
+    **dict.fromkeys(("make-graph", "compile-train-graphs", "latgen-faster-mapped",
+                     "latgen-faster-mapped-parallel"),
                     "it builds or searches graphs with OpenFst, which takes longer to load than everything else"),
     **{name: _LOOPS for name in GROUPS["Lattices"]},
     "nnet3-report": "it draws with matplotlib, which takes a second to load",

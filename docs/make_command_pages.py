@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from nnet3py.cli import option_groups
 from nnet3py.cli.command import KaldiCommand
+from nnet3py.cli.kaldi_programs import missing_programs
 from nnet3py.cli.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option
 from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES, person_name
 
 PAGE = Path(__file__).resolve().parent / "commands.md"
-PLANNED = PAGE.parent.parent / "tests" / "data" / "commands.txt"      # every name that there is or will be
 
 
 class Shared(NamedTuple):
@@ -122,15 +122,13 @@ def make_page() -> str:
 
 
 def _missing_section() -> str:
-    """The planned commands that the registry lacks, by their headings in the list of names."""
-    sections: dict[str, list[str]] = {}
-    heading = ""
-    for line in PLANNED.read_text(encoding="utf-8").splitlines():
-        heading = line.lstrip("# ") if line.startswith("#") else heading
-        if line and not line.startswith("#") and line not in COMMANDS:
-            sections.setdefault(heading, []).append(f"`{line}`")
-    lines = [f"- {heading}: {', '.join(names)}\n" for heading, names in sections.items()]
-    return f"\n## Not there yet\n\nThese are planned.\n\n{''.join(lines)}" if lines else ""
+    """Kaldi's programs that are not here, by what to use instead."""
+    names: dict[str, list[str]] = {}
+    for name, hint in missing_programs().items():
+        names.setdefault(hint, []).append(f"`{name}`")
+    lines = [f"| {', '.join(some)} | {_cell(hint)} |\n" for hint, some in names.items()]
+    return ("\n## Not there\n\nKaldi's programs that are not here, and what to use instead; "
+            f"`nnet3py NAME` says the same.\n\n| programs | instead |\n|---|---|\n{''.join(lines)}")
 
 
 _INTRODUCTION = """# The commands

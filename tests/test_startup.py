@@ -4,11 +4,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fork_runs import ForkRuns
 
 from nnet3py.cli.registry import COMMANDS
 
@@ -42,10 +43,16 @@ def test_group_help_imports_no_command() -> None:
     assert not modules & {f"nnet3py.cli.{entry.module}" for entry in COMMANDS.values()}
 
 
+@pytest.fixture(scope="module")
+def runs() -> Iterator[ForkRuns]:
+    with ForkRuns() as started:
+        yield started
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command_imports_only_that_command(name: str) -> None:
-    modules = modules_after(f"from nnet3py.cli.main import run; run({name!r}, ['--help'])")
-    assert not modules & HEAVY
+def test_help_of_a_command_imports_only_that_command(name: str, runs: ForkRuns) -> None:
+    status, _, _, modules = runs.run(name, "--help")
+    assert status == 0 and not modules & HEAVY
     commands = modules & {f"nnet3py.cli.{entry.module}" for entry in COMMANDS.values()}
     assert commands == {f"nnet3py.cli.{COMMANDS[name].module}"}
 

@@ -84,7 +84,7 @@ class Zsh(_KaldiManners, shell_completion.ZshComplete):
 
     source_template = r"""
 %(complete_func)s() {
-    local -a response names described
+    local -a response assigned described names
     local type key descr
     response=("${(@f)$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) %(complete_var)s=zsh_complete \
         ${words[1]} 2>/dev/null)}")
@@ -93,13 +93,16 @@ class Zsh(_KaldiManners, shell_completion.ZshComplete):
             compset -P '--*='    # what stands before the name: an option, the kind of a table
             compset -P '*:'
             _files
+        elif [[ $key == *= ]]; then
+            assigned+=("$key:$descr")
         elif [[ $descr == _ ]]; then
             names+=("$key")
         else
             described+=("$key:$descr")
         fi
     done
-    (( ! $#described )) || _describe -V unsorted described -U -S "${${(M)described[1]:#*=:*}:+}"
+    (( ! $#assigned )) || _describe -V unsorted assigned -U -S ''
+    (( ! $#described )) || _describe -V unsorted described -U
     (( ! $#names )) || compadd -U -V unsorted -a names
 }
 compdef %(complete_func)s %(names)s

@@ -42,7 +42,9 @@ class KaldiGroup(Runnable, click.Group):
                 formatter.write_dl([(name.ljust(width), COMMANDS[PERSON_NAMES[name]].help) for name in names])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """The commands whose names begin so, for the shell."""
+        """The commands whose names begin so, for the shell; or the group's own options."""
+        if incomplete.startswith("-"):
+            return click.Command.shell_complete(self, ctx, incomplete)
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(name, help=COMMANDS[PERSON_NAMES[name]].help)

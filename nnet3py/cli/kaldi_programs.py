@@ -14,47 +14,49 @@ _OLD_NETWORKS = "networks older than nnet3 are not part of it; the same is done 
 
 # What to use instead, and the names it holds for.
 _INSTEAD: dict[str, str] = {
+    "it is planned, and not there yet": """
+        nnet3-latgen-faster-lookahead nnet3-latgen-grammar nnet3-discriminative-get-egs
+        nnet3-discriminative-train nnet3-discriminative-compute-objf nnet3-discriminative-compute-from-egs""",
     _OTHER_MODELS: """
         gmm-acc-hlda gmm-acc-mllt gmm-acc-mllt-global gmm-acc-stats gmm-acc-stats-ali gmm-acc-stats-twofeats
-        gmm-acc-stats2 gmm-adapt-map gmm-align gmm-align-compiled gmm-basis-fmllr-accs gmm-basis-fmllr-accs-gpost
-        gmm-basis-fmllr-training gmm-boost-silence gmm-compute-likes gmm-copy gmm-decode-biglm-faster
-        gmm-decode-faster gmm-decode-faster-regtree-fmllr gmm-decode-faster-regtree-mllr gmm-decode-simple gmm-est
-        gmm-est-basis-fmllr gmm-est-basis-fmllr-gpost gmm-est-fmllr gmm-est-fmllr-global gmm-est-fmllr-gpost
-        gmm-est-fmllr-raw gmm-est-fmllr-raw-gpost gmm-est-gaussians-ebw gmm-est-lvtln-trans gmm-est-map
-        gmm-est-regtree-fmllr gmm-est-regtree-fmllr-ali gmm-est-regtree-mllr gmm-est-rescale gmm-est-weights-ebw
-        gmm-fmpe-acc-stats gmm-get-feat-deriv gmm-get-stats-deriv gmm-global-acc-stats gmm-global-acc-stats-twofeats
-        gmm-global-copy gmm-global-est gmm-global-est-fmllr gmm-global-est-lvtln-trans gmm-global-get-frame-likes
-        gmm-global-get-post gmm-global-gselect-to-post gmm-global-info gmm-global-init-from-feats
-        gmm-global-sum-accs gmm-global-to-fgmm gmm-gselect gmm-info gmm-init-biphone gmm-init-lvtln gmm-init-model
-        gmm-init-model-flat gmm-init-mono gmm-ismooth-stats gmm-latgen-biglm-faster gmm-latgen-faster
-        gmm-latgen-faster-parallel gmm-latgen-faster-regtree-fmllr gmm-latgen-map gmm-latgen-simple gmm-latgen-tracking
-        gmm-make-regtree gmm-mixup gmm-post-to-gpost gmm-rescore-lattice gmm-sum-accs gmm-train-lvtln-special
-        gmm-transform-means gmm-transform-means-global fgmm-global-acc-stats fgmm-global-acc-stats-post
-        fgmm-global-acc-stats-twofeats fgmm-global-copy fgmm-global-est fgmm-global-get-frame-likes
-        fgmm-global-gselect-to-post fgmm-global-info fgmm-global-init-from-accs fgmm-global-merge
-        fgmm-global-mixdown fgmm-global-sum-accs fgmm-global-to-gmm fgmm-gselect sgmm2-acc-stats
-        sgmm2-acc-stats-gpost sgmm2-acc-stats2 sgmm2-align-compiled sgmm2-comp-prexform sgmm2-copy sgmm2-est
-        sgmm2-est-ebw sgmm2-est-fmllr sgmm2-est-fmllr-gpost sgmm2-est-spkvecs sgmm2-est-spkvecs-gpost sgmm2-gselect
-        sgmm2-info sgmm2-init sgmm2-latgen-faster sgmm2-latgen-faster-parallel sgmm2-post-to-gpost sgmm2-project
-        sgmm2-rescore-lattice sgmm2-sum-accs init-ubm copy-gselect fmpe-acc-stats fmpe-apply-transform fmpe-est
-        fmpe-init fmpe-sum-accs est-mllt sum-mllt-accs decode-faster decode-faster-mapped""",
+        gmm-acc-stats2 gmm-adapt-map gmm-align gmm-align-compiled gmm-basis-fmllr-accs
+        gmm-basis-fmllr-accs-gpost gmm-basis-fmllr-training gmm-boost-silence gmm-compute-likes gmm-copy
+        gmm-decode-biglm-faster gmm-decode-faster gmm-decode-faster-regtree-fmllr gmm-decode-faster-regtree-mllr
+        gmm-decode-simple gmm-est gmm-est-basis-fmllr gmm-est-basis-fmllr-gpost gmm-est-fmllr
+        gmm-est-fmllr-global gmm-est-fmllr-gpost gmm-est-fmllr-raw gmm-est-fmllr-raw-gpost gmm-est-gaussians-ebw
+        gmm-est-lvtln-trans gmm-est-map gmm-est-regtree-fmllr gmm-est-regtree-fmllr-ali gmm-est-regtree-mllr
+        gmm-est-rescale gmm-est-weights-ebw gmm-fmpe-acc-stats gmm-get-feat-deriv gmm-get-stats-deriv
+        gmm-global-acc-stats gmm-global-acc-stats-twofeats gmm-global-copy gmm-global-est gmm-global-est-fmllr
+        gmm-global-est-lvtln-trans gmm-global-get-frame-likes gmm-global-get-post gmm-global-gselect-to-post
+        gmm-global-info gmm-global-init-from-feats gmm-global-sum-accs gmm-global-to-fgmm gmm-gselect gmm-info
+        gmm-init-lvtln gmm-init-model-flat gmm-ismooth-stats gmm-latgen-biglm-faster gmm-latgen-faster
+        gmm-latgen-faster-parallel gmm-latgen-faster-regtree-fmllr gmm-latgen-map gmm-latgen-simple
+        gmm-latgen-tracking gmm-make-regtree gmm-mixup gmm-post-to-gpost gmm-rescore-lattice gmm-sum-accs
+        gmm-train-lvtln-special gmm-transform-means gmm-transform-means-global fgmm-global-acc-stats
+        fgmm-global-acc-stats-post fgmm-global-acc-stats-twofeats fgmm-global-copy fgmm-global-est
+        fgmm-global-get-frame-likes fgmm-global-gselect-to-post fgmm-global-info fgmm-global-init-from-accs
+        fgmm-global-merge fgmm-global-mixdown fgmm-global-sum-accs fgmm-global-to-gmm fgmm-gselect
+        sgmm2-acc-stats sgmm2-acc-stats-gpost sgmm2-acc-stats2 sgmm2-align-compiled sgmm2-comp-prexform
+        sgmm2-copy sgmm2-est sgmm2-est-ebw sgmm2-est-fmllr sgmm2-est-fmllr-gpost sgmm2-est-spkvecs
+        sgmm2-est-spkvecs-gpost sgmm2-gselect sgmm2-info sgmm2-init sgmm2-latgen-faster
+        sgmm2-latgen-faster-parallel sgmm2-post-to-gpost sgmm2-project sgmm2-rescore-lattice sgmm2-sum-accs
+        init-ubm copy-gselect fmpe-acc-stats fmpe-apply-transform fmpe-est fmpe-init fmpe-sum-accs est-mllt
+        sum-mllt-accs decode-faster decode-faster-mapped""",
     _OLD_NETWORKS.format("nnet3-init, train-dnn, nnet3-compute and nnet3-latgen-faster"): """
-        nnet-align-compiled nnet-am-average nnet-am-compute nnet-am-copy nnet-am-fix nnet-am-info
-        nnet-am-init nnet-am-mixup nnet-am-rescale nnet-am-switch-preconditioning nnet-am-widen
-        nnet-adjust-priors nnet-combine nnet-combine-a nnet-combine-egs-discriminative nnet-combine-fast
-        nnet-compare-hash-discriminative nnet-compute nnet-compute-from-egs nnet-compute-prob nnet-concat nnet-copy
-        nnet-copy-egs nnet-copy-egs-discriminative nnet-forward nnet-get-egs nnet-get-egs-discriminative
-        nnet-get-weighted-egs nnet-info nnet-init nnet-initialize nnet-insert nnet-latgen-faster
-        nnet-latgen-faster-parallel nnet-logprob nnet-modify-learning-rates nnet-normalize-stddev
-        nnet-replace-last-layers nnet-set-learnrate nnet-show-progress nnet-shuffle-egs
+        nnet-align-compiled nnet-am-average nnet-am-compute nnet-am-copy nnet-am-fix nnet-am-info nnet-am-init
+        nnet-am-mixup nnet-am-rescale nnet-am-switch-preconditioning nnet-am-widen nnet-adjust-priors
+        nnet-combine nnet-combine-a nnet-combine-egs-discriminative nnet-combine-fast
+        nnet-compare-hash-discriminative nnet-compute nnet-compute-from-egs nnet-compute-prob nnet-concat
+        nnet-copy nnet-copy-egs nnet-copy-egs-discriminative nnet-forward nnet-get-egs
+        nnet-get-egs-discriminative nnet-get-weighted-egs nnet-info nnet-init nnet-initialize nnet-insert
+        nnet-latgen-faster nnet-latgen-faster-parallel nnet-logprob nnet-modify-learning-rates
+        nnet-normalize-stddev nnet-replace-last-layers nnet-set-learnrate nnet-show-progress nnet-shuffle-egs
         nnet-shuffle-egs-discriminative nnet-subset-egs nnet-to-raw-nnet nnet-train-discriminative-parallel
         nnet-train-discriminative-simple nnet-train-ensemble nnet-train-frmshuff nnet-train-mmi-sequential
         nnet-train-mpe-sequential nnet-train-multistream nnet-train-parallel nnet-train-parallel-perturbed
         nnet-train-perutt nnet-train-simple nnet-train-simple-perturbed nnet-train-transitions nnet1-to-raw-nnet
-        raw-nnet-concat raw-nnet-copy raw-nnet-info rbm-convert-to-nnet rbm-train-cd1-frmshuff
-        transf-to-nnet nnet-kl-hmm-acc""",
-    "use ali-to-phones --write-lengths=true for the phones and ali-to-pdf for the pdfs, with ark,t:- to see them":
-        "show-alignments",
+        raw-nnet-concat raw-nnet-copy raw-nnet-info rbm-convert-to-nnet rbm-train-cd1-frmshuff transf-to-nnet
+        nnet-kl-hmm-acc""",
     "use nnet3-combine": "nnet3-combine-fast",
     "use nnet3-latgen-faster-looped for decoding as sound arrives": """
         online2-wav-nnet3-latgen-faster online2-wav-nnet3-latgen-incremental online2-wav-nnet3-latgen-grammar
@@ -62,14 +64,13 @@ _INSTEAD: dict[str, str] = {
         online2-wav-gmm-latgen-faster online2-wav-nnet2-am-compute online2-wav-nnet3-wake-word-decoder-faster
         online-wav-gmm-decode-faster online-gmm-decode-faster online-server-gmm-decode-faster
         online-audio-client online-audio-server-decode-faster online-net-client batched-wav-nnet3-cuda
-        batched-wav-nnet3-cuda2 batched-wav-nnet3-cuda-online
-        """,
-    "use latgen-faster-mapped": "latgen-incremental-mapped latgen-faster-mapped-parallel ",
-    "use compute-mfcc-feats or compute-fbank-feats":
-        "compute-plp-feats compute-spectrogram-feats online2-wav-dump-features",
+        batched-wav-nnet3-cuda2 batched-wav-nnet3-cuda-online""",
+    "use latgen-faster-mapped": "latgen-incremental-mapped",
+    "use compute-mfcc-feats or compute-fbank-feats": """
+        compute-plp-feats compute-spectrogram-feats online2-wav-dump-features""",
     "pitch is not part of it; compute it with Kaldi, and put it beside other features with paste-feats": """
-        compute-kaldi-pitch-feats process-kaldi-pitch-feats compute-and-process-kaldi-pitch-feats interpolate-pitch
-        process-pitch-feats""",
+        compute-kaldi-pitch-feats process-kaldi-pitch-feats compute-and-process-kaldi-pitch-feats
+        interpolate-pitch process-pitch-feats""",
     "use compute-cmvn-stats": "compute-cmvn-stats-two-channel",
     "use apply-cmvn-online, or apply-cmvn": "apply-cmvn-sliding",
     "use splice-feats and transform-feats": "add-deltas-sdc",
@@ -79,22 +80,19 @@ _INSTEAD: dict[str, str] = {
     "use copy-feats": "copy-feats-to-htk copy-feats-to-sphinx",
     "write both with copy-feats ark:A ark,t:- and compare the text": "compare-feats",
     "write both with copy-int-vector ark:A ark,t:- and compare the text": "compare-int-vector",
-    "use copy-post with --scale": "scale-post weight-post weight-silence-post post-to-weights",
+    "use copy-post with --scale": "scale-post weight-post",
     "use post-to-smat": "post-to-feats",
-    "posteriors come from alignments, with ali-to-post": """
-        post-to-pdf-post post-to-phone-post prob-to-post logprob-to-post get-post-on-ali""",
+    "posteriors come from alignments, with ali-to-post": "post-to-phone-post prob-to-post get-post-on-ali",
     "use copy-post on one table after the other": "sum-post",
     "use matrix-sum": "sum-matrices matrix-max",
     "use est-lda": "est-pca get-full-lda-mat",
     "use copy-matrix on each, or numpy": "compose-transforms extend-transform-dim multiply-vectors",
-    "use am-info or nnet3-am-info": "hmm-info",
-    "use tree-info": "draw-tree copy-tree",
     "use nnet3-align-compiled, or phones-to-ali for phones whose times are known": """
         align-mapped align-compiled-mapped align-equal align-equal-compiled""",
     "use ali-to-phones": "phones-to-prons prons-to-wordali",
     "use compile-train-graphs": "compile-train-graphs-fsts compile-train-graphs-without-lexicon compile-graph",
     "use ali-to-post and post-to-tacc, then nnet3-am-adjust-priors": "analyze-counts",
-    "examples are made by nnet3-get-egs": "build-pfile-from-ali nnet-relabel-egs ",
+    "examples are made by nnet3-get-egs": "build-pfile-from-ali nnet-relabel-egs",
     "change sound before with another program, such as sox in wav.scp": """
         wav-reverberate extend-wav-with-silence compress-uncompress-speex""",
     "pronunciation scores are not part of it; nnet3-compute gives the posteriors they are made of": "compute-gop",
@@ -103,8 +101,8 @@ _INSTEAD: dict[str, str] = {
         print-proxy-keywords generate-proxy-keywords""",
     "language models that are networks are not part of it; rescore our lattices with Kaldi": """
         lattice-lmrescore-kaldi-rnnlm lattice-lmrescore-kaldi-rnnlm-pruned lattice-lmrescore-rnnlm
-        lattice-lmrescore-tf-rnnlm lattice-lmrescore-tf-rnnlm-pruned rnnlm-compute-prob rnnlm-copy-egs rnnlm-get-egs
-        rnnlm-get-sampling-lm rnnlm-get-word-embedding rnnlm-sentence-probs rnnlm-train""",
+        lattice-lmrescore-tf-rnnlm lattice-lmrescore-tf-rnnlm-pruned rnnlm-compute-prob rnnlm-copy-egs
+        rnnlm-get-egs rnnlm-get-sampling-lm rnnlm-get-word-embedding rnnlm-sentence-probs rnnlm-train""",
 }
 
 

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3py.drivers.egs.egs_folder import is_chunk_width
 from nnet3py.drivers.options import HARMLESS, CommonOptions, opt
 from nnet3py.errors import UsageError
 
 _OPTIMIZATION = "trainer.optimization."
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class ChainOptions(CommonOptions):
     """Options of train-chain."""
 
@@ -68,6 +67,8 @@ class ChainOptions(CommonOptions):
                                          "No effect: chain models have no accuracy", effect=HARMLESS)
 
     def check(self) -> None:
+        from nnet3py.drivers.egs.egs_folder import is_chunk_width
+
         super().check()
         if not self.tree_dir:
             raise UsageError("no tree was given", "say --tree-dir=exp/chain_tree")

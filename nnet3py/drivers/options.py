@@ -26,8 +26,21 @@ def opt(name: str, default: Any, help: str, aliases: tuple[str, ...] = (), effec
     return dataclasses.field(default=default, metadata=metadata)
 
 
-@dataclass
-class CommonOptions:
+class Declared:
+    """What makes a dataclass of many fields cheap: ``__init__`` for all, where each would have its own compiled.
+
+    That takes several milliseconds for the drivers' options, whenever one of their commands is started.
+    """
+
+    def __init__(self, **values: Any) -> None:
+        for field in dataclasses.fields(self):   # type: ignore[arg-type]
+            setattr(self, field.name, values.pop(field.name, field.default))
+        if values:
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
+
+
+@dataclass(init=False, repr=False, eq=False)
+class CommonOptions(Declared):
     """What all drivers take."""
 
     dir: str = opt("dir", "", "Folder of the training: configs/ in it, models and logs go to it", effect=HARMLESS)
@@ -120,7 +133,7 @@ class CommonOptions:
                 if one.metadata["effect"] == RESULT}
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class AcousticOptions(CommonOptions):
     """What the drivers of acoustic models (a transition model and a network) take as well."""
 
@@ -141,7 +154,7 @@ class AcousticOptions(CommonOptions):
             raise UsageError("no alignments were given", "say --ali-dir=exp/tri_ali")
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class RawOptions(CommonOptions):
     """What the drivers of raw networks take as well."""
 
@@ -158,15 +171,15 @@ class RawOptions(CommonOptions):
                                       effect=HARMLESS)
 
 
-@dataclass
-class DnnPart:
+@dataclass(init=False, repr=False, eq=False)
+class DnnPart(Declared):
     """Networks without recurrence: examples are trained on one frame at a time."""
 
     frames_per_eg: int = opt("egs.frames-per-eg", 8, "Labelled frames per example")
 
 
-@dataclass
-class RnnPart:
+@dataclass(init=False, repr=False, eq=False)
+class RnnPart(Declared):
     """Recurrent networks: examples are chunks, trained on as a whole."""
 
     chunk_width: str = opt("egs.chunk-width", "20", "Labelled frames per chunk; several with commas between")
@@ -186,22 +199,22 @@ class RnnPart:
                                             "Frames beyond a chunk and its context up to which derivatives go")
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class DnnOptions(DnnPart, AcousticOptions):
     """Options of train-dnn."""
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class RawDnnOptions(DnnPart, RawOptions):
     """Options of train-raw-dnn."""
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class RnnOptions(RnnPart, AcousticOptions):
     """Options of train-rnn."""
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class RawRnnOptions(RnnPart, RawOptions):
     """Options of train-raw-rnn."""
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nnet3py.drivers.egs.egs_folder import is_chunk_width
-from nnet3py.drivers.options import opt
+from nnet3py.drivers.options import Declared, opt
 from nnet3py.errors import UsageError
 
 Self = TypeVar("Self", bound="CommonEgsOptions")
@@ -20,8 +19,8 @@ _LEAST = {"left_context_initial": -1, "right_context_final": -1, "frame_subsampl
           "num_train_egs_combine": 1, "num_egs_diagnostic": 1, "left_tolerance": 0, "right_tolerance": 0}
 
 
-@dataclass
-class CommonEgsOptions:
+@dataclass(init=False, repr=False, eq=False)
+class CommonEgsOptions(Declared):
     """How examples of any kind are made. Names and defaults are Kaldi's."""
 
     frames_per_eg: str = opt("frames-per-eg", "8", "Labelled frames per example; several with commas between")
@@ -44,6 +43,8 @@ class CommonEgsOptions:
 
     def check(self) -> None:
         """UsageError for a value that cannot be used."""
+        from nnet3py.drivers.egs.egs_folder import is_chunk_width
+
         if not is_chunk_width(self.frames_per_eg):
             raise UsageError(f"--frames-per-eg={self.frames_per_eg}: expected -1, or numbers above 0 with commas")
         for field in dataclasses.fields(self):
@@ -68,7 +69,7 @@ class CommonEgsOptions:
         return dataclasses.replace(self, **changed)
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class EgsOptions(CommonEgsOptions):
     """How frame-level examples are made."""
 
@@ -79,7 +80,7 @@ class EgsOptions(CommonEgsOptions):
     length_tolerance: int = opt("length-tolerance", 2, "Frames by which targets may be longer or shorter")
 
 
-@dataclass
+@dataclass(init=False, repr=False, eq=False)
 class ChainEgsOptions(CommonEgsOptions):
     """How chain examples are made."""
 
