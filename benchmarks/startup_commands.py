@@ -52,7 +52,6 @@ COMMANDS = [
     ("chain-make-den-fst", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), "phone_lm", NOWHERE, NOWHERE),
     ("chain-make-num-fst-e2e", str(CHAIN / "0.trans_mdl"), str(CHAIN / "normalization.fst"), "ark:graphs", NO_TABLE),
     ("text-to-phones", "lexicon", "text", NO_TABLE),
-    ("word-error-rate", "text", "text"),
     # Features
     ("copy-feats", "ark:feats", NO_TABLE), ("feat-to-dim", "ark:feats", "-"), ("feat-to-len", "ark:feats"),
     ("compute-cmvn-stats", "ark:feats", NO_TABLE), ("modify-cmvn-stats", "0", "ark:stats", NO_TABLE),
@@ -85,13 +84,13 @@ OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminati
 
 # What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
 LIBRARIES = {"compute-mfcc-feats": "kaldi_native_fbank", "compute-fbank-feats": "kaldi_native_fbank",
-             "word-error-rate": "kaldialign", "nnet3-extras": "importlib.metadata"}
+             "nnet3-extras": "importlib.metadata"}
 
 _KERNELS = "it computes with a network, so it needs compiled kernels"
-_LOOPS = "it works on lattices by compiled loops, which are loaded in 0.05 s"
+_LOOPS = "it works by compiled loops, which are loaded in 0.05 s"
+_GRAPHS = "it works on graphs by compiled loops or OpenFst; benchmarks/graphs.py measures it"
 _CHILDREN = "it runs other commands"
 NOT_MEASURED = {
-    "arpa-to-const-arpa": "it needs compiled loops",
     "warmup": "it compiles kernels",
     **dict.fromkeys(("nnet3-train", "nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs",
                      "nnet3-xvector-compute", "nnet3-xvector-compute-batched", "nnet3-acc-lda-stats",
@@ -106,7 +105,10 @@ NOT_MEASURED = {
     **dict.fromkeys(("make-graph", "compile-train-graphs", "latgen-faster-mapped",
                      "latgen-faster-mapped-parallel"),
                     "it builds or searches graphs with OpenFst, which takes longer to load than everything else"),
-    **{name: _LOOPS for name in GROUPS["Lattices"]},
+    **{name: _LOOPS for group in ("Lattices", "Scoring") for name in GROUPS[group]},
+    **{name: _GRAPHS for group in ("Parts of graphs", "FSTs (OpenFst's programs)", "Language models")
+       for name in GROUPS[group]},
+    "word-error-rate": _LOOPS,
     "nnet3-report": "it draws with matplotlib, which takes a second to load",
 }
 

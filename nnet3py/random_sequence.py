@@ -42,6 +42,12 @@ class CRandom:
         for _ in range(_WARM_UP):
             self.draw()
 
+    def state(self) -> np.ndarray:
+        """uint32 (31,): the last numbers, the oldest first; the next one is the sum of elements 0 and 28."""
+        import numpy as np
+
+        return np.array(self._state, dtype=np.uint32)
+
     def draw(self) -> int:
         """An integer in 0 … RAND_MAX."""
         state = self._state

@@ -26,7 +26,6 @@ from nnet3py.io.tree import initial_transition_model, monophone_tree
 from nnet3py.network.nnet import Nnet
 
 pytest.importorskip("kaldifst", reason="graphs are made with kaldifst")
-pytest.importorskip("kaldialign", reason="edit distances come from kaldialign")
 
 COST = 1e-3           # sums of float32 over an utterance
 SCALE = 0.5

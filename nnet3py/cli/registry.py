@@ -182,6 +182,11 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                                "latgen-faster-mapped, with several utterances at a time."),
         "word-error-rate": Entry("word_error_rate", "word_error_rate", "Compare recognised words with what was said."),
     },
+    "Scoring": {
+        "compute-wer": Entry("scoring", "compute_wer", "Print word error rates."),
+        "compute-wer-bootci": Entry("scoring", "compute_wer_bootci", "Print how sure word error rates are."),
+        "align-text": Entry("scoring", "align_text", "Align what was recognised with what was said."),
+    },
     "Lattices": {
         "lattice-best-path": Entry("lattice_paths", "lattice_best_path", "Find the best paths through lattices."),
         "lattice-1best": Entry("lattice_paths", "lattice_1best", "Turn lattices into their best paths."),

@@ -46,6 +46,7 @@ def warmup(args: list[str], options: Options) -> None:
 LOOPS: dict[str, tuple[str, ...]] = {
     "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder"),
     "files": ("nnet3py.io.compressed_code",),
+    "scoring": ("nnet3py.decoding.edit_distance",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons"),
     "lattices": (
         "nnet3py.io.compact_lattice",

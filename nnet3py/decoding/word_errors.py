@@ -3,21 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from nnet3py.errors import Nnet3Error
-from nnet3py.extras import install_command
+from nnet3py.decoding.edit_distance import align, edit_distance
 
 _GAP = "***"
-
-
-def _load_kaldialign() -> Any:
-    try:
-        import kaldialign
-    except ImportError as error:
-        raise Nnet3Error(f"word error rates need the package kaldialign: {error}",
-                         hint=install_command("decode")) from None
-    return kaldialign
 
 
 @dataclass
@@ -41,15 +30,15 @@ class WordErrors:
     missing: int = 0
 
     def add(self, reference: Sequence[str], hypothesis: Sequence[str]) -> int:
-        """Count one utterance; return its errors. Nnet3Error if kaldialign is missing."""
-        found = _load_kaldialign().edit_distance(list(reference), list(hypothesis))
+        """Count one utterance; return its errors."""
+        found = edit_distance(reference, hypothesis)
         self.words += len(reference)
-        self.insertions += found["ins"]
-        self.deletions += found["del"]
-        self.substitutions += found["sub"]
+        self.insertions += found.insertions
+        self.deletions += found.deletions
+        self.substitutions += found.substitutions
         self.sentences += 1
-        self.wrong_sentences += found["total"] > 0
-        return found["total"]
+        self.wrong_sentences += found.total > 0
+        return found.total
 
     @property
     def errors(self) -> int:
@@ -73,7 +62,7 @@ def alignment_lines(key: str, reference: Sequence[str], hypothesis: Sequence[str
 
     The last two say what each pair is (C, S, I or D), and how often each comes.
     """
-    pairs = _load_kaldialign().align(list(reference), list(hypothesis), _GAP)
+    pairs = align(reference, hypothesis, _GAP)
     kinds = ["C" if a == b else "I" if a == _GAP else "D" if b == _GAP else "S" for a, b in pairs]
     counts = " ".join(str(kinds.count(kind)) for kind in "CSID")
     rows = [("ref", [a for a, _ in pairs]), ("hyp", [b for _, b in pairs]), ("op", kinds)]

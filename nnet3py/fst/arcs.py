@@ -125,7 +125,7 @@ def union(first: Fst, second: Fst) -> Fst:
     if second.start < 0 or first.start < 0:
         return changed(second if first.start < 0 else first)
     offset = first.num_states
-    returns = bool((first.next_states == first.start).any())
+    returns = int((first.next_states == first.start).any())
     new_start = offset + second.num_states if returns else first.start
     sources = [first.sources, second.sources + offset, np.full(1 + returns, new_start)]
     starts = [first.start] * returns + [second.start + offset]

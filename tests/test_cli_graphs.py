@@ -1,0 +1,268 @@
+"""Kaldi's and OpenFst's programs on graphs: Kaldi's own graph, stage by stage; what is refused; tables."""
+from __future__ import annotations
+
+import dataclasses
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import DATA, ROOT, shared_folder
+
+from nnet3py.cli.fst_programs import (
+    fst_add_self_loops,
+    fst_copy,
+    fst_determinize_star,
+    fst_is_stochastic,
+    fst_minimize_encoded,
+    fst_push_special,
+    fst_rm_eps_local,
+    fst_rm_symbols,
+    fst_table_compose,
+)
+from nnet3py.cli.graph_parts import add_self_loops, fst_compose_context, make_h_transducer
+from nnet3py.cli.language_models import arpa_to_fst
+from nnet3py.cli.openfst import (
+    fst_arc_sort,
+    fst_compile,
+    fst_connect,
+    fst_convert,
+    fst_info,
+    fst_invert,
+    fst_print,
+    fst_project,
+    fst_rand_gen,
+    fst_relabel,
+    fst_replace,
+    fst_symbols,
+)
+from nnet3py.cli.openfst_algorithms import fst_compose, fst_determinize, fst_minimize, fst_rm_epsilon, fst_shortest_path
+from nnet3py.fst.arcs import changed
+from nnet3py.fst.symbols import symbols_of
+from nnet3py.io.fst import Fst
+from nnet3py.io.fst_operations import breadth_first
+from nnet3py.io.fst_text import read_fst_file
+
+pytest.importorskip("kaldifst", reason="composition and determinisation are kaldifst's (nnet3py[decode])")
+
+KALDIS = DATA / "graphs"
+COSTS = 2e-5               # how near costs are to Kaldi's
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for file in KALDIS.iterdir():
+        (tmp_path / file.name).symlink_to(file)
+    return tmp_path
+
+
+def canonical(fst: Fst) -> Fst:
+    """States numbered from the start by sorted arcs: the same for graphs that differ in numbers alone."""
+    order = np.lexsort((np.round(fst.weights, 3), fst.output_labels, fst.input_labels, fst.sources))
+    return breadth_first(changed(fst, input_labels=fst.input_labels[order], output_labels=fst.output_labels[order],
+                                 weights=fst.weights[order], next_states=fst.next_states[order]))
+
+
+def assert_same(found: str, expected: str) -> None:
+    ours, theirs = (canonical(read_fst_file(name)) for name in (found, expected))
+    for name in ("arc_starts", "input_labels", "output_labels", "next_states"):
+        assert np.array_equal(getattr(ours, name), getattr(theirs, name)), name
+    for name in ("weights", "final_weights"):
+        assert np.allclose(getattr(ours, name), getattr(theirs, name), atol=COSTS), name
+
+
+def test_grammars(folder: Path) -> None:
+    options = ["--disambig-symbol=#0", "--read-symbol-table=words.txt"]
+    for model, graph in (("bigram", "G.fst"), ("trigram", "G3.fst")):
+        assert arpa_to_fst.execute([*options, f"{model}.arpa", "ours.fst"]) == 0
+        assert_same("ours.fst", graph)
+    assert arpa_to_fst.execute(["bigram.arpa", "ours.fst"]) == 0
+    assert_same("ours.fst", "G-symbols.fst")
+    assert symbols_of(read_fst_file("ours.fst"))[0] == symbols_of(read_fst_file("G-symbols.fst"))[0]
+    assert arpa_to_fst.execute(["--write-symbol-table=new.txt", "--disambig-symbol=#0", "bigram.arpa", "ours.fst"]) == 0
+    assert Path("new.txt").read_text().split()[:8] == ["<eps>", "0", "#0", "1", "<s>", "2", "</s>", "3"]
+    assert symbols_of(read_fst_file("ours.fst")) == (None, None)
+
+
+def test_grammars_that_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert arpa_to_fst.execute(["--disambig-symbol=#7", "--read-symbol-table=words.txt", "bigram.arpa", "x"]) == 255
+    assert arpa_to_fst.execute(["--bos-symbol=<start>", "bigram.arpa", "x"]) == 255
+    assert "is --bos-symbol right?" in capsys.readouterr().err
+    Path("few.txt").write_text("<eps> 0\n<s> 1\n</s> 2\n#0 3\none 4\n")
+    assert arpa_to_fst.execute(["--disambig-symbol=#0", "--read-symbol-table=few.txt", "--max-arpa-warnings=3",
+                                "bigram.arpa", "few.fst"]) == 0
+    assert "not in symbol table" in capsys.readouterr().err
+    assert set(read_fst_file("few.fst").output_labels.tolist()) <= {0, 4} and not Path("x").exists()
+
+
+def test_lexicon(folder: Path) -> None:
+    assert fst_compile.execute(["L_disambig.txt", "a.fst"]) == 0
+    assert fst_arc_sort.execute(["--sort_type=olabel", "a.fst", "L_disambig.fst"]) == 0
+    assert fst_table_compose.execute(["L_disambig.fst", "G.fst", "ours.fst"]) == 0
+    ours, kaldis = read_fst_file("ours.fst"), read_fst_file("LG1.fst")
+    assert ours.num_states == kaldis.num_states
+    for name in ("input_labels", "output_labels", "weights", "final_weights"):
+        assert np.allclose(np.sort(getattr(ours, name)), np.sort(getattr(kaldis, name)), atol=COSTS)
+
+
+def test_stages_of_a_graph(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fst_determinize_star.execute(["--use-log=true", "LG1.fst", "ours.fst"]) == 0
+    assert_same("ours.fst", "LG2.fst")
+    assert fst_minimize_encoded.execute(["LG2.fst", "ours.fst"]) == 0
+    assert_same("ours.fst", "LG3.fst")
+    assert fst_push_special.execute(["LG3.fst", "ours.fst"]) == 0
+    assert_same("ours.fst", "LG.fst")
+    assert fst_compose_context.execute(["--context-size=1", "--central-position=0", "--read-disambig-syms=disambig.int",
+                                        "--write-disambig-syms=d.int", "our_ilabels", "LG.fst", "a.fst"]) == 0
+    assert Path("our_ilabels").read_bytes() == Path("ilabels").read_bytes()
+    assert Path("d.int").read_text().split() == ["10", "11", "24", "25"]
+    assert fst_arc_sort.execute(["a.fst", "ours.fst"]) == 0
+    assert_same("ours.fst", "CLG.fst")
+    assert make_h_transducer.execute(["--disambig-syms-out=tid.int", "ilabels", "tree", "trans.mdl", "ours.fst"]) == 0
+    assert_same("ours.fst", "Ha.fst")
+    assert Path("tid.int").read_text().split() == ["61", "62", "63", "64"]
+    assert fst_table_compose.execute(["Ha.fst", "CLG.fst", "a.fst"]) == 0
+    assert fst_determinize_star.execute(["--use-log", "a.fst", "b.fst"]) == 0
+    assert fst_rm_symbols.execute(["tid.int", "b.fst", "a.fst"]) == 0
+    assert fst_rm_eps_local.execute(["a.fst", "b.fst"]) == 0
+    assert fst_minimize_encoded.execute(["b.fst", "ours.fst"]) == 0
+    assert_same("ours.fst", "HCLGa.fst")
+    assert add_self_loops.execute(["--self-loop-scale=1.0", "trans.mdl", "HCLGa.fst", "a.fst"]) == 0
+    assert fst_convert.execute(["--fst_type=const", "a.fst", "ours.fst"]) == 0
+    assert_same("ours.fst", "HCLG.fst")
+    stored = read_fst_file("ours.fst").stored
+    assert stored is not None and stored.kind == "const"
+    capsys.readouterr()
+    assert fst_is_stochastic.execute(["LG.fst"]) == 1 and fst_is_stochastic.execute(["--delta=0.5", "HCLG.fst"]) == 0
+    rows = [[float(word) for word in line.split()] for line in capsys.readouterr().out.splitlines()]
+    assert np.allclose(rows, [[-0.124036, -0.124273], [0.0, -0.192413]], atol=COSTS)
+
+
+def test_a_graph_of_another_model_is_refused_with_the_label(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = read_fst_file("HCLGa.fst")
+    labels = graph.input_labels.copy()
+    labels[5] = 4711
+    from nnet3py.io.fst_text import write_fst_file
+
+    write_fst_file("wrong.fst", dataclasses.replace(graph, input_labels=labels, stored=None))
+    assert add_self_loops.execute(["trans.mdl", "wrong.fst", "x.fst"]) == 255
+    assert "label 4711" in capsys.readouterr().err
+    wrong = Path("ilabels").read_bytes()[:-4] + (99).to_bytes(4, "little")
+    Path("wrong_ilabels").write_bytes(wrong)
+    assert make_h_transducer.execute(["wrong_ilabels", "tree", "trans.mdl", "x.fst"]) == 255
+    assert "phone 99" in capsys.readouterr().err
+    assert fst_compose_context.execute(["--nonterm-phones-offset=90", "i", "LG.fst", "x.fst"]) == 255
+    assert not Path("x.fst").exists()
+
+
+def lines(name: str, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
+    capsys.readouterr()
+    assert fst_print.execute([*options, name]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_programs_of_openfst(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.txt").write_text("0 1 1 2 0.5\n0 1 3 0\n1 2 0 0 1\n2\n3 2 1 1\n")
+    Path("pairs").write_text("1 7\n3 9\n")
+    assert fst_compile.execute(["a.txt", "a.fst"]) == 0
+    for program, options, expected in (
+            (fst_invert, [], "0\t1\t2\t1\t0.5"), (fst_project, ["--project_output=true"], "0\t1\t2\t2\t0.5"),
+            (fst_project, [], "0\t1\t1\t1\t0.5"), (fst_project, ["--project_type=output"], "0\t1\t2\t2\t0.5"),
+            (fst_relabel, ["--relabel_ipairs=pairs"], "0\t1\t7\t2\t0.5"), (fst_rm_epsilon, [], "0\t1\t1\t2\t0.5"),
+            (fst_determinize, [], "0\t1\t1\t2\t0.5"), (fst_minimize, [], "0\t1\t1\t2\t1.5")):
+        assert program.execute([*options, "a.fst", "b.fst"]) == 0
+        assert expected in lines("b.fst", capsys), program.name
+    assert fst_connect.execute(["a.fst", "b.fst"]) == 0
+    assert len(lines("b.fst", capsys)) == 4
+    assert fst_shortest_path.execute(["a.fst", "b.fst"]) == 0
+    assert len(lines("b.fst", capsys)) == 3
+    assert fst_rand_gen.execute(["--seed=3", "a.fst", "b.fst"]) == 0
+    assert len(lines("b.fst", capsys)) == 3
+    Path("c.txt").write_text("0 1 2 9\n1\n")
+    assert fst_compile.execute(["c.txt", "c.fst"]) == 0 and fst_compose.execute(["a.fst", "c.fst", "b.fst"]) == 0
+    assert lines("b.fst", capsys)[0] == "0\t1\t1\t9\t0.5"
+    assert fst_info.execute(["a.fst"]) == 0
+    assert capsys.readouterr().out.count("\n") == 41
+    assert fst_replace.execute(["a.fst", "99", "a.fst", "2"]) == 255
+    assert fst_relabel.execute(["--relabel_ipairs=a.txt", "a.fst"]) == 255
+
+
+def test_symbols_in_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("a.txt").write_text("0 1 one\n1\n")
+    assert fst_compile.execute(["--acceptor", "--isymbols=words.txt", "--keep_isymbols", "a.txt", "a.fst"]) == 0
+    assert lines("a.fst", capsys, "--acceptor") == ["0\t1\tone", "1"]
+    assert lines("a.fst", capsys, "--acceptor", "--numeric")[0].split()[2].isdecimal()
+    assert fst_symbols.execute(["--save_isymbols=saved", "--clear_isymbols", "a.fst", "b.fst"]) == 0
+    assert Path("saved").read_text().split()[:2] == ["<eps>", "0"]
+    assert symbols_of(read_fst_file("b.fst")) == (None, None)
+    assert fst_symbols.execute(["--save_osymbols=x", "b.fst", "c.fst"]) == 255
+    Path("a.txt").write_text("0 1 eleven\n1\n")
+    assert fst_compile.execute(["--acceptor", "--isymbols=words.txt", "a.txt", "x.fst"]) == 255
+    assert "which has no 'eleven'" in capsys.readouterr().err and not Path("x.fst").exists()
+
+
+def test_tables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("in").write_text("u1 \n0 1 1 1\n1\n\nu2 \n0 1 1 1\n0 1 1 2\n1\n\n")
+    assert fst_copy.execute(["ark:in", "ark:out"]) == 0
+    assert fst_table_compose.execute(["ark:in", "ark:out", "ark,t:both"]) == 0
+    assert Path("both").read_text().count("\n\n") == 2
+    capsys.readouterr()
+    assert fst_determinize_star.execute(["ark:out", "ark,t:det"]) == 0
+    captured = capsys.readouterr().err
+    assert "key u2: a graph cannot be determinised: FST was not functional" in captured
+    assert Path("det").read_text().startswith("u1") and "u2" not in Path("det").read_text()
+
+
+def test_loops_of_symbols(folder: Path) -> None:
+    Path("p.int").write_text("5\n")
+    Path("w.int").write_text("6\n")
+    assert fst_compile.execute(["L_disambig.txt", "a.fst"]) == 0
+    assert fst_add_self_loops.execute(["p.int", "w.int", "a.fst", "b.fst"]) == 0
+    added = read_fst_file("b.fst").num_arcs - read_fst_file("a.fst").num_arcs
+    assert added == len(set(read_fst_file("a.fst").sources[read_fst_file("a.fst").output_labels > 0].tolist())
+                        | set(np.flatnonzero(read_fst_file("a.fst").is_final).tolist()))
+    Path("w.int").write_text("6 7\n")
+    assert fst_add_self_loops.execute(["p.int", "w.int", "a.fst", "c.fst"]) == 255
+
+
+@pytest.mark.slow
+def test_kaldis_scripts_make_a_lang_folder_and_a_graph(tmp_path: Path) -> None:
+    """With nothing but bin/ and the system's programs on PATH, of the digits: as our make-graph makes it."""
+    scripts, golden = shared_folder("kaldi-scripts"), shared_folder("golden")
+    for name in ("steps", "utils"):
+        (tmp_path / name).symlink_to(scripts / name)
+    (tmp_path / "path.sh").write_text(f"export LC_ALL=C\nexport PATH=$PWD/utils:{ROOT / 'bin'}:$PATH\n")
+    (tmp_path / "phones.txt").write_text((golden / "chain" / "phones.txt").read_text() + "#0 29\n")
+    write_dict(tmp_path / "dict", shared_folder("data") / "digits", tmp_path / "phones.txt")
+    (tmp_path / "exp").mkdir()
+    for source, target in (("0.trans_mdl", "final.mdl"), ("tree", "tree")):
+        (tmp_path / "exp" / target).symlink_to(golden / "chain" / source)
+    script = f"""set -e
+utils/prepare_lang.sh --position-dependent-phones false --num-sil-states 1 --num-nonsil-states 1 \\
+    --phone-symbol-table phones.txt dict zero tmp lang
+arpa2fst --disambig-symbol=#0 --read-symbol-table=lang/words.txt {golden}/lattices/data/bigram.arpa lang/G.fst
+utils/mkgraph.sh --self-loop-scale 1.0 lang exp exp/graph
+make-graph --self-loop-scale=1.0 lang lang/G.fst exp/tree exp/final.mdl ours
+"""
+    done = subprocess.run(["bash", "-c", f". ./path.sh; {script}"], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=300, check=False, env={**os.environ, "LC_ALL": "C"})
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    made, ours = (read_fst_file(tmp_path / name) for name in ("exp/graph/HCLG.fst", "ours/HCLG.fst"))
+    assert made.stored is not None and made.stored.kind == "const"
+    assert abs(made.num_arcs - ours.num_arcs) <= 0.03 * ours.num_arcs
+    words = set(made.output_labels.tolist())
+    assert words == set(ours.output_labels.tolist()) and len(words) > 10
+    assert (tmp_path / "exp/graph/num_pdfs").read_text() == "56\n"
+    assert (tmp_path / "exp/graph/words.txt").read_bytes() == (tmp_path / "lang/words.txt").read_bytes()
+
+
+def write_dict(folder: Path, digits: Path, phones: Path) -> None:
+    """A dictionary folder of the digits: words, phones and which of them are silence."""
+    folder.mkdir()
+    silence, *others = [line.split()[0] for line in phones.read_text().splitlines() if line[:1] not in "<#"]
+    for name, text in (("lexicon.txt", (digits / "lexicon.txt").read_text()), ("silence_phones.txt", silence),
+                       ("optional_silence.txt", silence), ("nonsilence_phones.txt", "\n".join(others)),
+                       ("extra_questions.txt", "")):
+        (folder / name).write_text(text.rstrip("\n") + "\n" * bool(text))
