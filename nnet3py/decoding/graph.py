@@ -5,14 +5,16 @@ import dataclasses
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from nnet3py.decoding.lexicon import BACKOFF, Lang, Silence
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.fst.openfst import from_openfst, load_kaldifst, to_openfst
+from nnet3py.fst.arcs import with_loops, without_symbols
+from nnet3py.fst.local_epsilons import without_local_epsilons
+from nnet3py.fst.openfst import compose, determinize_star, from_openfst, minimize_encoded, to_openfst
+from nnet3py.fst.push import push_special
 from nnet3py.graphs.context import expand_context
 from nnet3py.graphs.hmms import hmm_transducer
 from nnet3py.graphs.self_loops import add_self_loops
@@ -24,7 +26,6 @@ from nnet3py.io.transition_model import TransitionModel
 from nnet3py.io.tree import ContextDependency
 
 SELF_LOOP_SCALE, CHAIN_SELF_LOOP_SCALE = 0.1, 1.0      # what Kaldi's recipes take
-_MOST_STATES = 50_000_000                              # of a determinised graph: what grows further never ends
 
 
 def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: TransitionModel,
@@ -44,51 +45,40 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
     Nnet3Error : kaldifst is missing; nothing of the grammar can be said with the lexicon; a grammar that cannot be
         determinised; tree and model of other phones than the lexicon
     """
-    kaldifst = load_kaldifst()
-    lexicon_and_grammar = _lexicon_and_grammar(kaldifst, lang, grammar)
-    windows_graph, windows = expand_context(from_openfst(lexicon_and_grammar), tree.context_width,
+    windows_graph, windows = expand_context(_lexicon_and_grammar(lang, grammar), tree.context_width,
                                             tree.central_position, lang.phones.disambiguation, keep_outputs=True)
     hmms, disambig = hmm_transducer(windows, tree, model, transition_scale)
-    graph = _composed(kaldifst, to_openfst(hmms), to_openfst(windows_graph))
-    _determinize(kaldifst, graph)
-    graph = to_openfst(_without_labels(from_openfst(graph), disambig))
-    kaldifst.minimize_encoded(graph)
-    made = from_openfst(graph)
+    made = _minimized(without_local_epsilons(without_symbols(_composed(hmms, windows_graph), disambig)))
     if made.start < 0:
         raise Nnet3Error("the decoding graph is empty", "do lexicon, grammar and model belong together?")
     return add_self_loops(made, model, self_loop_scale)
 
 
-def _lexicon_and_grammar(kaldifst: Any, lang: Lang, grammar: Fst) -> Any:
-    lexicon = to_openfst(lang.lexicon)
-    if BACKOFF in lang.words and BACKOFF in lang.phones:
-        kaldifst.add_self_loops(lexicon, [lang.phones[BACKOFF]], [lang.words[BACKOFF]])
-    graph = _composed(kaldifst, lexicon, to_openfst(grammar))
+def _lexicon_and_grammar(lang: Lang, grammar: Fst) -> Fst:
+    """LG, whose states all have the same sum of probabilities."""
+    lexicon = lang.lexicon
+    has_backoff = BACKOFF in lang.words and BACKOFF in lang.phones
+    if has_backoff and not (lexicon.input_labels == lang.phones[BACKOFF]).any():     # prepare_lang.sh adds loops itself
+        lexicon = with_loops(lexicon, [lang.phones[BACKOFF]], [lang.words[BACKOFF]])
+    graph = _composed(lexicon, grammar)
     if graph.num_states == 0:
         raise Nnet3Error("the lexicon has no phones for any sentence of the grammar",
                          "make both with one words.txt; a grammar needs a final state")
-    _determinize(kaldifst, graph)
-    kaldifst.minimize_encoded(graph)
-    return graph
+    return push_special(_minimized(graph))
 
 
-def _composed(kaldifst: Any, left: Any, right: Any) -> Any:
-    kaldifst.arcsort(left, "olabel")
-    kaldifst.arcsort(right, "ilabel")
-    return kaldifst.compose(left, right)
+def _composed(left: Fst, right: Fst) -> Fst:
+    """The composition, without epsilons and deterministic."""
+    graph = compose(left, right)
+    if graph.num_states:
+        determinize_star(graph, use_log=True)
+    return from_openfst(graph)
 
 
-def _determinize(kaldifst: Any, graph: Any) -> None:
-    """Remove epsilons and determinise, in place."""
-    if kaldifst.determinize_star(graph, max_states=_MOST_STATES, use_log=True):
-        raise Nnet3Error(f"a graph cannot be determinised: it has more than {_MOST_STATES} states",
-                         "does the lexicon have disambiguation symbols, and the grammar #0 on its back-off arcs?")
-
-
-def _without_labels(fst: Fst, labels: list[int]) -> Fst:
-    """The graph with epsilons for some of its input labels."""
-    return dataclasses.replace(fst, input_labels=np.where(np.isin(fst.input_labels, labels), 0, fst.input_labels)
-                               .astype(np.int32), stored=None)
+def _minimized(fst: Fst) -> Fst:
+    graph = to_openfst(fst)
+    minimize_encoded(graph)
+    return from_openfst(graph)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,21 +102,18 @@ def make_training_graph(lexicon: Fst, words: np.ndarray, tree: ContextDependency
     Raises Nnet3Error if the lexicon has no phones for the words, or other phones than the model. Kaldi:
     ``compile-train-graphs``.
     """
-    kaldifst, options = load_kaldifst(), options or TrainingGraphOptions()
+    options = options or TrainingGraphOptions()
     states = np.arange(len(words) + 1)
     final = np.where(states == len(words), np.float32(0.0), NO_WEIGHT)
     line = Fst.from_arcs(0, final, states[:-1], words, words, np.zeros(len(words)), states[1:])
-    graph = _composed(kaldifst, to_openfst(lexicon), to_openfst(line))
+    graph = from_openfst(compose(lexicon, line))
     if graph.num_states == 0:
         raise Nnet3Error("the lexicon has no phones for these words")
-    windows_graph, windows = expand_context(from_openfst(graph), tree.context_width, tree.central_position, disambig,
+    windows_graph, windows = expand_context(graph, tree.context_width, tree.central_position, disambig,
                                             keep_outputs=True)
     hmms, labels = hmm_transducer(windows, tree, model, options.transition_scale)
-    graph = _composed(kaldifst, to_openfst(hmms), to_openfst(windows_graph))
-    _determinize(kaldifst, graph)
-    graph = to_openfst(_without_labels(from_openfst(graph), labels))
-    kaldifst.minimize_encoded(graph)
-    return add_self_loops(from_openfst(graph), model, options.self_loop_scale, reorder=options.reorder)
+    made = _minimized(without_symbols(_composed(hmms, windows_graph), labels))
+    return add_self_loops(made, model, options.self_loop_scale, reorder=options.reorder)
 
 
 def with_transition_costs(graph: Fst, model: TransitionModel, transition_scale: float = 1.0,
