@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from component_configs import CONFIGS
 from numpy_ops import NumpyOps
+from paths import ROOT
 
 import nnet3py
 from nnet3py.compiler.computation import Computation
@@ -14,7 +15,7 @@ from nnet3py.config_line import ConfigLine
 from nnet3py.network.nnet import Nnet
 from nnet3py.report.requests import natural_request
 from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.joining import join_calls
+from nnet3py.runtime.joining import BatchNormAndRelu, join_calls
 
 
 def test_a_copy_and_an_addition_become_one_sum() -> None:
@@ -142,3 +143,21 @@ def test_every_type_before_a_rectifier(kind: str, line: str) -> None:
         computer.run()
         found.append(computer.output("output"))
     np.testing.assert_allclose(*found, rtol=ROUNDING, atol=ROUNDING * np.abs(found[1]).max())
+
+
+def test_no_joined_call_writes_over_what_it_reads() -> None:
+    """The way back through a batch norm whose output is part of a spliced matrix that nothing else reads any more."""
+    nnet = Nnet.from_config((ROOT / "egs" / "digits" / "conf" / "tdnn.config").read_text(encoding="utf-8"), 1)
+    frames = np.zeros((64, 3), np.int32)
+    frames[:, 1] = np.arange(-28, 36)        # more than are needed, as there are in examples for several networks
+    asked = ComputationRequest([IoSpecification("input", frames)], [IoSpecification("output", frames[28:36], True)],
+                               need_model_derivative=True, store_component_stats=True)
+    computer = Computer(nnet3py.compile(nnet, asked), nnet, nnet)
+    pairs = [function for stage in computer._bound.stages() for function, _ in stage.calls
+             if isinstance(function, BatchNormAndRelu)]
+    assert len(pairs) == 4
+    for pair in pairs:
+        (_, (_, _, y, dy, _, _, _)), (_, (_, _, active, _, _, _, dx)) = pair._batch_norm, pair._relu
+        for read in (y, dy, active):
+            in_place = read.ctypes.data == dx.ctypes.data and read.strides == dx.strides
+            assert in_place or not np.may_share_memory(read, dx)

@@ -89,3 +89,14 @@ def test_a_loop_keeps_what_it_swaps():
     plan = plan_memory(computation)
     # What is in b is copied to the place of a, where the next round looks for it: nobody else may have that place.
     assert len(set(plan.offsets[1:].tolist())) == 3
+
+
+def test_what_is_held_keeps_its_place():
+    """The second of two matrices would lie where the first one was, unless its end is put off until after a command."""
+    computation = Computation()
+    first, second, third = (computation.new_matrix(4, 4) for _ in range(3))
+    computation.commands += [command(CommandType.ALLOC_MATRIX, first), command(CommandType.SET_CONST, first),
+                             command(CommandType.DEALLOC_MATRIX, first), command(CommandType.ALLOC_MATRIX, second),
+                             command(CommandType.SET_CONST, second), command(CommandType.ALLOC_MATRIX, third)]
+    assert plan_memory(computation).offsets[1:].tolist() == [0, 0, 16]
+    assert plan_memory(computation, held=dict.fromkeys(range(1, 4), 4)).offsets[1:].tolist() == [0, 16, 0]

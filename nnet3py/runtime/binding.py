@@ -22,7 +22,7 @@ from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.copies import needless_copies
 from nnet3py.runtime.device_nnet import keep_on_device, on_device
-from nnet3py.runtime.joining import Call, ComponentCall, join_calls
+from nnet3py.runtime.joining import WITHOUT_EFFECT, Call, ComponentCall, held_for_joining, join_calls
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 
 logger = logging.getLogger(__name__)
@@ -110,7 +110,8 @@ class BoundComputation:
         self.computation, self.ops, self.arena, self._join = computation, ops, arena, join
         self.nnet, self.update, self.stats = (on_device(network, ops) for network in (nnet, update, stats))
         self._needless = needless_copies(computation, nnet) if join else {}
-        self.plan: MemoryPlan = plan_memory(computation, dict(self._needless.values()))
+        held = held_for_joining(computation, nnet) if join else {}
+        self.plan: MemoryPlan = plan_memory(computation, dict(self._needless.values()), held)
         self.versions = [n.version for n in (nnet, update, stats) if n is not None]
         self._bind()
 
@@ -211,7 +212,7 @@ class BoundComputation:
             return self._bind_backprop(command)
         if command.type in _ROW_COMMANDS:
             return [_ROW_COMMANDS[command.type](self, command)]
-        if command.type in _WITHOUT_EFFECT:
+        if command.type in WITHOUT_EFFECT:
             return []
         raise CompileError(f"the runtime has no way to run {command.type.name}")
 
@@ -352,9 +353,3 @@ _ROW_COMMANDS: dict[CommandType, Callable[[BoundComputation, Command], Call]] = 
     CommandType.ADD_TO_ROWS_MULTI: _add_to_many,
     CommandType.ADD_ROW_RANGES: _row_ranges,
 }
-
-# Sizing is settled by the memory plan; compression saves memory on devices only and is not done.
-_WITHOUT_EFFECT = frozenset((
-    CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX,
-    CommandType.COMPRESS_MATRIX, CommandType.DECOMPRESS_MATRIX, CommandType.NO_OPERATION,
-    CommandType.NO_OPERATION_PERMANENT, CommandType.NO_OPERATION_MARKER, CommandType.NO_OPERATION_LABEL))

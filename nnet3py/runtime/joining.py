@@ -9,11 +9,19 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.components.base import Component, Finish
 from nnet3py.components.nonlinear import RectifiedLinearComponent
 from nnet3py.components.normalize import BatchNormComponent, scratch_sums
+from nnet3py.network.nnet import Nnet
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
+# Sizing is settled by the memory plan; compression saves memory on devices only and is not done.
+WITHOUT_EFFECT = frozenset((
+    CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX,
+    CommandType.COMPRESS_MATRIX, CommandType.DECOMPRESS_MATRIX, CommandType.NO_OPERATION,
+    CommandType.NO_OPERATION_PERMANENT, CommandType.NO_OPERATION_MARKER, CommandType.NO_OPERATION_LABEL))
+_BACKWARD = CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE
 MOST_FOLLOWERS = 8      # that are looked at; real networks have three
 
 
@@ -122,6 +130,24 @@ class BatchNormAndRelu:
 
 def _takes_sums(component: Component) -> bool:
     return isinstance(component, BatchNormComponent) and component.takes_sums
+
+
+def held_for_joining(computation: Computation, nnet: Nnet) -> dict[int, int]:
+    """Commands whose matrices must stay until a later command: what :func:`join_calls` may make one call of.
+
+    A batch norm's way back and that of the rectifier before it are commands one after the other, and what the first
+    reads may be freed before what the second writes is allocated. As one call they read and write row by row.
+    """
+    held: dict[int, int] = {}
+    first = -1
+    for c, command in enumerate(computation.commands):
+        if command.type in WITHOUT_EFFECT:
+            continue
+        component = nnet.components[command.args[0]] if command.type in _BACKWARD else None
+        if first >= 0 and isinstance(component, RectifiedLinearComponent):
+            held.update(dict.fromkeys(range(first, c), c))
+        first = c if component is not None and _takes_sums(component) else -1
+    return held
 
 
 def join_calls(ops: Any, calls: list[Call], commands: list[int],

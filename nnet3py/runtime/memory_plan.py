@@ -65,13 +65,15 @@ class _Holes:
         self.holes = sorted(merged)
 
 
-def plan_memory(computation: Computation, same: dict[int, int] | None = None) -> MemoryPlan:
+def plan_memory(computation: Computation, same: dict[int, int] | None = None,
+                held: dict[int, int] | None = None) -> MemoryPlan:
     """Lay the matrices of ``computation`` out in one block, by lifetime.
 
     Parameters
     ----------
     computation : the command list
     same : matrices that are the same memory as another: number -> number of the other
+    held : commands after which what they free stays in use: command -> the later one that uses it last
 
     Raises
     ------
@@ -86,7 +88,8 @@ def plan_memory(computation: Computation, same: dict[int, int] | None = None) ->
     loop_swaps = computation.loop_swaps()
     kept = {submatrices[computation.commands[c].args[0]].matrix for c in loop_swaps}
 
-    same = same or {}
+    same, held = same or {}, held or {}
+    freed: dict[int, list[int]] = {}       # the matrices whose place is free after a command
 
     def take(matrix: int) -> None:
         if matrix not in alive and matrix not in same:
@@ -94,10 +97,9 @@ def plan_memory(computation: Computation, same: dict[int, int] | None = None) ->
             alive.add(matrix)
 
     def give_back(matrix: int) -> None:
-        if matrix in same:
-            return
-        alive.remove(matrix)
-        holes.give_back(int(offsets[matrix]), sizes[matrix])
+        if matrix not in same:
+            alive.remove(matrix)
+            freed.setdefault(held.get(c, c), []).append(matrix)
 
     for c, command in enumerate(computation.commands):
         if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
@@ -120,6 +122,8 @@ def plan_memory(computation: Computation, same: dict[int, int] | None = None) ->
                 take(taker)
         for matrix in ending.get(c, ()):
             give_back(matrix)
+        for matrix in freed.pop(c, ()):
+            holes.give_back(int(offsets[matrix]), sizes[matrix])
     for matrix, other in same.items():
         offsets[matrix] = offsets[other]
     return MemoryPlan(offsets, holes.end)
