@@ -247,3 +247,6 @@ class Inspection:
         from nnet3py.inspection.text import inspection_text
 
         return inspection_text(self)
+
+    def __str__(self) -> str:
+        return self.text()
