@@ -1,0 +1,204 @@
+"""Composing lattices with FSTs and with each other, by words; lattices put together."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from nnet3py.io.compact_lattice import CompactLattice, taken
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.lattice import LATTICE
+from nnet3py.lattices.states import LatticeError, infinite_weights, top_sorted, trimmed
+from nnet3py.machine_code.loop import Loop
+
+_compose = Loop("nnet3py.lattices.composition_loops", "compose",
+                "i8[] i4[] i4[] u1[] i8[] i4[] i4[] f4[,] i4[] i8 i8 i4[] i8[] i8[] i4[,] f4[,]")
+_rehash = Loop("nnet3py.lattices.composition_loops", "rehash", "i8[] i8 i4[]")
+_NO_STATES, _NO_ARCS, _NO_END = 1, 2, 3
+_FIRST_STATES, _FIRST_ARCS = 1 << 10, 1 << 11
+_MOST_STATES = 1 << 28
+
+
+class Composer:
+    """An FST made ready to be composed with lattices, which it may be many of."""
+
+    def __init__(self, fst: Fst, phi: int = -1, rho: int = -1) -> None:
+        """``fst`` has costs, or pairs of them.
+
+        ``phi``: arcs of this label are taken if no other matches a word, and the word is looked for again; ``rho``:
+        arcs of this label stand for all words that no other matches. -1: there are none.
+        """
+        order = np.lexsort((fst.input_labels, fst.sources))
+        self.start, self.phi, self.rho = fst.start, phi, rho
+        self._starts = np.ascontiguousarray(fst.arc_starts, dtype=np.int64)
+        self._inputs, self._outputs, self._nexts = (
+            np.ascontiguousarray(values[order], dtype=np.int32)
+            for values in (fst.input_labels, fst.output_labels, fst.next_states))
+        self._costs = _pairs(fst.weights)[order]
+        self._finals = _pairs(fst.final_weights)
+        if phi > 0:
+            self._propagate_finals()
+
+    def _propagate_finals(self) -> None:
+        """Where a state is not final, let it be as final as what failure arcs lead to. Kaldi: PropagateFinal."""
+        at_phi = np.flatnonzero(self._inputs == self.phi)
+        sources = np.searchsorted(self._starts, at_phi, side="right") - 1
+        failure = dict(zip(sources.tolist(), at_phi.tolist(), strict=True))
+        none = np.asarray(np.isposinf(self._finals).all(axis=1))
+        for state in np.flatnonzero(none).tolist():
+            cost, here, seen = np.zeros(2, dtype=np.float32), state, set[int]()
+            while here in failure and none[here] and here not in seen:
+                seen.add(here)
+                cost = cost + self._costs[failure[here]]
+                here = int(self._nexts[failure[here]])
+            if not none[here]:
+                self._finals[state] = cost + self._finals[here]
+
+    def compose(self, lattice: CompactLattice) -> CompactLattice:
+        """The paths of a lattice whose words the FST accepts, with what it makes of them; trimmed, topologically
+        sorted. LatticeError if there is no end of them."""
+        if lattice.start < 0 or self.start < 0:
+            return CompactLattice.empty()
+        lattice = top_sorted(lattice)
+        size = len(self._starts) - 1
+        keys, table = np.empty(_FIRST_STATES, dtype=np.int64), np.full(2 * _FIRST_STATES, -1, dtype=np.int32)
+        made, costs = np.empty((_FIRST_ARCS, 4), dtype=np.int32), np.empty((_FIRST_ARCS, 2), dtype=np.float32)
+        counts = np.array([0, 1, 0], dtype=np.int64)
+        keys[0] = lattice.start * 2 * size + self.start
+        _rehash(keys, 1, table)
+        finals = lattice.is_final
+        while status := _compose(lattice.arc_starts, lattice.labels, lattice.next_states, finals.astype(np.uint8),
+                                 self._starts, self._inputs, self._outputs, self._costs, self._nexts, self.phi,
+                                 self.rho, table, keys, counts, made, costs):
+            if status == _NO_END or len(keys) > _MOST_STATES:
+                raise LatticeError("a lattice cannot be composed with an FST: failure arcs or epsilons go in a circle, "
+                                   "or there are too many states")
+            made, costs = np.concatenate((made, np.empty_like(made))), np.concatenate((costs, np.empty_like(costs)))
+            if 2 * counts[1] + 4 > len(table) // 2:
+                keys = np.concatenate((keys, np.empty_like(keys)))
+                table = np.full(2 * len(table), -1, dtype=np.int32)
+                _rehash(keys, counts[1], table)
+        return self._result(lattice, keys[:counts[1]], made[:counts[2]], costs[:counts[2]])
+
+    def _result(self, lattice: CompactLattice, keys: np.ndarray, made: np.ndarray, costs: np.ndarray) -> CompactLattice:
+        size = len(self._starts) - 1
+        states, others = keys // size // 2, keys % size
+        with np.errstate(over="ignore", invalid="ignore"):
+            finals = np.where((lattice.is_final[states] & ~np.isposinf(self._finals[others]).all(axis=1))[:, None],
+                              lattice.final_weights[states] + self._finals[others], NO_WEIGHT)
+        arcs = made[:, 1]
+        with_arc = arcs >= 0
+        weights = costs.copy()
+        weights[with_arc] += lattice.weights[arcs[with_arc]]
+        lengths = np.where(with_arc, lattice.lengths[arcs], 0) if lattice.num_arcs else np.zeros(len(arcs), np.int64)
+        _, ids = taken(lattice.string_starts, lattice.ids, arcs[with_arc])
+        _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, states)
+        return top_sorted(trimmed(CompactLattice.from_arcs(
+            0, finals, made[:, 0], made[:, 2], weights, lengths, ids, made[:, 3], lattice.final_lengths[states],
+            final_ids)))
+
+
+def _pairs(weights: np.ndarray) -> np.ndarray:
+    """float32 (n, 2): costs as graph costs; infinite ones as two infinities."""
+    if weights.ndim == 2:
+        return np.array(weights, dtype=np.float32, order="C")
+    pairs = np.zeros((len(weights), 2), dtype=np.float32)
+    pairs[:, 0] = weights
+    pairs[np.isposinf(weights)] = NO_WEIGHT
+    return pairs
+
+
+def union(lattices: list[CompactLattice]) -> CompactLattice:
+    """All paths of some lattices. OpenFst: Union."""
+    lattices = [lattice for lattice in lattices if lattice.start >= 0]
+    if len(lattices) < 2:
+        return lattices[0] if lattices else CompactLattice.empty()
+    offsets = np.cumsum([1, *(lattice.num_states for lattice in lattices)])
+    count = len(lattices)
+
+    def joined(parts: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(parts)
+
+    pairs = list(zip(lattices, offsets.tolist(), strict=False))
+    return CompactLattice.from_arcs(
+        0, joined([infinite_weights(1), *(one.final_weights for one in lattices)]),
+        joined([np.zeros(count, dtype=np.int64), *(one.sources + offset for one, offset in pairs)]),
+        joined([np.zeros(count, dtype=np.int32), *(one.labels for one in lattices)]),
+        joined([np.zeros((count, 2), dtype=np.float32), *(one.weights for one in lattices)]),
+        joined([np.zeros(count, dtype=np.int64), *(one.lengths for one in lattices)]),
+        joined([one.ids for one in lattices]),
+        joined([np.array([one.start + offset for one, offset in pairs]),
+                *(one.next_states + offset for one, offset in pairs)]),
+        joined([np.zeros(1, dtype=np.int64), *(one.final_lengths for one in lattices)]),
+        joined([one.final_ids for one in lattices]))
+
+
+def words_as_fst(lattice: CompactLattice) -> Fst:
+    """A lattice as an acceptor of words, with its costs, to be composed with another."""
+    return Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.labels, lattice.labels,
+               lattice.weights, lattice.next_states, LATTICE)
+
+
+def with_final_cost(lattice: CompactLattice, cost: float) -> CompactLattice:
+    """The lattice with ``cost`` added to the graph costs of all final weights."""
+    finals = lattice.final_weights.copy()
+    finals[lattice.is_final, 0] += np.float32(cost)
+    return dataclasses.replace(lattice, final_weights=finals)
+
+
+def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice:
+    """The paths of a lattice whose words are those of no path of another; trimmed, topologically sorted."""
+    if lattice.start < 0 or other.start < 0:
+        return lattice
+    lattice, words = top_sorted(lattice), _WordSets(other)
+    pairs: dict[tuple[int, frozenset[int]], int] = {(lattice.start, words.start): 0}
+    waiting, rows = [(lattice.start, words.start)], []
+    starts, labels, targets = lattice.arc_starts.tolist(), lattice.labels.tolist(), lattice.next_states.tolist()
+    for state, others in waiting:                            # grows
+        for arc in range(starts[state], starts[state + 1]):
+            following = (targets[arc], words.after(others, labels[arc]) if labels[arc] else others)
+            if following not in pairs:
+                pairs[following] = len(pairs)
+                waiting.append(following)
+            rows.append((pairs[state, others], arc, pairs[following]))
+    table = np.array(rows, dtype=np.int64).reshape(-1, 3)
+    arcs, states = table[:, 1], np.array([state for state, _ in waiting])
+    finals = lattice.final_weights[states]
+    finals[[words.has_final(others) for _, others in waiting]] = NO_WEIGHT
+    _, ids = taken(lattice.string_starts, lattice.ids, arcs)
+    _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, states)
+    return top_sorted(trimmed(CompactLattice.from_arcs(
+        0, finals, table[:, 0], lattice.labels[arcs], lattice.weights[arcs], lattice.lengths[arcs], ids, table[:, 2],
+        lattice.final_lengths[states], final_ids)))
+
+
+class _WordSets:
+    """A lattice as a deterministic acceptor: where some words lead to is a set of states, without epsilons."""
+
+    def __init__(self, lattice: CompactLattice) -> None:
+        lattice = trimmed(top_sorted(lattice))
+        self._starts, self._labels = lattice.arc_starts.tolist(), lattice.labels.tolist()
+        self._targets, self._final = lattice.next_states.tolist(), lattice.is_final.tolist()
+        self.start = self._closed({lattice.start} if lattice.start >= 0 else set())
+
+    def _arcs(self, state: int) -> range:
+        return range(self._starts[state], self._starts[state + 1])
+
+    def _closed(self, states: set[int]) -> frozenset[int]:
+        """With what arcs without a word lead to."""
+        found, stack = set(states), list(states)
+        while stack:
+            for arc in self._arcs(stack.pop()):
+                if self._labels[arc] == 0 and self._targets[arc] not in found:
+                    found.add(self._targets[arc])
+                    stack.append(self._targets[arc])
+        return frozenset(found)
+
+    def after(self, states: frozenset[int], word: int) -> frozenset[int]:
+        """Where a word leads from some states."""
+        return self._closed({self._targets[arc] for state in states for arc in self._arcs(state)
+                             if self._labels[arc] == word})
+
+    def has_final(self, states: frozenset[int]) -> bool:
+        """Whether the words may end in one of some states."""
+        return any(self._final[state] for state in states)

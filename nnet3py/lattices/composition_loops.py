@@ -1,0 +1,135 @@
+"""The loop of composing a lattice with an FST. Imported only to be compiled.
+
+The lattice's arcs are ``arc_starts``, ``words``, ``targets``. The FST's are sorted by input label within each state.
+"""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.machine_code.inline import inline
+
+FINISHED, NO_STATES, NO_ARCS, NO_END = range(4)
+QUEUE, STATES, ARCS = range(3)                  # places of the counts
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_LONGEST_FAILURE = 1000                         # failure arcs one after the other; more are a circle
+
+
+@inline
+def _slot(table, keys, key):
+    """Where a key is in a table of numbers of states, or where it belongs."""
+    mask = np.uint64(len(table) - 1)
+    place = (np.uint64(key) * _MULTIPLIER >> np.uint64(20)) & mask
+    while table[place] >= 0 and keys[table[place]] != key:
+        place = (place + np.uint64(1)) & mask
+    return place
+
+
+@inline
+def _state(table, keys, counts, key):
+    """The number of a composed state, new or known."""
+    place = _slot(table, keys, key)
+    if table[place] < 0:
+        number = counts[STATES]
+        table[place] = number
+        keys[number] = key
+        counts[STATES] = number + 1
+    return table[place]
+
+
+@inline
+def _first_match(starts, labels, state, label):
+    """The first arc of a state with a label or a greater one."""
+    low, high = starts[state], starts[state + 1]
+    while low < high:
+        middle = (low + high) >> 1
+        if labels[middle] < label:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs, nexts, phi, rho, table, keys, counts,
+            made, made_costs):
+    """Go on composing until all is done, or there is no room.
+
+    A state is a pair; its key is (lattice state * 2 + what the last move was) * FST states + FST state, where the
+    last move is 1 if it was by an epsilon of the FST: then the lattice's own epsilons must wait, so that no path is
+    made twice. ``made`` gets of each arc: source, arc of the lattice or -1, label, target; ``made_costs`` the FST's.
+    """
+    size = len(starts) - 1
+    while counts[QUEUE] < counts[STATES]:
+        if counts[STATES] * 2 + 4 > len(table):
+            return NO_STATES
+        source = counts[QUEUE]
+        key = keys[source]
+        state, moved, other = key // size // 2, (key // size) % 2, key % size
+        before = counts[ARCS]
+        has_words = is_final[state] != 0
+        for arc in range(arc_starts[state], arc_starts[state + 1]):
+            word = words[arc]
+            if word == 0:
+                if moved == 0:
+                    if counts[ARCS] >= len(made) or (counts[STATES] + 1) * 2 > len(table):
+                        counts[ARCS] = before
+                        return NO_ARCS
+                    _put(table, keys, counts, made, made_costs, source, arc, 0, targets[arc] * 2 * size + other, 0.0,
+                         0.0)
+                continue
+            has_words = True
+            at, graph, acoustic = other, np.float32(0.0), np.float32(0.0)
+            failures = 0
+            while at >= 0:
+                match = _first_match(starts, inputs, at, word)
+                found = match < starts[at + 1] and inputs[match] == word
+                if not found and rho > 0:
+                    match = _first_match(starts, inputs, at, rho)
+                    found = match < starts[at + 1] and inputs[match] == rho
+                label = inputs[match] if found else 0
+                while found and match < starts[at + 1] and inputs[match] == label:
+                    if counts[ARCS] >= len(made) or (counts[STATES] + 1) * 2 > len(table):
+                        counts[ARCS] = before
+                        return NO_ARCS
+                    output = word if outputs[match] == rho and label == rho and rho > 0 else outputs[match]
+                    _put(table, keys, counts, made, made_costs, source, arc, output,
+                         targets[arc] * 2 * size + nexts[match], graph + costs[match, 0], acoustic + costs[match, 1])
+                    match += 1
+                if found or phi <= 0:
+                    break
+                match = _first_match(starts, inputs, at, phi)
+                if match >= starts[at + 1] or inputs[match] != phi:
+                    break
+                graph, acoustic = graph + costs[match, 0], acoustic + costs[match, 1]
+                at = nexts[match]
+                failures += 1
+                if failures > _LONGEST_FAILURE:
+                    return NO_END
+        if has_words:
+            for match in range(starts[other], starts[other + 1]):
+                if inputs[match] != 0:
+                    if inputs[match] > 0:
+                        break
+                    continue
+                if counts[ARCS] >= len(made) or (counts[STATES] + 1) * 2 > len(table):
+                    counts[ARCS] = before
+                    return NO_ARCS
+                _put(table, keys, counts, made, made_costs, source, -1, outputs[match],
+                     (state * 2 + 1) * size + nexts[match], costs[match, 0], costs[match, 1])
+        counts[QUEUE] += 1
+    return FINISHED
+
+
+@inline
+def _put(table, keys, counts, made, made_costs, source, arc, label, key, graph, acoustic):
+    """Make an arc."""
+    target = _state(table, keys, counts, key)
+    number = counts[ARCS]
+    made[number, 0], made[number, 1], made[number, 2], made[number, 3] = source, arc, label, target
+    made_costs[number, 0], made_costs[number, 1] = graph, acoustic
+    counts[ARCS] = number + 1
+
+
+def rehash(keys, count, table):
+    """Put all states into a new table, filled with -1."""
+    for number in range(count):
+        table[_slot(table, keys, keys[number])] = number

@@ -1,0 +1,131 @@
+"""Costs of other language models for lattices. Kaldi: ComposeCompactLatticeDeterministic and lattice-lmrescore*."""
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.fst.const_arpa import ConstArpa
+from nnet3py.io.compact_lattice import CompactLattice, taken
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.lattice import expanded
+from nnet3py.lattices.composition import Composer
+from nnet3py.lattices.determinize import determinize
+from nnet3py.lattices.scaling import Scales, scaled
+from nnet3py.lattices.states import LatticeError, top_sorted, trimmed
+from nnet3py.machine_code.loop import Loop
+
+_USES = ["nnet3py.fst.const_arpa_loops"]
+_MODEL = "i4[] f4[] i8[]"
+_compose = Loop("nnet3py.lattices.lm_loops", "compose",
+                f"i8[] i4[] i4[] i8[] {_MODEL} i8 i8 i4[,] i4[] i4[] i4[] i8[] i8[] i8[,] f4[]", _USES)
+_rehash = Loop("nnet3py.lattices.lm_loops", "rehash", "i8[] i8 i4[] i4[,] i4[] i8 i4[]", _USES)
+_final_costs = Loop("nnet3py.lattices.lm_loops", "final_costs", f"i8[] {_MODEL} i8 i8 i4[,] i4[] f4[]", _USES)
+_STATES, _ARCS, _MODEL_STATES = 1, 2, 3        # places of the counts
+_FIRST = 1 << 10
+_MOST_STATES = 1 << 28
+
+
+def composed_with_const_arpa(lattice: CompactLattice, model: ConstArpa) -> CompactLattice:
+    """The lattice with the model's costs added to its graph costs; trimmed. Paths that the model has not are left out.
+
+    Kaldi: ComposeCompactLatticeDeterministic with ConstArpaLmDeterministicFst.
+    """
+    if lattice.start < 0:
+        return lattice
+    lattice = top_sorted(lattice)
+    rooms = _Rooms(lattice, model)
+    while _compose(lattice.arc_starts, lattice.labels, lattice.next_states, *model.arrays, model.unk, model.order,
+                   rooms.histories, rooms.lengths, rooms.model_table, rooms.table, rooms.keys, rooms.counts,
+                   rooms.made, rooms.costs):
+        rooms.enlarge(int(np.diff(lattice.arc_starts).max()))
+    return rooms.result(lattice, model)
+
+
+class _Rooms:
+    """The arrays of a composition, which grow."""
+
+    def __init__(self, lattice: CompactLattice, model: ConstArpa) -> None:
+        self.histories = np.zeros((_FIRST, max(model.order - 1, 1)), dtype=np.int32)
+        self.lengths = np.zeros(_FIRST, dtype=np.int32)
+        self.keys, self.counts = np.empty(_FIRST, dtype=np.int64), np.array([0, 1, 0, 1], dtype=np.int64)
+        self.made, self.costs = np.empty((_FIRST, 3), dtype=np.int64), np.empty(_FIRST, dtype=np.float32)
+        start = model.state([model.bos])
+        self.histories[0, :len(start)], self.lengths[0] = start, len(start)
+        self.keys[0] = lattice.start << 32
+        self._fill_tables()
+
+    def _fill_tables(self) -> None:
+        self.table = np.full(2 * len(self.keys), -1, dtype=np.int32)
+        self.model_table = np.full(2 * len(self.lengths), -1, dtype=np.int32)
+        _rehash(self.keys, self.counts[_STATES], self.table, self.histories, self.lengths, self.counts[_MODEL_STATES],
+                self.model_table)
+
+    def enlarge(self, most_arcs: int) -> None:
+        """Make room for at least the arcs of one more state."""
+        states, arcs, model_states = (int(self.counts[place]) + most_arcs + 2
+                                      for place in (_STATES, _ARCS, _MODEL_STATES))
+        if max(states, arcs, model_states) > _MOST_STATES:
+            raise LatticeError(f"a lattice composed with a language model has more than {_MOST_STATES} states",
+                               "prune it with lattice-prune, or use lattice-lmrescore-pruned")
+        self.keys = _grown(self.keys, states)
+        self.made, self.costs = _grown(self.made, arcs), _grown(self.costs, arcs)
+        self.histories, self.lengths = _grown(self.histories, model_states), _grown(self.lengths, model_states)
+        self._fill_tables()
+
+    def result(self, lattice: CompactLattice, model: ConstArpa) -> CompactLattice:
+        """What was composed."""
+        keys = self.keys[:self.counts[_STATES]]
+        made, costs = self.made[:self.counts[_ARCS]], self.costs[:self.counts[_ARCS]]
+        size = int(self.counts[_MODEL_STATES])
+        ends = np.empty(size, dtype=np.float32)
+        unigrams, pool, scores, overflow = model.arrays
+        _final_costs(unigrams, pool, scores, overflow, model.unk, model.eos, self.histories, self.lengths, ends)
+        states, model_ends = keys >> 32, ends[keys & 0xFFFFFFFF]
+        finals = lattice.final_weights[states]
+        finals[:, 0] += model_ends
+        finals[~np.isfinite(model_ends)] = NO_WEIGHT
+        arcs = made[:, 1]
+        weights = lattice.weights[arcs]
+        weights[:, 0] += costs
+        _, ids = taken(lattice.string_starts, lattice.ids, arcs)
+        _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, states)
+        return trimmed(CompactLattice.from_arcs(
+            0, finals, made[:, 0], lattice.labels[arcs], weights, lattice.lengths[arcs], ids, made[:, 2],
+            lattice.final_lengths[states], final_ids))
+
+
+def _grown(array: np.ndarray, needed: int) -> np.ndarray:
+    """An array of a power of two of rows, at least ``needed``, that begins with those of this one."""
+    size = max(len(array), 1 << max(needed - 1, 1).bit_length())
+    larger = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
+    larger[:len(array)] = array
+    return larger
+
+
+def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: float) -> CompactLattice:
+    """The lattice with ``scale`` times the model's costs added, determinized; empty if the model has no path of it."""
+    if scale == 0.0:
+        return lattice
+    graph = scaled(lattice, Scales(1.0 / scale))
+    composed = top_sorted(composed_with_const_arpa(graph, model))
+    return scaled(determinize(expanded(composed)), Scales(scale))
+
+
+def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
+    """The lattice with ``scale`` times the costs of the model's best ways added, determinized.
+
+    Back-off arcs of the model are epsilons, which may be taken although there is an arc of the word.
+    """
+    if scale == 0.0:
+        return lattice
+    composed = model.compose(scaled(lattice, Scales(1.0 / scale)))
+    return scaled(determinize(expanded(composed)), Scales(scale))
+
+
+def as_acceptor_of_words(fst: Fst) -> Fst:
+    """A language model as an acceptor of what it puts out; Nnet3Error for one of other weights."""
+    if fst.weights.ndim != 1:
+        raise Nnet3Error("expected a language model whose arcs have one cost, found a lattice")
+    return dataclasses.replace(fst, input_labels=fst.output_labels, stored=None)

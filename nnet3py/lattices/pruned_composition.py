@@ -1,0 +1,208 @@
+"""Composing a lattice with a language model, the best first, and only as far as paths are within a beam.
+
+What a composed state will still cost is guessed from what its state of the lattice costs, and from how much more than
+that the composed states on the way to it turned out to cost. Kaldi: ComposeCompactLatticePruned.
+"""
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.io.compact_lattice import CompactLattice, taken
+from nnet3py.io.fst import NO_WEIGHT
+from nnet3py.lattices.deterministic_lm import DeterministicLm
+from nnet3py.lattices.states import arc_costs, final_costs, top_sorted, trimmed
+from nnet3py.machine_code.loop import Loop
+
+_backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
+_END = -1                        # stands for the end among the arcs of a state
+_DEPTH_REWARD = 1000.0           # for each arc, until an end is found: so one is found soon
+
+
+@dataclass(frozen=True)
+class PrunedCompositionOptions:
+    """How far the composition goes (Kaldi: ComposeLatticePrunedOptions).
+
+    Attributes
+    ----------
+    beam : how much worse than the best path may be
+    max_arcs : the most arcs, once an end was found
+    growth_ratio : costs are computed again when there are so many times as many arcs
+    initial_num_arcs : when they are computed again first
+    """
+
+    beam: float = 6.0
+    max_arcs: int = 100000
+    growth_ratio: float = 1.5
+    initial_num_arcs: int = 100
+
+    def __post_init__(self) -> None:
+        """Nnet3Error for values that make no sense."""
+        if not self.beam > 0.0 or not self.growth_ratio > 1.0 or self.max_arcs < 1:
+            raise Nnet3Error(f"Invalid values --lattice-compose-beam={self.beam}, --growth-ratio={self.growth_ratio} "
+                             f"or --max-arcs={self.max_arcs}", "they must be more than 0, more than 1 and at least 1")
+
+
+class _Composed:
+    """A composed state."""
+
+    __slots__ = ("arcs", "backward", "delta", "depth", "final", "forward", "lattice_state", "model_state", "previous",
+                 "turn")
+
+    def __init__(self, lattice_state: int, model_state: int, depth: int, forward: float, delta: float,
+                 previous: int) -> None:
+        self.lattice_state, self.model_state, self.depth = lattice_state, model_state, depth
+        self.forward, self.backward, self.delta, self.previous = forward, math.inf, delta, previous
+        self.turn = 0                                            # which of the sorted arcs comes next
+        self.arcs: list[tuple[int, int, float, float]] = []      # arc, next state, cost of the model, whole cost
+        self.final = math.inf                                    # the model's cost of ending, once it is known
+
+
+class PrunedComposition:
+    """The composition of one lattice."""
+
+    def __init__(self, lattice: CompactLattice, model: DeterministicLm, options: PrunedCompositionOptions) -> None:
+        """LatticeError for a lattice with a cycle."""
+        self._lattice, self._model, self._options = top_sorted(lattice), model, options
+        self._num_arcs, self._found_end = 0, False
+        self._queue: list[tuple[float, int]] = []
+        self._states: list[_Composed] = []
+        self._numbers: dict[tuple[int, int], int] = {}
+
+    def compose(self) -> CompactLattice:
+        """The composed lattice, trimmed and topologically sorted."""
+        if self._lattice.start < 0:
+            return self._lattice
+        self._prepare()
+        if not self._turns[self._lattice.start] or self._rest[self._lattice.start] == math.inf:
+            return CompactLattice.empty()
+        self._number(self._lattice.start, self._model.start, 0, 0.0, 0.0, -1)
+        while not self._found_end or self._num_arcs < self._options.max_arcs:
+            self._recompute()
+            limit = self._arc_limit()
+            while self._queue and self._num_arcs < limit:
+                had_end = self._found_end
+                self._expand(heapq.heappop(self._queue)[1])
+                if self._found_end and not had_end:
+                    self._recompute()
+            if not self._queue:
+                break
+        return self._result()
+
+    def _prepare(self) -> None:
+        """Costs of the lattice, and for each state what leaves it, the best first."""
+        lattice = self._lattice
+        costs, finals, rest = arc_costs(lattice), final_costs(lattice), np.empty(lattice.num_states)
+        _backward_costs(lattice.arc_starts, lattice.next_states, costs, finals, rest)
+        self._costs, self._finals, self._rest = costs.tolist(), finals.tolist(), rest.tolist()
+        self._labels, self._targets = lattice.labels.tolist(), lattice.next_states.tolist()
+        starts = lattice.arc_starts.tolist()
+        self._turns: list[list[tuple[float, int]]] = []
+        for state, whole in enumerate(self._rest):
+            turns = [(self._finals[state] - whole, _END)] if self._finals[state] < math.inf else []
+            turns += [(self._costs[arc] + self._rest[self._targets[arc]] - whole, arc)
+                      for arc in range(starts[state], starts[state + 1]) if self._rest[self._targets[arc]] < math.inf]
+            self._turns.append(sorted(turns))
+        self._best = self._rest[lattice.start]
+        self._cutoff = math.inf
+
+    def _arc_limit(self) -> int:
+        if not self._num_arcs:
+            return self._options.initial_num_arcs
+        limit = math.ceil(self._num_arcs * self._options.growth_ratio)
+        return min(limit, self._options.max_arcs) if self._found_end else limit
+
+    def _key(self, state: _Composed) -> float:
+        """What the best path is thought to cost, more than the lattice's, that goes by the state's next arc."""
+        turns = self._turns[state.lattice_state]
+        if state.turn >= len(turns):
+            return math.inf
+        key = state.forward + self._rest[state.lattice_state] + state.delta + turns[state.turn][0] - self._best
+        return key if self._found_end else key - _DEPTH_REWARD * state.depth
+
+    def _enqueue(self, number: int) -> None:
+        key = self._key(self._states[number])
+        if key < self._cutoff:
+            heapq.heappush(self._queue, (key, number))
+
+    def _number(self, lattice_state: int, model_state: int, depth: int, forward: float, delta: float,
+                previous: int) -> int:
+        """The number of a composed state that was reached at a cost."""
+        number = self._numbers.setdefault((lattice_state, model_state), len(self._states))
+        if number == len(self._states):
+            self._states.append(_Composed(lattice_state, model_state, depth, forward, delta, previous))
+            self._enqueue(number)
+        elif forward < self._states[number].forward:
+            self._states[number].forward, self._states[number].previous = forward, previous
+        return number
+
+    def _expand(self, number: int) -> None:
+        """Follow the next arc of a state."""
+        state = self._states[number]
+        _, arc = self._turns[state.lattice_state][state.turn]
+        state.turn += 1
+        self._enqueue(number)
+        if arc == _END:
+            state.final = self._model.final_cost(state.model_state)
+            if state.final < math.inf:
+                state.backward = min(state.backward, self._finals[state.lattice_state] + state.final)
+                self._found_end = True
+            return
+        following: tuple[int, float] | None = (state.model_state, 0.0)
+        if self._labels[arc]:
+            following = self._model.arc(state.model_state, self._labels[arc])
+        if following is None:
+            return
+        model_state, model_cost = following
+        cost = self._costs[arc] + model_cost
+        target = self._number(self._targets[arc], model_state, state.depth + 1, state.forward + cost, state.delta,
+                              number)
+        state.arcs.append((arc, target, model_cost, cost))
+        self._num_arcs += 1
+
+    def _recompute(self) -> None:
+        """Compute costs from the start and to the end again, and put the states in order by them."""
+        states = self._states
+        order = sorted(range(len(states)), key=lambda number: states[number].lattice_state)
+        for number in order[1:]:
+            states[number].forward = math.inf
+        for number in order:
+            for _, target, _, cost in states[number].arcs:
+                if states[number].forward + cost < states[target].forward:
+                    states[target].forward, states[target].previous = states[number].forward + cost, number
+        for number in reversed(order):
+            state = states[number]
+            state.backward = min([self._finals[state.lattice_state] + state.final,
+                                  *(cost + states[target].backward for _, target, _, cost in state.arcs)])
+        for number in order:
+            state = states[number]
+            if state.backward < math.inf:
+                state.delta = state.backward - self._rest[state.lattice_state]
+            else:
+                state.delta = states[state.previous].delta if state.previous >= 0 else 0.0
+        self._cutoff = states[0].backward - self._best + self._options.beam
+        self._queue = []
+        for number in order:
+            self._enqueue(number)
+
+    def _result(self) -> CompactLattice:
+        lattice = self._lattice
+        rows = [(number, *row) for number, state in enumerate(self._states) for row in state.arcs]
+        arcs = np.array([row[1] for row in rows], dtype=np.int64)
+        weights = lattice.weights[arcs]
+        weights[:, 0] += np.array([row[3] for row in rows], dtype=np.float32)
+        places = np.array([state.lattice_state for state in self._states])
+        ends = np.array([state.final for state in self._states], dtype=np.float32)
+        finals = lattice.final_weights[places]
+        finals[:, 0] += ends
+        finals[np.isinf(ends)] = NO_WEIGHT
+        _, ids = taken(lattice.string_starts, lattice.ids, arcs)
+        _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, places)
+        return top_sorted(trimmed(CompactLattice.from_arcs(
+            0, finals, np.array([row[0] for row in rows], dtype=np.int64), lattice.labels[arcs], weights,
+            lattice.lengths[arcs], ids, np.array([row[2] for row in rows], dtype=np.int64),
+            lattice.final_lengths[places], final_ids)))
