@@ -1,6 +1,6 @@
 """Read damaged files by the hundred thousand: nothing but an Nnet3Error may come of it, soon and in little memory.
 
-    python benchmarks/fuzz.py [--files 200000] [--seed 0] [--batch 5000]
+    python benchmarks/fuzz.py [--files 200000] [--seed 0] [--batch 5000] [--kinds graph,ARPA]
 
 Prints, for each kind of file, how many were read, how many of them were different, how many were refused and the most
 memory that any took. Exit status 1, and the smallest example found, if one of them does anything else. What is done to
@@ -32,14 +32,14 @@ class Tally:
         self.errors: collections.Counter[str] = collections.Counter()
 
 
-def run_batch(folder: Path, number: int, size: int, tallies: dict[str, Tally]) -> None:
+def run_batch(folder: Path, number: int, size: int, tallies: dict[str, Tally], kinds: list[str]) -> None:
     """Judge ``size`` files; AssertionError for one that fails, after hypothesis has made it small."""
 
     @seed(number)
     @settings(max_examples=size, deadline=None, database=None, phases=[Phase.generate, Phase.shrink],
               report_multiple_bugs=False,
               suppress_health_check=list(HealthCheck))
-    @given(damaged_samples())
+    @given(damaged_samples(kinds))
     def batch(damaged):    # type: ignore[no-untyped-def]
         sample, data = damaged
         tally = tallies[sample.kind]
@@ -56,6 +56,7 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=200_000, help="how many damaged files (default %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the first batch; each batch has the next one")
     parser.add_argument("--batch", type=int, default=5000, help="files per batch (default %(default)s)")
+    parser.add_argument("--kinds", default="", help="only of these kinds, with commas between them")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("error")    # a RuntimeWarning of numpy would be one more way to be silent about bad values
@@ -64,7 +65,7 @@ def main() -> int:
     with fuzz_folder() as folder:
         warm_up(folder)
         for number in range(-(-arguments.files // arguments.batch)):
-            run_batch(folder, arguments.seed + number, arguments.batch, tallies)
+            run_batch(folder, arguments.seed + number, arguments.batch, tallies, [kind for kind in arguments.kinds.split(",") if kind])
             done = sum(tally.files for tally in tallies.values())
             print(f"{done} files in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
     print(f"{'kind':18}{'files':>9}{'different':>11}  outcome")

@@ -13,7 +13,7 @@ import signal
 import struct
 import tempfile
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,8 @@ SLACK = 4 << 20             # bytes that reading anything may take: buffers, a c
 CONFIG_MEMORY = 512 << 20   # bytes beyond what the process has when it reads a config, whose dimensions are requests
 
 WEIGHTS = {"model": 12, "config": 5, "examples": 4, "matrices": 2, "cache": 2}    # kinds of many forms come more often
-NO_COMMANDS = ("model", "matrices", "examples", "FST", "cache")    # kinds in which no "|" can start one
+# kinds in which no "|" can start a command
+NO_COMMANDS = ("model", "matrices", "examples", "FST", "cache", "graph", "ARPA", "const-ARPA", "windows")
 
 # -- mutations -------------------------------------------------------------------------------------------------------
 
@@ -250,6 +251,114 @@ def _read_fst(data: bytes, path: Path) -> None:
     write_fst(TokenWriter(io.BytesIO(), True), fst)
 
 
+def _read_graph(data: bytes, path: Path) -> None:
+    """Read a graph as the programs on graphs do, and do to it what they do, but nothing that may never end."""
+    import warnings
+
+    from nnet3py.cli.graph_files import read_graph
+    from nnet3py.fst import arcs
+    from nnet3py.fst.info import info_text
+    from nnet3py.fst.local_epsilons import without_local_epsilons
+    from nnet3py.fst.push import push_special
+    from nnet3py.fst.text import TextForm, text_of_fst
+    from nnet3py.graphs.context import expand_context
+
+    fst = read_graph(str(path))
+    info_text(fst)
+    list(text_of_fst(fst, TextForm()))
+    for change in (arcs.arc_sorted, arcs.in_top_order, arcs.reversed_fst, arcs.closure, arcs.sums_of_states,
+                   without_local_epsilons, push_special, lambda one: arcs.union(one, one), _determinized,
+                   lambda one: expand_context(one, 2, 1, [31, 32, 33, 34], keep_outputs=True), _with_self_loops):
+        with contextlib.suppress(Nnet3Error), warnings.catch_warnings():
+            change(fst)
+
+
+def _determinized(fst: Any) -> None:
+    from nnet3py.fst.openfst import compose, determinize_star, minimize_encoded, to_openfst
+
+    if fst.num_arcs:
+        graph = to_openfst(fst)
+        determinize_star(graph, use_log=True, max_states=200)
+        minimize_encoded(graph)
+        compose(fst, fst)
+
+
+@functools.cache
+def _small_model() -> Any:
+    from nnet3py.io.transition_model import TransitionModel
+
+    return read_object(str(DATA / "graphs" / "trans.mdl"), TransitionModel.read)
+
+
+def _with_self_loops(fst: Any) -> None:
+    from nnet3py.graphs.self_loops import add_self_loops
+
+    add_self_loops(fst, _small_model())
+
+
+def _compile_fst(data: bytes, path: Path) -> None:
+    from nnet3py.fst.symbols import read_symbols
+    from nnet3py.fst.text import TextForm, fst_of_text, text_of_fst
+
+    words = read_symbols(DATA / "graphs" / "words.txt")
+    for form in (TextForm(), TextForm(inputs=words), TextForm(acceptor=True)):
+        with contextlib.suppress(Nnet3Error):
+            list(text_of_fst(fst_of_text(data, form), form))
+
+
+def _read_symbols(data: bytes, path: Path) -> None:
+    from nnet3py.fst.symbols import read_symbols, symbols_text
+
+    symbols_text(read_symbols(path))
+
+
+def _read_windows(data: bytes, path: Path) -> None:
+    from nnet3py.graphs.hmms import hmm_transducer
+    from nnet3py.graphs.windows import read_windows
+    from nnet3py.io.tree import ContextDependency
+
+    hmm_transducer(read_windows(str(path)), read_object(str(DATA / "graphs" / "tree"), ContextDependency.read),
+                   _small_model())
+
+
+def _read_arpa(data: bytes, path: Path) -> None:
+    from nnet3py.fst.arpa import Warner, WordIds, read_arpa
+    from nnet3py.fst.arpa_graph import Sentence, arpa_graph
+
+    ids = {b"<eps>": 0, b"<s>": 1, b"</s>": 2}
+    model = read_arpa(str(path), WordIds(ids, grow=True), Warner(0))
+    for backoff in (0, 3):
+        arpa_graph(model, Sentence(1, 2, backoff), Warner(0))
+
+
+def _read_arpa_of_numbers(data: bytes, path: Path) -> None:
+    from nnet3py.fst.arpa import Warner, WordIds, read_arpa
+    from nnet3py.fst.const_arpa import build_const_arpa
+
+    build_const_arpa(read_arpa(str(path), WordIds(None), Warner(0)), 16, 17)
+
+
+def _read_const_arpa(data: bytes, path: Path) -> None:
+    from nnet3py.fst.const_arpa import ConstArpa
+
+    model = ConstArpa.read(path)
+    for word in range(-1, 20):
+        model.log_prob([16, word, word], word)
+        model.state([3, word])
+
+
+def _graph_samples() -> list[Sample]:
+    folder = DATA / "graphs"
+    found = [Sample("graph", name, (folder / name).read_bytes(), _read_graph)
+             for name in ("LG.fst", "HCLG.fst", "G-symbols.fst", "Ha.fst")]
+    for kind, name, read in (("FST lines", "L_disambig.txt", _compile_fst), ("symbols", "words.txt", _read_symbols),
+                             ("windows", "ilabels", _read_windows), ("ARPA", "bigram.arpa", _read_arpa),
+                             ("ARPA", "trigram.int.arpa", _read_arpa_of_numbers),
+                             ("const-ARPA", "G.carpa", _read_const_arpa)):
+        found.append(Sample(kind, name, (folder / name).read_bytes(), read))
+    return found
+
+
 CACHED_CASES = ("tdnn-component", "dropout-test-mode", "statistics-pooling")    # with several kinds of row tables
 
 
@@ -364,25 +473,29 @@ def samples() -> tuple[Sample, ...]:
     script = "".join(f"u{i} {DATA / 'io' / name}{part}\n" for i, (name, part) in enumerate(
         [("feats.ark", ":5"), ("feats.ark", ":5[0:3]"), ("absent.ark", "")])).encode()
     found.append(Sample("script", "scp", script, _table(GENERAL_MATRIX, "scp")))
-    return tuple(found)
+    return tuple(found + _graph_samples())
 
 
 def _strange_integer() -> st.SearchStrategy[int]:
     return st.integers(0, 2**32 - 1)
 
 
-def damaged_samples() -> st.SearchStrategy[tuple[Sample, bytes]]:
-    """A sample and its content after one to four mutations. Commands are never made of it: no ``|`` in names."""
+def damaged_samples(only: Collection[str] = ()) -> st.SearchStrategy[tuple[Sample, bytes]]:
+    """A sample and its content after one to four mutations. Commands are never made of it: no ``|`` in names.
+
+    ``only``: of these kinds; empty: of all.
+    """
     steps = st.lists(st.tuples(st.sampled_from(MUTATIONS), _strange_integer(), _strange_integer()),
                      min_size=1, max_size=4)
-    return st.tuples(_weighted_samples(), steps).map(lambda drawn: (drawn[0], mutated(*drawn)))
+    return st.tuples(_weighted_samples(only), steps).map(lambda drawn: (drawn[0], mutated(*drawn)))
 
 
-def _weighted_samples() -> st.SearchStrategy[Sample]:
+def _weighted_samples(only: Collection[str]) -> st.SearchStrategy[Sample]:
     """A sample: first its kind, then which of that kind."""
     by_kind: dict[str, list[Sample]] = {}
     for sample in samples():
-        by_kind.setdefault(sample.kind, []).append(sample)
+        if not only or sample.kind in only:
+            by_kind.setdefault(sample.kind, []).append(sample)
     kinds = [kind for kind in by_kind for _ in range(WEIGHTS.get(kind, 1))]
     return st.sampled_from(kinds).flatmap(lambda kind: st.sampled_from(by_kind[kind]))
 

@@ -22,7 +22,8 @@ def test_every_component_type_has_a_sample():
     assert {f"{kind}0 binary" for kind in COMPONENT_MODULES} <= names
     assert {sample.kind for sample in samples()} >= {
         "model", "acoustic model", "config", "edits", "specifier", "script", "matrices", "examples", "labels",
-        "posteriors", "tree", "topology", "transition model", "FST", "LDA statistics", "cache"}
+        "posteriors", "tree", "topology", "transition model", "FST", "LDA statistics", "cache", "graph",
+        "FST lines", "symbols", "windows", "ARPA", "const-ARPA"}
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)

@@ -18,10 +18,17 @@ def names_of_files(args: Sequence[str], first: int = 0) -> tuple[str, str]:
 
 
 def read_graph(name: str) -> Fst:
-    """Read a graph from a file."""
+    """Read a graph from a file; FormatError for costs that are no numbers, or minus infinity."""
+    from nnet3py.io.fst import NO_WEIGHT
     from nnet3py.io.fst_text import read_fst_file
 
-    return read_fst_file(name)
+    fst = read_fst_file(name)
+    for costs in (fst.weights, fst.final_weights):
+        wrong = ~(costs > -NO_WEIGHT)               # so is what is no number
+        if wrong.any():
+            raise FormatError(f"expected a graph, found the cost {costs.reshape(-1)[int(wrong.reshape(-1).argmax())]}",
+                              path=name)
+    return fst
 
 
 def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:

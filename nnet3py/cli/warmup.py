@@ -47,7 +47,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
     "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder"),
     "files": ("nnet3py.io.compressed_code",),
     "scoring": ("nnet3py.decoding.edit_distance",),
-    "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons"),
+    "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons", "nnet3py.graphs.context"),
     "lattices": (
         "nnet3py.io.compact_lattice",
         "nnet3py.io.lattice_conversion",

@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 
+from nnet3py.errors import FormatError
 from nnet3py.fst.arcs import changed
 from nnet3py.io.fst import Fst
 
@@ -27,7 +28,11 @@ def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
     targets = np.concatenate((fst.next_states, np.full(len(final), fst.start)))
     with np.errstate(over="ignore"):
         probs = np.exp(-np.concatenate((fst.weights, fst.final_weights[final]))).astype(np.float64)
-    potentials = np.log(_leading_vector(sources, targets, probs, fst.num_states, delta))
+    with np.errstate(all="ignore"):
+        potentials = np.log(_leading_vector(sources, targets, probs, fst.num_states, delta))
+    if not np.isfinite(potentials).all():
+        raise FormatError("a graph cannot be pushed: a state cannot be reached, reaches no final state, or has no "
+                          "probability", hint="fstconnect leaves such states out")
     finals = fst.final_weights.copy()
     finals[final] = finals[final] + (potentials[final] - potentials[fst.start])
     weights = fst.weights + (potentials[fst.sources] - potentials[fst.next_states])

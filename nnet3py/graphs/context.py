@@ -12,10 +12,17 @@ import numpy as np
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.io.fst_operations import connected
+from nnet3py.machine_code.loop import Loop
 
 EPSILON = 0
 NO_PHONE = 0          # in a window: before the first phone or behind the last
 _REFUSED = -1         # what leads nowhere
+
+_FIRST_ROOM = 1 << 10 # of arrays that grow
+_DONE, _NEW_STEP, _MORE_STATES, _MORE_ARCS = range(4)      # what _expand returns
+_expand = Loop("nnet3py.graphs.context_loops", "expand",
+               "i8[] i8[] i4[] i4[] i8[] i4[,] i8[] i4[] i4[] i4[] i4[] i4[] i4[] i8[]")
+_insert = Loop("nnet3py.graphs.context_loops", "insert", "i8[] i8[] i8[]")
 
 Window = tuple[int, ...]
 
@@ -32,7 +39,8 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     fst : input labels are phones, epsilons (0) and symbols in ``disambig``
     width : phones in a window
     central : position of the phone itself in it, from 0
-    disambig : labels that are no phones and come through; the window of such a label d is ``(-d,)``
+    disambig : labels that are no phones and come through; the window of such a label d is ``(-d,)``. If there are
+        any, and windows look to the right, what comes out before the first window is ``(0,)``, another such symbol
     keep_outputs : output labels stay; otherwise the result is an acceptor of windows
 
     Returns
@@ -76,26 +84,26 @@ class _Contexts:
     def __init__(self, width: int, central: int, end_symbol: int, disambig: Collection[int]) -> None:
         self.width, self.central, self.end_symbol = width, central, end_symbol
         self.disambig = frozenset(disambig)
+        # graphs with disambiguation symbols can be determinised only if windows that have not come are not epsilons
+        self.marks_starts = bool(self.disambig) and central < width - 1
         self.windows: list[Window] = []
         self._ids: dict[Window, int] = {(): EPSILON}
+        if self.marks_starts:
+            self._id((NO_PHONE,))
         self._histories: list[Window] = [(NO_PHONE,) * (width - 1)]
         self._numbers = {self._histories[0]: 0}
-        self._steps: dict[tuple[int, int], tuple[int, int]] = {}
 
     def is_final(self, history: int) -> bool:
         """Whether an utterance may end here."""
         return self.central == self.width - 1 or self._histories[history][self.central] == self.end_symbol
 
+    @property
+    def num_histories(self) -> int:
+        """Histories so far."""
+        return len(self._histories)
+
     def step(self, history: int, symbol: int) -> tuple[int, int]:
         """The window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
-        key = history, symbol
-        if key not in self._steps:
-            self._steps[key] = self._step(history, symbol)
-        return self._steps[key]
-
-    def _step(self, history: int, symbol: int) -> tuple[int, int]:
-        if symbol == EPSILON:
-            return EPSILON, history
         if symbol in self.disambig:
             return self._id((-symbol,)), history
         phones, end = self._histories[history], self.end_symbol
@@ -108,7 +116,9 @@ class _Contexts:
         if following not in self._numbers:
             self._numbers[following] = len(self._histories)
             self._histories.append(following)
-        return self._id(window if window[self.central] != NO_PHONE else ()), self._numbers[following]
+        if window[self.central] == NO_PHONE:
+            window = (NO_PHONE,) if self.marks_starts else ()
+        return self._id(window), self._numbers[following]
 
     def _id(self, window: Window) -> int:
         if window not in self._ids:
@@ -117,27 +127,55 @@ class _Contexts:
         return self._ids[window]
 
 
+class _Table:
+    """A table of int64 keys, none of them -1, in compiled code's form, with int32 values; it grows."""
+
+    def __init__(self, columns: int) -> None:
+        self.keys = np.full(_FIRST_ROOM, -1, dtype=np.int64)
+        self.values = np.zeros((_FIRST_ROOM, columns), dtype=np.int32)
+        self.count = 0
+
+    def add(self, key: int, values: tuple[int, ...]) -> None:
+        """Add a key that is not there."""
+        self.count += 1
+        if 2 * self.count > len(self.keys):
+            self.grow()
+        slot = np.empty(1, dtype=np.int64)
+        _insert(self.keys, np.array([key], dtype=np.int64), slot)
+        self.values[slot[0]] = values
+
+    def grow(self) -> None:
+        """Twice the room."""
+        known = np.flatnonzero(self.keys != -1)
+        keys, values = self.keys[known], self.values[known]
+        self.keys = np.full(2 * len(self.keys), -1, dtype=np.int64)
+        self.values = np.zeros((len(self.keys), values.shape[1]), dtype=np.int32)
+        slots = np.empty(len(keys), dtype=np.int64)
+        _insert(self.keys, keys, slots)
+        self.values[slots] = values
+
+
 def _composed(fst: Fst, contexts: _Contexts, keep_outputs: bool) -> Fst:
-    starts, labels, targets = fst.arc_starts.tolist(), fst.input_labels.tolist(), fst.next_states.tolist()
-    states = [(0, fst.start)]                      # history, state of the graph
-    numbers = {states[0]: 0}
-    sources, window_ids, next_states, taken = [], [], [], []
-    for source, (history, state) in enumerate(states):
-        for arc in range(starts[state], starts[state + 1]):
-            window_id, following = contexts.step(history, labels[arc])
-            if following == _REFUSED:
-                continue
-            target = following, targets[arc]
-            number = numbers.setdefault(target, len(states))
-            if number == len(states):
-                states.append(target)
-            sources.append(source)
-            window_ids.append(window_id)
-            next_states.append(number)
-            taken.append(arc)
-    finals = np.array([fst.final_weights[state] if contexts.is_final(history) else NO_WEIGHT
-                       for history, state in states], dtype=np.float32)
-    arcs = np.array(taken, dtype=np.int64)
+    steps, numbers = _Table(2), _Table(1)
+    numbers.add(fst.start, (0,))                   # history 0 and the start
+    pairs = np.zeros((2, _FIRST_ROOM), dtype=np.int32)        # history and state of each new state
+    pairs[1, 0] = fst.start
+    made = [np.empty(_FIRST_ROOM, dtype=dtype) for dtype in (np.int32, np.int32, np.int32, np.int64)]
+    place = np.array([0, -1, 1, 0, 0, 0], dtype=np.int64)
+    while (status := _expand(place, fst.arc_starts, fst.input_labels, fst.next_states, steps.keys, steps.values,
+                             numbers.keys, numbers.values[:, 0], *pairs, *made)) != _DONE:
+        if status == _NEW_STEP:
+            history, symbol = place[4:].tolist()
+            steps.add((history << 32) | symbol, contexts.step(history, symbol))
+        elif status == _MORE_ARCS:
+            made = [np.concatenate((values, np.empty_like(values))) for values in made]
+        else:
+            numbers.grow()
+            pairs = np.concatenate((pairs, np.zeros_like(pairs)), axis=1)
+    num_states, num_arcs = place[2:4].tolist()
+    sources, window_ids, next_states, arcs = (values[:num_arcs] for values in made)
+    is_final = np.array([contexts.is_final(history) for history in range(contexts.num_histories)])
+    finals = np.where(is_final[pairs[0, :num_states]], fst.final_weights[pairs[1, :num_states]], NO_WEIGHT)
     return connected(Fst.from_arcs(0, finals, sources, window_ids,
                                    fst.output_labels[arcs] if keep_outputs else window_ids, fst.weights[arcs],
                                    next_states))

@@ -1,0 +1,77 @@
+"""The loop of following a graph's arcs with histories of phones; imported only to be compiled. See ``context.py``."""
+from __future__ import annotations
+
+import numpy as np
+
+from nnet3py.machine_code.inline import inline
+
+DONE, NEW_STEP, MORE_STATES, MORE_ARCS = range(4)
+EMPTY = np.int64(-1)
+_EPSILON = 0
+_REFUSED = -1
+
+
+@inline
+def slot_of(keys, key):
+    """Where ``key`` stands in a table of keys, or the empty place where it would; the size is a power of 2."""
+    mask = len(keys) - 1
+    at = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(32)) & mask
+    while keys[at] != EMPTY and keys[at] != key:
+        at = (at + 1) & mask
+    return at
+
+
+def expand(place, arc_starts, labels, targets, step_keys, step_values, state_keys, state_numbers, histories, states,
+           sources, windows, next_states, arcs):
+    """Follow the arcs of all (history, state) pairs breadth first; DONE, or why it must be called again.
+
+    ``place``: the pair whose arcs are followed, its next arc (-1: its first), how many pairs and arcs there are; and for
+    NEW_STEP, a history and a symbol whose window and next history are not in the table ``step_keys`` of ``step_values``.
+    """
+    source, arc, num_states, num_arcs = place[0], place[1], place[2], place[3]
+    status = DONE
+    while source < num_states:
+        history, state = np.int64(histories[source]), states[source]
+        if arc < 0:
+            arc = arc_starts[state]
+        while arc < arc_starts[state + 1]:
+            if num_arcs == len(sources):
+                status = MORE_ARCS
+                break
+            if 2 * num_states >= len(state_keys) or num_states == len(states):
+                status = MORE_STATES
+                break
+            window, following = 0, history
+            if labels[arc] != _EPSILON:
+                key = (history << 32) | np.int64(labels[arc])
+                at = slot_of(step_keys, key)
+                if step_keys[at] == EMPTY:
+                    place[4], place[5] = history, labels[arc]
+                    status = NEW_STEP
+                    break
+                window, following = step_values[at, 0], np.int64(step_values[at, 1])
+            if following != _REFUSED:
+                key = (following << 32) | np.int64(targets[arc])
+                at = slot_of(state_keys, key)
+                if state_keys[at] == EMPTY:
+                    state_keys[at], state_numbers[at] = key, num_states
+                    histories[num_states], states[num_states] = following, targets[arc]
+                    num_states += 1
+                sources[num_arcs], windows[num_arcs] = source, window
+                next_states[num_arcs], arcs[num_arcs] = state_numbers[at], arc
+                num_arcs += 1
+            arc += 1
+        if status != DONE:
+            break
+        source, arc = source + 1, np.int64(-1)
+    place[0], place[1], place[2], place[3] = source, arc, num_states, num_arcs
+    return status
+
+
+def insert(keys, new_keys, slots):
+    """Put keys into a table that has room; ``slots`` gets where each stands."""
+    for i in range(len(new_keys)):
+        at = slot_of(keys, new_keys[i])
+        keys[at] = new_keys[i]
+        slots[i] = at
+    return len(new_keys)
