@@ -62,10 +62,11 @@ def main() -> int:
     warnings.simplefilter("error")    # a RuntimeWarning of numpy would be one more way to be silent about bad values
     tallies: dict[str, Tally] = collections.defaultdict(Tally)
     begun = time.perf_counter()
+    kinds = [kind for kind in arguments.kinds.split(",") if kind]
     with fuzz_folder() as folder:
         warm_up(folder)
         for number in range(-(-arguments.files // arguments.batch)):
-            run_batch(folder, arguments.seed + number, arguments.batch, tallies, [kind for kind in arguments.kinds.split(",") if kind])
+            run_batch(folder, arguments.seed + number, arguments.batch, tallies, kinds)
             done = sum(tally.files for tally in tallies.values())
             print(f"{done} files in {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
     print(f"{'kind':18}{'files':>9}{'different':>11}  outcome")

@@ -25,8 +25,8 @@ def expand(place, arc_starts, labels, targets, step_keys, step_values, state_key
            sources, windows, next_states, arcs):
     """Follow the arcs of all (history, state) pairs breadth first; DONE, or why it must be called again.
 
-    ``place``: the pair whose arcs are followed, its next arc (-1: its first), how many pairs and arcs there are; and for
-    NEW_STEP, a history and a symbol whose window and next history are not in the table ``step_keys`` of ``step_values``.
+    ``place``: the pair whose arcs are followed, its next arc (-1: its first), how many pairs and arcs there are; and
+    for NEW_STEP, a history and a symbol that the table ``step_keys`` of ``step_values`` (window, next history) lacks.
     """
     source, arc, num_states, num_arcs = place[0], place[1], place[2], place[3]
     status = DONE
