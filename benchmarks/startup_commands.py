@@ -77,6 +77,18 @@ COMMANDS = [
     ("post-to-smat", "--dim=21", "ark:post", NO_TABLE), ("post-to-tacc", MODEL, "ark:post", NOWHERE),
     ("phones-to-ali", MODEL, TREE, "ark:frames", NO_TABLE),
     ("convert-ali", MODEL, MODEL, TREE, "ark:alignment", NO_TABLE),
+    ("show-alignments", "phones", MODEL, "ark:alignment"), ("post-to-pdf-post", MODEL, "ark:post", NO_TABLE),
+    ("weight-silence-post", "0.5", "1", MODEL, "ark:post", NO_TABLE), ("post-to-weights", "ark:post", NO_TABLE),
+    ("logprob-to-post", "ark:feats", NO_TABLE), ("compute-vad", "ark:feats", NO_TABLE),
+    ("select-voiced-frames", "ark:feats", "ark:voiced", NO_TABLE),
+    # Trees
+    ("hmm-info", MODEL), ("copy-tree", TREE, NOWHERE), ("draw-tree", "phones", TREE),
+    ("gmm-init-mono", "topo", "4", NOWHERE, NOWHERE), ("gmm-init-biphone", "topo", "4", NOWHERE, NOWHERE),
+    ("acc-tree-stats", "mono", "ark:feats", "ark:monophones", NOWHERE), ("sum-tree-stats", NOWHERE, "treeacc"),
+    ("cluster-phones", "treeacc", "sets", NOWHERE), ("compile-questions", "topo", "sets", NOWHERE),
+    ("build-tree", "treeacc", "roots", "questions", "topo", NOWHERE),
+    ("build-tree-two-level", "treeacc", "roots", "questions", "topo", NOWHERE, NOWHERE),
+    ("gmm-init-model", "built", "treeacc", "topo", NOWHERE),
 ]
 
 # Commands whose exit status says something else than success: this machine has no GPU; nothing was merged.
@@ -102,9 +114,9 @@ NOT_MEASURED = {
                      "nnet3-align-compiled"), _KERNELS),
     **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
                      "make-chain-egs"), _CHILDREN),
-    **dict.fromkeys(("make-graph", "compile-train-graphs", "latgen-faster-mapped",
-                     "latgen-faster-mapped-parallel"),
-                    "it builds or searches graphs with OpenFst, which takes longer to load than everything else"),
+    **dict.fromkeys((*GROUPS["Graphs"], *GROUPS["Parts of graphs"], *GROUPS["FSTs (OpenFst's programs)"],
+                     *GROUPS["Language models"], "latgen-faster-mapped", "latgen-faster-mapped-parallel"),
+                    "it works on graphs by compiled loops or OpenFst, which take longer to load than everything else"),
     **{name: _LOOPS for group in ("Lattices", "Scoring") for name in GROUPS[group]},
     **{name: _GRAPHS for group in ("Parts of graphs", "FSTs (OpenFst's programs)", "Language models")
        for name in GROUPS[group]},
@@ -133,10 +145,12 @@ def write_inputs(folder: Path) -> None:
             "feats": f"a [ {rows} ]\n", "vecs": "a [ 1 2 3 ]\n", "ali": f"a {' '.join(map(str, ids))}\n",
             "stats": "a [ 9 9 9 9 20\n 30 40 50 60 0 ]\n", "matrix": "[ 1 0 0 0\n 0 1 0 1 ]\n",
             "post": f"a {' '.join(f'[ {number} 1 ]' for number in ids)}\n",
+            "voiced": f"a [ {'1 0 ' * 10}]\n",
             "phones": "".join(f"p{number} {number}\n" for number in range(6)),
             "counts": f"[ {'1 ' * 10}]\n", "config": _CONFIG, "xconfig": _XCONFIG, "ranges": "a 0 0 0 10 1\n",
             "text": "a one two\n", "lexicon": "one 1 2\ntwo 2 1\n", "segments": "s a 0.1 0.4\n",
-            "frames": "a 1 1 1 1 1 1\n",
+            "frames": "a 1 1 1 1 1 1\n", "halves": f"a {'1 ' * 10}{'2 ' * 10}\n",
+            "sets": "1\n2\n", "roots": "shared split 1\nshared split 2\n",
             "graphs": "a\n0 1 1 1\n1\n\n",
             "lengths": "a 1 10 ; 2 10\n", "sequences": "a 1 2 3\nb 3 2 1\n"}.items():
         (folder / name).write_text(text)
@@ -149,7 +163,12 @@ def write_inputs(folder: Path) -> None:
                           "ark:feats", "ark:post", "ark:egs"),
                          ("chain-get-supervision", str(CHAIN / "tree"), str(CHAIN / "0.trans_mdl"), "ark:lengths",
                           "ark:supervision"),
-                         ("phones-to-ali", MODEL, TREE, "ark:frames", "ark,t:alignment")):
+                         ("phones-to-ali", MODEL, TREE, "ark:frames", "ark,t:alignment"),
+                         ("gmm-init-mono", "topo", "4", "mono", "monotree"),
+                         ("phones-to-ali", "mono", "monotree", "ark:halves", "ark,t:monophones"),
+                         ("acc-tree-stats", "mono", "ark:feats", "ark:monophones", "treeacc"),
+                         ("compile-questions", "topo", "sets", "questions"),
+                         ("build-tree", "treeacc", "roots", "questions", "topo", "built")):
         if load(name).execute(words):
             raise RuntimeError(f"{name} {' '.join(words)} failed")
 

@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
-from nnet3py.cli.tree_stats import colon_list
+from nnet3py.cli.tree_options import colon_list
 
 if TYPE_CHECKING:
     from nnet3py.gaussians.diag_gmm import DiagGmm

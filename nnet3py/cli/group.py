@@ -35,11 +35,15 @@ class KaldiGroup(Runnable, click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands for ``--help``, by what people do."""
-        width = max(map(len, PERSON_NAMES))
+        column = max(map(len, PERSON_NAMES)) + 2
         for title, group in GROUPS.items():
             names = [person_name(name) for name in group if PERSON_NAMES[person_name(name)] == name]
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), COMMANDS[PERSON_NAMES[name]].help) for name in names])
+                start = " " * formatter.current_indent
+                for name in names:
+                    first, *more = _lines(COMMANDS[PERSON_NAMES[name]].help, formatter.width - len(start) - column)
+                    formatter.write(f"{start}{name:<{column}}{first}\n")
+                    formatter.write("".join(f"{start}{'':<{column}}{line}\n" for line in more))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """The commands whose names begin so, for the shell; or the group's own options."""
@@ -49,6 +53,15 @@ class KaldiGroup(Runnable, click.Group):
 
         return [CompletionItem(name, help=COMMANDS[PERSON_NAMES[name]].help)
                 for name in self.list_commands(ctx) if name.startswith(incomplete)]
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """A text in lines of some width. click's own way looks for colours in every word, a third of the time for help."""
+    lines = []
+    while len(text) > width and (end := text.rfind(" ", 0, width + 1)) > 0:
+        lines.append(text[:end])
+        text = text[end + 1:]
+    return [*lines, text]
 
 
 def _show_version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

@@ -29,7 +29,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
     """Weight a table; 1 if it was empty."""
     import numpy as np
 
-    from nnet3py.cli.tree_stats import colon_list
+    from nnet3py.cli.tree_options import colon_list
     from nnet3py.io.alignment import check_transition_ids
     from nnet3py.io.holders import POSTERIOR
     from nnet3py.io.object_files import read_object

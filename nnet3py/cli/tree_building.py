@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.tree_stats import CONTEXT, check_context
+from nnet3py.cli.tree_options import CONTEXT, check_context
 from nnet3py.errors import UsageError
 
 

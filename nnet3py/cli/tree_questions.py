@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
-from nnet3py.cli.tree_stats import CONTEXT, colon_list
+from nnet3py.cli.tree_options import CONTEXT, colon_list
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
