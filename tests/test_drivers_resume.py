@@ -1,22 +1,22 @@
 """A training that is killed at any moment, and started again, ends in the same model."""
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import process_faults
 import pytest
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
 from driver_chain_cases import CHAIN, WIDTH, write_chain_configs, write_chain_egs, write_tree_dir
 from driver_fakes import write_programs
 from paths import ROOT, TESTS
+from process_faults import SIGNALS, check_nobody_is_left, kill, messages, unfinished
 
 from nnet3py.drivers.diagnostics import ended_well
 
@@ -44,16 +44,10 @@ def prepare_chain(folder: Path, classes: int) -> Path:
     return folder
 
 
-def started(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "NNET3PY_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)}
-    with open(folder / "driver.log", "ab") as log:
-        return subprocess.Popen(words, cwd=folder, stderr=log, stdin=subprocess.DEVNULL, env=environment)
-
-
 def finish(start: Start, folder: Path) -> float:
     """Train to the end; returns the seconds that took."""
     begun = time.monotonic()
-    assert start(folder).wait(LONGEST) == 0, (folder / "driver.log").read_text()[-3000:]
+    assert start(folder).wait(LONGEST) == 0, messages(folder)[-3000:]
     return time.monotonic() - begun
 
 
@@ -65,7 +59,10 @@ def models(folder: Path) -> dict[str, bytes]:
 def check_killed(root: Path, start: Start, kills: int, classes: int = 28,
                  part: tuple[float, float] = (0.1, 0.5),
                  prepare: Callable[[Path, int], Path] = prepare) -> None:
-    """Compare an undisturbed training with one killed ``kills`` times, after a random part of the other's time."""
+    """Compare an undisturbed training with one killed ``kills`` times, after a random part of the other's time.
+
+    By a signal that it may notice, or by one that it cannot; no process outlives it.
+    """
     undisturbed, killed = prepare(root / "undisturbed", classes), prepare(root / "killed-0", classes)
     seconds = finish(start, undisturbed)
     choose = random.Random(SEED)
@@ -78,8 +75,10 @@ def check_killed(root: Path, start: Start, kills: int, classes: int = 28,
             killed = prepare(root / f"killed-{trainings}", classes)
             trainings += 1
         except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
+            number = choose.choice(SIGNALS)
+            kill(process, number)
+            assert process.wait(LONGEST) in (-number, 128 + number), messages(killed)[-3000:]
+            check_nobody_is_left(killed)
             done += 1
     finish(start, killed)
     check_same(undisturbed, killed)
@@ -96,39 +95,45 @@ def check_same(undisturbed: Path, killed: Path) -> None:
     parsed = [name for name in found if name.startswith(PARSED)]
     assert found <= logs and parsed
     assert [name for name in parsed if not ended_well(killed / "exp" / "log" / name)] == []
-    assert [file.name for file in (killed / "exp").iterdir() if file.name.endswith(".tmp")] == []
+    assert unfinished(killed) == [] and "internal error" not in messages(killed)
 
 
 def test_a_training_killed_often_ends_in_the_same_model(tmp_path: Path) -> None:
     """With stand-ins for the programs, so that most kills meet the driver itself between two steps."""
     programs = write_programs(tmp_path / "programs")
     script = [sys.executable, str(TESTS / "driver_fakes.py"), str(programs), "exp"]
-    check_killed(tmp_path, lambda folder: started(script, folder), 20, part=(0.15, 0.35))
+    check_killed(tmp_path, lambda folder: process_faults.start(script, folder), 12, part=(0.15, 0.35))
 
 
 @pytest.mark.slow
 def test_a_chain_training_killed_often_ends_in_the_same_model(tmp_path: Path) -> None:
     programs = write_programs(tmp_path / "programs")
     script = [sys.executable, str(TESTS / "driver_fakes.py"), str(programs), "exp", "chain"]
-    check_killed(tmp_path, lambda folder: started(script, folder), 6, part=(0.15, 0.5), prepare=prepare_chain)
+    check_killed(tmp_path, lambda folder: process_faults.start(script, folder), 6, part=(0.15, 0.5),
+                 prepare=prepare_chain)
 
 
 def real_programs(command: str, *options: str, minibatch: str = "optimization.minibatch-size=2") -> Start:
     words = [str(ROOT / "bin" / command), "--dir=exp", "--egs.dir=egs", "--use-gpu=no", "--num-threads=2",
              "--trainer.srand=3", f"--trainer.{minibatch}", "--trainer.dropout-schedule=0,0.2,0",
              "--trainer.optimization.num-jobs-final=2", *options]
-    return lambda folder: started(words, folder)
+    return lambda folder: process_faults.start(words, folder)
 
 
 @pytest.mark.slow
-def test_a_killed_training_ends_in_the_same_network(tmp_path: Path) -> None:
-    check_killed(tmp_path, real_programs("train-raw-dnn", "--trainer.num-epochs=0.13"), 2)      # 2 iterations
+@pytest.mark.parametrize("command", ["train-raw-dnn", "train-raw-rnn"])
+def test_a_killed_training_ends_in_the_same_network(tmp_path: Path, command: str) -> None:
+    minibatch = {"minibatch": "num-chunk-per-minibatch=2"} if command.endswith("rnn") else {}
+    check_killed(tmp_path, real_programs(command, "--trainer.num-epochs=0.13", **minibatch), 6)      # 2 iterations
 
 
 @pytest.mark.slow
-def test_an_acoustic_model_killed_twenty_times_is_the_same(tmp_path: Path) -> None:
-    check_killed(tmp_path, real_programs("train-dnn", "--trainer.num-epochs=0.5", "--ali-dir=ali",
-                                         "--trainer.num-jobs-compute-prior=2"), 20, classes=10, part=(0.05, 0.15))
+@pytest.mark.parametrize("command", ["train-dnn", "train-rnn"])
+def test_an_acoustic_model_killed_twenty_times_is_the_same(tmp_path: Path, command: str) -> None:
+    minibatch = {"minibatch": "num-chunk-per-minibatch=2"} if command.endswith("rnn") else {}
+    start = real_programs(command, "--trainer.num-epochs=0.5", "--ali-dir=ali", "--trainer.num-jobs-compute-prior=2",
+                          **minibatch)
+    check_killed(tmp_path, start, 20, classes=10, part=(0.05, 0.15))
 
 
 @pytest.mark.slow
