@@ -110,8 +110,10 @@ def test_a_driver_with_its_programs(folder: Path) -> None:
     write_egs(folder / "egs", classes=10)
     write_configs(folder / "exp", TDNN, (2, 2), 10, lda=True)
     close(folder / "egs", folder / "exp")
-    status, err = run(words, folder)
-    assert status == 255 and err.count("ERROR") == 1 and "Permission denied" in err and "internal" not in err, err
-    (folder / "exp").chmod(0o755)
+    for name in ("exp", "exp/configs"):
+        status, err = run(words, folder)
+        assert status == 255 and err.count("ERROR") == 1 and "internal" not in err, err
+        assert "Permission denied" in err and f"{name}/" in err.partition("ERROR")[2]
+        (folder / name).chmod(0o755)
     status, err = run(words, folder)
     assert status == 0 and (folder / "exp" / "final.raw").exists(), err

@@ -27,10 +27,15 @@ def run_process(body: Callable[[], int]) -> NoReturn:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and so it stays
             signal.signal(number, _clean_up_and_die)
-    sys.exit(guarded(lambda: _bound(body)))
+    status = guarded(lambda: _bound(body))
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(status)
 
 
 def _bound(body: Callable[[], int]) -> int:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:       # as the launchers have it, while modules are imported
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if "NNET3PY_NUM_THREADS" in os.environ:
         from nnet3py.ops.threads import bind_libraries
 
@@ -121,8 +126,8 @@ def _describe(error: Exception) -> tuple[str, int]:
     if lack is not None:
         return lack, FATAL
     if isinstance(error, OSError) and error.strerror:
-        where = f"{error.filename}: " if error.filename is not None else ""
-        return f"{where}{error.strerror}", FATAL
+        where = " -> ".join(str(name) for name in (error.filename, error.filename2) if name is not None)
+        return f"{where}{': ' if where else ''}{error.strerror}", FATAL
     text = f"internal error: {type(error).__name__}: {error}"
     return f"{text} (run again with --verbose=2 for the traceback){_memory_limit()}", FATAL
 
