@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 RAND_MAX = 2147483647
 _LAGS = (3, 31)                 # the additive feedback generator of glibc
 _WARM_UP = 310                  # numbers that it throws away after seeding
+_SEED_OFFSET = 27437            # of Kaldi's RandomState
+_MULTIPLIER, _INCREMENT = 1103515245, 12345      # of glibc's rand_r
 _FLOAT32 = struct.Struct("<f")
 _RARE = 128                     # below 1/128 a probability is split in two draws
 
@@ -64,6 +66,17 @@ class CRandom:
         radius = math.sqrt(-2.0 * math.log(self.uniform()))
         return float32(radius * math.cos(2.0 * math.pi * self.uniform()))
 
+    def normal_matrix(self, num_rows: int, num_cols: int) -> np.ndarray:
+        """float32 (num_rows, num_cols), normally distributed, by a generator of its own. Kaldi: SetRandn."""
+        import numpy as np
+
+        pairs = (num_cols + 1) // 2
+        drawn = _rand_r((self.draw() + _SEED_OFFSET) & 0xFFFFFFFF, 2 * pairs * num_rows)
+        uniform = ((drawn + 1.0) / (RAND_MAX + 2.0)).astype(np.float32).astype(np.float64).reshape(num_rows, pairs, 2)
+        radius, angle = np.sqrt(-2.0 * np.log(uniform[..., 0])), 2.0 * np.pi * uniform[..., 1]
+        both = np.stack((radius * np.cos(angle), radius * np.sin(angle)), axis=-1)
+        return both.reshape(num_rows, 2 * pairs)[:, :num_cols].astype(np.float32)
+
     def integer(self, low: int, high: int) -> int:
         """An integer in low … high, both included; nothing is drawn if there is no choice."""
         return low if low == high else low + self.draw() % (high + 1 - low)
@@ -85,6 +98,18 @@ class CRandom:
             number += 1
             mean -= 1.0
         return number + self.happens(mean)
+
+
+def _rand_r(seed: int, count: int) -> np.ndarray:
+    """int64 (count,), what glibc's ``rand_r`` gives, beginning with a seed."""
+    import numpy as np
+
+    steps = 3 * count
+    factors = np.cumprod(np.full(steps, _MULTIPLIER, dtype=np.uint32), dtype=np.uint32)
+    sums = np.cumsum(np.concatenate(([1], factors[:-1])).astype(np.uint32), dtype=np.uint32)
+    states = factors * np.uint32(seed) + np.uint32(_INCREMENT) * sums
+    high = (states >> np.uint32(16)).reshape(count, 3).astype(np.int64)
+    return ((high[:, 0] % 2048) << 20) ^ ((high[:, 1] % 1024) << 10) ^ (high[:, 2] % 1024)
 
 
 def _mersenne_twister(seed: int) -> random.Random:

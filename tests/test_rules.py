@@ -24,7 +24,7 @@ STAGES = [
     {"config_line", "index", "io", "ops", "random_sequence"},
     {"gaussians"},
     {"components", "features", "graphs", "trees", "fst"},
-    {"network", "lattices"},
+    {"network", "lattices", "ivectors"},
     {"xconfig", "compiler"},
     {"acoustic_model"},
     {"runtime", "egs", "model_info", "inspection"},

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nnet3py.cli.option_types import OptionError
-from nnet3py.cli.options import Option, normalise
+from nnet3py.cli.options import Option, Options, normalise
 
 ARGUMENTS = "arguments"     # where the words that are no options are found; no option can be called so
 
@@ -80,6 +80,15 @@ class KaldiParser:
                                   f"file: {line!r}", "each line is one --name=value; a file meant to be sourced by a "
                                   "shell lacks the '--'")
             self._take(line, values, f" in config file {path}, line {number}")
+
+
+def options_of_file(path: str, options: Iterable[Option]) -> Options:
+    """What a file that an option names says, such as ``--splice-config``'s; defaults for the rest. OptionError."""
+    declared = list(options)
+    values: dict[str, Any] = {}
+    if path:
+        KaldiParser(declared)._read_config_file(path, values)
+    return Options({**{one.name: one.default for one in declared}, **values}, values)
 
 
 def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:

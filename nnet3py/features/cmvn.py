@@ -150,14 +150,14 @@ class OnlineNormalizer:
         if not (np.isfinite(global_stats).all() and global_stats[0, -1] > 0.0):
             raise NumericError(f"global normalisation statistics of {global_stats[0, -1]:g} frames, or not finite")
         self._global = global_stats
-        self._speaker = empty_stats(self._dim)
+        self.speaker_stats = empty_stats(self._dim)     # of the speaker's utterances so far
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """float32 (frames, dim), new. The utterance counts as the speaker's from then on. Raises ShapeError."""
-        accumulated = self._speaker.copy()
+        accumulated = self.speaker_stats.copy()
         accumulate_stats(features, accumulated)
         result = self._normalized(features) if self.options.norm_means else features.astype(np.float32)
-        self._speaker = accumulated
+        self.speaker_stats = accumulated
         return result
 
     def _normalized(self, features: np.ndarray) -> np.ndarray:
@@ -178,7 +178,7 @@ class OnlineNormalizer:
         own = np.minimum(np.arange(1, len(frames) + 1), options.cmn_window)
         sums, squares = _in_window(frames, own), _in_window(frames * frames, own)
         counts = own.astype(np.float64)
-        for stats, most in ((self._speaker, min(options.speaker_frames, self._speaker[0, -1])),
+        for stats, most in ((self.speaker_stats, min(options.speaker_frames, self.speaker_stats[0, -1])),
                             (self._global, options.global_frames)):
             taken = np.clip(options.cmn_window - counts, 0.0, most)
             if stats[0, -1] > 0.0:

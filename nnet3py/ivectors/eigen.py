@@ -1,0 +1,98 @@
+"""Eigenvectors of a symmetric matrix in the order and with the signs that Kaldi's method leaves: ``SpMatrix::Eig``.
+
+They are arbitrary, but the axes of i-vectors follow them where they are not chosen otherwise, and files are compared.
+The method is the textbook's: Householder's reflections to three diagonals, from the last row upwards, then QR steps
+with Wilkinson's shift (Golub and Van Loan, Matrix Computations, 8.3).
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from nnet3py.errors import NumericError
+
+_PRECISION = 2.0**-52
+_MOST_STEPS = 30              # QR steps for each eigenvalue; two or three are usual
+
+
+def symmetric_eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues float64 (dim,), in no order, and eigenvectors as rows (dim, dim). NumericError for NaN."""
+    diagonal, beside, vectors = _tridiagonal(matrix.astype(np.float64))
+    count = len(diagonal)
+    for _ in range(_MOST_STEPS * count):
+        sizes = np.abs(diagonal)
+        beside[np.abs(beside) <= _PRECISION * (sizes[:-1] + sizes[1:])] = 0.0
+        left = np.flatnonzero(beside)
+        if not len(left):
+            return diagonal, vectors
+        last = int(left[-1]) + 1
+        first = last - 1
+        while first > 0 and beside[first - 1] != 0:
+            first -= 1
+        _qr_step(diagonal, beside, vectors, first, last)
+    raise NumericError("the eigenvalues of a covariance could not be found", "does it have NaN or infinity?")
+
+
+def _tridiagonal(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Both diagonals of T and the rows of Q, for matrix = Qᵀ T Q; the matrix is destroyed."""
+    count = len(matrix)
+    diagonal, beside, vectors = np.empty(count), np.empty(max(count - 1, 0)), np.eye(count)
+    for k in range(count - 1, 0, -1):
+        factor, reflector, beside[k - 1] = _reflector(matrix[k, :k])
+        diagonal[k] = matrix[k, k]
+        if factor == 0:
+            continue
+        product = factor * (matrix[:k, :k] @ reflector)
+        product -= 0.5 * factor * (product @ reflector) * reflector
+        matrix[:k, :k] -= np.outer(reflector, product) + np.outer(product, reflector)
+        vectors[:k] -= factor * np.outer(reflector, reflector @ vectors[:k])
+    diagonal[0] = matrix[0, 0]
+    return diagonal, beside, vectors
+
+
+def _reflector(x: np.ndarray) -> tuple[float, np.ndarray, float]:
+    """b and v of I - b v vᵀ, which turns ``x`` into (0, …, 0, |x|), the last of v being 1; and |x|."""
+    largest = float(np.abs(x).max())
+    v = x / largest if largest > 0 else x.copy()
+    rest, end = float(v[:-1] @ v[:-1]), float(v[-1])
+    v[-1] = 1.0
+    if rest == 0:
+        return 0.0, v, float(x[-1])
+    size = math.sqrt(end * end + rest)
+    pivot = end - size if end <= 0 else -rest / (end + size)
+    v[:-1] /= pivot
+    return 2.0 * pivot * pivot / (rest + pivot * pivot), v, size * largest
+
+
+def _qr_step(diagonal: np.ndarray, beside: np.ndarray, vectors: np.ndarray, first: int, last: int) -> None:
+    """One step on the part ``first`` to ``last`` of the three diagonals, in place."""
+    half, corner = 0.5 * (diagonal[last - 1] - diagonal[last]), beside[last - 1]
+    root = math.hypot(half, corner)
+    shift = diagonal[last] - corner * corner / (half + root if half >= 0 else half - root)
+    x, z = diagonal[first] - shift, beside[first]
+    for k in range(first, last):
+        c, s = _rotation(x, z)
+        p, q, r = diagonal[k], beside[k], diagonal[k + 1]
+        if k > first:
+            beside[k - 1] = c * x - s * z
+        diagonal[k] = c * c * p - 2.0 * c * s * q + s * s * r
+        diagonal[k + 1] = s * s * p + 2.0 * c * s * q + c * c * r
+        beside[k] = c * s * (p - r) + (c * c - s * s) * q
+        vectors[k:k + 2] = np.array([[c, -s], [s, c]]) @ vectors[k:k + 2]
+        if k < last - 1:
+            x, z = beside[k], -s * beside[k + 1]
+            beside[k + 1] *= c
+
+
+def _rotation(x: float, z: float) -> tuple[float, float]:
+    """Cosine and sine of the rotation that makes ``z``, below ``x``, 0."""
+    if z == 0:
+        return 1.0, 0.0
+    if abs(z) > abs(x):
+        ratio = -x / z
+        sine = 1.0 / math.sqrt(1.0 + ratio * ratio)
+        return sine * ratio, sine
+    ratio = -z / x
+    cosine = 1.0 / math.sqrt(1.0 + ratio * ratio)
+    return cosine, cosine * ratio

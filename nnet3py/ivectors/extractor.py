@@ -1,0 +1,298 @@
+"""The model of i-vectors: means of Gaussians that depend on a vector. Kaldi: ``IvectorExtractor``."""
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.cached_property import cached_property
+from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.gaussians.full_gmm import FullGmm
+from nnet3py.gaussians.symmetric import outer_products, packed, unpacked
+from nnet3py.io.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
+from nnet3py.io.posteriors import Posterior
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.random_sequence import CRandom
+
+logger = logging.getLogger(__name__)
+
+_FIRST_OFFSET = 100.0          # of the prior, in a new extractor
+_WEIGHT_ITERATIONS = 4         # of the weights that depend on the i-vector
+_CONVERGED = 0.1               # 2-norm of a change of the i-vector that needs no more of them
+
+
+@dataclass
+class UtteranceStats:
+    """What an i-vector is estimated from.
+
+    Attributes
+    ----------
+    gamma : float64 (gaussians,), occupancies
+    first : float64 (gaussians, dim), sums of features
+    second : float64 (gaussians, dim (dim + 1) / 2), sums of products, or None
+    """
+
+    gamma: np.ndarray
+    first: np.ndarray
+    second: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, num_gaussians: int, features: np.ndarray, posterior: Posterior,
+           need_second: bool = False) -> UtteranceStats:
+        """Statistics of float32 features (frames, dim). ShapeError for posteriors of other Gaussians or frames."""
+        from scipy.sparse import csr_matrix
+
+        if len(posterior) != len(features):
+            raise ShapeError(f"expected posteriors of {len(features)} frames, found {len(posterior)}")
+        if len(posterior.ids) and not 0 <= posterior.ids.min() <= posterior.ids.max() < num_gaussians:
+            raise ShapeError(f"expected posteriors of Gaussians 0 to {num_gaussians - 1}, found "
+                             f"{posterior.ids.min()} to {posterior.ids.max()}")
+        double = features.astype(np.float64)
+        table = csr_matrix((posterior.weights.astype(np.float64), posterior.ids, posterior.row_starts),
+                           shape=(len(features), num_gaussians)).T.tocsr()
+        gamma = np.bincount(posterior.ids, posterior.weights, minlength=num_gaussians).astype(np.float64)
+        second = np.asarray(table @ outer_products(double)) if need_second else None
+        return cls(gamma, np.asarray(table @ double), second)
+
+    def add(self, other: UtteranceStats) -> None:
+        """Add the statistics of another utterance."""
+        self.gamma = self.gamma + other.gamma
+        self.first = self.first + other.first
+        if self.second is not None and other.second is not None:
+            self.second = self.second + other.second
+
+    def scaled(self, factor: float) -> UtteranceStats:
+        """All times a factor."""
+        second = None if self.second is None else self.second * factor
+        return UtteranceStats(self.gamma * factor, self.first * factor, second)
+
+
+class Distribution(NamedTuple):
+    """Mean float64 (ivector dim,) and covariance (ivector dim, ivector dim) of an utterance's i-vector."""
+
+    mean: np.ndarray
+    covariance: np.ndarray
+
+
+@dataclass
+class IvectorExtractor:
+    """An extractor: the mean of Gaussian i is ``projections[i]`` times the i-vector.
+
+    Attributes
+    ----------
+    weight_projections : float64 (gaussians, ivector dim), of weights that depend on the i-vector, or (0, 0)
+    weights : float64 (gaussians,), or (0,) if they do
+    projections : float64 (gaussians, dim, ivector dim). Kaldi: M
+    inverses : float64 (gaussians, dim, dim), inverse covariances
+    offset : of the prior, in the first dimension
+    """
+
+    weight_projections: np.ndarray
+    weights: np.ndarray
+    projections: np.ndarray
+    inverses: np.ndarray
+    offset: float
+
+    @classmethod
+    def of_mixture(cls, gmm: FullGmm, ivector_dim: int, weights_depend: bool, random: CRandom) -> IvectorExtractor:
+        """A new extractor, with random directions. Kaldi: ivector-extractor-init."""
+        count = len(gmm.weights)
+        projections = np.stack([random.normal_matrix(gmm.dim, ivector_dim) for _ in range(count)]).astype(np.float64)
+        projections[:, :, 0] = gmm.means() / _FIRST_OFFSET
+        by_ivector = np.zeros((count, ivector_dim) if weights_depend else (0, 0))
+        weights = np.zeros(0) if weights_depend else gmm.weights.astype(np.float64)
+        return cls(by_ivector, weights, projections, gmm.inverses(), _FIRST_OFFSET)
+
+    @property
+    def num_gaussians(self) -> int:
+        """Gaussians."""
+        return len(self.projections)
+
+    @property
+    def dim(self) -> int:
+        """Of the features."""
+        return self.projections.shape[1]
+
+    @property
+    def ivector_dim(self) -> int:
+        """Of the i-vectors."""
+        return self.projections.shape[2]
+
+    @property
+    def weights_depend(self) -> bool:
+        """Whether the Gaussians' weights depend on the i-vector."""
+        return self.weight_projections.size > 0
+
+    # -- derived ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def precisions(self) -> np.ndarray:
+        """float64 (gaussians, dim, ivector dim), inverse covariance times projection."""
+        made: np.ndarray = self.inverses @ self.projections
+        return made
+
+    @cached_property
+    def quadratics(self) -> np.ndarray:
+        """float64 (gaussians, ivector dim (ivector dim + 1) / 2): Mᵀ Σ⁻¹ M. Kaldi: U."""
+        return packed(np.swapaxes(self.projections, 1, 2) @ self.precisions)
+
+    @cached_property
+    def log_constants(self) -> np.ndarray:
+        """float64 (gaussians,), of the densities, without weights."""
+        made: np.ndarray = 0.5 * (np.linalg.slogdet(self.inverses)[1] - self.dim * math.log(2 * math.pi))
+        return made
+
+    def prior_mean(self) -> np.ndarray:
+        """float64 (ivector dim,)."""
+        mean = np.zeros(self.ivector_dim)
+        mean[0] = self.offset
+        return mean
+
+    # -- i-vectors -------------------------------------------------------------------------------------------------
+
+    def linear_term(self, stats: UtteranceStats) -> np.ndarray:
+        """float64 (ivector dim,): Σ Kᵀ X."""
+        flat: np.ndarray = stats.first.reshape(-1) @ self.precisions.reshape(-1, self.ivector_dim)
+        return flat
+
+    def quadratic_term(self, gamma: np.ndarray) -> np.ndarray:
+        """float64 (ivector dim, ivector dim): Σ γ U."""
+        return unpacked(gamma @ self.quadratics)
+
+    def distribution(self, stats: UtteranceStats) -> Distribution:
+        """The i-vector's distribution. Kaldi: GetIvectorDistribution."""
+        linear = self.linear_term(stats) + self.prior_mean()
+        quadratic = self.quadratic_term(stats.gamma) + np.eye(self.ivector_dim)
+        if not self.weights_depend:
+            covariance = _inverse(quadratic)
+            return Distribution(covariance @ linear, covariance)
+        covariance = _floored_inverse(quadratic)
+        mean = covariance @ linear
+        for _ in range(_WEIGHT_ITERATIONS):
+            terms = self.weight_terms(stats.gamma, mean)
+            linear_now = linear + self.weight_projections.T @ terms.linear
+            quadratic_now = quadratic + (self.weight_projections.T * terms.quadratic) @ self.weight_projections
+            covariance = _floored_inverse(quadratic_now)
+            before, mean = mean, covariance @ linear_now
+            if np.linalg.norm(mean - before) < _CONVERGED:
+                break
+        return Distribution(mean, covariance)
+
+    def weight_terms(self, gamma: np.ndarray, ivector: np.ndarray) -> WeightTerms:
+        """What the weights, at an i-vector, add to the problem of finding one."""
+        logs = self.weight_projections @ ivector
+        weights = np.exp(logs - logs.max())
+        weights /= weights.sum()
+        expected = gamma.sum() * weights
+        quadratic = np.maximum(gamma, expected)
+        return WeightTerms(gamma - expected + quadratic * logs, quadratic, weights)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> IvectorExtractor:
+        """Read an extractor; FormatError for what is none."""
+        reader.expect("<IvectorExtractor>")
+        reader.expect("<w>")
+        by_ivector = read_matrix(reader, np.float64)
+        reader.expect("<w_vec>")
+        weights = read_vector(reader, np.float64)
+        reader.expect("<M>")
+        count = reader.integer()
+        reader.check_count(count, 8, "Gaussians")
+        if not count:
+            raise reader.error("an extractor has no Gaussians")
+        projections = [read_matrix(reader, np.float64) for _ in range(count)]
+        reader.expect("<SigmaInv>")
+        inverses = [read_packed(reader, np.float64) for _ in range(count)]
+        reader.expect("<IvectorOffset>")
+        offset = reader.real()
+        reader.expect("</IvectorExtractor>")
+        dim, ivector_dim = projections[0].shape
+        fits = (all(one.shape == (dim, ivector_dim) for one in projections)
+                and all(len(one) == dim * (dim + 1) // 2 for one in inverses)
+                and (len(weights) == count or by_ivector.shape == (count, ivector_dim)))
+        if not fits or not dim or not ivector_dim:
+            raise reader.error(f"the parts of an extractor of {count} Gaussians do not fit each other")
+        made = cls(by_ivector, weights, np.stack(projections), unpacked(np.stack(inverses)), offset)
+        if not all(np.isfinite(part).all() for part in (by_ivector, weights, made.projections, made.inverses)):
+            raise reader.error("an extractor has numbers that are not finite")
+        return made
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write it, text or binary."""
+        writer.token("<IvectorExtractor>")
+        writer.token("<w>")
+        write_matrix(writer, self.weight_projections)
+        writer.token("<w_vec>")
+        write_vector(writer, self.weights)
+        writer.token("<M>")
+        writer.integer(self.num_gaussians)
+        for projection in self.projections:
+            write_matrix(writer, projection)
+        writer.token("<SigmaInv>")
+        for triangle in packed(self.inverses):
+            write_packed(writer, triangle)
+        writer.token("<IvectorOffset>")
+        writer.float64(self.offset)
+        writer.token("</IvectorExtractor>")
+
+
+class WeightTerms(NamedTuple):
+    """float64 (gaussians,) each: the linear and the quadratic factors, and the weights."""
+
+    linear: np.ndarray
+    quadratic: np.ndarray
+    weights: np.ndarray
+
+
+def _inverse(matrix: np.ndarray) -> np.ndarray:
+    inverse: np.ndarray = np.linalg.inv(matrix)
+    return 0.5 * (inverse + inverse.T)
+
+
+def _floored_inverse(matrix: np.ndarray) -> np.ndarray:
+    """The inverse of a symmetric matrix whose eigenvalues are at least 1, but for rounding."""
+    values, vectors = np.linalg.eigh(matrix)
+    made: np.ndarray = (vectors / np.maximum(values, 1.0)) @ vectors.T
+    return made
+
+
+class Objective(NamedTuple):
+    """How likely the features of an utterance are with its i-vector, for logs. Kaldi: GetAuxf."""
+
+    acoustic: float
+    prior: float
+
+
+def objective_of(extractor: IvectorExtractor, stats: UtteranceStats, mean: np.ndarray,
+                 covariance: np.ndarray | None = None) -> Objective:
+    """The auxiliary function of an i-vector, or of its distribution, without what does not depend on it."""
+    quadratic = extractor.quadratic_term(stats.gamma)
+    acoustic = float(mean @ extractor.linear_term(stats) - 0.5 * mean @ quadratic @ mean)
+    away = mean - extractor.prior_mean()
+    prior = -0.5 * float(away @ away)
+    if covariance is not None:
+        acoustic -= 0.5 * float((quadratic * covariance).sum())
+        log_det = np.linalg.slogdet(covariance)[1]
+        prior -= 0.5 * float(np.trace(covariance) - len(mean) - log_det)
+    if extractor.weights_depend:
+        acoustic += float(stats.gamma @ np.log(extractor.weight_terms(stats.gamma, mean).weights))
+    return Objective(acoustic, prior)
+
+
+def check_dimensions(extractor: IvectorExtractor, num_gaussians: int, dim: int) -> None:
+    """ShapeError if a mixture of so many Gaussians, or features of dimension ``dim``, are not the extractor's."""
+    if (num_gaussians, dim) != (extractor.num_gaussians, extractor.dim):
+        raise ShapeError(f"expected {extractor.num_gaussians} Gaussians of dimension {extractor.dim}, as the extractor "
+                         f"has, found {num_gaussians} of dimension {dim}")
+
+
+def check_online(extractor: IvectorExtractor) -> None:
+    """Nnet3Error for an extractor whose weights depend on the i-vector: those cannot be estimated frame by frame."""
+    if extractor.weights_depend:
+        raise Nnet3Error("an extractor whose weights depend on the i-vector cannot be used online",
+                         "train one with ivector-extractor-init --use-weights=false")

@@ -1,0 +1,335 @@
+"""i-vectors estimated while frames come in, with what is known of a speaker from earlier utterances.
+
+Kaldi: ``OnlineIvectorEstimationStats``, ``OnlineIvectorFeature``.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error, ShapeError, UsageError
+from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions, empty_stats
+from nnet3py.features.frames import splice, transform
+from nnet3py.gaussians.diag_gmm import DiagGmm
+from nnet3py.gaussians.posteriors import log_likelihoods, pruned_posteriors
+from nnet3py.io.posteriors import Posterior
+from nnet3py.ivectors.extractor import IvectorExtractor, UtteranceStats, check_dimensions, check_online
+
+logger = logging.getLogger(__name__)
+
+CG_ITERATIONS = 15
+_RESIDUAL_CHANGE = float(np.float32(0.01)) ** 2       # when residuals are computed anew
+_TINY = 2.2e-308
+_GREATEST_PRUNING = np.float32(0.99)                  # of posteriors: then the likeliest Gaussian is left
+_PITCH = 3                                            # columns that may follow the features, and are not used
+
+
+class EstimationStats:
+    """The problem whose solution is the i-vector: ``quadratic`` x = ``linear``.
+
+    Parameters
+    ----------
+    max_count : frames (times the posteriors' scale) from which on the prior counts more; 0 for never
+    """
+
+    def __init__(self, ivector_dim: int, offset: float, max_count: float = 0.0) -> None:
+        self.offset, self.max_count = float(np.float32(offset)), float(np.float32(max_count))
+        self.linear = np.zeros(ivector_dim)
+        self.linear[0] = self.offset
+        self.quadratic = np.eye(ivector_dim)
+        self.count = 0.0
+
+    def add(self, extractor: IvectorExtractor, stats: UtteranceStats) -> None:
+        """Add frames. Kaldi: AccStats."""
+        used = np.flatnonzero((stats.gamma != 0) | stats.first.any(axis=1))
+        if not len(used):
+            return
+        self.linear += np.einsum("ids,id->s", extractor.precisions[used], stats.first[used])
+        size = len(self.linear)
+        triangle = stats.gamma[used] @ extractor.quadratics[used]
+        rows, cols = np.tril_indices(size)
+        added = np.zeros((size, size))
+        added[rows, cols] = triangle
+        added[cols, rows] = triangle
+        self.quadratic += added
+        before, self.count = self.count, self.count + float(stats.gamma[used].sum())
+        if self.max_count > 0:
+            self._change_prior((max(self.count, self.max_count) - max(before, self.max_count)) / self.max_count)
+
+    def scale(self, factor: float) -> None:
+        """Forget some of the frames, but nothing of the prior; ``factor`` from 0 to 1."""
+        before = self.count
+        self.count *= factor
+        self.linear *= factor
+        self.quadratic *= factor
+        if self.max_count == 0:
+            self._change_prior(1.0 - factor)
+        else:
+            self._change_prior((max(self.count, self.max_count) - factor * max(before, self.max_count))
+                               / self.max_count)
+
+    def _change_prior(self, weight: float) -> None:
+        self.linear[0] += self.offset * weight
+        self.quadratic[np.diag_indices_from(self.quadratic)] += weight
+
+    def estimate(self, start: np.ndarray, iterations: int = CG_ITERATIONS) -> np.ndarray:
+        """float64 (ivector dim,): the i-vector, by conjugate gradients from ``start``. Kaldi: GetIvector."""
+        if self.count <= 0:
+            prior = np.zeros_like(self.linear)
+            prior[0] = self.offset
+            return prior
+        first = start.copy()
+        if first[0] == 0.0:
+            first[0] = self.offset
+        return _conjugate_gradients(self.quadratic, self.linear, first, iterations)
+
+    def objective_change(self, ivector: np.ndarray) -> float:
+        """What the i-vector gains over the prior's mean, a frame."""
+        if self.count <= 0:
+            return 0.0
+        gained = float(self.linear @ ivector - 0.5 * ivector @ self.quadratic @ ivector)
+        default = self.offset * self.linear[0] - 0.5 * self.offset ** 2 * self.quadratic[0, 0]
+        return float(gained - default) / self.count
+
+    def copy(self) -> EstimationStats:
+        """Another one of the same frames."""
+        made = EstimationStats(len(self.linear), self.offset, self.max_count)
+        made.linear, made.quadratic, made.count = self.linear.copy(), self.quadratic.copy(), self.count
+        return made
+
+
+def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarray, most: int) -> np.ndarray:
+    """Solve matrix x = right in at most ``most`` steps; exactly if that made it worse. Kaldi: LinearCgd."""
+    found = start.copy()
+    direction = right - matrix @ found
+    residual = -direction
+    squared = first = computed = float(residual @ residual)
+    for _ in range(min(most, len(right) + 5)):
+        if squared <= _TINY:
+            break
+        product = matrix @ direction
+        step = -float(direction @ residual) / float(direction @ product)
+        found += step * direction
+        residual += step * product
+        following = float(residual @ residual)
+        if following < _RESIDUAL_CHANGE * computed or following > computed / _RESIDUAL_CHANGE:
+            residual = matrix @ found - right
+            following = computed = float(residual @ residual)
+        if following <= _TINY:
+            squared = following
+            break
+        direction = direction * (following / squared) - residual
+        squared = following
+    if squared > first and squared > first + 1.0e-10 * float(right @ right):
+        logger.warning("Conjugate gradients did not converge; the problem is solved exactly")
+        found = np.linalg.solve(matrix, right)
+    return found
+
+
+@dataclass
+class OnlineModels:
+    """What i-vectors are estimated with, and how.
+
+    Attributes
+    ----------
+    extractor, ubm : the model of i-vectors, and of the Gaussians that frames belong to
+    lda : float32 (dim, spliced dim, or one more), applied to spliced features
+    global_stats : float64 (2, base dim + 1), for normalising
+    left_context, right_context : of splicing; frames
+    cmvn : of normalising
+    use_cmvn_for_stats : take normalised features for statistics, too (``online-cmvn-iextractor``)
+    period : frames from one estimate to the next
+    num_gselect, min_post, posterior_scale : of posteriors
+    max_count, max_remembered_frames : limits
+    use_most_recent, greedy : whether estimates are of the frame asked for, or of the last that is there
+    """
+
+    extractor: IvectorExtractor
+    ubm: DiagGmm
+    lda: np.ndarray
+    global_stats: np.ndarray
+    left_context: int = 4
+    right_context: int = 4
+    cmvn: OnlineOptions = field(default_factory=OnlineOptions)
+    use_cmvn_for_stats: bool = False
+    period: int = 10
+    num_gselect: int = 5
+    min_post: float = 0.025
+    posterior_scale: float = 0.1
+    max_count: float = 0.0
+    max_remembered_frames: float = 1000.0
+    use_most_recent: bool = True
+    greedy: bool = False
+
+    def check(self) -> None:
+        """UsageError for settings, ShapeError for models that do not fit each other."""
+        check_online(self.extractor)
+        if self.period < 1 or self.num_gselect < 1 or not 0 <= self.min_post < 0.5 or not (
+                0 < self.posterior_scale <= 1) or self.max_remembered_frames < 0 or self.max_count < 0:
+            raise UsageError("expected --ivector-period and --num-gselect above 0, --min-post from 0 to 0.5, "
+                             "--posterior-scale above 0 and at most 1, no negative --max-count or "
+                             "--max-remembered-frames")
+        if self.global_stats.shape[0] != 2:
+            raise ShapeError(f"expected global normalisation statistics of 2 rows, found {self.global_stats.shape[0]}")
+        spliced = self.base_dim * (self.left_context + 1 + self.right_context)
+        if self.lda.shape[1] not in (spliced, spliced + 1):
+            raise ShapeError(f"the transform has {self.lda.shape[1]} columns, spliced features have dimension "
+                             f"{spliced}")
+        check_dimensions(self.extractor, len(self.ubm.weights), self.ubm.dim)
+        if self.lda.shape[0] != self.ubm.dim:
+            raise ShapeError(f"the transform makes dimension {self.lda.shape[0]}, the Gaussians have {self.ubm.dim}")
+
+    @property
+    def base_dim(self) -> int:
+        """Of the features as they come in."""
+        return self.global_stats.shape[1] - 1
+
+    def without_pitch(self, features: np.ndarray) -> np.ndarray:
+        """The columns that are used. ShapeError for another dimension."""
+        if features.shape[1] == self.base_dim + _PITCH:
+            return features[:, :self.base_dim]
+        if features.shape[1] != self.base_dim:
+            raise ShapeError(f"expected features of dimension {self.base_dim}, found {features.shape[1]}")
+        return features
+
+    def transformed(self, features: np.ndarray) -> np.ndarray:
+        """Features spliced and transformed."""
+        return transform(splice(features, self.left_context, self.right_context), self.lda)
+
+
+@dataclass
+class AdaptationState:
+    """What is remembered of a speaker: normalisation statistics, and those of i-vectors."""
+
+    cmvn: np.ndarray
+    stats: EstimationStats
+
+    @classmethod
+    def fresh(cls, models: OnlineModels) -> AdaptationState:
+        """Of a speaker of whom nothing is known."""
+        extractor = models.extractor
+        return cls(empty_stats(models.base_dim),
+                   EstimationStats(extractor.ivector_dim, extractor.offset, models.max_count))
+
+    def limited(self, most_frames: float, posterior_scale: float) -> AdaptationState:
+        """No more than so many frames of it. Kaldi: LimitFrames."""
+        count = float(self.cmvn[0, -1])
+        cmvn = self.cmvn * float(np.float32(most_frames) / np.float32(count)) if count > most_frames else self.cmvn
+        stats, most = self.stats.copy(), float(np.float32(most_frames * posterior_scale))
+        if stats.count > most:
+            stats.scale(float(np.float32(most) / np.float32(stats.count)))
+        return AdaptationState(cmvn, stats)
+
+
+class OnlineIvectors:
+    """The i-vectors of an utterance, frame by frame.
+
+    Parameters
+    ----------
+    features : float32 (frames, base dim) of the whole utterance
+    state : of the speaker
+    frame_weights : float32 (frames,), or None for 1 everywhere
+    """
+
+    def __init__(self, models: OnlineModels, features: np.ndarray, state: AdaptationState,
+                 frame_weights: np.ndarray | None = None) -> None:
+        self._models = models
+        base = models.without_pitch(features)
+        normalizer = OnlineNormalizer(models.global_stats, models.cmvn)
+        normalizer.speaker_stats = state.cmvn
+        normalised = normalizer(base)
+        self._cmvn = normalizer.speaker_stats
+        for_posteriors = models.transformed(normalised)
+        self._features = for_posteriors if models.use_cmvn_for_stats else models.transformed(base)
+        self._weights = np.ones(len(base), dtype=np.float32) if frame_weights is None else frame_weights
+        self._posterior, self.log_likes = self._weighted_posteriors(for_posteriors)
+        self._stats = state.stats.copy()
+        self._done = 0
+        self._current = models.extractor.prior_mean()
+        self._history: list[np.ndarray] = []
+
+    @property
+    def num_frames(self) -> int:
+        """Frames of the utterance."""
+        return len(self._features)
+
+    def _weighted_posteriors(self, features: np.ndarray) -> tuple[Posterior, np.ndarray]:
+        models, weights = self._models, self._weights
+        with np.errstate(divide="ignore"):
+            least = np.minimum(_GREATEST_PRUNING, np.float32(models.min_post) / np.abs(weights))
+        found = pruned_posteriors(log_likelihoods(models.ubm, features), models.num_gselect, least)
+        scales = np.float32(models.posterior_scale) * weights
+        of_frames = np.repeat(scales, np.diff(found.posterior.row_starts))
+        scaled = Posterior(found.posterior.row_starts, found.posterior.ids, found.posterior.weights * of_frames)
+        return scaled, found.log_likes
+
+    def at(self, frame: int) -> np.ndarray:
+        """float32 (ivector dim,): the i-vector for a frame. Frames are asked for in their order."""
+        models = self._models
+        most_recent = models.use_most_recent or models.greedy
+        target = self.num_frames - 1 if models.greedy else frame
+        first = self._done
+        for number in range(self._done, target + 1):
+            is_point = number == target if most_recent else number % models.period == 0
+            if is_point:
+                self._add(first, number + 1)
+                first = number + 1
+                self._current = self._stats.estimate(self._current)
+                if not most_recent:
+                    self._history.append(self._current.astype(np.float32).astype(np.float64))
+        self._add(first, target + 1)
+        self._done = max(self._done, target + 1)
+        found = (self._current if most_recent else self._history[frame // models.period]).copy()
+        found[0] -= models.extractor.offset
+        return found.astype(np.float32)
+
+    def _add(self, first: int, end: int) -> None:
+        """Take frames into the statistics."""
+        if first >= end:
+            return
+        starts = self._posterior.row_starts
+        part = slice(starts[first], starts[end])
+        posterior = Posterior(starts[first:end + 1] - starts[first], self._posterior.ids[part],
+                              self._posterior.weights[part])
+        extractor = self._models.extractor
+        self._stats.add(extractor, UtteranceStats.of(extractor.num_gaussians, self._features[first:end], posterior))
+
+    def objective_change(self) -> float:
+        """What the latest estimate gains over none, a frame."""
+        return self._stats.objective_change(self._current)
+
+    def state(self) -> AdaptationState:
+        """What the speaker's next utterance begins with."""
+        models = self._models
+        return AdaptationState(self._cmvn, self._stats).limited(models.max_remembered_frames, models.posterior_scale)
+
+
+def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior, period: int,
+                           iterations: int, max_count: float, after: Callable[[EstimationStats, np.ndarray], None]
+                           ) -> np.ndarray:
+    """float32 (rows, ivector dim): an estimate every ``period`` frames, of given posteriors, as frames come in.
+
+    ``after`` gets the statistics and the last i-vector. Kaldi: EstimateIvectorsOnline.
+    """
+    if len(posterior) != len(features):
+        raise ShapeError(f"expected posteriors of {len(features)} frames, found {len(posterior)}")
+    if not len(features):
+        raise Nnet3Error("an utterance has no frames")
+    check_online(extractor)
+    stats = EstimationStats(extractor.ivector_dim, extractor.offset, max_count)
+    current, rows, starts = extractor.prior_mean(), [], posterior.row_starts
+    previous = 0
+    for frame in range(0, len(features), period):
+        part = slice(starts[previous], starts[frame + 1])
+        of_part = Posterior(starts[previous:frame + 2] - starts[previous], posterior.ids[part], posterior.weights[part])
+        stats.add(extractor, UtteranceStats.of(extractor.num_gaussians, features[previous:frame + 1], of_part))
+        current = stats.estimate(current, iterations)
+        rows.append(current.astype(np.float32))
+        previous = frame + 1
+    made = np.stack(rows)
+    made[:, 0] -= np.float32(extractor.offset)
+    after(stats, current)
+    return made

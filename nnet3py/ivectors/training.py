@@ -1,0 +1,402 @@
+"""Training of extractors: statistics of utterances, and what follows from them. Kaldi: ``IvectorExtractorStats``."""
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.gaussians.symmetric import packed, unpacked
+from nnet3py.io.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.ivectors.eigen import symmetric_eigen
+from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, objective_of
+from nnet3py.random_sequence import CRandom
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StatsOptions:
+    """What is gathered: for variances, for logs; samples of each utterance for weights; how many utterances wait."""
+
+    update_variances: bool = True
+    compute_auxf: bool = True
+    num_samples_for_weights: int = 10
+    cache_size: int = 100
+
+
+@dataclass
+class ExtractorStats:
+    """Statistics of utterances, with their i-vectors.
+
+    Attributes
+    ----------
+    total_auxf : the auxiliary function
+    gamma : float64 (gaussians,)
+    cross : float64 (gaussians, dim, ivector dim), features times i-vectors. Kaldi: Y
+    scatter : float64 (gaussians, ivector dim (ivector dim + 1) / 2), of i-vectors. Kaldi: R
+    weight_quadratic, weight_linear : likewise, for weights that depend on the i-vector; or of no rows. Kaldi: Q, G
+    second : float64 (gaussians, dim (dim + 1) / 2), of features, or of no rows. Kaldi: S
+    num_ivectors, ivector_sum, ivector_scatter : for the prior
+    """
+
+    total_auxf: float
+    gamma: np.ndarray
+    cross: np.ndarray
+    scatter: np.ndarray
+    weight_quadratic: np.ndarray
+    weight_linear: np.ndarray
+    second: np.ndarray
+    num_ivectors: float
+    ivector_sum: np.ndarray
+    ivector_scatter: np.ndarray
+    _waiting: list[tuple[UtteranceStats, Distribution]] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def zeros(cls, extractor: IvectorExtractor, options: StatsOptions) -> ExtractorStats:
+        """Statistics of nothing."""
+        count, dim, size = extractor.num_gaussians, extractor.dim, extractor.ivector_dim
+        triangle = size * (size + 1) // 2
+        rows = count if extractor.weights_depend else 0
+        return cls(0.0, np.zeros(count), np.zeros((count, dim, size)), np.zeros((count, triangle)),
+                   np.zeros((rows, triangle if rows else 0)), np.zeros((rows, size if rows else 0)),
+                   np.zeros((count if options.update_variances else 0, dim * (dim + 1) // 2)), 0.0, np.zeros(size),
+                   np.zeros(triangle))
+
+    def add(self, extractor: IvectorExtractor, stats: UtteranceStats, found: Distribution, auxf: float,
+            options: StatsOptions, random: CRandom) -> None:
+        """Add an utterance with the distribution of its i-vector."""
+        self.total_auxf += auxf
+        if len(self.second) and stats.second is not None:
+            self.second += stats.second
+        self.gamma += stats.gamma
+        scatter = packed(found.covariance + np.outer(found.mean, found.mean))
+        self.num_ivectors += 1
+        self.ivector_sum += found.mean
+        self.ivector_scatter += scatter
+        if extractor.weights_depend:
+            self._add_samples(extractor, stats, found, options.num_samples_for_weights, random)
+        self._waiting.append((UtteranceStats(stats.gamma, stats.first), found))
+        if len(self._waiting) >= options.cache_size:
+            self.flush()
+
+    def flush(self) -> None:
+        """Add what waits: products of many utterances at once cost less."""
+        if not self._waiting:
+            return
+        gammas = np.stack([stats.gamma for stats, _ in self._waiting])
+        firsts = np.stack([stats.first.reshape(-1) for stats, _ in self._waiting])
+        means = np.stack([found.mean for _, found in self._waiting])
+        scatters = np.stack([packed(found.covariance + np.outer(found.mean, found.mean))
+                             for _, found in self._waiting])
+        self.cross += (firsts.T @ means).reshape(self.cross.shape)
+        self.scatter += gammas.T @ scatters
+        self._waiting.clear()
+
+    def _add_samples(self, extractor: IvectorExtractor, stats: UtteranceStats, found: Distribution, count: int,
+                     random: CRandom) -> None:
+        """Statistics for the weights, from i-vectors drawn from the distribution, their mean being its mean."""
+        factor = np.linalg.cholesky(found.covariance)
+        noise = random.normal_matrix(count, len(found.mean)).astype(np.float64)
+        away = (noise - noise.mean(axis=0)) * np.sqrt(count / (count - 1.0)) @ factor.T
+        for ivector in found.mean + away:
+            terms = extractor.weight_terms(stats.gamma, ivector)
+            self.weight_linear += np.outer(terms.linear / count, ivector)
+            self.weight_quadratic += np.outer(terms.quadratic / count, packed(np.outer(ivector, ivector)))
+
+    def add_stats(self, other: ExtractorStats) -> None:
+        """Add statistics of other utterances; ShapeError if they are of another extractor or kind."""
+        self.flush()
+        other.flush()
+        for name in ("gamma", "cross", "scatter", "weight_quadratic", "weight_linear", "second", "ivector_sum",
+                     "ivector_scatter"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine.shape != theirs.shape:
+                raise ShapeError(f"statistics of i-vectors do not fit each other: {mine.shape} and {theirs.shape} "
+                                 f"numbers", "were they gathered with the same extractor and options?")
+            mine += theirs
+        self.total_auxf += other.total_auxf
+        self.num_ivectors += other.num_ivectors
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> ExtractorStats:
+        """Read statistics; FormatError for what is none."""
+        reader.expect("<IvectorExtractorStats>")
+        reader.expect("<TotAuxf>")
+        auxf = reader.real()
+        reader.expect("<gamma>")
+        gamma = read_vector(reader, np.float64)
+        reader.expect("<Y>")
+        count = reader.integer()
+        reader.check_count(count, 8, "Gaussians")
+        cross = [read_matrix(reader, np.float64) for _ in range(count)]
+        scatter, quadratic, linear = (_named_matrix(reader, name) for name in ("<R>", "<Q>", "<G>"))
+        reader.expect("<S>")
+        num_second = reader.integer()
+        reader.check_count(num_second, 8, "covariances")
+        second = [read_packed(reader, np.float64) for _ in range(num_second)]
+        reader.expect("<NumIvectors>")
+        num_ivectors = reader.real()
+        reader.expect("<IvectorSum>")
+        ivector_sum = read_vector(reader, np.float64)
+        reader.expect("<IvectorScatter>")
+        ivector_scatter = read_packed(reader, np.float64)
+        reader.expect("</IvectorExtractorStats>")
+        size = len(ivector_sum)
+        if (not count or len(gamma) != count or any(one.shape != (len(cross[0]), size) for one in cross)
+                or scatter.shape != (count, size * (size + 1) // 2) or num_second not in (0, count)
+                or len({len(one) for one in second}) > 1 or len(ivector_scatter) != size * (size + 1) // 2):
+            raise reader.error("the parts of the statistics of i-vectors do not fit each other")
+        triangle = len(cross[0]) * (len(cross[0]) + 1) // 2
+        return cls(auxf, gamma, np.stack(cross), scatter, quadratic, linear,
+                   np.array(second).reshape(num_second, triangle), num_ivectors, ivector_sum, ivector_scatter)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write them, text or binary."""
+        self.flush()
+        writer.token("<IvectorExtractorStats>")
+        writer.token("<TotAuxf>")
+        writer.float64(self.total_auxf)
+        writer.token("<gamma>")
+        write_vector(writer, self.gamma)
+        writer.token("<Y>")
+        writer.integer(len(self.cross))
+        for matrix in self.cross:
+            write_matrix(writer, matrix)
+        for name, matrix in (("<R>", self.scatter.astype(np.float32)),
+                             ("<Q>", self.weight_quadratic.astype(np.float32)), ("<G>", self.weight_linear)):
+            writer.token(name)
+            write_matrix(writer, matrix)
+        writer.token("<S>")
+        writer.integer(len(self.second))
+        for triangle in self.second:
+            write_packed(writer, triangle)
+        writer.token("<NumIvectors>")
+        writer.float64(self.num_ivectors)
+        writer.token("<IvectorSum>")
+        write_vector(writer, self.ivector_sum)
+        writer.token("<IvectorScatter>")
+        write_packed(writer, self.ivector_scatter)
+        writer.token("</IvectorExtractorStats>")
+
+
+def _named_matrix(reader: TokenReader, name: str) -> np.ndarray:
+    reader.expect(name)
+    return read_matrix(reader, np.float64)
+
+
+def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, found: Distribution) -> float:
+    """The auxiliary function of an utterance, for logs. Kaldi: GetAuxf."""
+    used = stats.gamma > 0
+    gamma = stats.gamma[used]
+    means = stats.first[used] / gamma[:, None]
+    inverses = extractor.inverses[used]
+    total = float(gamma @ extractor.log_constants[used])
+    total -= 0.5 * float(np.einsum("i,id,ide,ie->", gamma, means, inverses, means, optimize=True))
+    if stats.second is not None:
+        centred = unpacked(stats.second[used]) - np.einsum("i,id,ie->ide", gamma, means, means)
+        total -= 0.5 * float((centred * inverses).sum())
+    if not extractor.weights_depend:
+        total += float(gamma @ np.log(extractor.weights[used]))
+    depends = objective_of(extractor, stats, found.mean, found.covariance)
+    return total + depends.acoustic + depends.prior
+
+
+@dataclass(frozen=True)
+class EstimationOptions:
+    """A part of the mean variance as floor; frames that a Gaussian must have; whether the prior's axes are chosen."""
+
+    variance_floor_factor: float = 0.1
+    gaussian_min_count: float = 100.0
+    diagonalize: bool = True
+
+
+def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: EstimationOptions) -> IvectorExtractor:
+    """A better extractor for the statistics. Kaldi: IvectorExtractorStats::Update.
+
+    Nnet3Error for statistics of nothing, ShapeError for those of another extractor.
+    """
+    stats.flush()
+    if stats.cross.shape != extractor.projections.shape:
+        raise ShapeError(f"the statistics are of {stats.cross.shape[0]} Gaussians of dimension {stats.cross.shape[1]}, "
+                         f"i-vectors of dimension {stats.cross.shape[2]}; the extractor is not")
+    frames = float(stats.gamma.sum())
+    if not frames > 0 or not stats.num_ivectors > 0:
+        raise Nnet3Error("the statistics are of no utterance")
+    logger.info("Overall auxf/frame on training data was %.6g per frame over %.6g frames.", stats.total_auxf / frames,
+                frames)
+    projections, gain = _new_projections(extractor, stats, options)
+    logger.info("Overall objective function improvement for M (mean projections) was %.6g per frame over %.6g frames.",
+                gain / frames, frames)
+    by_ivector, weight_gain = extractor.weight_projections, 0.0
+    if extractor.weights_depend:
+        by_ivector, weight_gain = _new_weights(extractor, stats, options)
+        logger.info("Overall auxf impr/frame from weight update is %.6g over %.6g frames.", weight_gain / frames,
+                    frames)
+    inverses, variance_gain = extractor.inverses, 0.0
+    if len(stats.second):
+        inverses, variance_gain = _new_inverses(extractor, stats, projections, options)
+        logger.info("Overall objf impr/frame for variances was %.6g over %.6g frames.", variance_gain / frames, frames)
+    made = IvectorExtractor(by_ivector, extractor.weights, projections, inverses, extractor.offset)
+    result, prior_gain = _with_new_prior(made, stats, options)
+    logger.info("Overall auxf improvement from prior is %.6g per frame, or %.6g per iVector.", prior_gain / frames,
+                prior_gain / stats.num_ivectors)
+    logger.info("Overall objective-function improvement per frame was %.6g",
+                (gain + weight_gain + variance_gain + prior_gain) / frames)
+    logger.info("The proportion of within-Gaussian variance explained by the iVectors is %.6g.",
+                _explained(result, stats.gamma))
+    return result
+
+
+def _solved(quadratic: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Maximise tr(Mᵀ linear) - ½ tr(M quadratic Mᵀ) from ``start``; directions of small eigenvalues move only in part.
+
+    ``linear`` and ``start`` (rows, dim), ``quadratic`` (dim, dim). Kaldi: SolveQuadraticMatrixProblem.
+    """
+    scale = np.sqrt(np.maximum(np.diagonal(quadratic), 1.0e-300))
+    values, vectors = np.linalg.eigh(quadratic / np.outer(scale, scale))
+    floor = max(1.0e-40, values.max() / 1.0e4)
+    inverse = (vectors / np.maximum(values, floor)) @ vectors.T
+    scaled_start, scaled_quadratic = start * scale, quadratic / np.outer(scale, scale)
+    moved: np.ndarray = (scaled_start + (linear / scale - scaled_start @ scaled_quadratic) @ inverse) / scale
+    return moved
+
+
+def _quadratic_objective(quadratic: np.ndarray, linear: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Matrix (rows, rows) whose product with a weight gives the objective of :func:`_solved`."""
+    product: np.ndarray = linear @ at.T - 0.5 * (at @ quadratic @ at.T)
+    return product
+
+
+def _counted(stats: ExtractorStats, options: EstimationOptions) -> np.ndarray:
+    """The Gaussians with frames enough."""
+    few = np.flatnonzero(stats.gamma < options.gaussian_min_count)
+    for number in few.tolist():
+        logger.warning("Skipping Gaussian index %d because count %.6g is below min-count.", number, stats.gamma[number])
+    return np.flatnonzero(stats.gamma >= options.gaussian_min_count)
+
+
+def _new_projections(extractor: IvectorExtractor, stats: ExtractorStats,
+                     options: EstimationOptions) -> tuple[np.ndarray, float]:
+    projections, gain = extractor.projections.copy(), 0.0
+    for number in _counted(stats, options).tolist():
+        quadratic, linear = unpacked(stats.scatter[number]), stats.cross[number]
+        moved = _solved(quadratic, linear, projections[number])
+        before, after = (float((extractor.inverses[number] * _quadratic_objective(quadratic, linear, at)).sum())
+                         for at in (projections[number], moved))
+        if after >= before:
+            projections[number] = moved
+            gain += after - before
+    return projections, gain
+
+
+def _new_weights(extractor: IvectorExtractor, stats: ExtractorStats,
+                 options: EstimationOptions) -> tuple[np.ndarray, float]:
+    by_ivector, gain = extractor.weight_projections.copy(), 0.0
+    for number in np.flatnonzero(stats.gamma >= options.gaussian_min_count).tolist():
+        quadratic, linear = unpacked(stats.weight_quadratic[number]), stats.weight_linear[number][None]
+        start = by_ivector[number][None]
+        moved = _solved(quadratic, linear, start)
+        change = float(_quadratic_objective(quadratic, linear, moved)[0, 0]
+                       - _quadratic_objective(quadratic, linear, start)[0, 0])
+        if change >= 0:
+            by_ivector[number] = moved[0]
+            gain += change
+    return by_ivector, gain
+
+
+def _new_inverses(extractor: IvectorExtractor, stats: ExtractorStats, projections: np.ndarray,
+                  options: EstimationOptions) -> tuple[np.ndarray, float]:
+    counted = np.flatnonzero(stats.gamma >= options.gaussian_min_count)
+    inverses, raw = extractor.inverses.copy(), np.zeros((len(counted), extractor.dim, extractor.dim))
+    for place, number in enumerate(counted.tolist()):
+        cross = stats.cross[number] @ projections[number].T
+        raw[place] = (unpacked(stats.second[number]) - cross - cross.T + projections[number] @ unpacked(
+            stats.scatter[number]) @ projections[number].T) / stats.gamma[number]
+    total = np.einsum("i,ide->de", stats.gamma[counted], raw) / stats.gamma[counted].sum() if len(counted) else None
+    if total is None:
+        return inverses, 0.0
+    values, vectors = np.linalg.eigh(options.variance_floor_factor * total)
+    floor = (vectors * np.maximum(values, 1.0e-4 * values.max())) @ vectors.T
+    factor = np.linalg.cholesky(floor)
+    inverse_factor = np.linalg.inv(factor)
+    num_floored, gain = 0, 0.0
+    for place, number in enumerate(counted.tolist()):
+        values, vectors = np.linalg.eigh(inverse_factor @ raw[place] @ inverse_factor.T)
+        floored = np.count_nonzero(values < 1.0)
+        num_floored += floored
+        root = factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))
+        inverse = np.linalg.inv(root @ root.T) if floored else np.linalg.inv(raw[place])
+        inverse = 0.5 * (inverse + inverse.T)
+        before, after = (0.5 * stats.gamma[number] * (np.linalg.slogdet(one)[1] - float((one * raw[place]).sum()))
+                         for one in (inverses[number], inverse))
+        gain += after - before
+        inverses[number] = inverse
+    logger.info("Floored %.6g%% of all Gaussian eigenvalues", 100.0 * num_floored / (len(counted) * extractor.dim))
+    return inverses, gain
+
+
+def _with_new_prior(extractor: IvectorExtractor, stats: ExtractorStats,
+                    options: EstimationOptions) -> tuple[IvectorExtractor, float]:
+    """The extractor in coordinates in which the i-vectors' distribution is the prior."""
+    mean = stats.ivector_sum / stats.num_ivectors
+    covariance = unpacked(stats.ivector_scatter) / stats.num_ivectors - np.outer(mean, mean)
+    values, rows = symmetric_eigen(covariance)
+    logger.info("Eigenvalues of iVector covariance range from %.6g to %.6g", values.min(), values.max())
+    values = np.maximum(values, 1.0e-7)
+    transform = _mirrored(rows / np.sqrt(values)[:, None], mean)
+    if options.diagonalize:
+        transform[1:] = _diagonalising(extractor, transform) @ transform[1:]
+    inverse = np.linalg.inv(transform)
+    offset = float((transform @ mean)[0])
+    logger.info("Setting iVector prior offset to %.6g", offset)
+    by_ivector = extractor.weight_projections @ inverse if extractor.weights_depend else extractor.weight_projections
+    made = IvectorExtractor(by_ivector, extractor.weights, extractor.projections @ inverse, extractor.inverses, offset)
+    return made, _prior_gain(extractor, mean, covariance, values, stats.num_ivectors)
+
+
+def _mirrored(transform: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """The transform, mirrored so that the mean points along the first dimension."""
+    moved = transform @ mean
+    direction = moved / np.linalg.norm(moved)
+    normal = direction.copy()
+    normal[0] -= 1.0
+    length = np.linalg.norm(normal)
+    if length < 1.0e-12:
+        return transform
+    normal /= length
+    mirrored: np.ndarray = transform - 2.0 * np.outer(normal, normal @ transform)
+    return mirrored
+
+
+def _diagonalising(extractor: IvectorExtractor, transform: np.ndarray) -> np.ndarray:
+    """The rotation of all but the first dimension that makes the mean precision diagonal."""
+    weights = (np.full(extractor.num_gaussians, 1.0 / extractor.num_gaussians) if extractor.weights_depend
+               else extractor.weights)
+    mean_quadratic = unpacked(weights @ extractor.quadratics)[1:, 1:]
+    inverse = np.linalg.inv(transform[1:, 1:])
+    values, vectors = np.linalg.eigh(inverse.T @ mean_quadratic @ inverse)
+    order = np.argsort(-np.abs(values), kind="stable")
+    logger.info("Eigenvalues of Vavg:  [ %s]", "".join(f"{value:.6g} " for value in values[order]))
+    rows: np.ndarray = vectors.T[order]
+    return rows
+
+
+def _prior_gain(extractor: IvectorExtractor, mean: np.ndarray, covariance: np.ndarray, floored: np.ndarray,
+                num_ivectors: float) -> float:
+    """By how much the prior of the i-vectors that were seen is better than the old one."""
+    away = mean - extractor.prior_mean()
+    before = -0.5 * (np.trace(covariance) + float(away @ away))
+    after = -0.5 * (np.log(floored).sum() + len(mean))
+    return float(num_ivectors * (after - before))
+
+
+def _explained(extractor: IvectorExtractor, gamma: np.ndarray) -> float:
+    shares = gamma / gamma.sum()
+    between = float(np.einsum("i,ids,ids->", shares, extractor.projections, extractor.projections))
+    within = float(shares @ np.trace(np.linalg.inv(extractor.inverses), axis1=1, axis2=2))
+    return between / (between + within)
