@@ -10,7 +10,7 @@ from graph_paths import path_costs
 
 from nnet3py.decoding.grammar import grammar_words, read_transcripts, word_loop
 from nnet3py.decoding.lexicon import SENTENCE_END, SENTENCE_START
-from nnet3py.decoding.ngram import Ngram, ngram_fst
+from nnet3py.decoding.ngram import Ngram, ngram_fst, read_grammar
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.fst import Fst
@@ -101,30 +101,29 @@ def test_graph_against_all_sentences(order):
 def test_arpa(tmp_path):
     path = tmp_path / "lm.arpa"
     path.write_text(ARPA)
-    model = Ngram.read(str(path))
-    assert model.order == 2
-    assert model.log10_prob([SENTENCE_START], "a") == pytest.approx(-0.1)
-    assert model.log10_prob(["a"], SENTENCE_END) == pytest.approx(-0.2 - 0.4)
-    assert model.log10_prob(["b"], "a") == pytest.approx(-0.5)
-    assert model.log10_prob([], "z") == -math.inf
-    again = tmp_path / "again.arpa"
-    model.write(str(again))
-    assert Ngram.read(str(again)).log10_probs == model.log10_probs
     words, label = WORDS.ids, np.log(10.0)
-    costs = path_costs(ngram_fst(model, WORDS), 5)
+    graph = read_grammar(str(path), WORDS)
+    costs = path_costs(graph, 5)
     assert costs[(words["a"], words["b"]), (words["a"], words["b"])] == pytest.approx(
         label * (0.1 + 0.25 + 0.4), abs=COST)
     assert costs[(words["#0"], words["b"]), (words["b"],)] == pytest.approx(label * (0.3 + 0.7 + 0.4), abs=COST)
+    model = Ngram.estimate(TEXT, 3)
+    again = tmp_path / "again.arpa"
+    model.write(str(again))
+    ours, theirs = ngram_fst(model, WORDS), read_grammar(str(again), WORDS)
+    assert ours.num_states == theirs.num_states and np.array_equal(ours.input_labels, theirs.input_labels)
+    assert np.allclose(ours.weights, theirs.weights, atol=COST)
 
 
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("\\data\\", "data", "line .data"), ("\\end\\", "", "end"), ("-0.7 b", "-0.7", "line 10"),
-    ("ngram 2=2", "ngram 2=3", "as many n-grams"), ("-0.7 b", "nan b", "line 10"), ("-0.7 b", "x b", "line 10")])
+    ("-99 <s> -0.3", "-99 z -0.3", "beginning of sentences"), ("-0.7 b", "nan b", "line 10"),
+    ("-0.7 b", "x b", "line 10")])
 def test_broken_arpa(tmp_path, old, new, message):
     path = tmp_path / "lm.arpa"
     path.write_text(ARPA.replace(old, new))
     with pytest.raises(FormatError, match=message):
-        Ngram.read(str(path))
+        read_grammar(str(path), WORDS)
 
 
 def test_words_that_the_table_lacks(caplog):

@@ -79,7 +79,7 @@ def _lang(lexicon: str, options: Options) -> Lang:
 def _grammar(name: str, lang: Lang, options: Options) -> Fst:
     from nnet3py.decoding.grammar import grammar_words, read_transcripts, word_loop
     from nnet3py.decoding.graph import read_fst_file
-    from nnet3py.decoding.ngram import Ngram, ngram_fst
+    from nnet3py.decoding.ngram import Ngram, ngram_fst, read_grammar
     from nnet3py.io.fst import MAGIC
     from nnet3py.io.streams import open_input
 
@@ -94,4 +94,4 @@ def _grammar(name: str, lang: Lang, options: Options) -> Fst:
         return ngram_fst(Ngram.estimate(sentences.values(), options.order, grammar_words(lang.words)), lang.words)
     with open_input(name) as stream:
         is_fst = stream.read(len(MAGIC)) == MAGIC
-    return read_fst_file(name) if is_fst else ngram_fst(Ngram.read(name), lang.words)
+    return read_fst_file(name) if is_fst else read_grammar(name, lang.words)

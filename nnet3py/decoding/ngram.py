@@ -1,4 +1,4 @@
-"""N-gram language models with back-off: estimated from text, read from and written to ARPA files, made into graphs.
+"""N-gram language models with back-off: estimated from text, written to ARPA files, made into graphs.
 
 Kaldi: ``arpa2fst``.
 """
@@ -6,23 +6,22 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
-from nnet3py.decoding.arcs import GraphBuilder
+import numpy as np
+
 from nnet3py.decoding.lexicon import BACKOFF, SENTENCE_END, SENTENCE_START
-from nnet3py.decoding.symbols import SymbolTable, read_text
+from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, UsageError
+from nnet3py.fst.arpa import Arpa, Section, WordIds, natural, read_arpa
+from nnet3py.fst.arpa_graph import Sentence, arpa_graph
 from nnet3py.io.fst import Fst
 from nnet3py.io.streams import write_text
 
 logger = logging.getLogger(__name__)
 
-_LN10 = math.log(10.0)
 _NEVER = -99.0                      # ARPA's log10 of the probability of what is not predicted, such as <s>
-_COUNT = re.compile(r"ngram\s+([0-9]+)\s*=\s*([0-9]+)")
-_SECTION = re.compile(r"\\([0-9]+)-grams:")
 
 Gram = tuple[str, ...]
 
@@ -90,40 +89,6 @@ class Ngram:
 
     # -- ARPA files --------------------------------------------------------------------------------------------------
 
-    @classmethod
-    def read(cls, rxfilename: str) -> Ngram:
-        """Read an ARPA file; FormatError for what is none."""
-        lines = read_text(rxfilename).split("\n")
-        wanted: dict[int, int] = {}
-        found: Counter[int] = Counter()
-        probs: dict[Gram, float] = {}
-        backoffs: dict[Gram, float] = {}
-        section = -1                                    # -1: before \data\, 0: the counts, then the n of the n-grams
-        for number, line in enumerate(lines, 1):
-            line = line.strip()
-            heading = _SECTION.fullmatch(line)
-            if not line or section < 0 and line != "\\data\\":
-                continue
-            if line == "\\end\\":
-                break
-            if line == "\\data\\":
-                section = 0
-            elif heading:
-                section = int(heading[1])
-            elif section == 0 and (count := _COUNT.fullmatch(line)):
-                wanted[int(count[1])] = int(count[2])
-            elif section == 0 or not _add_gram(line.split(), section, probs, backoffs):
-                raise FormatError(f"line {number} of an ARPA file cannot be read: {line[:80]!r}", path=str(rxfilename))
-            else:
-                found[section] += 1
-        else:
-            raise FormatError("expected \\end\\ at the end of an ARPA file" if section >= 0 else
-                              "expected an ARPA file, which has a line \\data\\", path=str(rxfilename))
-        if not found or {n: found[n] for n in wanted} != wanted or set(found) - set(wanted):
-            raise FormatError(f"expected as many n-grams as the head of an ARPA file says, {wanted}, found "
-                              f"{dict(found)}", path=str(rxfilename))
-        return cls(max(found), probs, backoffs)
-
     def write(self, path: str) -> None:
         """Write an ARPA file."""
         parts = ["\\data\\\n"]
@@ -139,60 +104,43 @@ class Ngram:
         write_text(path, "".join(parts) + "\n\\end\\\n")
 
 
-def _add_gram(fields: list[str], order: int, probs: dict[Gram, float], backoffs: dict[Gram, float]) -> bool:
-    """Take a line of n-grams; False if it is none."""
-    try:
-        gram = tuple(fields[1:order + 1])
-        numbers = [float(field) for field in (fields[0], *fields[order + 1:])]
-    except (ValueError, IndexError):
-        return False
-    if len(gram) != order or len(numbers) > 2 or any(math.isnan(number) for number in numbers):
-        return False
-    probs[gram] = numbers[0]
-    if len(numbers) == 2:
-        backoffs[gram] = numbers[1]
-    return True
-
-
 def ngram_fst(model: Ngram, words: SymbolTable) -> Fst:
     """The grammar G of a model: an acceptor but for ``#0`` : epsilon on back-off arcs.
 
     N-grams with words that the table lacks are left out, with a warning that counts them. Raises FormatError if
     nothing is left, or if the table has no ``#0`` though there is something to back off to.
     """
-    special = (SENTENCE_START, SENTENCE_END)
-    grams = {gram: value for gram, value in model.log10_probs.items()
-             if all(word in words or word in special for word in gram)}
-    if len(grams) < len(model.log10_probs):
+    ids = _ids(words)
+    probs = dict(model.log10_probs)
+    probs.setdefault((SENTENCE_START,), _NEVER)
+    grams = {gram: value for gram, value in probs.items() if all(word in ids for word in gram)}
+    if len(grams) < len(probs):
         logger.warning("%d of %d n-grams have words that the table of words lacks, and are left out",
-                       len(model.log10_probs) - len(grams), len(model.log10_probs))
-    if not any(gram[-1] not in special for gram in grams):
+                       len(probs) - len(grams), len(probs))
+    sections = []
+    for order in range(1, model.order + 1):
+        chosen = sorted(gram for gram in grams if len(gram) == order)
+        numbers = np.array([[ids[word] for word in gram] for gram in chosen], dtype=np.int32).reshape(-1, order)
+        sections.append(Section(numbers, natural(np.array([grams[gram] for gram in chosen])),
+                                natural(np.array([model.log10_backoffs.get(gram, 0.0) for gram in chosen]))))
+    return _grammar(Arpa(sections), words, ids)
+
+
+def read_grammar(rxfilename: str, words: SymbolTable) -> Fst:
+    """The grammar G of an ARPA file, as :func:`ngram_fst` makes it; FormatError for what is none. Kaldi: arpa2fst."""
+    ids = _ids(words)
+    arpa = read_arpa(rxfilename, WordIds({word.encode("utf-8", "surrogateescape"): n for word, n in ids.items()}))
+    return _grammar(arpa, words, ids)
+
+
+def _ids(words: SymbolTable) -> dict[str, int]:
+    """Numbers of all words, and of the beginning and the end of sentences, which the table may lack."""
+    largest = max(words.names, default=0)
+    return {SENTENCE_START: largest + 1, SENTENCE_END: largest + 2, **words.ids}
+
+
+def _grammar(arpa: Arpa, words: SymbolTable, ids: dict[str, int]) -> Fst:
+    special = (ids[SENTENCE_START], ids[SENTENCE_END])
+    if not any((~np.isin(section.words[:, -1], special)).any() for section in arpa.sections):
         raise FormatError("no n-gram of the language model has words of the lexicon")
-    graph = GraphBuilder()
-    # a state for each history that something follows, or that costs something to back off from
-    histories = {gram[:-1] for gram in grams} | {()} | {
-        gram for gram in grams if len(gram) < model.order and model.log10_backoffs.get(gram, 0.0)}
-    start = _longest((SENTENCE_START,) if model.order > 1 else (), histories)
-    states = {start: 0}
-    for history in sorted(histories - {start}, key=lambda gram: (len(gram), gram)):
-        states[history] = graph.state()
-    for gram, value in grams.items():
-        history, word = gram[:-1], gram[-1]
-        weight = -value * _LN10
-        if word == SENTENCE_END:
-            graph.final(states[history], weight)
-        elif word != SENTENCE_START:
-            reached = gram[-(model.order - 1):] if model.order > 1 else ()
-            graph.arc(states[history], words[word], words[word], weight, states[_longest(reached, histories)])
-    for history, state in states.items():
-        if history:
-            target = states[_longest(history[1:], histories)]
-            graph.arc(state, words[BACKOFF], 0, -model.log10_backoffs.get(history, 0.0) * _LN10, target)
-    return graph.fst()
-
-
-def _longest(history: Gram, known: set[Gram]) -> Gram:
-    """The longest end of a history that has a state of its own."""
-    while history not in known:
-        history = history[1:]
-    return history
+    return arpa_graph(arpa, Sentence(*special, words[BACKOFF]))

@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 LN10 = math.log(10.0)
 _LARGEST_ID = np.iinfo(np.int32).max
 _MOST_ORDER = 100                  # what a count says beyond this is damage
+_LARGEST_LOG = 1e30                # what is larger is damage
 _BLOCK = 1 << 22                   # bytes of text that are taken apart at a time
 _SHOWN = 80                        # characters of a line in a message
 _COUNT = re.compile(rb"ngram\s+([0-9]{1,3})\s*=\s*([0-9]{1,18})")
@@ -223,6 +224,9 @@ class _Parser:
                 raise FormatError(f"the head of an ARPA file announces {counts[order - 1]} n-grams of order {order}, "
                                   f"but there are more (line {self._line})", path=self._path)
             pieces.append(piece)
+        if found < counts[order - 1]:
+            logger.warning("The head of %s announces %d n-grams of order %d, but there are %d", self._path,
+                           counts[order - 1], order, found)
         self._directive = self._next_line() or b""
         empty = Section(np.empty((0, order), np.int32), np.empty(0, np.float32), np.empty(0, np.float32))
         return Section(*(np.concatenate(columns) for columns in zip(empty, *pieces, strict=True)))
@@ -251,7 +255,7 @@ class _Parser:
         if unknown.any():
             self._warn_of_unknown(block, words, lines, np.flatnonzero(unknown), fields, firsts)
         kept = ~unknown
-        return Section(words[kept].astype(np.int32), _natural(probs[kept]), _natural(backoffs[kept])), len(firsts)
+        return Section(words[kept].astype(np.int32), natural(probs[kept]), natural(backoffs[kept])), len(firsts)
 
     def _line_error(self, block: bytes, line: int, message: str) -> FormatError:
         return self._error(message, block.split(b"\n")[line].strip(), self._line + line + 1)
@@ -260,7 +264,7 @@ class _Parser:
         """float64: the numbers that ``texts`` are."""
         try:
             values = np.array(list(map(float, texts)))
-            right = ~np.isnan(values) & (values < np.inf) if not any(b"_" in text for text in texts) else None
+            right = _can_be(values) if not any(b"_" in text for text in texts) else None
         except ValueError:
             right = None
         if right is None:
@@ -290,8 +294,8 @@ class _Parser:
         self._warn(message, len(rows))
 
 
-def _natural(log10: np.ndarray) -> np.ndarray:
-    """float32: natural logarithms of what stands in a file as float."""
+def natural(log10: np.ndarray) -> np.ndarray:
+    """float32: natural logarithms of what stands in an ARPA file as float."""
     return (log10.astype(np.float32).astype(np.float64) * LN10).astype(np.float32)
 
 
@@ -304,7 +308,12 @@ def _is_number(text: bytes) -> bool:
         value = float(text)
     except ValueError:
         return False
-    return b"_" not in text and not math.isnan(value) and value < math.inf
+    return b"_" not in text and bool(_can_be(np.array(value)))
+
+
+def _can_be(values: np.ndarray) -> np.ndarray:
+    """bool: which numbers can be logarithms of probabilities, or of back-offs: also minus infinity."""
+    return (np.abs(values) < _LARGEST_LOG) | (values == -np.inf)
 
 
 def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -16,9 +16,8 @@ from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.extras import install_command
 from nnet3py.fst.arcs import arc_sorted, is_sorted
 from nnet3py.io.fst import Fst, read_binary_fst, write_binary_fst
-from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import open_input
-from nnet3py.io.tokens import TokenWriter
+from nnet3py.io.tokens import TokenReader, TokenWriter
 
 
 def load_kaldifst() -> Any:
@@ -48,12 +47,15 @@ def to_openfst(fst: Fst) -> Any:
     """A graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
 
     What the graph's own file said of its properties is not trusted but found out. Raises Nnet3Error if kaldifst is
-    missing, FormatError for a graph with states that do not exist, or costs that are no numbers.
+    missing, FormatError for a graph with states that do not exist, labels below 0 or costs that are no numbers.
     """
     kaldifst = load_kaldifst()
     kind = kaldifst.Lattice if fst.arc_type == "lattice4" else kaldifst.StdVectorFst
     if np.isnan(fst.weights).any() or np.isnan(fst.final_weights).any():
         raise FormatError("a graph has a cost that is no number", hint="the file is damaged")
+    least = min(int(fst.input_labels.min(initial=0)), int(fst.output_labels.min(initial=0)))
+    if least < 0:                                                    # of which OpenFst makes a crash
+        raise FormatError(f"a graph has the label {least}, but labels are 0 or more", hint="the file is damaged")
     with _temporary_file() as name:
         with open(name, "wb") as stream:
             write_binary_fst(TokenWriter(stream, binary=True), dataclasses.replace(fst, stored=None), "vector")
@@ -66,7 +68,8 @@ def from_openfst(fst: Any) -> Fst:
         if not fst.write(name):
             raise Nnet3Error(f"kaldifst could not write a graph to {name}", hint="is there room for temporary files?")
         with open_input(name) as stream:
-            return dataclasses.replace(read_binary_fst(token_reader(stream)), stored=None)
+            fst = read_binary_fst(TokenReader(stream, path=stream.path, size=stream.size))
+    return dataclasses.replace(fst, stored=None)
 
 
 # -- operations --------------------------------------------------------------------------------------------------------

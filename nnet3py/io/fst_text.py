@@ -12,8 +12,7 @@ import re
 import numpy as np
 
 from nnet3py.io.fst import ARC_TYPES, NO_STATE, NO_WEIGHT, Fst, finished_fst, read_binary_fst, write_binary_fst
-from nnet3py.io.holders import Holder
-from nnet3py.io.object_files import token_reader
+from nnet3py.io.holder import Holder
 from nnet3py.io.streams import failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -47,7 +46,7 @@ def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
     Kaldi: ReadFstKaldiGeneric.
     """
     with open_input(rxfilename or "-") as stream:
-        reader = token_reader(stream)
+        reader = TokenReader(stream, path=stream.path, size=stream.size)
         if reader.at_end():
             raise reader.error("expected a graph, found nothing")
         fst = read_fst(reader)
