@@ -8,14 +8,14 @@ import pytest
 from graph_paths import path_costs
 
 from nnet3py.acoustic_model import AcousticModel
-from nnet3py.cli.align_compiled import align_compiled, compile_train_graphs
+from nnet3py.cli.align_compiled import align_compiled, compile_train_graphs, compile_train_graphs_fsts
 from nnet3py.cli.latgen import latgen_faster, latgen_faster_mapped, latgen_faster_parallel
 from nnet3py.cli.latgen_batch import latgen_faster_batch
 from nnet3py.cli.lattice_paths import lattice_best_path
 from nnet3py.cli.lattice_scaling import lattice_scale
 from nnet3py.cli.make_graph import make_graph
 from nnet3py.cli.word_error_rate import word_error_rate
-from nnet3py.decoding.graph import read_fst_file
+from nnet3py.decoding.graph import read_fst_file, word_line
 from nnet3py.io.fst_text import FST
 from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
 from nnet3py.io.lattice import LATTICES
@@ -188,6 +188,19 @@ def test_training_graph_options(folder):
     is_loop = {"plain": plain.next_states == plain.sources, "scaled": scaled.next_states == scaled.sources}
     np.testing.assert_allclose(plain.weights[is_loop["plain"]], 0.0)
     np.testing.assert_allclose(scaled.weights[is_loop["scaled"]], -0.5 * np.log(0.5), rtol=1e-6)
+
+
+def test_training_graphs_of_fsts(folder, capfd):
+    line_graph()
+    write_table("ark:words.fsts", FST, {"u2": word_line(np.array([3]))})
+    args = ["tree", "final.mdl", "lang/L_disambig.fst", "ark:words.fsts", "ark:made.fsts"]
+    assert compile_train_graphs_fsts.execute([
+        "--rm-eps=true", "--read-disambig-syms=lang/phones/disambig.int", *args]) == 0
+    assert "succeeded for 1 graphs, failed for 0" in (said := capfd.readouterr().err) and "WARNING" not in said
+    made, plain = (path_costs(read_table(f"ark:{name}", FST)["u2"], 4) for name in ("made.fsts", "two.fsts"))
+    assert made.keys() == plain.keys() and len(made) > 1
+    assert compile_train_graphs_fsts.execute(args) == 0
+    assert "--read-disambig-syms is not given" in capfd.readouterr().err
 
 
 def test_partial_output(folder, capfd):

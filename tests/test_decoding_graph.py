@@ -16,6 +16,7 @@ from nnet3py.decoding.graph import (
     read_fst_file,
     read_lang,
     with_transition_costs,
+    word_line,
     write_graph,
     write_lang,
 )
@@ -148,14 +149,35 @@ def test_training_graph():
     tree, model = system(3, 1)
     a_lang = lang()
     words = (a_lang.words["b"], a_lang.words["a"])
-    plain = make_training_graph(a_lang.plain_lexicon, np.array(words), tree, model)
+    line = word_line(np.array(words))
+    plain = make_training_graph(a_lang.plain_lexicon, line, tree, model)
     graph = with_transition_costs(plain, model, 1.0, 0.5)
     expected = expected_paths(a_lang.plain_lexicon, {words: 0.0}, tree, model, 0.5)
     assert_same_paths(graph, expected)
-    disambig = make_training_graph(a_lang.lexicon, np.array(words), tree, model, a_lang.phones.disambiguation)
+    symbols = a_lang.phones.disambiguation
+    disambig = make_training_graph(a_lang.lexicon, line, tree, model, symbols)
     assert_same_paths(with_transition_costs(disambig, model, 1.0, 0.5), expected)
+    small = make_training_graph(a_lang.lexicon, line, tree, model, symbols, TrainingGraphOptions(rm_eps=True))
+    assert_same_paths(with_transition_costs(small, model, 1.0, 0.5), expected)
+    assert small.num_arcs < disambig.num_arcs
+    assert make_training_graph(a_lang.plain_lexicon, line, tree, model, (), TrainingGraphOptions(rm_eps=True)).equals(
+        plain)
     with pytest.raises(Nnet3Error, match="no phones for these words"):
-        make_training_graph(a_lang.plain_lexicon, np.array([77]), tree, model)
+        make_training_graph(a_lang.plain_lexicon, word_line(np.array([77])), tree, model)
+
+
+def test_training_graph_of_several_sentences():
+    tree, model = system(1, 0)
+    a_lang = lang()
+    words = GraphBuilder()
+    end = words.state()
+    for name, cost in (("a", 0.5), ("c", 1.5)):
+        words.arc(0, a_lang.words[name], a_lang.words[name], cost, end)
+    words.final(end, 0.25)
+    graph = make_training_graph(a_lang.lexicon, words.fst(), tree, model, a_lang.phones.disambiguation,
+                                TrainingGraphOptions(1.0, 0.5))
+    assert_same_paths(graph, expected_paths(a_lang.plain_lexicon, {
+        (a_lang.words["a"],): 0.75, (a_lang.words["c"],): 1.75}, tree, model, 0.5))
 
 
 @pytest.mark.parametrize("reorder", [True, False])
@@ -163,7 +185,7 @@ def test_training_graph_with_costs_of_transitions(reorder):
     tree, model = system(3, 1)
     a_lang = lang()
     words = (a_lang.words["b"], a_lang.words["a"])
-    graph = make_training_graph(a_lang.plain_lexicon, np.array(words), tree, model,
+    graph = make_training_graph(a_lang.plain_lexicon, word_line(np.array(words)), tree, model,
                                 options=TrainingGraphOptions(1.0, 0.5, reorder))
     expected = expected_paths(a_lang.plain_lexicon, {words: 0.0}, tree, model, 0.5)
     if not reorder:

@@ -1,6 +1,7 @@
-"""compile-train-graphs and nnet3-align-compiled: alignments of utterances whose words are known."""
+"""compile-train-graphs, the same with FSTs, and nnet3-align-compiled: alignments of utterances whose words are known."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
@@ -15,10 +16,22 @@ if TYPE_CHECKING:
 
     from nnet3py.decoding.decoder import Decoded
     from nnet3py.io.fst import Fst
+    from nnet3py.io.holder import Holder
     from nnet3py.io.transition_model import TransitionModel
 
 _MIN_ACTIVE = 20      # states kept per frame whatever the beam, as Kaldi's aligners do
 _LATTICE_BEAM = 0.01  # of which only the best path is looked at
+
+
+_GRAPH_OPTIONS = (
+    option("transition-scale", float, 0.0, "Factor of the costs of transitions that are no self-loops"),
+    option("self-loop-scale", float, 0.0, "Factor of the costs of self-loops"),
+    option("reorder", bool, True, "Self-loops come behind the transition that leaves their state, not before it"),
+    option("rm-eps", bool, False, "Remove epsilons where that makes the graph no larger; effective only with "
+           "disambiguation symbols"),
+    option("batch-size", int, 250, "No effect: graphs are made one by one"),
+    option("read-disambig-syms", str, "", "File of the numbers of disambiguation symbols among the lexicon's phones"),
+)
 
 
 @kaldi_command("compile-train-graphs", usage="""
@@ -30,23 +43,43 @@ Usage: compile-train-graphs [options] <tree-in> <model-in> <lexicon-fst-in> <tra
 <graphs-wspecifier>
 e.g.:
  compile-train-graphs tree final.mdl lang/L.fst ark,t:train.int ark:graphs.fsts
-See also: make-graph --write-lang, nnet3-align-compiled
-""", arguments=(5, 5), options=[
-    option("transition-scale", float, 0.0, "Factor of the costs of transitions that are no self-loops"),
-    option("self-loop-scale", float, 0.0, "Factor of the costs of self-loops"),
-    option("reorder", bool, True, "Self-loops come behind the transition that leaves their state, not before it"),
-    option("rm-eps", bool, False, "No effect: epsilons that disambiguation symbols leave behind stay",
-           idle=lambda value, options: options.read_disambig_syms and "graphs are equivalent, but have more states"),
-    option("batch-size", int, 250, "No effect: graphs are made one by one"),
-    option("read-disambig-syms", str, "", "File of the numbers of disambiguation symbols among the lexicon's phones"),
-])
+See also: make-graph --write-lang, compile-train-graphs-fsts, nnet3-align-compiled
+""", arguments=(5, 5), options=_GRAPH_OPTIONS)
 def compile_train_graphs(args: list[str], options: Options) -> int:
     """Make graphs; 1 if none was made."""
+    from nnet3py.decoding.graph import word_line
+    from nnet3py.io.holders import INT_VECTOR
+
+    return 0 if _compile_graphs(args, options, INT_VECTOR, word_line) else 1
+
+
+@kaldi_command("compile-train-graphs-fsts", usage="""
+Make the graphs of utterances of which is known what may have been said, for alignment: an FST of words for each, with
+costs. The lexicon has disambiguation symbols.
+
+Usage: compile-train-graphs-fsts [options] <tree-in> <model-in> <lexicon-fst-in> <fsts-rspecifier> <graphs-wspecifier>
+e.g.:
+ compile-train-graphs-fsts --read-disambig-syms=lang/phones/disambig.int tree final.mdl lang/L_disambig.fst \
+ark:words.fsts ark:graphs.fsts
+See also: compile-train-graphs, nnet3-align-compiled
+""", arguments=(5, 5), options=_GRAPH_OPTIONS)
+def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
+    """Make graphs; 0 however many were made, as in Kaldi."""
+    from nnet3py.io.fst_text import FST
+
+    if not options.read_disambig_syms:
+        log.warning("--read-disambig-syms is not given: with a lexicon without disambiguation symbols graphs of many "
+                    "words may not be determinisable")
+    _compile_graphs(args, options, FST, lambda words: words)
+    return 0
+
+
+def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of: Callable[[Any], Fst]) -> int:
+    """Make a graph of each entry of a table; how many were made."""
     from nnet3py.cli.copying import convert_table
     from nnet3py.decoding.graph import TrainingGraphOptions, make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
     from nnet3py.io.fst_text import FST
-    from nnet3py.io.holders import INT_VECTOR
     from nnet3py.io.object_files import read_object
     from nnet3py.io.transition_model import TransitionModel
     from nnet3py.io.tree import ContextDependency
@@ -57,20 +90,19 @@ def compile_train_graphs(args: list[str], options: Options) -> int:
     disambig = read_text(options.read_disambig_syms).split() if options.read_disambig_syms else []
     if not all(number.isdecimal() for number in disambig):
         raise UsageError(f"expected numbers in {options.read_disambig_syms}, found '{' '.join(disambig)[:40]}'")
-
     symbols = [int(number) for number in disambig]
-    scales = TrainingGraphOptions(options.transition_scale, options.self_loop_scale, options.reorder)
+    how = TrainingGraphOptions(options.transition_scale, options.self_loop_scale, options.reorder, options.rm_eps)
 
-    def graph(key: str, words: np.ndarray) -> Fst | None:
+    def graph(key: str, value: Any) -> Fst | None:
         try:
-            return make_training_graph(lexicon, words, tree, model, symbols, scales)
+            return make_training_graph(lexicon, words_of(value), tree, model, symbols, how)
         except Nnet3Error as error:
             log.warning(f"Problem creating decoding graph for utterance {key}: {error}")
             return None
 
-    done, failed = convert_table(args[3], args[4], INT_VECTOR, FST, graph)
+    done, failed = convert_table(args[3], args[4], holder, FST, graph)
     log.log(f"compile-train-graphs: succeeded for {done} graphs, failed for {failed}")
-    return 0 if done else 1
+    return done
 
 
 @kaldi_command("nnet3-align-compiled", usage="""

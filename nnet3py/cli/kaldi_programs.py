@@ -90,7 +90,7 @@ _INSTEAD: dict[str, str] = {
     "use nnet3-align-compiled, or phones-to-ali for phones whose times are known": """
         align-mapped align-compiled-mapped align-equal align-equal-compiled""",
     "use ali-to-phones": "phones-to-prons prons-to-wordali",
-    "use compile-train-graphs": "compile-train-graphs-fsts compile-train-graphs-without-lexicon compile-graph",
+    "use compile-train-graphs": "compile-train-graphs-without-lexicon compile-graph",
     "use ali-to-post and post-to-tacc, then nnet3-am-adjust-priors": "analyze-counts",
     "examples are made by nnet3-get-egs": "build-pfile-from-ali nnet-relabel-egs",
     "change sound before with another program, such as sox in wav.scp": """

@@ -251,6 +251,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
     "Graphs": {
         "make-graph": Entry("make_graph", "make_graph", "Make the decoding graph of a lexicon, a grammar and a model."),
         "compile-train-graphs": Entry("align_compiled", "compile_train_graphs", "Make the graphs of known words."),
+        "compile-train-graphs-fsts": Entry("align_compiled", "compile_train_graphs_fsts",
+                                           "Make the graphs of what may have been said."),
     },
     "Parts of graphs": {
         "fsttablecompose": Entry("fst_programs", "fst_table_compose", "Compose two FSTs, or tables of them."),

@@ -83,36 +83,50 @@ def _minimized(fst: Fst) -> Fst:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingGraphOptions:
-    """How training graphs are made; the costs of transitions may be left to alignment. Kaldi: TrainingGraphCompiler."""
+    """How training graphs are made; the costs of transitions may be left to alignment. Kaldi: TrainingGraphCompiler.
+
+    Attributes
+    ----------
+    transition_scale : factor of the costs of transitions that are no self-loops
+    self_loop_scale : factor of the costs of self-loops, and of not taking them
+    reorder : self-loops come behind the transition that leaves their state, not before it
+    rm_eps : epsilons are removed where that makes nothing larger; only with disambiguation symbols
+    """
 
     transition_scale: float = 0.0
     self_loop_scale: float = 0.0
     reorder: bool = True
+    rm_eps: bool = False
 
 
-def make_training_graph(lexicon: Fst, words: np.ndarray, tree: ContextDependency, model: TransitionModel,
+def word_line(words: np.ndarray) -> Fst:
+    """The acceptor of one sequence of words, int32 (words,)."""
+    states = np.arange(len(words) + 1)
+    final = np.where(states == len(words), np.float32(0.0), NO_WEIGHT)
+    return Fst.from_arcs(0, final, states[:-1], words, words, np.zeros(len(words)), states[1:])
+
+
+def make_training_graph(lexicon: Fst, words: Fst, tree: ContextDependency, model: TransitionModel,
                         disambig: Collection[int] = (), options: TrainingGraphOptions | None = None) -> Fst:
     """The graph of one utterance whose words are known, with self-loops.
 
     Parameters
     ----------
     lexicon : L, or L_disambig with its ``disambig`` phones
-    words : int32, numbers of words
+    words : what may have been said: of one sequence of words (:func:`word_line`), or of several, with costs
 
     Raises Nnet3Error if the lexicon has no phones for the words, or other phones than the model. Kaldi:
     ``compile-train-graphs``.
     """
     options = options or TrainingGraphOptions()
-    states = np.arange(len(words) + 1)
-    final = np.where(states == len(words), np.float32(0.0), NO_WEIGHT)
-    line = Fst.from_arcs(0, final, states[:-1], words, words, np.zeros(len(words)), states[1:])
-    graph = from_openfst(compose(lexicon, line))
+    graph = from_openfst(compose(lexicon, words))
     if graph.num_states == 0:
         raise Nnet3Error("the lexicon has no phones for these words")
     windows_graph, windows = expand_context(graph, tree.context_width, tree.central_position, disambig,
                                             keep_outputs=True)
     hmms, labels = hmm_transducer(windows, tree, model, options.transition_scale)
-    made = _minimized(without_symbols(_composed(hmms, windows_graph), labels))
+    made = without_symbols(_composed(hmms, windows_graph), labels)
+    made = _minimized(without_local_epsilons(made) if options.rm_eps and disambig else made)
     return add_self_loops(made, model, options.self_loop_scale, reorder=options.reorder)
 
 
