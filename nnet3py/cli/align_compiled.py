@@ -1,4 +1,4 @@
-"""compile-train-graphs, the same with FSTs, and nnet3-align-compiled: alignments of utterances whose words are known."""
+"""compile-train-graphs, the same of FSTs, and nnet3-align-compiled: alignments of utterances of known words."""
 from __future__ import annotations
 
 from collections.abc import Callable
