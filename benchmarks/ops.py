@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+import threadpoolctl
 
 from nnet3py.ops import device, get_ops, threads
-from nnet3py.ops.cpu import blas
 
 PRODUCTS = [(3712, 192, 768), (64, 640, 2048), (2048, 600, 128), (64, 128, 512), (8, 16, 16)]
 SHAPE = (3712, 768)         # a TDNN-F layer's activations in a minibatch of 32 sequences
@@ -40,18 +40,19 @@ def median_time(function: Callable[[], object], runs: int) -> float:
     return float(np.median(times))
 
 
-def only_numpys_blas(count: int) -> None:
-    """Give numpy's BLAS ``count`` threads and every other one thread."""
-    for library in blas.blas_libraries():
-        library.set_num_threads(count if blas.is_numpys_own(library.filepath) else 1)
+def give_blas_threads(count: int) -> None:
+    """Let every BLAS of the process, numpy's among them, compute with ``count`` threads."""
+    for library in threadpoolctl.ThreadpoolController().lib_controllers:
+        if library.user_api == "blas":
+            library.set_num_threads(count)
 
 
 def report(name: str, ours: Callable[[], object], numpys: Callable[[], object], runs: int, rate: str = "",
            work: float = 0.0) -> None:
     """Print one line: our time, numpy's, their ratio, and our rate."""
-    threads.apply()
+    threads.apply()         # one thread for every BLAS: ours are the only ones
     mine = median_time(ours, runs)
-    only_numpys_blas(threads.num_threads())
+    give_blas_threads(threads.num_threads())
     other = median_time(numpys, runs)
     print(f"{name:44s} {mine * 1e6:10.1f} {other * 1e6:10.1f} {other / mine:7.2f}   {work / mine / 1e9:7.1f} {rate}")
 

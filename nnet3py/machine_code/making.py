@@ -13,16 +13,14 @@ from functools import cache
 from typing import Any
 
 import llvmlite.binding
-import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.np import arrayobj
 
-from nnet3py.errors import UsageError
 from nnet3py.machine_code import entries, notice
+from nnet3py.machine_code.compiler import numba
 from nnet3py.machine_code.objects import Code
-from nnet3py.machine_code.processor import VARIABLE, processor
 
 _POINTER, _I32, _I64, _DOUBLE = cgutils.voidptr_t, ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _HEAD = object.__basicsize__            # bytes; the last of them are the address of the object's type
@@ -36,28 +34,6 @@ _INTEGERS = ("byte", "ubyte", "short", "ushort", "intc", "uintc", "int", "uint",
              "ulonglong")
 _NUMBAS = re.compile(rb"\b(?:numba_\w+|NRT_(?!incref\b|decref\b|MemInfo_call_dtor\b)\w+)")
 _OPTIONS: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-def _choose_processor() -> None:
-    """Have numba make code for the processor that was chosen, if that is not this machine's own.
-
-    Raises
-    ------
-    UsageError
-        numba has compiled before, for another processor: from then on it cannot be changed.
-    """
-    wanted = processor()
-    if wanted.is_this:
-        return
-    config: Any = importlib.import_module("numba.core.config")     # its attributes are made when it is imported
-    config.CPU_NAME, config.CPU_FEATURES = wanted.name, wanted.features
-    target: Any = importlib.import_module("numba.core.registry").cpu_target.target_context
-    if target.codegen().magic_tuple()[-1] != wanted.features:
-        raise UsageError(f"{VARIABLE}={wanted.kind}: numba was used before, and makes code for another processor",
-                         "import nnet3py.ops first, or set NUMBA_CPU_NAME and NUMBA_CPU_FEATURES, too")
-
-
-_choose_processor()
 
 
 @cache

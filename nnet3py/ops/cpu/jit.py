@@ -27,12 +27,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numba
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
 from nnet3py.machine_code import making
+from nnet3py.machine_code.compiler import numba
 from nnet3py.machine_code.inline import inline
 from nnet3py.machine_code.objects import Code
 from nnet3py.ops.cpu import compiled, symbols, team_code

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
+from nnet3py.machine_code.compiler import numba
 from nnet3py.ops import natural_gradient_formulas as formulas
 from nnet3py.ops.cpu.jit import inline, kernel, row, segment
 from nnet3py.ops.cpu.memory import get_double, set_double, stack_doubles, stack_vector

@@ -5,9 +5,9 @@ one long chain. Sums to one number run in float64. The order depends on the size
 """
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from nnet3py.machine_code.compiler import numba
 from nnet3py.ops.cpu.elementwise import keep
 from nnet3py.ops.cpu.jit import inline, kernel, row, segment, span
 from nnet3py.ops.cpu.memory import get_double, set_double, stack_doubles

@@ -17,13 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 import llvmlite.binding
-import numba
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.compiler import Flags
 from numba.extending import intrinsic
 
 from nnet3py.machine_code import making
+from nnet3py.machine_code.compiler import numba
 from nnet3py.machine_code.objects import Code
 from nnet3py.ops.cpu import symbols
 from nnet3py.ops.cpu.team_memory import (
