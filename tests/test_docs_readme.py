@@ -89,3 +89,26 @@ def test_the_python_of_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     for key, output in outputs.items():
         assert output.shape == expected[key].shape
         assert np.abs(output - expected[key]).max() < LARGEST_DIFFERENCE * np.abs(expected[key]).max()
+
+
+def test_the_shell_commands_run_after_the_demo(tmp_path: Path) -> None:
+    """What make demo leaves, of a few utterances; and the commands of the page, as they are written."""
+    digits, quick = ROOT / "egs" / "digits", tmp_path / "egs" / "digits" / "exp" / "quick"
+    for folder in (quick / "tdnn", quick / "egs", quick.parent.parent / "data" / "test"):
+        folder.mkdir(parents=True)
+    (tmp_path / "bin").symlink_to(ROOT / "bin")
+    make = f"""
+        nnet3-init --srand=1 {digits}/conf/tdnn.config {quick}/tdnn/final.raw
+        subset-feats --n=8 ark:{digits}/data/test/feats.ark ark:{tmp_path}/egs/digits/data/test/feats.ark
+        nnet3-get-egs --num-pdfs=28 --left-context=12 --right-context=12 --num-frames=8 \\
+          ark:{tmp_path}/egs/digits/data/test/feats.ark 'ark:ali-to-post ark,t:{digits}/data/test/ali.txt ark:- |' \\
+          ark:{quick}/egs/train.ark
+    """
+    page = next(code for code in re.findall(r"^```sh\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+                if "nnet3-inspect" in code)
+    for script in (make, page):
+        done = subprocess.run(["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True, env={
+            **os.environ, "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}", "NNET3PY_PYTHON": sys.executable})
+        assert done.returncode == 0, done.stderr
+    assert "num-parameters: 177180" in done.stdout and "for computing" in done.stdout
+    assert (quick / "more.raw").stat().st_size > 500_000
