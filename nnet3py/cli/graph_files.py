@@ -54,6 +54,8 @@ def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int =
 
 def read_numbers(name: str) -> list[int]:
     """The integers of a text file, such as ``disambig.int``; FormatError for another word."""
+    import re
+
     from nnet3py.io.streams import failed_command, open_input
 
     with open_input(name) as stream:
@@ -61,7 +63,7 @@ def read_numbers(name: str) -> list[int]:
     if stream.status:
         raise failed_command(stream.path, stream.status)
     for word in words:
-        if not word.lstrip(b"-").isdigit() or len(word) > 11 or abs(int(word)) > 0x7FFFFFFF:
+        if not re.fullmatch(rb"-?[0-9]{1,10}", word) or abs(int(word)) > 0x7FFFFFFF:
             raise FormatError(f"expected integers, found {word[:40]!r}", path=name)
     return [int(word) for word in words]
 

@@ -76,10 +76,9 @@ See also: fstdeterminizestar, fstrmepsilon
 ])
 def fst_determinize(args: list[str], options: Options) -> int:
     """Determinise."""
-    from nnet3py.fst.openfst import load_kaldifst
+    from nnet3py.fst.openfst import determinize
 
-    return _change_openfst(args, lambda graph: load_kaldifst().determinize(graph, delta=options.delta,
-                                                                           det_type=options.det_type))
+    return _change_openfst(args, lambda graph: determinize(graph, options.delta, options.det_type))
 
 
 @kaldi_command("fstminimize", usage="""
@@ -112,6 +111,8 @@ See also: fsttopsort, fstrandgen
 """, arguments=(0, 2), options=[option("nshortest", int, 1, "Number of paths"), QUIET])
 def fst_shortest_path(args: list[str], options: Options) -> int:
     """Find paths."""
-    from nnet3py.fst.openfst import load_kaldifst
+    from nnet3py.fst.openfst import shortest_path, write_openfst
 
-    return _change_openfst(args, lambda graph: load_kaldifst().shortest_path(graph, options.nshortest))
+    source, target = names_of_files(args)
+    write_openfst(target, shortest_path(read_graph(source), options.nshortest))
+    return 0

@@ -16,6 +16,7 @@ from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.extras import install_command
 from nnet3py.fst.arcs import arc_sorted, is_sorted
 from nnet3py.io.fst import Fst, read_binary_fst, write_binary_fst
+from nnet3py.io.fst_properties import strong_parts
 from nnet3py.io.streams import open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -101,6 +102,31 @@ def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, ma
     if stopped and max_states <= 0:
         raise Nnet3Error(f"a graph cannot be determinised: it has more than {limit} states", _AMBIGUOUS)
     return not stopped
+
+
+def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> Any:
+    """A deterministic graph of kaldifst that accepts the same; epsilons are labels like others. OpenFst: Determinize.
+
+    Raises Nnet3Error for one that grows without end.
+    """
+    made = load_kaldifst().determinize(graph, delta=delta, det_type=kind, nstate=MOST_STATES)
+    if made.num_states >= MOST_STATES:
+        raise Nnet3Error(f"a graph cannot be determinised: it has more than {MOST_STATES} states")
+    return made
+
+
+def shortest_path(fst: Fst, count: int = 1) -> Any:
+    """The ``count`` cheapest paths. OpenFst: ShortestPath.
+
+    Raises Nnet3Error where there may be no cheapest path: a cycle has an arc of negative cost.
+    """
+    if (fst.weights < 0.0).any():
+        parts = strong_parts(fst)
+        inside = (parts[fst.sources] == parts[fst.next_states]) & (fst.weights < 0.0)
+        if inside.any():
+            raise Nnet3Error(f"the cycle that state {int(fst.sources[inside.argmax()])} is in has an arc of negative "
+                             "cost, so that there may be no cheapest path", "take costs that are 0 or more")
+    return load_kaldifst().shortest_path(to_openfst(fst), count)
 
 
 def minimize_encoded(graph: Any, delta: float = DELTA) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import struct
 
 from nnet3py.errors import FormatError
@@ -14,6 +15,7 @@ from nnet3py.io.streams import failed_command, open_input
 
 INPUT, OUTPUT = 1, 2                       # bits of a file's flags: which tables it has
 _MAGIC = struct.pack("<i", 2125658996)
+_KEY = re.compile(rb"-?[0-9]{1,18}")
 _SHOWN = 60                                # characters of a line in a message
 
 Symbols = dict[bytes, int]
@@ -30,7 +32,7 @@ def read_symbols(rxfilename: str | os.PathLike[str]) -> Symbols:
         fields = line.split()
         if not fields:
             continue
-        if len(fields) != 2 or not fields[1].lstrip(b"-").isdigit() or len(fields[1]) > 19:
+        if len(fields) != 2 or not _KEY.fullmatch(fields[1]):
             shown = line.decode("utf-8", "backslashreplace")[:_SHOWN]
             raise FormatError(f"line {number} of a symbol table is not SYMBOL NUMBER: {shown!r}", path=str(rxfilename))
         symbol, key = fields[0], int(fields[1])

@@ -47,7 +47,7 @@ def fst_properties(fst: Fst) -> int:
     top_sorted = bool((targets > sources).all())
     cyclic, initial_cyclic, weighted_cycles = False, False, False
     if not top_sorted:
-        parts = _strong_parts(fst)
+        parts = strong_parts(fst)
         inside = parts[sources] == parts[targets]
         cyclic, weighted_cycles = bool(inside.any()), bool((inside & has_cost).any())
         initial_cyclic = fst.start >= 0 and bool((inside & (parts[sources] == parts[fst.start])).any())
@@ -102,7 +102,7 @@ def _graph(fst: Fst) -> object:
     return csr_matrix((ones, fst.next_states, fst.arc_starts), shape=(fst.num_states, fst.num_states))
 
 
-def _strong_parts(fst: Fst) -> np.ndarray:
+def strong_parts(fst: Fst) -> np.ndarray:
     """int32 (states,): the number of the strongly connected part that each state is in."""
     if fst.num_arcs <= _FEW_ARCS:
         return _strong_parts_in_lists(fst)
@@ -112,7 +112,7 @@ def _strong_parts(fst: Fst) -> np.ndarray:
 
 
 def _strong_parts_in_lists(fst: Fst) -> np.ndarray:
-    """As :func:`_strong_parts`, with Tarjan's algorithm: quicker than loading scipy's."""
+    """As :func:`strong_parts`, with Tarjan's algorithm: quicker than loading scipy's."""
     starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
     position, depth, parts = list(starts[:-1]), [-1] * fst.num_states, [-1] * fst.num_states
     lowest, waiting, count = list(depth), [], 0
