@@ -32,6 +32,7 @@ _SECONDS_BETWEEN = 0.2   # of two changes of what is shown
 
 _program = ""
 _status = ""             # what stands on the terminal's last line
+_shows_status = True
 _verbose = 0
 _show_warning_before: Any = None   # warnings.showwarning before connect_logging
 
@@ -201,8 +202,16 @@ def show_status(text: str) -> bool:
     return True
 
 
+def leave_status_to_others() -> None:
+    """Show nothing any more: a process that helps another one leaves the terminal to it."""
+    global _shows_status
+    _shows_status = False
+
+
 def _terminal() -> Any:
     """The stream on which status is shown; None for none."""
+    if not _shows_status:
+        return None
     try:
         if stat.S_ISFIFO(os.fstat(1).st_mode):
             return None

@@ -143,6 +143,13 @@ def test_a_process_that_writes_to_a_pipe_leaves_the_terminal_to_its_reader(
         os.close(target)
 
 
+def test_a_process_that_helps_another_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_as_stderr(monkeypatch)
+    monkeypatch.setattr(log, "_shows_status", True)
+    log.leave_status_to_others()
+    assert list(log.progress(range(2), "work")) == [0, 1] and terminal.getvalue() == ""
+
+
 def test_a_terminal_that_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
                                   tmp_path: Path) -> None:
     """For who sends standard error to a log, and wants to see what goes on nevertheless."""

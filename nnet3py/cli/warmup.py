@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import QUIET
 from nnet3py.cli.options import Options, option
@@ -103,7 +104,7 @@ def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from multiprocessing import get_context
 
-    with ProcessPoolExecutor(min(num_processes, len(work)), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(min(num_processes, len(work)), get_context("spawn"), log.leave_status_to_others) as pool:
         for future in as_completed([pool.submit(warm_family, device, family) for device, family in work]):
             yield future.result()
 
