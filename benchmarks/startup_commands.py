@@ -61,6 +61,7 @@ COMMANDS = [
     ("subsample-feats", "ark:feats", NO_TABLE), ("shift-feats", "ark:feats", NO_TABLE),
     ("paste-feats", "ark:feats", "ark:feats", NO_TABLE),
     ("append-vector-to-feats", "ark:feats", "ark:vecs", NO_TABLE), ("transform-feats", "matrix", "ark:feats", NO_TABLE),
+    ("transform-vec", "matrix", "ark:vecs", NO_TABLE), ("est-pca", "--dim=2", "ark:feats", NOWHERE),
     ("compute-mfcc-feats", "ark:wav", NO_TABLE), ("compute-fbank-feats", "ark:wav", NO_TABLE),
     ("wav-copy", "ark:wav", NO_TABLE), ("wav-to-duration", "ark:wav", NO_TABLE),
     ("extract-segments", "ark:wav", "segments", NO_TABLE),
@@ -80,7 +81,7 @@ COMMANDS = [
     ("show-alignments", "phones", MODEL, "ark:alignment"), ("post-to-pdf-post", MODEL, "ark:post", NO_TABLE),
     ("weight-silence-post", "0.5", "1", MODEL, "ark:post", NO_TABLE), ("post-to-weights", "ark:post", NO_TABLE),
     ("logprob-to-post", "ark:feats", NO_TABLE), ("compute-vad", "ark:feats", NO_TABLE),
-    ("select-voiced-frames", "ark:feats", "ark:voiced", NO_TABLE),
+    ("select-voiced-frames", "ark:feats", "ark:voiced", NO_TABLE), ("scale-post", "ark:post", "0.5", NO_TABLE),
     # Trees
     ("hmm-info", MODEL), ("copy-tree", TREE, NOWHERE), ("draw-tree", "phones", TREE),
     ("gmm-init-mono", "topo", "4", NOWHERE, NOWHERE), ("gmm-init-biphone", "topo", "4", NOWHERE, NOWHERE),
@@ -96,7 +97,8 @@ OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminati
 
 # What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
 LIBRARIES = {"compute-mfcc-feats": "kaldi_native_fbank", "compute-fbank-feats": "kaldi_native_fbank",
-             "nnet3-extras": "importlib.metadata"}
+             "nnet3-extras": "importlib.metadata",
+             "chain-get-supervision": "llvmlite.binding", "chain-make-den-fst": "llvmlite.binding"}
 
 _KERNELS = "it computes with a network, so it needs compiled kernels"
 _LOOPS = "it works by compiled loops, which are loaded in 0.05 s"
@@ -114,13 +116,12 @@ NOT_MEASURED = {
                      "nnet3-align-compiled"), _KERNELS),
     **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
                      "make-chain-egs"), _CHILDREN),
-    **dict.fromkeys((*GROUPS["Graphs"], *GROUPS["Parts of graphs"], *GROUPS["FSTs (OpenFst's programs)"],
-                     *GROUPS["Language models"], "latgen-faster-mapped", "latgen-faster-mapped-parallel"),
-                    "it works on graphs by compiled loops or OpenFst, which take longer to load than everything else"),
     **{name: _LOOPS for group in ("Lattices", "Scoring") for name in GROUPS[group]},
-    **{name: _GRAPHS for group in ("Parts of graphs", "FSTs (OpenFst's programs)", "Language models")
+    **{name: _GRAPHS for group in ("Graphs", "Parts of graphs", "FSTs (OpenFst's programs)", "Language models")
        for name in GROUPS[group]},
-    "word-error-rate": _LOOPS,
+    **dict.fromkeys(("latgen-faster-mapped", "latgen-faster-mapped-parallel", "word-error-rate"), _LOOPS),
+    **{name: "it works with a model of speakers or its statistics, which no few lines of text can be"
+       for name in GROUPS["Speakers and i-vectors"] if name not in ("scale-post", "transform-vec", "est-pca")},
     "nnet3-report": "it draws with matplotlib, which takes a second to load",
 }
 

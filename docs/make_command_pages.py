@@ -148,7 +148,22 @@ Each command is a program in `bin/` with Kaldi's name, and a word after `nnet3py
 
 Options stand before the arguments, with the value attached: `--name=value`; `--name` alone is `true`. Data go to
 standard output, messages to standard error. The exit status is 0, or 1 for a wrong number of arguments and where
-nothing could be done, or 255 for an error.
+nothing could be done, or 255 for an error. A command that is started as `nnet3py NAME` or `nnet3py-NAME` leaves out the
+line `kaldi::KaldiFatalError` after an error, for which scripts look.
+
+The tab key completes commands, options, their values and files, after one line in the start file of the shell:
+
+```sh
+eval "$(_NNET3PY_COMPLETE=bash_source nnet3py)"    # bash 4.4 or later: ~/.bashrc
+eval "$(_NNET3PY_COMPLETE=zsh_source nnet3py)"     # zsh: ~/.zshrc, after compinit
+_NNET3PY_COMPLETE=fish_source nnet3py | source     # fish: ~/.config/fish/config.fish
+```
+
+It serves `nnet3py`, the names in `bin/` and `nnet3py-NAME` alike. The script can also be written to a file once, and
+read from there: that is sooner by the start of a command.
+
+Every command is a [click](https://click.palletsprojects.com) command, for programs in Python as well:
+`nnet3py.cli.main.load("nnet3-copy")` is a `click.Command`; its `execute(["in.raw", "out.raw"])` returns the status.
 
 """
 

@@ -26,22 +26,18 @@ _INSTEAD: dict[str, str] = {
         gmm-est-fmllr-global gmm-est-fmllr-gpost gmm-est-fmllr-raw gmm-est-fmllr-raw-gpost gmm-est-gaussians-ebw
         gmm-est-lvtln-trans gmm-est-map gmm-est-regtree-fmllr gmm-est-regtree-fmllr-ali gmm-est-regtree-mllr
         gmm-est-rescale gmm-est-weights-ebw gmm-fmpe-acc-stats gmm-get-feat-deriv gmm-get-stats-deriv
-        gmm-global-acc-stats gmm-global-acc-stats-twofeats gmm-global-copy gmm-global-est gmm-global-est-fmllr
-        gmm-global-est-lvtln-trans gmm-global-get-frame-likes gmm-global-get-post gmm-global-gselect-to-post
-        gmm-global-info gmm-global-init-from-feats gmm-global-sum-accs gmm-global-to-fgmm gmm-gselect gmm-info
-        gmm-init-lvtln gmm-init-model-flat gmm-ismooth-stats gmm-latgen-biglm-faster gmm-latgen-faster
-        gmm-latgen-faster-parallel gmm-latgen-faster-regtree-fmllr gmm-latgen-map gmm-latgen-simple
-        gmm-latgen-tracking gmm-make-regtree gmm-mixup gmm-post-to-gpost gmm-rescore-lattice gmm-sum-accs
-        gmm-train-lvtln-special gmm-transform-means gmm-transform-means-global fgmm-global-acc-stats
-        fgmm-global-acc-stats-post fgmm-global-acc-stats-twofeats fgmm-global-copy fgmm-global-est
-        fgmm-global-get-frame-likes fgmm-global-gselect-to-post fgmm-global-info fgmm-global-init-from-accs
-        fgmm-global-merge fgmm-global-mixdown fgmm-global-sum-accs fgmm-global-to-gmm fgmm-gselect
-        sgmm2-acc-stats sgmm2-acc-stats-gpost sgmm2-acc-stats2 sgmm2-align-compiled sgmm2-comp-prexform
-        sgmm2-copy sgmm2-est sgmm2-est-ebw sgmm2-est-fmllr sgmm2-est-fmllr-gpost sgmm2-est-spkvecs
-        sgmm2-est-spkvecs-gpost sgmm2-gselect sgmm2-info sgmm2-init sgmm2-latgen-faster
-        sgmm2-latgen-faster-parallel sgmm2-post-to-gpost sgmm2-project sgmm2-rescore-lattice sgmm2-sum-accs
-        init-ubm copy-gselect fmpe-acc-stats fmpe-apply-transform fmpe-est fmpe-init fmpe-sum-accs est-mllt
-        sum-mllt-accs decode-faster decode-faster-mapped""",
+        gmm-global-acc-stats-twofeats gmm-global-est-fmllr gmm-global-est-lvtln-trans gmm-global-get-frame-likes
+        gmm-global-info gmm-info gmm-init-lvtln gmm-init-model-flat gmm-ismooth-stats gmm-latgen-biglm-faster
+        gmm-latgen-faster gmm-latgen-faster-parallel gmm-latgen-faster-regtree-fmllr gmm-latgen-map
+        gmm-latgen-simple gmm-latgen-tracking gmm-make-regtree gmm-mixup gmm-post-to-gpost gmm-rescore-lattice
+        gmm-sum-accs gmm-train-lvtln-special gmm-transform-means gmm-transform-means-global
+        fgmm-global-acc-stats-post fgmm-global-acc-stats-twofeats fgmm-global-get-frame-likes fgmm-global-info
+        fgmm-global-init-from-accs fgmm-global-merge fgmm-global-mixdown sgmm2-acc-stats sgmm2-acc-stats-gpost
+        sgmm2-acc-stats2 sgmm2-align-compiled sgmm2-comp-prexform sgmm2-copy sgmm2-est sgmm2-est-ebw
+        sgmm2-est-fmllr sgmm2-est-fmllr-gpost sgmm2-est-spkvecs sgmm2-est-spkvecs-gpost sgmm2-gselect sgmm2-info
+        sgmm2-init sgmm2-latgen-faster sgmm2-latgen-faster-parallel sgmm2-post-to-gpost sgmm2-project
+        sgmm2-rescore-lattice sgmm2-sum-accs init-ubm copy-gselect fmpe-acc-stats fmpe-apply-transform fmpe-est
+        fmpe-init fmpe-sum-accs est-mllt sum-mllt-accs decode-faster decode-faster-mapped""",
     _OLD_NETWORKS.format("nnet3-init, train-dnn, nnet3-compute and nnet3-latgen-faster"): """
         nnet-align-compiled nnet-am-average nnet-am-compute nnet-am-copy nnet-am-fix nnet-am-info nnet-am-init
         nnet-am-mixup nnet-am-rescale nnet-am-switch-preconditioning nnet-am-widen nnet-adjust-priors
@@ -74,18 +70,17 @@ _INSTEAD: dict[str, str] = {
     "use compute-cmvn-stats": "compute-cmvn-stats-two-channel",
     "use apply-cmvn-online, or apply-cmvn": "apply-cmvn-sliding",
     "use splice-feats and transform-feats": "add-deltas-sdc",
-    "use transform-feats": "transform-vec",
     "use paste-feats": "concat-feats append-post-to-feats",
     "use extract-segments on the sound": "extract-feature-segments",
     "use copy-feats": "copy-feats-to-htk copy-feats-to-sphinx",
     "write both with copy-feats ark:A ark,t:- and compare the text": "compare-feats",
     "write both with copy-int-vector ark:A ark,t:- and compare the text": "compare-int-vector",
-    "use copy-post with --scale": "scale-post weight-post",
+    "use copy-post with --scale": "weight-post",
     "use post-to-smat": "post-to-feats",
     "posteriors come from alignments, with ali-to-post": "post-to-phone-post prob-to-post get-post-on-ali",
     "use copy-post on one table after the other": "sum-post",
     "use matrix-sum": "sum-matrices matrix-max",
-    "use est-lda": "est-pca get-full-lda-mat",
+    "use est-lda": "get-full-lda-mat",
     "use copy-matrix on each, or numpy": "compose-transforms extend-transform-dim multiply-vectors",
     "use nnet3-align-compiled, or phones-to-ali for phones whose times are known": """
         align-mapped align-compiled-mapped align-equal align-equal-compiled""",
