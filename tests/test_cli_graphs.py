@@ -197,6 +197,8 @@ def test_symbols_in_files(folder: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert fst_compile.execute(["--acceptor", "--isymbols=words.txt", "--keep_isymbols", "a.txt", "a.fst"]) == 0
     assert lines("a.fst", capsys, "--acceptor") == ["0\t1\tone", "1"]
     assert lines("a.fst", capsys, "--acceptor", "--numeric")[0].split()[2].isdecimal()
+    assert fst_arc_sort.execute(["a.fst", "sorted.fst"]) == 0
+    assert lines("sorted.fst", capsys, "--acceptor") == ["0\t1\tone", "1"]
     assert fst_symbols.execute(["--save_isymbols=saved", "--clear_isymbols", "a.fst", "b.fst"]) == 0
     assert Path("saved").read_text().split()[:2] == ["<eps>", "0"]
     assert symbols_of(read_fst_file("b.fst")) == (None, None)

@@ -46,9 +46,13 @@ def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
 
 
 def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int = 0) -> int:
-    """Read a graph, write what ``change`` makes of it; the exit status."""
+    """Read a graph, write what ``change`` makes of it, with the graph's tables of symbols; the exit status."""
+    from nnet3py.fst.symbols import symbols_of, with_symbols
+
     source, target = names_of_files(args, first)
-    write_graph(target, change(read_graph(source)))
+    fst = read_graph(source)
+    made, tables = change(fst), symbols_of(fst)
+    write_graph(target, made if tables == (None, None) else with_symbols(made, *tables))
     return 0
 
 

@@ -43,7 +43,7 @@ def arpa_to_fst(args: list[str], options: Options) -> int:
     warn = Warner(options.max_arpa_warnings)
     arpa = read_arpa(args[0], WordIds(symbols, grow=not options.read_symbol_table), warn)
     backoff = symbols[_bytes(options.disambig_symbol)] if options.disambig_symbol else 0
-    graph = arpa_graph(arpa, Sentence(bos, eos, backoff), warn)
+    graph = arpa_graph(arpa, Sentence(bos, eos, backoff), warn, options.ilabel_sort)
     if options.write_symbol_table:
         with open_output(options.write_symbol_table) as stream:
             stream.write(symbols_text(symbols))

@@ -18,10 +18,9 @@ from nnet3py.fst.push import push_special
 from nnet3py.graphs.context import expand_context
 from nnet3py.graphs.hmms import hmm_transducer
 from nnet3py.graphs.self_loops import add_self_loops
-from nnet3py.io.fst import NO_WEIGHT, Fst, write_binary_fst
-from nnet3py.io.fst_text import read_fst_file
-from nnet3py.io.streams import open_output, write_text
-from nnet3py.io.tokens import TokenWriter
+from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.fst_text import read_fst_file, write_fst_file
+from nnet3py.io.streams import write_text
 from nnet3py.io.transition_model import TransitionModel
 from nnet3py.io.tree import ContextDependency
 
@@ -145,12 +144,6 @@ def with_transition_costs(graph: Fst, model: TransitionModel, transition_scale: 
 
 
 # -- folders -----------------------------------------------------------------------------------------------------------
-
-
-def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:
-    """Write a graph in OpenFst's binary form."""
-    with open_output(wxfilename) as stream:
-        write_binary_fst(TokenWriter(stream, binary=True), dataclasses.replace(fst, stored=None), "vector")
 
 
 def read_lang(folder: str | os.PathLike[str]) -> Lang:

@@ -31,8 +31,8 @@ class Sentence:
     backoff: int = 0
 
 
-def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None) -> Fst:
-    """The grammar G of a model; its arcs are sorted by input label.
+def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: bool = True) -> Fst:
+    """The grammar G of a model; its arcs are sorted by input label unless ``sort`` is False.
 
     With a back-off label, states that are only backed off from are left out. N-grams whose history is no n-gram, and
     those with the beginning of a sentence inside or its end not at the end, are left out with a warning.
@@ -45,7 +45,7 @@ def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None) -> Fst
     graph = made.fst()
     if special.backoff:
         graph = _without_redundant_states(graph, special.backoff)
-    return arc_sorted(graph)
+    return arc_sorted(graph) if sort else graph
 
 
 def _without_redundant_states(fst: Fst, backoff: int) -> Fst:

@@ -13,8 +13,10 @@ import numpy as np
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.io.fst_properties import reached, renumbered
+from nnet3py.io.state_graphs import useful_states
 
 _EPSILON = 0
+_MANY_ARCS = 2000              # from here on compiled loops are worth being loaded
 _FREE, _OPEN, _DONE = range(3)
 
 
@@ -152,18 +154,25 @@ class _Graph:
 
 def connected(fst: Fst) -> Fst:
     """The FST without the states that cannot be reached from its start, or from which no final state can."""
-    start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
-    useful = reached(fst, start, backward=False) & reached(fst, np.flatnonzero(fst.is_final), backward=True)
+    useful = _useful(fst)
     if useful.all():
         return fst
     keep = useful[fst.sources] & useful[fst.next_states]
     counts = np.bincount(fst.sources[keep], minlength=fst.num_states)[useful]
     numbers = np.cumsum(useful, dtype=np.int32) - 1
     return dataclasses.replace(
-        fst, start=int(numbers[fst.start]) if len(start) and useful[fst.start] else -1,
+        fst, start=int(numbers[fst.start]) if fst.start >= 0 and useful[fst.start] else -1,
         final_weights=fst.final_weights[useful], arc_starts=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
         input_labels=fst.input_labels[keep], output_labels=fst.output_labels[keep], weights=fst.weights[keep],
         next_states=numbers[fst.next_states[keep]], stored=None)
+
+
+def _useful(fst: Fst) -> np.ndarray:
+    """bool (states,): states that lie on a way from the start to a final state."""
+    if fst.num_arcs > _MANY_ARCS:
+        return useful_states(fst.start, fst.arc_starts, fst.next_states, fst.is_final)
+    start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
+    return reached(fst, start, backward=False) & reached(fst, np.flatnonzero(fst.is_final), backward=True)
 
 
 def breadth_first(fst: Fst) -> Fst:
