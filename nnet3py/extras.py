@@ -10,13 +10,13 @@ import sys
 
 # What each is for. Those of developers (test, lint, dist) are installed by make.
 EXTRAS = {
-    "decode": "word decoding, and word error rates",
+    "decode": "graphs for decoding and alignment",
     "chain": "chain examples that are not constrained to an alignment",
     "features": "features computed from sound",
     "plot": "plots of a training",
     "dask": "training jobs on other machines",
     "cuda": "a GPU, where no CUDA toolkit is installed",
-    "bench": "benchmarks beside PyTorch",
+    "bench": "benchmarks beside PyTorch and kaldi-decoder",
 }
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

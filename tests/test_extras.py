@@ -44,7 +44,7 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd:
     assert command.execute(["--print-args=false", "decode"]) == 0
     assert command.execute(["--print-args=false", "decode", "plot"]) == 1
     out = capfd.readouterr().out.splitlines()
-    assert out[0] == out[1] == "decode    word decoding, and word error rates: installed"
+    assert out[0] == out[1] == "decode    graphs for decoding and alignment: installed"
     assert out[2].endswith(f"no-such-package>=3.6 missing; install: {extras.install_command('plot')}")
     assert command.execute(["--print-args=false", "plots"]) == 255
     assert "there is no extra 'plots' (expected some of decode, " in capfd.readouterr().err
