@@ -411,6 +411,13 @@ def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:
 
 
 def write_text(wxfilename: str, text: str) -> None:
-    """Write ``text`` (UTF-8) to what a wxfilename names. Raises as :func:`open_output` does."""
+    """Write ``text`` (UTF-8) to what a wxfilename names, also where standard output takes text only, as in a notebook.
+
+    Raises as :func:`open_output` does.
+    """
+    only_text = sys.stdout is not None and not hasattr(sys.stdout, "buffer")
+    if only_text and parse_wxfilename(wxfilename).medium is Medium.STANDARD:
+        sys.stdout.write(text)
+        return
     with open_output(wxfilename) as stream:
         stream.write(text.encode("utf-8", "surrogateescape"))
