@@ -53,6 +53,19 @@ def test_the_second_time_all_is_found(tmp_path: Path) -> None:
     assert all(re.search(rf"^cpu +{family} ", outputs[0], re.MULTILINE) for family in ("objective", "per_element"))
 
 
+def test_two_at_once_share_the_work(tmp_path: Path) -> None:
+    environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    environment.pop("NUMBA_CACHE_DIR", None)
+    command = [sys.executable, "-c", "from nnet3py.cli.main import main; main()", "warmup", "--device=cpu",
+               "--only=scoring", "--only=files", "--num-processes=1"]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    found = [re.search(r"(\d+) kernels compiled and (\d+) found in", process.communicate(timeout=120)[0])
+             for process in started]
+    counts = [[int(word) for word in match.groups()] for match in found if match]
+    assert len(counts) == 2 and sum(counts[0]) == sum(counts[1]) == len(list(tmp_path.rglob("*.kernel")))
+    assert counts[0][0] + counts[1][0] == sum(counts[0]), "each kernel was compiled once"
+
+
 def test_families(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("warmup", "--list") == 0
     assert capsys.readouterr().out.split() == families("cpu") == sorted({*FAMILIES, *LOOPS})

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -110,9 +111,13 @@ def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator
 
 
 def warm_family(device: str, family: str) -> Warmed:
-    """Compile the kernels of one family, or find them on disk."""
+    """Compile the kernels of one family, or find them on disk.
+
+    In any order: processes that are started together have most of the time something to do that no other one does.
+    """
     start, num_compiled = time.perf_counter(), 0
     kernels = _loops(family) if family in LOOPS else _kernels(device, family)
+    random.Random(os.getpid()).shuffle(kernels)
     for compile_kernel in kernels:
         with _count_compiled() as compiled:
             compile_kernel()

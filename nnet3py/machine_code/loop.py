@@ -54,7 +54,7 @@ class Loop:
         with objects.lock:
             if self._function is None:
                 path = cache_folder() / _folder_name((self._source, *self._uses)) / f"{self._file_name()}.kernel"
-                code, _ = objects.find_or_make(path, self._compiled)
+                code = objects.find_or_make(path, self._compiled)
                 self._function = entries.function_of(code, self.name)
             return self._function
 

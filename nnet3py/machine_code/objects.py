@@ -45,21 +45,19 @@ class Code(NamedTuple):
     objects: tuple[bytes, ...]
 
 
-def find_or_make(path: Path, compile_code: Callable[[], Code]) -> tuple[Code, bool]:
-    """What is kept in a file, or is compiled now and kept there; and whether it was compiled now.
+def find_or_make(path: Path, compile_code: Callable[[], Code]) -> Code:
+    """What is kept in a file, or is compiled now and kept there.
 
     Of several processes that look for it one compiles it, and the others wait.
     """
     code = read(path)
-    if code is not None:
-        return code, False
-    with alone(path):
-        code = read(path)
-        if code is not None:
-            return code, False
-        code = compile_code()
-        keep(path, code)
-        return code, True
+    if code is None:
+        with alone(path):
+            code = read(path)        # another process may have made it meanwhile
+            if code is None:
+                code = compile_code()
+                keep(path, code)
+    return code
 
 
 def read(path: Path) -> Code | None:

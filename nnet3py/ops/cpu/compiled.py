@@ -32,26 +32,22 @@ def find(source: Path, name: str) -> Callable[..., Any] | None:
 def find_or_make(source: Path, name: str, compile_code: Callable[[], Code]) -> Callable[..., Any]:
     """The same; if it is on no disk, it is compiled and kept there."""
     with objects.lock:
-        known = _loaded.get(_path(source, name))
-        if known is None:
-            known = _loaded[_path(source, name)] = _function_of(_found_or_made(source, name, compile_code), name)
-        return known
+        path = _path(source, name)
+        if path not in _loaded:
+            _loaded[path] = _function_of(objects.find_or_make(path, compile_code), name)
+        return _loaded[path]
 
 
 def address_of(source: Path, name: str, compile_code: Callable[[], Code]) -> int:
     """The address of a C function, from the disk or compiled now."""
     with objects.lock:
-        code = _found_or_made(source, name, compile_code)
+        code = objects.find_or_make(_path(source, name), compile_code)
         provide(code.needs)
         return objects.load(code)
 
 
 def _path(source: Path, name: str) -> Path:
     return folder_of(source) / f"{source.stem}.{name}.kernel"
-
-
-def _found_or_made(source: Path, name: str, compile_code: Callable[[], Code]) -> Code:
-    return objects.find_or_make(_path(source, name), compile_code)[0]
 
 
 def _function_of(code: Code, name: str) -> Callable[..., Any]:
