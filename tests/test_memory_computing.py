@@ -1,4 +1,4 @@
-"""Computing many utterances of all lengths takes no more memory than computing some (benchmarks/memory_computing.py)."""
+"""Computing very many utterances takes no more memory than computing some (benchmarks/memory_computing.py)."""
 from __future__ import annotations
 
 import sys
