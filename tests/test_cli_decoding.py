@@ -11,11 +11,13 @@ from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.align_compiled import align_compiled, compile_train_graphs, compile_train_graphs_fsts
 from nnet3py.cli.latgen import latgen_faster, latgen_faster_mapped, latgen_faster_parallel
 from nnet3py.cli.latgen_batch import latgen_faster_batch
+from nnet3py.cli.latgen_lookahead import latgen_faster_lookahead
 from nnet3py.cli.lattice_paths import lattice_best_path
 from nnet3py.cli.lattice_scaling import lattice_scale
 from nnet3py.cli.make_graph import make_graph
 from nnet3py.cli.word_error_rate import word_error_rate
-from nnet3py.decoding.graph import read_fst_file, word_line
+from nnet3py.decoding.graph import read_fst_file, word_line, write_fst_file
+from nnet3py.io.fst import Fst
 from nnet3py.io.fst_text import FST
 from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
 from nnet3py.io.lattice import LATTICES
@@ -155,6 +157,39 @@ def test_a_graph_for_each_utterance(folder, capfd):
     log = capfd.readouterr().err
     assert "Not decoding utterance u4" in log and "Done 1 utterances, failed for 1" in log
     assert (folder / "words").read_text().startswith("u3 ")
+
+
+def test_hcl_and_g_composed_while_decoding(folder, capfd):
+    """HCL is the graph of any sequence of words, G too."""
+    table = dict(line.split() for line in (folder / "graph/words.txt").read_text().splitlines())
+    words = [int(table[word]) for word in LEXICON]
+    write_fst_file("G.fst", Fst.from_arcs(0, [0.0], [0] * 3, words, words, [0.0] * 3, [0] * 3))
+    (folder / "none.int").write_text("")
+    graphs = ["final.mdl", "graph/HCLG.fst", "G.fst", "none.int", "ark:feats.ark", "ark:lat"]
+    symbols = "--word-symbol-table=graph/words.txt"
+    assert latgen_faster_lookahead.execute([*DECODE, symbols, *graphs, "ark,t:words1"]) == 0
+    log = capfd.readouterr().err
+    for key, said in SAID.items():
+        assert f"\n{key} {said}\n" in log
+    (folder / "phrases").write_text("three\n\ntwo one\n")
+    assert latgen_faster_lookahead.execute([*DECODE, symbols, "--phrases=phrases", *graphs]) == 0
+    assert "\nu2 three\n" in capfd.readouterr().err
+    (folder / "boosts").write_text("three 500\n")
+    assert latgen_faster_lookahead.execute([*DECODE, symbols, "--boost-words=boosts", *graphs]) == 0
+    assert re.search(r"\nu1 .*three", capfd.readouterr().err)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--phrases=phrases"], "needs --word-symbol-table"), (["--phrases=phrases", "--boost-words=x"], "cannot both"),
+    (["--phrases=phrases", "--word-symbol-table=graph/words.txt"], "no word 'four'"),
+    (["--boost-words=phrases", "--word-symbol-table=graph/words.txt"], "WORD COST")])
+def test_lookahead_options_that_cannot_be(folder, capfd, options, message):
+    write_fst_file("G.fst", Fst.from_arcs(0, [0.0], [0], [1], [1], [0.0], [0]))
+    (folder / "none.int").write_text("")
+    (folder / "phrases").write_text("one two four\n")
+    assert latgen_faster_lookahead.execute([*DECODE, *options, "final.mdl", "graph/HCLG.fst", "G.fst", "none.int",
+                                            "ark:feats.ark", "ark:lat"]) == 255
+    assert message in capfd.readouterr().err
 
 
 def test_faults_of_single_utterances(folder, capfd):

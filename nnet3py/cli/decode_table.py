@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nnet3py.acoustic_model import AcousticModel
     from nnet3py.decoding.decoder import Decoded, Decoder, DecoderOptions
-    from nnet3py.decoding.decoding_graph import DecodingGraph
+    from nnet3py.decoding.lattice_decoder import Graph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.io.transition_model import TransitionModel
 
@@ -66,11 +66,11 @@ def utterance_computer(model: AcousticModel, options: Options, device: str) -> C
 
 def decode_features(args: list[str], options: Options,
                     make_computer: Callable[[AcousticModel, Options, str], Computes] = utterance_computer,
-                    in_threads: bool = False) -> int:
+                    in_threads: bool = False, read_graph: Callable[[TransitionModel], Graph] | None = None) -> int:
     """Decode what an acoustic model makes of a table of features; return the exit status.
 
     ``make_computer(model, options, device)`` gives what computes the network; ``in_threads`` says whether to search
-    ``--num-threads`` utterances at a time.
+    ``--num-threads`` utterances at a time; ``read_graph(model)`` gives the graph, if it is not that of ``args[1]``.
     """
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.compute_setup import set_up
@@ -89,7 +89,7 @@ def decode_features(args: list[str], options: Options,
                 return None
             return computer.compute(feats, ivector, online_ivectors, options.online_ivector_period)
 
-        inputs = decoder_inputs(args[1], args[2], model.transition_model)
+        inputs = decoder_inputs(args[1], args[2], model.transition_model, read_graph)
         return decode_table(args[3:], options, model.transition_model, inputs, log_likes,
                             options.frame_subsampling_factor, num_threads() if in_threads else 1)
 
@@ -105,7 +105,7 @@ def decoder_options(options: Options) -> DecoderOptions:
 
 
 def decode_table(wspecifiers: list[str], options: Options, model: TransitionModel,
-                 inputs: Iterable[tuple[str, DecodingGraph | None, Any]],
+                 inputs: Iterable[tuple[str, Graph | None, Any]],
                  log_likes: Callable[[str, Any], np.ndarray | None], frame_subsampling_factor: int = 1,
                  num_threads: int = 1) -> int:
     """Decode utterances, and write what is found; return the exit status.
@@ -144,7 +144,7 @@ class _Task(NamedTuple):
     """An utterance to decode."""
 
     key: str
-    graph: DecodingGraph
+    graph: Graph
     log_likes: np.ndarray
 
 
@@ -156,7 +156,7 @@ class _Found(NamedTuple):
     lattice: Any
 
 
-def _task(key: str, graph: DecodingGraph | None, matrix: Any,
+def _task(key: str, graph: Graph | None, matrix: Any,
           log_likes: Callable[[str, Any], np.ndarray | None]) -> _Task | None:
     """What is to be decoded, or None, with a warning."""
     if graph is None:
@@ -183,7 +183,7 @@ class _Search:
         self._decoder_options = decoder_options(options)
         self._determinize_options = PhoneDeterminizeOptions(
             options.delta, options.max_mem, options.phone_determinize, options.word_determinize, options.minimize)
-        self._kept: tuple[DecodingGraph, Decoder] | None = None
+        self._kept: tuple[Graph, Decoder] | None = None
 
     def __call__(self, task: _Task | None) -> _Found | None:
         """What was found, or None, with a warning if there is a task."""
@@ -200,7 +200,7 @@ class _Search:
             log.warning(f"Determinization finished earlier than the beam for utterance {task.key}")
         return _Found(task.key, found, compact.lattice)
 
-    def _decoder(self, graph: DecodingGraph) -> Decoder:
+    def _decoder(self, graph: Graph) -> Decoder:
         from nnet3py.decoding.decoder import Decoder
 
         if self._kept is not None and self._kept[0] is graph:
@@ -250,7 +250,8 @@ class _Totals:
 
 
 def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
-                   ) -> Iterator[tuple[str, DecodingGraph | None, Any]]:
+                   read_graph: Callable[[TransitionModel], Graph] | None = None,
+                   ) -> Iterator[tuple[str, Graph | None, Any]]:
     """Utterances with their graphs; None, with a warning, for a graph whose utterance is missing."""
     from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.io.fst_text import FST
@@ -259,9 +260,9 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
     from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import SequentialReader
 
-    if not is_rspecifier(graphs):
+    if read_graph is not None or not is_rspecifier(graphs):
         with within(f"the graph {graphs}"):
-            graph = DecodingGraph.read(graphs, model)
+            graph = read_graph(model) if read_graph is not None else DecodingGraph.read(graphs, model)
         with SequentialReader(matrices, FLOAT_MATRIX) as reader:
             for key, matrix in reader:
                 yield key, graph, matrix
@@ -273,8 +274,8 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
                 yield key, None, None
                 continue
             with within(f"the graph of utterance {key}"):
-                graph = DecodingGraph.of_fst(fst, model)
-            yield key, graph, lookup[key]
+                own_graph = DecodingGraph.of_fst(fst, model)
+            yield key, own_graph, lookup[key]
 
 
 def _report(found: _Found, words: SymbolTable | None) -> None:

@@ -177,6 +177,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                             "Decode features, computed chunk after chunk as for a stream."),
         "nnet3-latgen-faster-looped-parallel": Entry("latgen_looped", "latgen_faster_looped_parallel",
                                                      "Decode features, chunk after chunk, with several threads."),
+        "nnet3-latgen-faster-lookahead": Entry("latgen_lookahead", "latgen_faster_lookahead",
+                                               "nnet3-latgen-faster, with HCL and G composed while decoding."),
         "latgen-faster-mapped": Entry("latgen", "latgen_faster_mapped", "Decode matrices of log-likelihoods of pdfs."),
         "latgen-faster-mapped-parallel": Entry("latgen", "latgen_faster_mapped_parallel",
                                                "latgen-faster-mapped, with several utterances at a time."),

@@ -46,7 +46,8 @@ def warmup(args: list[str], options: Options) -> None:
 
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {
-    "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder"),
+    "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder",
+                 "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph"),
     "files": ("nnet3py.io.compressed_code",),
     "scoring": ("nnet3py.decoding.edit_distance",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons", "nnet3py.graphs.context"),

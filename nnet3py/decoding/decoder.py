@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.decoding.decoding_graph import DecodingGraph
-from nnet3py.decoding.lattice_decoder import DecoderOptions, LatticeDecoder
+from nnet3py.decoding.lattice_decoder import DecoderOptions, Graph, LatticeDecoder
 from nnet3py.errors import ShapeError
 from nnet3py.io.fst import Fst
 from nnet3py.io.transition_model import TransitionModel
@@ -49,12 +49,11 @@ class Decoded:
 class Decoder:
     """Decodes utterances with one graph, one after the other. Threads need a decoder each; the graph they can share."""
 
-    def __init__(self, graph: DecodingGraph | Fst, model: TransitionModel,
+    def __init__(self, graph: Graph | Fst, model: TransitionModel,
                  options: DecoderOptions | None = None) -> None:
         """ShapeError for a graph whose labels are no transition-ids of the model; UsageError for wrong options."""
         self.model = model
-        self._search = LatticeDecoder(graph if isinstance(graph, DecodingGraph) else DecodingGraph.of_fst(graph, model),
-                                      options)
+        self._search = LatticeDecoder(DecodingGraph.of_fst(graph, model) if isinstance(graph, Fst) else graph, options)
 
     @property
     def options(self) -> DecoderOptions:

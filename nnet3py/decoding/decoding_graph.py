@@ -47,13 +47,14 @@ class DecodingGraph:
         if not 0 <= start < self.num_states or not self.num_arcs:
             raise ShapeError("a graph for decoding needs states and arcs; this one has none")
         self.states, self.arcs = address(states), address(arcs)
-        self._check()
+        check_tables(states, arcs, len(self.pdfs) - 1)
+        check_epsilons(states, arcs)
 
     @classmethod
     def of_fst(cls, fst: Fst, model: TransitionModel) -> DecodingGraph:
         """A graph of transition-ids of a model."""
         states, arcs = const_tables(fst)
-        return cls(fst.start, _words(states, STATE_WORDS), _words(arcs, ARC_WORDS), *_columns(model))
+        return cls(fst.start, table_words(states, STATE_WORDS), table_words(arcs, ARC_WORDS), *_columns(model))
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str], model: TransitionModel) -> DecodingGraph:
@@ -72,32 +73,44 @@ class DecodingGraph:
         costs: np.ndarray = self._tables[0][:, FINAL].view(np.float32)
         return costs
 
-    def _check(self) -> None:
-        place = np.zeros(3, dtype=np.int64)
-        largest = len(self.pdfs) - 1
-        problem = _check_tables(self.states, self.states, self.arcs, self.arcs, self.num_states, self.num_arcs, largest,
-                                place)
-        state, arc, value = place.tolist()
-        where = f"arc {arc} of the graph, of state {state}"
-        if problem == graph_loops.BAD_INPUT:
-            raise ShapeError(f"{where} has the input label {value}, but the model's transition-ids are 1 to {largest}",
-                             "graph and model must belong together")
-        if problem:
-            raise ShapeError({
-                graph_loops.BAD_RANGE: f"state {state} of the graph has {value} arcs from arc {arc}, but there are "
-                                       f"{self.num_arcs} arcs",
-                graph_loops.BAD_NEXT: f"{where} leads to state {value}, but there are {self.num_states}",
-                graph_loops.BAD_OUTPUT: f"{where} has the output label {value}",
-                graph_loops.BAD_COST: f"{where}, or this state's end, has a cost that is no number",
-                graph_loops.BAD_EPSILONS: f"state {state} of the graph has {value} arcs without input labels, but its "
-                                          "table says another number",
-            }[problem], "the file is damaged" if problem != graph_loops.BAD_COST else "")
-        num_entries = int(np.count_nonzero(self._tables[0][:, NUM_EPSILONS]))
-        cycle = _find_epsilon_cycle(self.states, self.arcs, self.num_states, np.zeros(self.num_states, dtype=np.uint8),
-                                    np.empty(num_entries, dtype=np.int32), np.empty(num_entries, dtype=np.int64))
-        if cycle >= 0:
-            raise ShapeError("the graph has a circle of arcs without transition-ids, in which decoding would not end",
-                             f"state {cycle} is on it")
+    def for_decoder(self) -> DecodingGraph:
+        """What a decoder works with: the graph itself, since nothing in it changes."""
+        return self
+
+
+def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
+    """ShapeError for tables of a graph, (states, 5) and (arcs, 4), that do not fit, or costs that are none.
+
+    ``largest`` is the largest input label that there may be.
+    """
+    place = np.zeros(3, dtype=np.int64)
+    problem = _check_tables(address(states), address(states), address(arcs), address(arcs), len(states), len(arcs),
+                            largest, place)
+    state, arc, value = place.tolist()
+    where = f"arc {arc} of the graph, of state {state}"
+    if problem == graph_loops.BAD_INPUT:
+        raise ShapeError(f"{where} has the input label {value}, but the model's transition-ids are 1 to {largest}",
+                         "graph and model must belong together")
+    if problem:
+        raise ShapeError({
+            graph_loops.BAD_RANGE: f"state {state} of the graph has {value} arcs from arc {arc}, but there are "
+                                   f"{len(arcs)} arcs",
+            graph_loops.BAD_NEXT: f"{where} leads to state {value}, but there are {len(states)}",
+            graph_loops.BAD_OUTPUT: f"{where} has the output label {value}",
+            graph_loops.BAD_COST: f"{where}, or this state's end, has a cost that is no number",
+            graph_loops.BAD_EPSILONS: f"state {state} of the graph has {value} arcs without input labels, but its "
+                                      "table says another number",
+        }[problem], "the file is damaged" if problem != graph_loops.BAD_COST else "")
+
+
+def check_epsilons(states: np.ndarray, arcs: np.ndarray) -> None:
+    """ShapeError for a circle of arcs without input labels."""
+    most = int(np.count_nonzero(states[:, NUM_EPSILONS]))
+    cycle = _find_epsilon_cycle(address(states), address(arcs), len(states), np.zeros(len(states), dtype=np.uint8),
+                                np.empty(most, dtype=np.int32), np.empty(most, dtype=np.int64))
+    if cycle >= 0:
+        raise ShapeError("the graph has a circle of arcs without transition-ids, in which decoding would not end",
+                         f"state {cycle} is on it")
 
 
 def address(array: np.ndarray) -> int:
@@ -105,7 +118,7 @@ def address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def _words(records: np.ndarray, width: int) -> np.ndarray:
+def table_words(records: np.ndarray, width: int) -> np.ndarray:
     return np.frombuffer(records, dtype=np.int32).reshape(-1, width)
 
 

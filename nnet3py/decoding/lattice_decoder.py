@@ -6,12 +6,13 @@ Its state is in arrays that compiled loops work on (``search_loops.py``); other 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from nnet3py.decoding import search_layout as layout
 from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.io.fst import NO_STATE, NO_WEIGHT, Fst
 from nnet3py.io.lattice import LATTICE
@@ -29,6 +30,8 @@ _trace_back = Loop("nnet3py.decoding.search_results", "trace_back", "i4[,] i4[,]
 _place_tokens = Loop("nnet3py.decoding.search_results", "place_tokens", "i4[,] i4[,] i8[,] i8[] i4[]", _USES)
 _write_lattice = Loop("nnet3py.decoding.search_results", "write_lattice",
                       "i4[,] i4[,] f4[,] i8[,] f4[] i8[] i4[] i4[] i8[] i4[] i4[] f4[,] i4[]", _USES)
+
+Graph: TypeAlias = "DecodingGraph | LookaheadGraph"
 
 _FIRST_HASH_SIZE = 1000
 _FIRST_TOKENS, _FIRST_LINKS, _FIRST_FRAMES, _FIRST_STACK = 1 << 12, 1 << 13, 1 << 8, 1 << 10
@@ -100,9 +103,10 @@ class LatticeDecoder:
     found near the beam can depend on the utterances before. A new decoder costs little.
     """
 
-    def __init__(self, graph: DecodingGraph, options: DecoderOptions | None = None) -> None:
+    def __init__(self, graph: Graph, options: DecoderOptions | None = None) -> None:
         """UsageError for options that cannot be."""
-        self.graph, self.options = graph, options or DecoderOptions()
+        self.graph: DecodingGraph | ComposedGraph = graph.for_decoder()
+        self.options = options or DecoderOptions()
         self.options.check()
         self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
         self._limits = np.zeros(layout.NUM_LIMITS, dtype=np.float32)
@@ -176,7 +180,9 @@ class LatticeDecoder:
 
     def _make_room(self, status: int) -> None:
         """Give the loops what they need before they go on."""
-        if status == layout.MORE_TOKENS:
+        if status in (layout.MORE_ARCS, layout.FEWER_ARCS):
+            self._compose(status)
+        elif status == layout.MORE_TOKENS:
             self._tokens = _enlarged(self._tokens)
         elif status == layout.MORE_LINKS:
             self._links = _enlarged(self._links)
@@ -187,6 +193,27 @@ class LatticeDecoder:
         elif status == layout.MORE_BUCKETS:
             self._make_tables(2 * int(self._counts[layout.HASH_WANTED]))
         self._make_scratch()
+
+    def _compose(self, status: int) -> None:
+        """Have a graph make the arcs of the states that are looked at, or forget what is not needed any more."""
+        graph, counts = self.graph, self._counts
+        assert isinstance(graph, ComposedGraph)
+        newest = counts[layout.FRAME]
+        first, end = self._frames[newest, layout.FIRST_TOKEN], counts[layout.NUM_TOKENS]
+        if status == layout.FEWER_ARCS:
+            states = self._tokens[first:end, layout.STATE]
+            self._tokens[first:end, layout.STATE] = graph.begin_anew(states)
+            counts[layout.TIDY] = 0
+            return
+        if counts[layout.PHASE] in (layout.ENTERING_EPSILONS, layout.EPSILONS):
+            tokens, cutoff = self._stack[:counts[layout.NUM_STACK]], self._limits[layout.NEXT_CUTOFF]
+        else:
+            if counts[layout.PHASE] == layout.EMITTING:
+                first, end = self._frames[newest - 1, layout.FIRST_TOKEN], first
+            tokens, cutoff = np.arange(first, end, dtype=np.int32), self._limits[layout.CUTOFF]
+        tokens = tokens[self._token_costs[tokens, layout.TOTAL] <= cutoff]
+        graph.expand(self._tokens[tokens, layout.STATE])
+        counts[layout.TIDY] = graph.is_full
 
     def _make_tables(self, size: int) -> None:
         self._buckets = np.full((size, layout.BUCKET_WORDS), -1, dtype=np.int32)
@@ -264,7 +291,10 @@ class LatticeDecoder:
         num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
         position = np.empty(num_tokens, dtype=np.int32)
         order = np.arange(num_tokens, dtype=np.int32)
-        if _place_tokens(self._tokens, self._links, self._frames, self._counts, position):
+        moved = _place_tokens(self._tokens, self._links, self._frames, self._counts, position)
+        if moved < 0:
+            raise ShapeError("the graph has a circle of arcs without transition-ids, which the search has followed")
+        if moved:
             starts = self._frames[:self.num_frames + 1, layout.FIRST_TOKEN]
             order = np.lexsort((position, np.searchsorted(starts, order, side="right"))).astype(np.int32)
         number = np.empty(num_tokens, dtype=np.int32)

@@ -28,6 +28,7 @@ from nnet3py.decoding.search_layout import (
     ENTERING_EPSILONS,
     EPSILONS,
     EXTRA,
+    FEWER_ARCS,
     FIRST_ARC,
     FIRST_LINK,
     FIRST_TOKEN,
@@ -67,6 +68,7 @@ from nnet3py.decoding.search_layout import (
     ROW,
     STATE,
     STATE_WORDS,
+    TIDY,
     TO,
     TOTAL,
     UNKNOWN_ARCS,
@@ -107,6 +109,8 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: Any, tokens: Any, toke
         if phase == PRUNING:
             if counts[ROW] >= len(log_likes):
                 return DONE
+            if counts[TIDY]:
+                return FEWER_ARCS
             if counts[FRAME] % counts[PRUNE_INTERVAL] == 0:
                 first = prune_active(search, limits[PRUNE_DELTA])
                 compact(search, first)

@@ -52,8 +52,8 @@ def trace_back(tokens: Any, links: Any, link_costs: Any, offsets: Any, counts: A
 def place_tokens(tokens: Any, links: Any, frames: Any, counts: Any, position: Any) -> int:
     """Give each token a position among those of its time such that links within a time lead to higher ones.
 
-    Positions are those of creation as far as possible; what is led to by a later one moves to the end. Returns whether
-    anything moved.
+    Positions are those of creation as far as possible; what is led to by a later one moves to the end. Returns 1 if
+    anything moved, 0 if not, -1 if links make a circle.
     """
     moved = 0
     for frame in range(counts[FRAME] + 1):
@@ -61,9 +61,12 @@ def place_tokens(tokens: Any, links: Any, frames: Any, counts: Any, position: An
         end = counts[NUM_TOKENS] if frame == counts[FRAME] else frames[frame + 1, FIRST_TOKEN]
         for token in range(first, end):
             position[token] = token - first
-        last, again = end - first, True
+        last, again, rounds = end - first, True, np.int64(0)
         while again:
+            if rounds > end - first:
+                return np.int64(-1)
             again = False
+            rounds += 1
             for token in range(first, end):
                 link = tokens[token, LINKS]
                 while link >= 0:

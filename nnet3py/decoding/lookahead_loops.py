@@ -1,0 +1,266 @@
+"""The loops that compose HCL and G while decoding, state by state, looking ahead.
+
+A composed state is a state of each, and whether G's arcs without input label may still be followed: they come before
+HCL's arcs without output label, so that no path is there twice. Its potential is the least cost in G of a word that
+HCL can say next: arcs cost what the potential grows by, besides their own costs, so that the language model counts
+early and whole paths cost what they should. Where no word is possible there is no state.
+"""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.decoding.lookahead_layout import BLOCK, DONE, MORE_ARCS, MORE_STATES, MOST_BACKOFFS, NUM_STATES, PLACE
+from nnet3py.decoding.lookahead_layout import NUM_ARCS as NUM_MADE_ARCS
+from nnet3py.decoding.search_layout import (
+    ARC_COST,
+    ARC_INPUT,
+    ARC_NEXT,
+    ARC_OUTPUT,
+    ARC_WORDS,
+    FINAL,
+    FIRST_ARC,
+    NUM_ARCS,
+    NUM_EPSILONS,
+    STATE_WORDS,
+)
+from nnet3py.machine_code.inline import inline
+
+_INFINITY = np.float32(np.inf)
+
+
+class Tables(NamedTuple):
+    """A graph, as in ``search_layout.py``."""
+
+    states: Any
+    state_costs: Any
+    arcs: Any
+    arc_costs: Any
+
+
+class Reach(NamedTuple):
+    """Which labels can come next from a state of HCL, as half-open intervals; and least costs of blocks of G's arcs."""
+
+    part_of_state: Any
+    starts: Any
+    intervals: Any
+    final_label: Any
+    minima: Any
+    coarse_minima: Any
+
+
+class Made(NamedTuple):
+    """Composed states and arcs so far."""
+
+    keys: Any
+    potentials: Any
+    table: Any
+    states: Any
+    state_costs: Any
+    arcs: Any
+    arc_costs: Any
+    counts: Any
+
+
+def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: Any, g_states: Any, g_state_costs: Any,
+           g_arcs: Any, g_arc_costs: Any, part_of_state: Any, starts: Any, intervals: Any, final_label: int,
+           minima: Any, coarse_minima: Any, is_disambig: Any, keys: Any, potentials: Any, table: Any, states: Any,
+           state_costs: Any, arcs: Any, arc_costs: Any, counts: Any, wanted: Any) -> int:
+    """Make the arcs of all states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
+    hcl = Tables(hcl_states, hcl_state_costs, hcl_arcs, hcl_arc_costs)
+    g = Tables(g_states, g_state_costs, g_arcs, g_arc_costs)
+    reach = Reach(part_of_state, starts, intervals, final_label, minima, coarse_minima)
+    made = Made(keys, potentials, table, states, state_costs, arcs, arc_costs, counts)
+    while counts[PLACE] < len(wanted):
+        state = np.int64(wanted[counts[PLACE]])
+        if states[state, NUM_ARCS] == -1:
+            status = _expand_one(hcl, g, reach, made, is_disambig, state)
+            if status != DONE:
+                return status
+        counts[PLACE] += 1
+    return DONE
+
+
+def add_state(hcl_states: Any, hcl_state_costs: Any, g_states: Any, g_state_costs: Any, keys: Any, potentials: Any,
+              table: Any, states: Any, state_costs: Any, counts: Any, key: int, potential: Any) -> int:
+    """Add a state of a known potential; its number. There must be room."""
+    hcl = Tables(hcl_states, hcl_state_costs, hcl_states, hcl_state_costs)
+    g = Tables(g_states, g_state_costs, g_states, g_state_costs)
+    made = Made(keys, potentials, table, states, state_costs, states, state_costs, counts)
+    place = _place(made, key)
+    if table[place] < 0:
+        _add(hcl, g, made, place, key, potential)
+    return np.int64(table[place])
+
+
+def rebuild_table(keys: Any, table: Any, counts: Any) -> None:
+    """Put all states into ``table`` again, which may have another size."""
+    made = Made(keys, keys, table, keys, keys, keys, keys, counts)
+    for place in range(len(table)):
+        table[place] = -1
+    for state in range(counts[NUM_STATES]):
+        table[_place(made, keys[state])] = state
+
+
+@inline
+def _place(made: Any, key: int) -> int:
+    """Where a state is in the table, or would be."""
+    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
+    mask = np.int64(len(made.table) - 1)
+    place = np.int64(mixed >> np.uint64(24)) & mask
+    while made.table[place] >= 0 and made.keys[made.table[place]] != key:
+        place = (place + 1) & mask
+    return place
+
+
+@inline
+def _add(hcl: Any, g: Any, made: Any, place: int, key: int, potential: Any) -> int:
+    state = made.counts[NUM_STATES]
+    made.counts[NUM_STATES] += 1
+    made.table[place] = state
+    made.keys[state], made.potentials[state] = key, potential
+    left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
+    made.state_costs[state, FINAL] = (hcl.state_costs[left * STATE_WORDS + FINAL]
+                                      + g.state_costs[right * STATE_WORDS + FINAL]) - potential
+    made.states[state, FIRST_ARC], made.states[state, NUM_ARCS], made.states[state, NUM_EPSILONS] = 0, -1, 0
+    return np.int64(state)
+
+
+# -- what can come next ------------------------------------------------------------------------------------------------
+
+
+@inline
+def _first_at_least(g: Any, first: int, end: int, label: int) -> int:
+    """The first of G's arcs from ``first`` to ``end`` whose label is at least ``label``."""
+    while first < end:
+        middle = (first + end) // 2
+        if g.arcs[middle * ARC_WORDS + ARC_INPUT] < label:
+            first = middle + 1
+        else:
+            end = middle
+    return first
+
+
+@inline
+def _least_cost(g: Any, reach: Any, first: int, end: int) -> Any:
+    """The least cost of G's arcs from ``first`` to ``end``."""
+    least = _INFINITY
+    while first < end:
+        if first % BLOCK != 0 or first + BLOCK > end:
+            least = min(least, g.arc_costs[first * ARC_WORDS + ARC_COST])
+            first += 1
+        elif first % (BLOCK * BLOCK) != 0 or first + BLOCK * BLOCK > end:
+            least = min(least, reach.minima[first // BLOCK])
+            first += BLOCK
+        else:
+            least = min(least, reach.coarse_minima[first // (BLOCK * BLOCK)])
+            first += BLOCK * BLOCK
+    return least
+
+
+@inline
+def _potential_here(g: Any, reach: Any, part: int, state: int) -> Any:
+    """The least cost of what HCL can say next, in a state of G, without back-off."""
+    words = state * STATE_WORDS
+    first = np.int64(g.states[words + FIRST_ARC])
+    end, least = first + np.int64(g.states[words + NUM_ARCS]), _INFINITY
+    first += np.int64(g.states[words + NUM_EPSILONS])             # sorted: those without labels come first
+    for place in range(reach.starts[part], reach.starts[part + 1]):
+        low, high = reach.intervals[place, 0], reach.intervals[place, 1]
+        if low <= reach.final_label and reach.final_label < high:
+            least = min(least, g.state_costs[words + FINAL])
+        from_arc = _first_at_least(g, first, end, low)
+        to_arc = _first_at_least(g, from_arc, end, high)
+        least = min(least, _least_cost(g, reach, from_arc, to_arc))
+    return least
+
+
+@inline
+def _potential(g: Any, reach: Any, key: int) -> Any:
+    """The potential of a composed state; infinity if nothing can follow."""
+    part, state = np.int64(reach.part_of_state[key >> 32]), (key & 0xFFFFFFFF) >> 1
+    least, backoff, followed = _INFINITY, np.float32(0.0), 0
+    while True:
+        least = min(least, backoff + _potential_here(g, reach, part, state))
+        words = state * STATE_WORDS
+        count = np.int64(g.states[words + NUM_EPSILONS])
+        if key & 1 or count == 0:
+            return least
+        followed += 1
+        if count > 1 or followed > MOST_BACKOFFS:
+            return min(least, np.float32(0.0))
+        arc = np.int64(g.states[words + FIRST_ARC]) * ARC_WORDS
+        backoff += g.arc_costs[arc + ARC_COST]
+        state = np.int64(g.arcs[arc + ARC_NEXT])
+
+
+# -- arcs --------------------------------------------------------------------------------------------------------------
+
+
+@inline
+def _key(g: Any, left: int, right: int, without_backoff: bool) -> int:
+    """The key of a composed state. Where G has nothing to back off to, it is forbidden from the beginning."""
+    none = without_backoff or g.states[right * STATE_WORDS + NUM_EPSILONS] == 0
+    return (np.int64(left) << 32) | (np.int64(right) << 1) | np.int64(none)
+
+
+@inline
+def _add_arc(hcl: Any, g: Any, reach: Any, made: Any, state: int, key: int, label: int, output: int,
+             cost: Any) -> None:
+    """An arc from a composed state to the one of ``key``, if anything can follow there."""
+    place = _place(made, key)
+    to = np.int64(made.table[place])
+    if to < 0:
+        to = _add(hcl, g, made, place, key, _potential(g, reach, key))
+    if made.potentials[to] == _INFINITY:
+        return
+    arc = made.counts[NUM_MADE_ARCS]
+    made.counts[NUM_MADE_ARCS] += 1
+    made.arcs[arc, ARC_INPUT], made.arcs[arc, ARC_OUTPUT], made.arcs[arc, ARC_NEXT] = label, output, to
+    made.arc_costs[arc, ARC_COST] = cost + (made.potentials[to] - made.potentials[state])
+    made.states[state, NUM_EPSILONS] += label == 0
+
+
+@inline
+def _expand_one(hcl: Any, g: Any, reach: Any, made: Any, is_disambig: Any, state: int) -> int:
+    """Make the arcs of a state; if there is no room, it has none yet."""
+    key, counts = made.keys[state], made.counts
+    left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
+    first_made = counts[NUM_MADE_ARCS]
+    made.states[state, NUM_EPSILONS] = 0
+    g_words = right * STATE_WORDS
+    g_first = np.int64(g.states[g_words + FIRST_ARC])
+    g_end, g_epsilons = g_first + np.int64(g.states[g_words + NUM_ARCS]), np.int64(g.states[g_words + NUM_EPSILONS])
+    words = left * STATE_WORDS
+    first = np.int64(hcl.states[words + FIRST_ARC])
+    for step in range(np.int64(hcl.states[words + NUM_ARCS]) + 1):
+        # The last step is for G's arcs without labels, others for HCL's arcs.
+        arc, last = (first + step) * ARC_WORDS, step == np.int64(hcl.states[words + NUM_ARCS])
+        from_arc, to_arc, label, output, cost, after = g_first, g_first, np.int64(0), np.int64(0), np.float32(0.0), left
+        if last and not key & 1:
+            to_arc = g_first + g_epsilons
+        if not last:
+            label, output = np.int64(hcl.arcs[arc + ARC_INPUT]), np.int64(hcl.arcs[arc + ARC_OUTPUT])
+            cost, after = hcl.arc_costs[arc + ARC_COST], np.int64(hcl.arcs[arc + ARC_NEXT])
+            if is_disambig[label]:
+                label = np.int64(0)
+            if output != 0:
+                from_arc = _first_at_least(g, g_first + g_epsilons, g_end, output)
+                to_arc = _first_at_least(g, from_arc, g_end, output + 1)
+        most = to_arc - from_arc + 1
+        if counts[NUM_STATES] + most > len(made.keys) or 2 * (counts[NUM_STATES] + most) > len(made.table) or (
+                counts[NUM_MADE_ARCS] + most > len(made.arcs)):
+            status = MORE_ARCS if counts[NUM_MADE_ARCS] + most > len(made.arcs) else MORE_STATES
+            counts[NUM_MADE_ARCS] = first_made
+            return status
+        if not last and output == 0:
+            _add_arc(hcl, g, reach, made, state, _key(g, after, right, True), label, np.int64(0), cost)
+        for g_arc in range(from_arc, to_arc):
+            at = g_arc * ARC_WORDS
+            to_key = _key(g, after, np.int64(g.arcs[at + ARC_NEXT]), False)
+            _add_arc(hcl, g, reach, made, state, to_key, label, np.int64(g.arcs[at + ARC_OUTPUT]),
+                     cost + g.arc_costs[at + ARC_COST])
+    made.states[state, FIRST_ARC] = first_made
+    made.states[state, NUM_ARCS] = counts[NUM_MADE_ARCS] - first_made
+    return DONE

@@ -1,0 +1,217 @@
+"""HCL and G composed while decoding: the same as composed before; look-ahead files; phrases; a small cache; damage."""
+from __future__ import annotations
+
+import dataclasses
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.graph import read_fst_file
+from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.decoding.lookahead import Lookahead
+from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabelled
+from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.io.fst import NO_WEIGHT, Fst, write_binary_fst
+from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.io.object_files import read_object
+from nnet3py.io.streams import open_output
+from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tokens import TokenWriter
+from nnet3py.io.transition_model import TransitionModel
+
+DATA = Path(__file__).parent / "data" / "decoding"     # a digits recogniser with a trigram; HCL with #0's loops
+COST = 1e-3                                            # sums of float32 over an utterance
+OPTIONS = DecoderOptions(beam=12.0, lattice_beam=4.0)
+BACKOFF = 15                                           # the number of #0 among the words
+MUTATIONS = 100
+
+
+@pytest.fixture(scope="module")
+def model() -> TransitionModel:
+    return read_object(DATA / "trans.mdl", TransitionModel.read)
+
+
+@pytest.fixture(scope="module")
+def disambig() -> list[int]:
+    return [int(number) for number in (DATA / "disambig_tid.int").read_text().split()]
+
+
+@pytest.fixture(scope="module")
+def likes() -> list[np.ndarray]:
+    with SequentialReader(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX) as reader:
+        return [matrix for _, matrix in reader]
+
+
+def composed(left: Fst, right: Fst, disambig: list[int]) -> Fst:
+    """Both graphs at once, pair by pair of states, the plain way."""
+    numbers = {(left.start, right.start): 0}
+    waiting, arcs, finals = [(left.start, right.start)], [], []
+    while waiting:
+        pair = waiting.pop(0)
+        l_arcs, r_arcs = ([(int(fst.input_labels[a]), int(fst.output_labels[a]), float(fst.weights[a]),
+                            int(fst.next_states[a])) for a in range(fst.arc_starts[s], fst.arc_starts[s + 1])]
+                          for fst, s in zip((left, right), pair, strict=True))
+        moves = [(label, 0, cost, (to, pair[1])) for label, out, cost, to in l_arcs if out == 0]
+        moves += [(0, out, cost, (pair[0], to)) for label, out, cost, to in r_arcs if label == 0]
+        moves += [(label, word, cost + more, (to, end)) for label, out, cost, to in l_arcs if out
+                  for middle, word, more, end in r_arcs if middle == out]
+        for label, word, cost, target in moves:
+            if target not in numbers:
+                numbers[target] = len(numbers)
+                waiting.append(target)
+            arcs.append((numbers[pair], 0 if label in disambig else label, word, cost, numbers[target]))
+    for (h, g) in numbers:
+        finals.append(left.final_weights[h] + right.final_weights[g])
+    sources, inputs, outputs, costs, targets = zip(*arcs, strict=True)
+    return Fst.from_arcs(0, np.array(finals, dtype=np.float32), sources, inputs, outputs, costs, targets)
+
+
+def with_epsilons(grammar: Fst) -> Fst:
+    """G whose back-off arcs have no labels, for an HCL without loops of #0."""
+    labels = np.where(grammar.input_labels == BACKOFF, 0, grammar.input_labels).astype(np.int32)
+    return dataclasses.replace(grammar, input_labels=labels, stored=None)
+
+
+@pytest.mark.parametrize("epsilons", [False, True])
+def test_same_as_composed_before(model, disambig, likes, epsilons):
+    hcl, grammar = read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst")
+    if epsilons:
+        grammar = with_epsilons(grammar)
+    static = Decoder(DecodingGraph.of_fst(composed(hcl, grammar, disambig), model), model, OPTIONS)
+    graph = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, disambig, model)
+    ahead = Decoder(graph, model, OPTIONS)
+    for matrix in likes:
+        expected, found = static.decode(matrix), ahead.decode(matrix)
+        assert found.words.tolist() == expected.words.tolist()
+        assert found.alignment.tolist() == expected.alignment.tolist()
+        assert found.graph_cost == pytest.approx(expected.graph_cost, abs=COST)
+        assert found.acoustic_cost == pytest.approx(expected.acoustic_cost, abs=COST)
+        assert found.reached_final
+
+
+def test_nothing_is_made_from_which_nothing_follows(model, disambig, likes):
+    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
+    search = LatticeDecoder(graph)
+    search.advance(likes[0])
+    made = search.graph
+    assert isinstance(made, ComposedGraph)
+    static = composed(read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst"), disambig)
+    assert 0 < made.num_arcs < static.num_arcs
+
+
+def test_a_small_cache(model, disambig, likes):
+    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
+    large, small = LatticeDecoder(graph, OPTIONS), LatticeDecoder(graph, OPTIONS)
+    small.graph = ComposedGraph(graph, most_arcs=300)
+    begun = []
+    original = small.graph.begin_anew
+    small.graph.begin_anew = lambda wanted: begun.append(len(wanted)) or original(wanted)   # type: ignore[method-assign]
+    for matrix in likes:
+        costs = []
+        for search in (large, small):
+            search.init()
+            search.advance(matrix)
+            path = search.best_path()
+            costs.append((path.words.tolist(), path.alignment.tolist()))
+        assert costs[0] == costs[1]
+    assert len(begun) > 3 and max(begun) > 10
+
+
+def lookahead_file(path: Path, lookahead: Lookahead, hcl: Fst, keep_words: bool) -> Path:
+    """What OpenFst's fstconvert --fst_type=olabel_lookahead writes."""
+    arcs = lookahead.arcs[:, 1].astype(np.int32)
+    with open_output(path) as stream:
+        writer = TokenWriter(stream, binary=True)
+        names = b"".join(struct.pack("<i", len(name)) + name for name in (b"olabel_lookahead", b"standard"))
+        writer.raw(struct.pack("<i", 2125659606) + names + struct.pack("<iiQqqq", 1, 0, 0, -1, 0, 0))
+        writer.raw(struct.pack("<i", 446681434))
+        write_binary_fst(writer, dataclasses.replace(hcl, output_labels=arcs, stored=None), "const")
+        writer.raw(b"\1\0\1\0")
+        words = np.flatnonzero(lookahead.label_of_word)
+        pairs = np.stack((words, lookahead.label_of_word[words]), axis=1).astype(np.int32)
+        writer.raw(b"\1" + struct.pack("<q", len(pairs)) + pairs.tobytes() if keep_words else b"\0")
+        writer.raw(struct.pack("<iq", lookahead.final_label, hcl.num_states))
+        for state in range(hcl.num_states):
+            part = lookahead.part_of_state[state]
+            intervals = lookahead.intervals[lookahead.starts[part]:lookahead.starts[part + 1]]
+            writer.raw(struct.pack("<q", len(intervals)) + intervals.tobytes() + struct.pack("<i", 1))
+    return path
+
+
+@pytest.mark.parametrize("keep_words", [False, True])
+def test_lookahead_files(tmp_path, model, disambig, likes, keep_words):
+    hcl, grammar = read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst")
+    own = Lookahead.of_fst(hcl)
+    path = lookahead_file(tmp_path / "HCLr.fst", own, hcl, keep_words)
+    with open_output(tmp_path / "Gr.fst") as stream:
+        write_binary_fst(TokenWriter(stream, binary=True), relabelled(grammar, own.label_of_word), "vector")
+    found = LookaheadGraph.read(path, tmp_path / "Gr.fst", disambig, model)
+    expected = LookaheadGraph.of_words(own, grammar, disambig, model)
+    labels = found.label_of_word()
+    assert labels[:len(own.label_of_word)].tolist() == own.label_of_word[:len(labels)].tolist()
+    one, other = (Decoder(graph, model, OPTIONS).decode(likes[1]) for graph in (found, expected))
+    assert one.lattice.equals(other.lattice)
+
+
+def test_damaged_lookahead_files(tmp_path, model, disambig, likes):
+    """Nothing but one error, or a graph that can be searched."""
+    hcl, rng = read_fst_file(DATA / "HCL.fst"), np.random.default_rng(0)
+    own = Lookahead.of_fst(hcl)
+    content = lookahead_file(tmp_path / "HCLr.fst", own, hcl, True).read_bytes()
+    with open_output(tmp_path / "Gr.fst") as stream:
+        write_binary_fst(TokenWriter(stream, binary=True), relabelled(read_fst_file(DATA / "G.fst"),
+                                                                      own.label_of_word), "const")
+    path, refused = tmp_path / "damaged.fst", 0
+    for _ in range(MUTATIONS):
+        damaged = bytearray(content[:int(rng.integers(1, len(content)))] if rng.random() < 0.3 else content)
+        for place in rng.integers(0, len(damaged), 3):
+            damaged[place] = int(rng.integers(0, 256))
+        path.write_bytes(damaged)
+        try:
+            LatticeDecoder(LookaheadGraph.read(path, tmp_path / "Gr.fst", disambig, model)).advance(likes[0][:5])
+        except Nnet3Error:
+            refused += 1
+    assert refused > MUTATIONS // 3
+
+
+# -- other grammars ----------------------------------------------------------------------------------------------------
+
+
+def test_phrases(model, disambig, likes):
+    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
+    phrases = [[3, 4], [5], [8, 8, 2]]
+    said = Decoder(graph.with_phrases(phrases), model, OPTIONS).decode(likes[0]).words.tolist()
+    rest = said
+    while rest:
+        rest = next(rest[len(phrase):] for phrase in phrases if rest[:len(phrase)] == phrase)
+    assert said
+    for word in (0, 99, 16):
+        with pytest.raises(ShapeError, match=f"word {word}, which the graph does not have"):
+            graph.with_phrases([[3], [word]])
+
+
+def test_boosted_words(model, disambig, likes):
+    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
+    plain = Decoder(graph, model, OPTIONS).decode(likes[0]).words.tolist()
+    boosted = Decoder(graph.with_boosted({11: 40.0}), model, OPTIONS).decode(likes[0]).words.tolist()
+    assert boosted.count(11) > plain.count(11)
+    again = Decoder(graph.with_boosted({11: 0.0, 999: 5.0}), model, OPTIONS).decode(likes[0]).words.tolist()
+    assert again == plain
+
+
+def test_what_cannot_be_composed(model, disambig):
+    hcl, grammar = read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst")
+    with pytest.raises(ShapeError, match="input label 6[1-4], which is neither a transition-id"):
+        LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [70], model)
+    with pytest.raises(ShapeError, match="input label 6[1-4], but the model's"):
+        LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model)
+    empty = Fst.from_arcs(-1, np.zeros(0), [], [], [], [], [])
+    with pytest.raises(ShapeError, match="needs states"):
+        LookaheadGraph.of_words(Lookahead.of_fst(hcl), empty, disambig, model)
+    loop = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 1], [0, 0], [0, 0], [0.0, 0.0], [1, 0])
+    with pytest.raises(ShapeError, match="circle"):
+        LookaheadGraph.of_words(Lookahead.of_fst(hcl), loop, disambig, model)
