@@ -22,7 +22,7 @@ makes HCLr.fst, and G has its labels on the input side, as Gr.fst; or HCL is any
 has words on both sides. The third file lists the transition-ids above the model's that stand for nothing
 (disambig_tid.int).
 {LATTICES_HELP}
-Usage: nnet3-latgen-faster-lookahead [options] <nnet-in> <hcl-fst> <g-fst> <disambig-tids> <features-rspecifier> \
+Usage: nnet3-latgen-faster-lookahead [options] <nnet-in> <hcl-fst> <g-fst> <disambig-tids-in> <features-rspecifier> \
 <lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
 e.g.:
  nnet3-latgen-faster-lookahead --acoustic-scale=1.0 --frame-subsampling-factor=3 am/final.mdl graph/HCLr.fst \
