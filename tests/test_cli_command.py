@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from paths import ROOT
 
 from nnet3py.cli import compute_setup, registry
 from nnet3py.cli.command import KaldiCommand, kaldi_command
@@ -249,6 +252,47 @@ def test_group_passes_exit_statuses_on(small_registry: None) -> None:
     assert call("copy", "a") == 1
     assert call("copy", "--nothing=1", "a", "b") == 255
     assert call("copy", "--help") == 0
+
+
+@pytest.mark.parametrize("words", [["a", "b"], ["--nothing=1", "a", "b"]])
+def test_a_person_is_not_told_kaldis_last_word(words: list[str], monkeypatch: pytest.MonkeyPatch,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    command = make(fail(UsageError("no")))
+    for module in ("group", "main"):
+        monkeypatch.setattr(f"nnet3py.cli.{module}.load", lambda name: command)
+    assert command.execute(words) == 255
+    kaldis = capsys.readouterr().err
+    assert kaldis.endswith("kaldi::KaldiFatalError\n")
+    assert call("copy", *words) == 255
+    persons = capsys.readouterr().err
+    assert persons == kaldis.removesuffix("kaldi::KaldiFatalError\n")
+    monkeypatch.setattr("sys.argv", ["/some/where/nnet3py-copy", *words])
+    with pytest.raises(SystemExit) as caught:
+        run_person_name()
+    assert caught.value.code == 255 and capsys.readouterr().err == persons
+
+
+def test_python_runs_the_package(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "nnet3py", *words], capture_output=True, text=True, timeout=60,
+                              cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+    assert run("--help").stdout.startswith("Usage: nnet3py ")
+    done = run("info", "missing.raw")
+    assert done.returncode == 255 and "ERROR (nnet3-info[5.5]:" in done.stderr
+    assert "KaldiFatalError" not in done.stderr
+
+
+def test_help_is_in_groups_and_no_line_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = CliRunner().invoke(nnet3py, ["--help"]).stdout
+    assert [line[:-1] for line in text.splitlines() if re.fullmatch(r"\S.*:", line) and line != "Options:"] \
+        == list(registry.GROUPS)
+    joined = " ".join(text.split())
+    assert all(registry.COMMANDS[name].help in joined for name in registry.PERSON_NAMES.values())
 
 
 def test_group_help_lists_every_command_and_imports_none(monkeypatch: pytest.MonkeyPatch) -> None:
