@@ -121,7 +121,7 @@ NOT_MEASURED = {
        for name in GROUPS[group]},
     **dict.fromkeys(("latgen-faster-mapped", "latgen-faster-mapped-parallel", "word-error-rate"), _LOOPS),
     **{name: "it works with a model of speakers or its statistics, which no few lines of text can be"
-       for name in GROUPS["Speakers and i-vectors"] if name not in ("scale-post", "transform-vec", "est-pca")},
+       for name in GROUPS["Speakers and i-vectors"] if name not in {name for name, *_ in COMMANDS}},
     "nnet3-report": "it draws with matplotlib, which takes a second to load",
 }
 

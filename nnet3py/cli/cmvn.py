@@ -9,7 +9,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.copying import convert_table, copy_table
 from nnet3py.cli.lists import int_list
-from nnet3py.cli.option_groups import BINARY
+from nnet3py.cli.option_groups import BINARY, NORM_MEANS, NORM_VARS, SKIP_DIMS
 from nnet3py.cli.options import OptionError, Options, option
 from nnet3py.errors import within
 from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 UTT2SPK = option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for statistics per speaker")
 SPK2UTT = option("spk2utt", str, "", "Rspecifier of the lists of each speaker's utterances")
-SKIP_DIMS = option("skip-dims", str, "", "Dimensions that are not normalised, from 0: a list such as 13:14:15")
-NORM_MEANS = option("norm-means", bool, True, "Normalise the means")
-NORM_VARS = option("norm-vars", bool, False, "Normalise the variances, too")
 
 
 # -- statistics --------------------------------------------------------------------------------------------------------

@@ -5,10 +5,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.cmvn import NORM_MEANS, NORM_VARS, SKIP_DIMS
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.ivector_extractor import read_extractor, with_posteriors
+from nnet3py.cli.ivector_inputs import read_extractor, with_posteriors
 from nnet3py.cli.lists import int_list
+from nnet3py.cli.option_groups import NORM_MEANS, NORM_VARS, SKIP_DIMS
 from nnet3py.cli.options import OptionError, Options, option
 from nnet3py.cli.parser import options_of_file
 from nnet3py.errors import UsageError, within

@@ -5,54 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.ivector_inputs import read_extractor, with_posteriors
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
 from nnet3py.errors import within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     import numpy as np
 
     from nnet3py.io.posteriors import Posterior
 
 NUM_THREADS = option("num-threads", int, 1, "Threads; results do not depend on it")
-
-
-def read_extractor(rxfilename: str) -> Any:
-    """An extractor, with what is derived of it."""
-    from nnet3py.io.object_files import read_object
-    from nnet3py.ivectors.extractor import IvectorExtractor
-
-    extractor = read_object(rxfilename, IvectorExtractor.read)
-    log.log("Computing derived variables for iVector extractor")
-    assert extractor.quadratics is not None
-    log.log("Done.")
-    return extractor
-
-
-def with_posteriors(features: str, posteriors: str,
-                    counts: dict[str, int]) -> Iterator[tuple[str, np.ndarray, Posterior]]:
-    """Utterances that have posteriors of all their frames; others are warned of and counted as ``errors``."""
-    from nnet3py.io.general import check_finite
-    from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
-    from nnet3py.io.tables import RandomAccessReader, SequentialReader
-
-    with SequentialReader(features, FLOAT_MATRIX) as matrices, RandomAccessReader(posteriors, POSTERIOR) as table:
-        for key, matrix in matrices:
-            if key not in table:
-                log.warning(f"No posteriors for utterance {key}")
-                counts["errors"] += 1
-                continue
-            posterior = table[key]
-            if len(posterior) != len(matrix):
-                log.warning(f"Size mismatch between posterior {len(posterior)} and features {len(matrix)} for "
-                            f"utterance {key}")
-                counts["errors"] += 1
-                continue
-            with within(f"utterance {key}"):
-                check_finite(matrix, "features")
-            yield key, matrix, posterior
 
 
 @kaldi_command("ivector-extractor-init", usage="""

@@ -7,61 +7,14 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.copying import convert_table
+from nnet3py.cli.ivector_inputs import Moments, read_trials, read_vectors
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
 from nnet3py.errors import FormatError, ShapeError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     import numpy as np
-
-
-def read_vectors(rspecifier: str) -> dict[str, np.ndarray]:
-    """All vectors of a table. ShapeError if their dimensions differ."""
-    from nnet3py.io.holders import FLOAT_VECTOR
-    from nnet3py.io.tables import SequentialReader
-
-    vectors: dict[str, np.ndarray] = {}
-    with SequentialReader(rspecifier, FLOAT_VECTOR) as table:
-        for key, vector in table:
-            first = next(iter(vectors.values()), vector)
-            if len(vector) != len(first):
-                raise ShapeError(f"expected vectors of dimension {len(first)}, found {len(vector)}, {key}")
-            vectors[key] = vector
-    return vectors
-
-
-def read_trials(rxfilename: str) -> Iterator[tuple[str, str]]:
-    """Lines of two keys."""
-    from nnet3py.io.text_lines import read_lines
-
-    for number, line in enumerate(read_lines(rxfilename), 1):
-        words = line.split()
-        if len(words) != 2:
-            raise FormatError(f"line {number} of the trials is not two keys: {line.strip()[:80]!r}", path=rxfilename)
-        yield words[0], words[1]
-
-
-class Moments:
-    """Mean and standard deviation of numbers, for logs."""
-
-    def __init__(self) -> None:
-        self.count, self._sum, self._squares = 0, 0.0, 0.0
-
-    def add(self, value: float) -> None:
-        """Add a number."""
-        self.count, self._sum, self._squares = self.count + 1, self._sum + value, self._squares + value * value
-
-    @property
-    def mean(self) -> float:
-        """Of all."""
-        return self._sum / (self.count or 1)
-
-    @property
-    def deviation(self) -> float:
-        """Of all."""
-        return math.sqrt(max(0.0, self._squares / (self.count or 1) - self.mean ** 2))
 
 
 @kaldi_command("ivector-mean", usage="""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.ivector_vectors import Moments, read_trials, read_vectors
+from nnet3py.cli.ivector_inputs import Moments, read_trials, read_vectors
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
 
