@@ -236,3 +236,27 @@ def test_compact_lattices_become_lattices(code: str) -> None:
 def test_an_fst_that_is_no_lattice_is_refused() -> None:
     with pytest.raises(FormatError, match="expected a lattice"):
         read_lattice(reader_of(SMALL, True))
+
+
+def test_long_files_are_read_by_compiled_loops() -> None:
+    draw = np.random.default_rng(1)
+    states, arcs = 3000, 8000
+    finals = np.where(draw.random(states) < 0.2, draw.random(states), np.inf)
+    fst = Fst.from_arcs(7, finals, *(draw.integers(0, states, arcs) for _ in range(1)),
+                        draw.integers(0, 50, arcs), draw.integers(0, 50, arcs), draw.random(arcs),
+                        draw.integers(0, states, arcs))
+    data = binary(fst)
+    assert read_binary_fst(reader_of(data)).equals(fst)
+    for cut in (len(data) - 1, len(data) // 2, 90):
+        with pytest.raises(FormatError):
+            read_binary_fst(reader_of(data[:cut]))
+
+
+def test_large_graphs_say_less_of_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nnet3py.io import fst_properties as bits
+
+    fst = fst_of([(0, 1, 5), (0, 1, 6), (1, 0, 0)], [1], 2)
+    monkeypatch.setattr(bits, "_MANY_ARCS", 1)
+    known = bits.known_properties(fst)
+    assert known & fst_properties(fst) == known and known >> bits.INPUT_SORTED & 1
+    assert not known >> bits.CYCLIC & 3, "neither cyclic nor acyclic is said"

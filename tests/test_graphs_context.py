@@ -89,3 +89,44 @@ def test_epsilons_stay_where_they_are():
 def test_what_cannot_be_expanded(fst, width, central, error, complaint):
     with pytest.raises(error, match=complaint):
         expand_context(fst, width, central)
+
+
+def reference_states(fst: Fst, width: int, central: int) -> tuple[int, int]:
+    """States and arcs of a graph whose windows look to the left only, found one by one."""
+    found = {((0,) * (width - 1), fst.start)}
+    waiting, arcs = list(found), 0
+    while waiting:
+        history, state = waiting.pop()
+        for arc in range(fst.arc_starts[state], fst.arc_starts[state + 1]):
+            label = int(fst.input_labels[arc])
+            following = ((*history, label)[1:] if label else history, int(fst.next_states[arc]))
+            arcs += 1
+            if following not in found:
+                found.add(following)
+                waiting.append(following)
+    return len(found), arcs
+
+
+def test_a_graph_that_outgrows_the_first_room() -> None:
+    draw = np.random.default_rng(2)
+    states, arcs = 400, 3000
+    fst = Fst.from_arcs(0, np.zeros(states), draw.integers(0, states, arcs), draw.integers(0, 30, arcs),
+                        np.arange(1, arcs + 1), draw.random(arcs), draw.integers(0, states, arcs))
+    expanded, windows = expand_context(fst, 2, 1, keep_outputs=True)
+    assert (expanded.num_states, expanded.num_arcs) == reference_states(fst, 2, 1) and expanded.num_states > 2048
+    chosen = draw.integers(0, expanded.num_arcs, 500)
+    labels = expanded.input_labels[chosen]
+    came_from = expanded.output_labels[chosen] - 1              # each arc has its own output label
+    phones = np.array([0, *(window[1] for window in windows)])[labels]
+    order = np.argsort(fst.output_labels)
+    assert np.array_equal(phones, fst.input_labels[order][came_from])
+    assert np.array_equal(expanded.weights[chosen], fst.weights[order][came_from])
+
+
+def test_what_comes_before_the_first_window_is_a_symbol_of_its_own() -> None:
+    fst = acceptor(3, 0, [(0, 1, 1, 0.0), (1, 7, 2, 0.0)], {2: 0.0})
+    _, without = expand_context(fst, 2, 0)
+    expanded, windows = expand_context(fst, 2, 0, [7])
+    assert (0,) not in without and windows[0] == (0,) and (-7,) in windows
+    assert expanded.input_labels[expanded.arc_starts[expanded.start]] == 1
+    assert expand_context(fst, 2, 1, [7])[1] == [(0, 1), (-7,)]          # windows that look to the left need none
