@@ -4,7 +4,8 @@
 
 Lexicon, text and model are made here from random numbers: words of 2 to 10 of 40 phones, sentences in which words are
 as frequent as in natural languages and follow each other accordingly, a 3-gram with as many n-grams as were asked for,
-and a left-biphone tree. Prints a line for each command: seconds by the clock and of computing, megabytes, states, arcs. Writes nothing but FOLDER.
+and a left-biphone tree. Prints a line for each command: seconds by the clock and of computing, megabytes, states and
+arcs of what it wrote. Writes nothing but FOLDER.
 """
 from __future__ import annotations
 
