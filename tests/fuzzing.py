@@ -21,6 +21,9 @@ from typing import Any
 import numpy as np
 from component_configs import CONFIGS
 from hypothesis import strategies as st
+from lattice_cases import LATTICE_DATA
+from lattice_fuzzing import lattice_archives, read_words
+from lattice_fuzzing import use as use_lattices
 from paths import DATA
 from wrong_input_cases import good_files
 
@@ -473,6 +476,10 @@ def samples() -> tuple[Sample, ...]:
     script = "".join(f"u{i} {DATA / 'io' / name}{part}\n" for i, (name, part) in enumerate(
         [("feats.ark", ":5"), ("feats.ark", ":5[0:3]"), ("absent.ark", "")])).encode()
     found.append(Sample("script", "scp", script, _table(GENERAL_MATRIX, "scp")))
+    for name, data, read in lattice_archives():
+        found.append(Sample("lattices", name, data, read, use_lattices))
+    found += [Sample("words' phones", name, (LATTICE_DATA / "data" / name).read_bytes(), read_words)
+              for name in ("word_boundary.int", "align_lexicon.int")]
     return tuple(found + _graph_samples())
 
 

@@ -47,8 +47,14 @@ def read_compact_lattice(reader: TokenReader) -> CompactLattice:
 
 
 def _read(reader: TokenReader) -> Fst | CompactLattice:
-    if not reader.binary:
-        return read_text_lattice(reader)
+    lattice = read_text_lattice(reader) if not reader.binary else _read_binary(reader)
+    if np.isnan(lattice.weights).any() or np.isnan(lattice.final_weights).any():
+        raise reader.error("expected costs in a lattice, found what is no number (NaN)",
+                           hint="the model that it was decoded with may have diverged")
+    return lattice
+
+
+def _read_binary(reader: TokenReader) -> Fst | CompactLattice:
     header = read_header(reader)
     if is_compact(header.arc_type):
         return read_binary_compact(reader, header)

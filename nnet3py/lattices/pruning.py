@@ -79,7 +79,7 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
     lengths = np.concatenate((lattice.lengths, lattice.final_lengths))
     reached = first >= 0
     changes = np.zeros(frames + 1, dtype=np.int64)
-    np.add.at(changes, first[reached], 1)
+    np.add.at(changes, np.minimum(first, frames)[reached], 1)      # what leads nowhere may lie beyond the end
     np.add.at(changes, np.minimum(first + lengths, frames)[reached], -1)
     return np.cumsum(changes)[:-1].astype(np.int32)
 
