@@ -51,6 +51,11 @@ def _read(reader: TokenReader) -> Fst | CompactLattice:
     if np.isnan(lattice.weights).any() or np.isnan(lattice.final_weights).any():
         raise reader.error("expected costs in a lattice, found what is no number (NaN)",
                            hint="the model that it was decoded with may have diverged")
+    labels = ((lattice.input_labels, lattice.output_labels) if isinstance(lattice, Fst)
+              else (lattice.labels, lattice.ids, lattice.final_ids))
+    least = min(int(values.min(initial=0)) for values in labels)
+    if least < 0:
+        raise reader.error(f"expected words and transition-ids in a lattice, which are 0 or more, found {least}")
     return lattice
 
 

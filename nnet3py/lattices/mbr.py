@@ -13,7 +13,7 @@ import numpy as np
 from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.io.state_graphs import starts_of
 from nnet3py.lattices.best_path import best_path, path_of
-from nnet3py.lattices.states import LatticeError, newly_sorted, state_times, trimmed
+from nnet3py.lattices.states import LatticeError, newly_sorted, state_times, trimmed, with_states
 from nnet3py.lattices.super_final import with_super_final
 from nnet3py.machine_code.loop import Loop
 
@@ -56,7 +56,9 @@ class _Alignment:
     """A lattice made ready, and what aligning it with a sequence of words says."""
 
     def __init__(self, lattice: CompactLattice) -> None:
-        lattice = newly_sorted(trimmed(with_super_final(lattice)[0]))
+        lattice = with_super_final(lattice)[0]
+        possible = np.isfinite(lattice.weights).all(axis=1)
+        lattice = newly_sorted(trimmed(with_states(lattice, np.arange(lattice.num_states), possible)))
         if lattice.start < 0:
             raise LatticeError("the lattice is empty")
         self.times = state_times(lattice)
