@@ -120,19 +120,26 @@ def real_programs(command: str, *options: str, minibatch: str = "optimization.mi
     return lambda folder: process_faults.start(words, folder)
 
 
+RNN = ("--egs.chunk-width=8", "--egs.chunk-left-context=0")        # of these examples
+RNN_MINIBATCH = {"minibatch": "rnn.num-chunk-per-minibatch=2"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["train-raw-dnn", "train-raw-rnn"])
-def test_a_killed_training_ends_in_the_same_network(tmp_path: Path, command: str) -> None:
-    minibatch = {"minibatch": "num-chunk-per-minibatch=2"} if command.endswith("rnn") else {}
-    check_killed(tmp_path, real_programs(command, "--trainer.num-epochs=0.13", **minibatch), 6)      # 2 iterations
+def test_a_killed_training_ends_in_the_same_network(tmp_path: Path) -> None:
+    check_killed(tmp_path, real_programs("train-raw-dnn", "--trainer.num-epochs=0.13"), 6)      # 2 iterations
+
+
+@pytest.mark.slow
+def test_a_killed_training_on_chunks_ends_in_the_same_network(tmp_path: Path) -> None:
+    check_killed(tmp_path, real_programs("train-raw-rnn", "--trainer.num-epochs=1", *RNN, **RNN_MINIBATCH), 6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["train-dnn", "train-rnn"])
 def test_an_acoustic_model_killed_twenty_times_is_the_same(tmp_path: Path, command: str) -> None:
-    minibatch = {"minibatch": "num-chunk-per-minibatch=2"} if command.endswith("rnn") else {}
-    start = real_programs(command, "--trainer.num-epochs=0.5", "--ali-dir=ali", "--trainer.num-jobs-compute-prior=2",
-                          **minibatch)
+    options = ["--ali-dir=ali", "--trainer.num-jobs-compute-prior=2"]
+    start = (real_programs(command, "--trainer.num-epochs=0.5", *options) if command == "train-dnn" else
+             real_programs(command, "--trainer.num-epochs=2", *options, *RNN, **RNN_MINIBATCH))
     check_killed(tmp_path, start, 20, classes=10, part=(0.05, 0.15))
 
 
