@@ -73,6 +73,7 @@ def test_an_error_is_not_kept() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")      # that is what is tried
 def test_a_child_of_a_fork_does_not_wait_for_a_thread_that_it_has_not() -> None:
     """With functools.cached_property of Python 3.10 and 3.11 it does, for ever."""
     busy = Thing()

@@ -108,6 +108,13 @@ with team._lock:
 set_num_threads(2)
 """
 
+# a thread is choosing a GPU
+WHILE_A_GPU_IS_CHOSEN = COMMON + """
+from nnet3py.ops import device
+with device._selecting:
+    print({ended(forked(lambda: device._selecting.acquire()))})
+"""
+
 WHILE_WRITING = COMMON + """
 from nnet3py.io.streams import open_output
 with open_output(sys.argv[1]) as stream:
@@ -153,6 +160,10 @@ def test_while_a_kernel_is_made(tmp_path: Path) -> None:
 
 def test_while_threads_start() -> None:
     assert run(WHILE_THREADS_START) == "{0}"
+
+
+def test_while_a_gpu_is_chosen() -> None:
+    assert run(WHILE_A_GPU_IS_CHOSEN) == "{0}"
 
 
 def test_while_a_file_is_written(tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ def test_it_is_given_back_after_an_error(hold: Hold) -> None:
     hold(Path("x"), 0.0)
 
 
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_inside_each_other(hold: Hold) -> None:
     """A kernel that is compiled needs another one."""
     with alone(Path("x")):

@@ -127,6 +127,16 @@ _selected: int | None = None
 _selecting = threading.Lock()
 
 
+def _forget_lock() -> None:
+    """After a fork, the thread that held it may not be there; the child can be told why it has no GPU."""
+    global _selecting
+    _selecting = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_lock)
+
+
 def require_cuda() -> None:
     """Take the GPU with the most free memory, of those that ``CUDA_VISIBLE_DEVICES`` shows; the same for all threads.
 
