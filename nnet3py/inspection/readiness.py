@@ -216,7 +216,7 @@ def _graph(folder: FolderFacts, ready: Readiness) -> None:
     """What to know of a graph that is there."""
     ready.takes.append(f"the graph {folder.path}/{folder.graphs[0]}")
     if folder.graphs[0].endswith("HCLr.fst"):
-        ready.notes.append("the graph is composed of HCLr.fst and Gr.fst while decoding")
+        ready.notes.append("the graph is composed of HCLr.fst and Gr.fst while decoding: nnet3-latgen-faster-lookahead")
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
