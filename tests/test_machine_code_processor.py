@@ -105,4 +105,4 @@ def test_the_kernels_of_other_kinds(kind: str) -> None:
                "-k", SELECTED, *(f"tests/test_{name}.py" for name in KERNEL_TESTS)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    assert re.search(r"^\d{4,} passed", done.stdout, re.MULTILINE)
+    assert re.search(r"^\d{3,} passed", done.stdout, re.MULTILINE)

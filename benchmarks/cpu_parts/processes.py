@@ -119,6 +119,8 @@ def describe_machine(threads: int, rates: list[float]) -> str:
         vectors = ", AVX-512" if " avx512f" in text else ", AVX2" if " avx2" in text else ""
     except OSError:
         pass
+    if os.environ.get("NNET3PY_CPU"):
+        vectors += f", code for {os.environ['NNET3PY_CPU']}"
     versions = run([sys.executable, "-c", "import numba, numpy, scipy; print(', '.join("
                     "f'{m.__name__} {m.__version__}' for m in (numpy, scipy, numba)))"], threads).output.strip()
     return (f"{name}{vectors}, {os.cpu_count()} cores; {threads} threads: sgemm {statistics.median(rates):.0f} GFLOP/s "
