@@ -11,9 +11,10 @@ of one core of another machine of this kind.
 from __future__ import annotations
 
 import argparse
-import resource
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,9 @@ import numpy as np
 from nnet3py.decoding.decoder import Decoder, DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
-from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.io.fst import NO_WEIGHT, Fst, write_binary_fst
+from nnet3py.io.streams import open_output
+from nnet3py.io.tokens import TokenWriter
 from nnet3py.io.topology import HmmState, HmmTopology
 from nnet3py.io.transition_model import TransitionModel
 from nnet3py.io.tree import Constant, ContextDependency, Table, initial_transition_model
@@ -124,14 +127,32 @@ def measure_kaldi_decoder(graph: Fst, model: TransitionModel, likes: list[np.nda
 
 
 def memory_of(arguments: argparse.Namespace) -> tuple[int, int]:
-    """Mebibytes of a process that has made everything, and of one that has decoded too."""
-    sizes = []
-    for what in ("make", "decode"):
-        done = subprocess.run([sys.executable, __file__, "--words", str(arguments.words), "--frames",
-                               str(arguments.frames), "--spread", str(arguments.spread), "--only", what],
-                              capture_output=True, text=True, check=True)
-        sizes.append(int(done.stdout.split()[-1]))
-    return sizes[0], sizes[1]
+    """Mebibytes of a process before it decodes, and at most while it does; the graph is mapped from a file."""
+    done = subprocess.run([sys.executable, __file__, "--words", str(arguments.words), "--frames",
+                           str(arguments.frames), "--spread", str(arguments.spread), "--memory"],
+                          capture_output=True, text=True, check=True)
+    before, most = map(int, done.stdout.split())
+    return before, most
+
+
+def kibibytes(name: str) -> int:
+    """A size of this process, as Linux knows it."""
+    return int(re.search(rf"{name}:\s*(\d+) kB", Path("/proc/self/status").read_text())[1])
+
+
+def show_memory(fst: Fst, model: TransitionModel, likes: list[np.ndarray]) -> None:
+    """Print what :func:`memory_of` reads."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/HCLG.fst"
+        with open_output(path) as stream:
+            write_binary_fst(TokenWriter(stream, binary=True), fst, "const")
+        decoder = Decoder(DecodingGraph.read(path, model), model, OPTIONS)
+        decoder.decode(likes[0][:1])
+        Path("/proc/self/clear_refs").write_text("5")           # the most is counted from here
+        before = kibibytes("VmRSS")
+        for one in likes:
+            decoder.decode(one)
+        print(before // 1024, kibibytes("VmHWM") // 1024)
 
 
 def main() -> None:
@@ -141,7 +162,7 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=1.5, help="standard deviation of the log-likelihoods")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--digits", type=Path, help="a folder with HCLG.fst, trans.mdl and loglikes.ark")
-    parser.add_argument("--only", choices=("make", "decode"), help="for measuring memory")
+    parser.add_argument("--memory", action="store_true", help="only decode, and show memory before and at most")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     model = make_model()
@@ -149,16 +170,12 @@ def main() -> None:
     graph = DecodingGraph.of_fst(fst, model)
     likes = [(arguments.spread * rng.standard_normal((arguments.frames // 4, model.num_pdfs))).astype(np.float32)
              for _ in range(4)]
-    if arguments.only:
-        if arguments.only == "decode":
-            for one in likes:
-                Decoder(graph, model, OPTIONS).decode(one)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-        return
+    if arguments.memory:
+        return show_memory(fst, model, likes)
     measure("lexicon tree", graph, model, likes, arguments.runs)
     measure_kaldi_decoder(fst, model, likes, arguments.runs)
-    made, decoded = memory_of(arguments)
-    print(f"  memory: {decoded} MiB, of which {decoded - made} MiB for decoding")
+    before, most = memory_of(arguments)
+    print(f"  memory: {most - before} MiB for decoding")
     if arguments.digits:
         measure_digits(arguments.digits, arguments.runs)
     print(f"Kaldi: {KALDI}")

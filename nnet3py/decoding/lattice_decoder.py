@@ -16,6 +16,7 @@ from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.io.fst import NO_STATE, NO_WEIGHT, Fst
 from nnet3py.io.lattice import LATTICE
+from nnet3py.lattices.growing import enlarged
 from nnet3py.machine_code.loop import Loop
 
 _USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.search_pruning"]
@@ -183,13 +184,13 @@ class LatticeDecoder:
         if status in (layout.MORE_ARCS, layout.FEWER_ARCS):
             self._compose(status)
         elif status == layout.MORE_TOKENS:
-            self._tokens = _enlarged(self._tokens)
+            self._tokens = enlarged(self._tokens)
         elif status == layout.MORE_LINKS:
-            self._links = _enlarged(self._links)
+            self._links = enlarged(self._links)
         elif status == layout.MORE_FRAMES:
-            self._frames, self._offsets = _enlarged(self._frames), _enlarged(self._offsets)
+            self._frames, self._offsets = enlarged(self._frames), enlarged(self._offsets)
         elif status == layout.MORE_STACK:
-            self._stack = _enlarged(self._stack)
+            self._stack = enlarged(self._stack)
         elif status == layout.MORE_BUCKETS:
             self._make_tables(2 * int(self._counts[layout.HASH_WANTED]))
         self._make_scratch()
@@ -330,10 +331,3 @@ class _Ends(NamedTuple):
     with_final: np.float32
     place: int
     place_with_final: int
-
-
-def _enlarged(array: np.ndarray) -> np.ndarray:
-    """An array of twice the rows, which begins with those of this one."""
-    larger = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-    larger[:len(array)] = array
-    return larger

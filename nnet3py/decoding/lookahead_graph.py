@@ -15,6 +15,7 @@ from nnet3py.decoding.lookahead import MOST_WORDS, Lookahead, find_parts
 from nnet3py.errors import ShapeError
 from nnet3py.io.fst import NO_WEIGHT, Fst, const_tables
 from nnet3py.io.transition_model import TransitionModel
+from nnet3py.lattices.growing import enlarged
 from nnet3py.machine_code.loop import Loop
 
 _HERE = "nnet3py.decoding.lookahead_loops"
@@ -278,10 +279,10 @@ class ComposedGraph:
         while status := _expand(*self._hcl, *self._g, *self._reach, self._graph.is_disambig, *self._pools(),
                                 self._arcs, self._arcs.view(np.float32), self._counts, wanted):
             if status == layout.MORE_ARCS:
-                self._arcs = _enlarged(self._arcs)
+                self._arcs = enlarged(self._arcs)
             else:
-                self._keys, self._potentials = _enlarged(self._keys), _enlarged(self._potentials)
-                self._states = _enlarged(self._states)
+                self._keys, self._potentials = enlarged(self._keys), enlarged(self._potentials)
+                self._states = enlarged(self._states)
                 self._table = np.empty(4 * len(self._keys), dtype=np.int32)
                 _rebuild_table(self._keys, self._table, self._counts)
 
@@ -293,10 +294,3 @@ class ComposedGraph:
         self.start = self._add_start()
         return np.array([self._add(key, potential) for key, potential in zip(keys, potentials, strict=True)],
                         dtype=np.int32)
-
-
-def _enlarged(array: np.ndarray) -> np.ndarray:
-    """An array of twice the rows, which begins with those of this one."""
-    larger = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-    larger[:len(array)] = array
-    return larger

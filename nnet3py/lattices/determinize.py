@@ -17,6 +17,7 @@ from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.io.fst import Fst
 from nnet3py.io.state_graphs import starts_of
 from nnet3py.lattices import subset_layout as layout
+from nnet3py.lattices.growing import enlarged
 from nnet3py.lattices.pruning import pruned
 from nnet3py.lattices.states import top_sorted
 from nnet3py.log import kaldi_place
@@ -176,26 +177,26 @@ class _Determinization:
     def _make_room(self, status: int) -> None:
         """Give the loop what it needs before it goes on."""
         if status == layout.MORE_NODES:
-            self._nodes = _enlarged(self._nodes)
+            self._nodes = enlarged(self._nodes)
         elif status == layout.MORE_HEADS:
             self._heads = np.empty(4 * len(self._heads), dtype=np.int32)
             _rebuild_heads(self._nodes, self._heads, self._counts)
         elif status == layout.MORE_ELEMENTS:
-            self._elements = _enlarged(self._elements)
+            self._elements = enlarged(self._elements)
         elif status == layout.MORE_STATES:
-            self._states, self._forward = _enlarged(self._states), _enlarged(self._forward)
-            self._final_strings, self._final_costs = _enlarged(self._final_strings), _enlarged(self._final_costs)
+            self._states, self._forward = enlarged(self._states), enlarged(self._forward)
+            self._final_strings, self._final_costs = enlarged(self._final_strings), enlarged(self._final_costs)
             self._state_heads = np.empty(len(self._states), dtype=np.int32)
             _rebuild_table(self._states, self._counts[layout.NUM_STATES], self._elements, self._state_heads)
         elif status == layout.MORE_SUBSETS:
-            self._subsets, self._subset_costs = _enlarged(self._subsets), _enlarged(self._subset_costs)
+            self._subsets, self._subset_costs = enlarged(self._subsets), enlarged(self._subset_costs)
             self._subset_heads = np.empty(len(self._subsets), dtype=np.int32)
             _rebuild_table(self._subsets, self._counts[layout.NUM_SUBSETS], self._elements, self._subset_heads)
         elif status == layout.MORE_ARCS:
-            self._arcs, self._arc_costs = _enlarged(self._arcs), _enlarged(self._arc_costs)
+            self._arcs, self._arc_costs = enlarged(self._arcs), enlarged(self._arc_costs)
         else:
-            self._tasks, self._priorities = _enlarged(self._tasks), _enlarged(self._priorities)
-            self._queue = _enlarged(self._queue)
+            self._tasks, self._priorities = enlarged(self._tasks), enlarged(self._priorities)
+            self._queue = enlarged(self._queue)
 
     def _drop_strings(self) -> bool:
         """Give up strings that nothing needs; whether it is small enough then. Kaldi: CheckMemoryUsage."""
@@ -262,10 +263,3 @@ def _prepared(lattice: Fst) -> tuple[np.ndarray, ...]:
     _prepare(arc_starts, labels, weights, next_states, finals, epsilon_ends, kept, backward)
     return (arc_starts, epsilon_ends, labels, lattice.input_labels[arcs], weights, next_states, finals, kept,
             backward)
-
-
-def _enlarged(array: np.ndarray) -> np.ndarray:
-    """An array of twice the rows, which begins with those of this one."""
-    larger = np.empty((2 * len(array), *array.shape[1:]), dtype=array.dtype)
-    larger[:len(array)] = array
-    return larger
