@@ -562,13 +562,17 @@ def memory_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def judge(sample: Sample, data: bytes, folder: Path) -> Nnet3Error | None:
-    """Read the content: returns the error that was rightly raised, or None; AssertionError for anything else."""
+def judge(sample: Sample, data: bytes, folder: Path, trace_memory: bool = True) -> Nnet3Error | None:
+    """Read the content: returns the error that was rightly raised, or None; AssertionError for anything else.
+
+    Without ``trace_memory`` it is quicker, and memory is only limited.
+    """
     path = folder / "fuzzed"
     path.write_bytes(data)
     error: Nnet3Error | None = None
     peak = 0
-    tracemalloc.start()
+    if trace_memory:
+        tracemalloc.start()
     try:
         with time_limit(), memory_limit(CONFIG_MEMORY):
             value = sample.read(data, path)
