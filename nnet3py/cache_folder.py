@@ -21,6 +21,8 @@ from nnet3py.trusted_files import make_private, why_untrusted
 
 logger = logging.getLogger("nnet3py.ops")
 
+_private: dict[int, Path] = {}      # the private folder, by the process that made it
+
 
 def platform_cache_folder() -> Path:
     """The folder where programs of this platform keep what they can make again."""
@@ -69,15 +71,18 @@ def cache_folder() -> Path:
 def private_folder() -> Path:
     """A new folder which goes with this process."""
     import atexit
-    import shutil
     import tempfile
 
     temporary = Path(tempfile.mkdtemp(prefix="nnet3py-kernels-"))
-    maker = os.getpid()
-
-    def remove() -> None:
-        if os.getpid() == maker:           # not when a forked child ends
-            shutil.rmtree(temporary, ignore_errors=True)
-
-    atexit.register(remove)
+    _private[os.getpid()] = temporary
+    atexit.register(remove_private)
     return temporary
+
+
+def remove_private() -> None:
+    """Remove the private folder, if this process made one: it is about to end. A forked child leaves its parent's."""
+    temporary = _private.pop(os.getpid(), None)
+    if temporary is not None:
+        import shutil
+
+        shutil.rmtree(temporary, ignore_errors=True)

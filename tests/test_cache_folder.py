@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,3 +89,26 @@ def test_a_folder_that_cannot_be_written_is_not_taken(monkeypatch: pytest.Monkey
         monkeypatch.setenv("NNET3PY_CACHE", str(tmp_path / name))
         assert chosen() == cache_folder.private_folder()
         assert len(caplog.records) == 1 and "cannot be written" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["return 0", "raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGTERM)"])
+def test_the_private_folder_goes_with_its_process(tmp_path: Path, how: str) -> None:
+    """Not with a child that it forks."""
+    program = f"""
+import os, signal
+from nnet3py.cache_folder import private_folder
+from nnet3py.cli.process import run_process
+def body():
+    made = private_folder()
+    if os.fork() == 0:
+        raise SystemExit
+    os.wait()
+    assert made.is_dir()
+    {how}
+run_process(body)
+"""
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "TMPDIR": str(tmp_path / "tmp")})
+    expected = {"return 0": 0, "raise KeyboardInterrupt": 130}.get(how, -signal.SIGTERM)
+    assert done.returncode == expected and os.listdir(tmp_path / "tmp") == [], done.stderr

@@ -58,9 +58,9 @@ def _occupy_closed_streams() -> None:
 
 def _clean_up_and_die(number: int, frame: Any) -> None:
     """Signal handler: leave no temporary file behind, then die of the signal as if there were no handler."""
-    files = sys.modules.get("nnet3py.io.temporary_files")
-    if files is not None:
-        files.remove_all()
+    for module, remove in (("nnet3py.io.temporary_files", "remove_all"), ("nnet3py.cache_folder", "remove_private")):
+        if module in sys.modules:
+            getattr(sys.modules[module], remove)()
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
