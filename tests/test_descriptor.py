@@ -28,6 +28,7 @@ from nnet3py.network.descriptor import (
 from nnet3py.network.descriptor_parser import FUNCTIONS, parse_descriptor, substitute
 
 NAMES = ["input", "a", "", "b", "c"]          # node 2 is hidden
+NODE_INDEXES = {name: i for i, name in enumerate(NAMES) if name}
 DIMS = [3, 3, 0, 3, 5]
 NNET: Any = SimpleNamespace(node_dim=lambda i: DIMS[i], node_names=NAMES)
 
@@ -58,12 +59,12 @@ DESCRIPTORS = st.lists(PARTS, min_size=1, max_size=3).map(lambda parts: Descript
 
 
 def normal_form(text: str) -> str:
-    return parse_descriptor(text, NAMES).text(NAMES)
+    return parse_descriptor(text, NODE_INDEXES).text(NAMES)
 
 
 @given(DESCRIPTORS)
 def test_text_comes_back(descriptor: Descriptor) -> None:
-    assert parse_descriptor(descriptor.text(NAMES), NAMES) == descriptor
+    assert parse_descriptor(descriptor.text(NAMES), NODE_INDEXES) == descriptor
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -130,16 +131,16 @@ def test_normal_form(text: str, expected: str) -> None:
 ])
 def test_what_is_refused(text: str, message: str) -> None:
     with pytest.raises(DescriptorError, match=message):
-        parse_descriptor(text, NAMES)
+        parse_descriptor(text, NODE_INDEXES)
 
 
 @given(st.lists(st.sampled_from([*FUNCTIONS, *NAMES, "(", ")", ",", "1", "-2", "0.5", "t", "x"]), max_size=25))
 def test_any_tokens_parse_or_are_refused(tokens: list[str]) -> None:
     try:
-        descriptor = parse_descriptor(" ".join(tokens), NAMES)
+        descriptor = parse_descriptor(" ".join(tokens), NODE_INDEXES)
     except DescriptorError:
         return
-    assert parse_descriptor(descriptor.text(NAMES), NAMES) == descriptor
+    assert parse_descriptor(descriptor.text(NAMES), NODE_INDEXES) == descriptor
 
 
 # -- meaning -----------------------------------------------------------------------------------------------------------
@@ -186,7 +187,7 @@ def test_padding_rows_stay(leaf: Leaf, rows: list[tuple[int, int, int]]) -> None
 def test_offsets_compose(leaf: Leaf, t: int, x: int, rows: list[tuple[int, int, int]]) -> None:
     indexes = np.array(rows, dtype=np.int32).reshape(-1, 3)
     shifted = indexes + np.array([0, t, x], dtype=np.int32)
-    normalised = parse_descriptor(f"Offset({leaf.text(NAMES)}, {t}, {x})", NAMES).parts[0]
+    normalised = parse_descriptor(f"Offset({leaf.text(NAMES)}, {t}, {x})", NODE_INDEXES).parts[0]
     assert isinstance(normalised, Leaf)
     for found, expected in zip(normalised.map(indexes), leaf.map(shifted), strict=True):
         assert np.array_equal(found, expected)
@@ -217,19 +218,20 @@ def test_modulus_is_a_shift_that_changes_nothing(leaf: Leaf, rows: list[tuple[in
     ("IfDefined(Round(a,3))", 3), ("Const(1,2)", 1),
 ])
 def test_modulus(text: str, modulus: int) -> None:
-    assert parse_descriptor(text, NAMES).modulus() == modulus
+    assert parse_descriptor(text, NODE_INDEXES).modulus() == modulus
 
 
 def test_dims() -> None:
-    assert parse_descriptor("Append(input, Const(1,4), Sum(a,b), Switch(c,a), IfDefined(c))", NAMES).dim(NNET) == 20
+    text = "Append(input, Const(1,4), Sum(a,b), Switch(c,a), IfDefined(c))"
+    assert parse_descriptor(text, NODE_INDEXES).dim(NNET) == 20
     with pytest.raises(DescriptorError, match="Sum expression with inconsistent dimension: 3 vs. 5"):
-        parse_descriptor("Sum(a, c)", NAMES).dim(NNET)
+        parse_descriptor("Sum(a, c)", NODE_INDEXES).dim(NNET)
     with pytest.raises(DescriptorError, match="Failover expression with inconsistent dimension: 5 vs. 3"):
-        parse_descriptor("Failover(c, a)", NAMES).dim(NNET)
+        parse_descriptor("Failover(c, a)", NODE_INDEXES).dim(NNET)
 
 
 def part(text: str) -> Part:
-    return parse_descriptor(text, NAMES).parts[0]
+    return parse_descriptor(text, NODE_INDEXES).parts[0]
 
 
 def test_scales() -> None:
@@ -249,7 +251,7 @@ def test_constants() -> None:
 
 
 def test_leaves_sources_and_renumbering() -> None:
-    descriptor = parse_descriptor("Append(Sum(a, Const(1,3)), Switch(b, Offset(a,1)), c)", NAMES)
+    descriptor = parse_descriptor("Append(Sum(a, Const(1,3)), Switch(b, Offset(a,1)), c)", NODE_INDEXES)
     assert [leaf.text(NAMES) for leaf in descriptor.leaves()] == ["a", "Switch(b, Offset(a, 1))", "c"]
     assert [source.node for source in descriptor.sources()] == [1, 3, 1, 4]
     assert descriptor.source_nodes() == [1, 3, 4]
@@ -258,6 +260,6 @@ def test_leaves_sources_and_renumbering() -> None:
 
 
 def test_substitution_normalises() -> None:
-    replacement = parse_descriptor("Append(b, Offset(input, -1))", NAMES)
-    result = substitute(parse_descriptor("Append(Offset(a, 1), Scale(0.5, a))", NAMES), 1, replacement)
+    replacement = parse_descriptor("Append(b, Offset(input, -1))", NODE_INDEXES)
+    result = substitute(parse_descriptor("Append(Offset(a, 1), Scale(0.5, a))", NODE_INDEXES), 1, replacement)
     assert result.text(NAMES) == "Append(Offset(b, 1), input, Scale(0.5, b), Offset(Scale(0.5, input), -1))"

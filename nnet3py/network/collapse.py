@@ -8,7 +8,7 @@ import numpy as np
 
 from nnet3py.components.base import Component
 from nnet3py.errors import DescriptorError, Nnet3Error
-from nnet3py.network.config_reader import put_component
+from nnet3py.network.config_reader import component_places, put_component
 from nnet3py.network.descriptor import Descriptor, Offset, Source
 from nnet3py.network.descriptor_parser import substitute
 from nnet3py.network.nnet import Nnet
@@ -53,9 +53,9 @@ def collapse_model(nnet: Nnet) -> None:
     component, so that its bias is no longer scaled.
     """
     count_before = len(nnet.components)
-    num_nodes = len(nnet.nodes)
+    num_nodes, places = len(nnet.nodes), component_places(nnet)
     for passes in range(MAX_PASSES + 1):
-        if not [i for i in range(num_nodes) if _collapse_node(nnet, i)]:
+        if not [i for i in range(num_nodes) if _collapse_node(nnet, i, places)]:
             break
         if passes == MAX_PASSES:
             raise Nnet3Error(f"collapsing the network does not end after {MAX_PASSES} passes")
@@ -66,7 +66,7 @@ def collapse_model(nnet: Nnet) -> None:
         logger.info("Added %d components, removed %d", count_with_new - count_before, count_with_new - count_after)
 
 
-def _collapse_node(nnet: Nnet, i: int) -> bool:
+def _collapse_node(nnet: Nnet, i: int, places: dict[str, int]) -> bool:
     """Merge the component of node ``i`` with that of the component node it reads, if they can be; True if done."""
     node = nnet.nodes[i]
     if not isinstance(node, ComponentNode):
@@ -80,7 +80,7 @@ def _collapse_node(nnet: Nnet, i: int) -> bool:
         descriptor = substitute(input_node.descriptor, source, nnet.descriptor_of(source - 1).descriptor)
     except DescriptorError:      # scales of expressions that cannot be scaled
         return False
-    merged = _merged_component(nnet, first_node.component_index, node.component_index)
+    merged = _merged_component(nnet, places, first_node.component_index, node.component_index)
     if merged < 0:
         return False
     node.component_index, input_node.descriptor = merged, descriptor
@@ -99,7 +99,7 @@ def _single_source(descriptor: Descriptor) -> int:
     return nodes.pop() if len(nodes) == 1 else -1
 
 
-def _merged_component(nnet: Nnet, first: int, second: int) -> int:
+def _merged_component(nnet: Nnet, places: dict[str, int], first: int, second: int) -> int:
     """Index of a component that does the work of ``first`` and then ``second``; -1 if there is none."""
     c1, c2 = nnet.components[first], nnet.components[second]
     is_affine = is_a(c1, "AffineComponent", "FixedAffineComponent") and c1.input_dim <= c1.output_dim
@@ -109,9 +109,9 @@ def _merged_component(nnet: Nnet, first: int, second: int) -> int:
     if not can_merge_affine and not can_merge_scale:
         return -1
     name = f"{nnet.component_names[first]}.{nnet.component_names[second]}"
-    if name in nnet.component_names:
-        return nnet.component_names.index(name)
-    return put_component(nnet, name, _merged_affine(c1, c2) if can_merge_affine else _merged_scale(c1, c2))
+    if name in places:
+        return places[name]
+    return put_component(nnet, places, name, _merged_affine(c1, c2) if can_merge_affine else _merged_scale(c1, c2))
 
 
 def _merged_affine(c1: Component, c2: Component) -> AffineComponent:

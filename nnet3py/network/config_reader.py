@@ -44,11 +44,12 @@ def read_config_into(nnet: Nnet, text: str, seed: int = 0, path: str | None = No
                  if line.get_string("name") not in redefined]
     trial = type(nnet)()
     trial.components, trial.component_names = list(nnet.components), list(nnet.component_names)
+    places = component_places(trial)
     for line, name in zip(new_lines, names, strict=True):
         if line.first_token == "component":
-            put_component(trial, name, new_component(line, seed))
+            put_component(trial, places, name, new_component(line, seed))
     node_lines = [*old_lines, *(line for line in new_lines if line.first_token != "component")]
-    _add_nodes(trial, node_lines)
+    _add_nodes(trial, node_lines, places)
     try:
         check_nnet(trial, warn_for_orphans=True)
     except ConfigError as error:       # concerns several lines, but one file
@@ -97,15 +98,23 @@ def new_component(line: ConfigLine, seed: int = 0) -> Component:
     return component
 
 
-def put_component(nnet: Nnet, name: str, component: Component) -> int:
-    """Set the component of that name, in the place of an older one or as the last; returns its index."""
-    if name in nnet.component_names:
-        index = nnet.component_names.index(name)
-        nnet.components[index] = component
-        return index
+def component_places(nnet: Nnet) -> dict[str, int]:
+    """The index of each component by its name."""
+    return {name: index for index, name in enumerate(nnet.component_names)}
+
+
+def put_component(nnet: Nnet, places: dict[str, int], name: str, component: Component) -> int:
+    """Set the component of that name, in the place of an older one or as the last; returns its index.
+
+    ``places`` are those of ``component_places``, kept up to date: many components go into a network of many.
+    """
+    if name in places:
+        nnet.components[places[name]] = component
+        return places[name]
+    places[name] = len(nnet.components)
     nnet.components.append(component)
     nnet.component_names.append(name)
-    return len(nnet.components) - 1
+    return places[name]
 
 
 def _required(line: ConfigLine, key: str) -> str:
@@ -127,13 +136,13 @@ def _in_line(line: ConfigLine, error: Nnet3Error) -> ConfigError:
 # -- nodes -------------------------------------------------------------------------------------------------------------
 
 
-def _add_nodes(nnet: Nnet, lines: list[ConfigLine]) -> None:
+def _add_nodes(nnet: Nnet, lines: list[ConfigLine], components: dict[str, int]) -> None:
     """Fill ``nnet.nodes`` from lines whose names are valid and unique."""
-    slots = [_slot(nnet, line) for line in lines]
+    slots = [_slot(components, line) for line in lines]
     nnet.nodes = [node for nodes in slots for node in nodes]
     _check_hidden_names(nnet, lines)
     # Only these can be mentioned in a descriptor: not outputs, not the hidden inputs of components.
-    visible = ["" if isinstance(node, DescriptorNode) else node.name for node in nnet.nodes]
+    visible = {node.name: i for i, node in enumerate(nnet.nodes) if not isinstance(node, DescriptorNode)}
     for line, nodes in zip(lines, slots, strict=True):
         first, last = nodes[0], nodes[-1]
         if isinstance(last, DimRangeNode):
@@ -145,7 +154,7 @@ def _add_nodes(nnet: Nnet, lines: list[ConfigLine]) -> None:
         line.check_all_used()
 
 
-def _slot(nnet: Nnet, line: ConfigLine) -> list[Node]:
+def _slot(components: dict[str, int], line: ConfigLine) -> list[Node]:
     """The node or nodes of a line, with what can be known of them without the others."""
     name = line.get_string("name")
     if line.first_token == "input-node":
@@ -158,11 +167,10 @@ def _slot(nnet: Nnet, line: ConfigLine) -> list[Node]:
             raise line.error(f"Invalid dimension-offset: {line.whole_line}", "dim-offset must be 0 or more")
         return [DimRangeNode(name, -1, offset, _dim(line))]
     component = _required(line, "component")
-    if component not in nnet.component_names:
+    if component not in components:
         raise line.error(f"No component named '{component}', in config line: {line.whole_line}",
-                         did_you_mean(component, nnet.component_names))
-    return [DescriptorNode(name + INPUT_SUFFIX, Descriptor(())),
-            ComponentNode(name, nnet.component_names.index(component))]
+                         did_you_mean(component, list(components)))
+    return [DescriptorNode(name + INPUT_SUFFIX, Descriptor(())), ComponentNode(name, components[component])]
 
 
 def _dim(line: ConfigLine) -> int:
@@ -182,7 +190,7 @@ def _check_hidden_names(nnet: Nnet, lines: list[ConfigLine]) -> None:
                              f"{line.whole_line}", f"take a name that does not end in {INPUT_SUFFIX}")
 
 
-def _parsed_descriptor(line: ConfigLine, visible: list[str]) -> Descriptor:
+def _parsed_descriptor(line: ConfigLine, visible: dict[str, int]) -> Descriptor:
     text = _required(line, "input")
     try:
         return parse_descriptor(text, visible)
@@ -200,10 +208,9 @@ def _objective(line: ConfigLine) -> str:
     return objective
 
 
-def _dim_range_source(line: ConfigLine, visible: list[str]) -> int:
+def _dim_range_source(line: ConfigLine, visible: dict[str, int]) -> int:
     name = _required(line, "input-node")
-    if not name or name not in visible:
+    if name not in visible:
         raise line.error(f"Invalid input-node '{name}' in config line: {line.whole_line}",
-                         did_you_mean(name, [other for other in visible if other])
-                         or "expected the name of an input or component node")
-    return visible.index(name)
+                         did_you_mean(name, list(visible)) or "expected the name of an input or component node")
+    return visible[name]

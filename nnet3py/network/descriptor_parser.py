@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -59,13 +59,13 @@ class Expression:
         object.__setattr__(self, "depth", depth)
 
 
-def parse_descriptor(text: str, node_names: Sequence[str]) -> Descriptor:
+def parse_descriptor(text: str, node_names: Mapping[str, int]) -> Descriptor:
     """Parse and normalise the value of an ``input=``.
 
     Parameters
     ----------
     text : the expression
-    node_names : name of the node with each index; ``""`` for a node that descriptors may not mention
+    node_names : the index of each node that descriptors may mention, by its name
 
     Raises
     ------
@@ -98,10 +98,10 @@ def _is_number(token: str) -> bool:
 class _Parser:
     """Recursive descent over the tokens."""
 
-    def __init__(self, tokens: list[str], node_names: Sequence[str]) -> None:
+    def __init__(self, tokens: list[str], node_names: Mapping[str, int]) -> None:
         self._tokens = tokens
         self._position = 0
-        self._index = {name: index for index, name in enumerate(node_names) if name}
+        self._index = node_names
 
     def _peek(self) -> str:
         return self._tokens[self._position] if self._position < len(self._tokens) else _END

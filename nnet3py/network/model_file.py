@@ -82,10 +82,12 @@ def read_nnet_body(reader: TokenReader) -> Nnet:
     if not 0 <= count < MAX_COMPONENTS:
         raise reader.error(f"expected 0 to {MAX_COMPONENTS - 1} components, found {count}")
     nnet = Nnet()
+    names: set[str] = set()
     for _ in range(count):
         name, component = _read_component(reader)
-        if name in nnet.component_names:
+        if name in names:
             raise reader.error(f"two components are named {name}")
+        names.add(name)
         nnet.component_names.append(name)
         nnet.components.append(component)
     reader.expect("</Nnet3>")

@@ -253,7 +253,7 @@ def _check_new_node(nnet: Nnet, name: str) -> None:
 def _parsed(nnet: Nnet, name: str, text: str) -> Descriptor:
     if not isinstance(text, str):
         raise ConfigError(f"node {name}: expected a descriptor such as 'Append(a, b)', found {text!r}")
-    visible = ["" if isinstance(node, DescriptorNode) else node.name for node in nnet.nodes]
+    visible = {node.name: i for i, node in enumerate(nnet.nodes) if not isinstance(node, DescriptorNode)}
     with within(f"node {name}"):
         return parse_descriptor(text, visible)
 

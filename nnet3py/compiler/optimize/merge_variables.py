@@ -6,7 +6,7 @@ found out once: commands that merges remove still count, which can only forbid m
 """
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -27,6 +27,9 @@ from nnet3py.compiler.tables import (
 )
 from nnet3py.components.base import Properties
 from nnet3py.network.nnet import Nnet
+
+
+MANY = 32      # members of a group, from which on they are not all looked at
 
 
 def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
@@ -143,6 +146,22 @@ class _Usage:
         return candidates.take(np.lexsort((c, turn)))
 
 
+class _ByRow:
+    """Many sub-matrices of one group, found by the rows that they have: by their first rows, in classes of height."""
+
+    def __init__(self) -> None:
+        self._classes: dict[int, list[tuple[int, int]]] = {}      # of heights below 2^k: first rows and sub-matrices
+
+    def add(self, s: int, row: int, end_row: int) -> None:
+        insort(self._classes.setdefault((end_row - row).bit_length(), []), (row, s))
+
+    def near(self, row: int, end_row: int) -> Iterator[int]:
+        """All that have any of these rows, and some more."""
+        for bits, entries in self._classes.items():
+            first = bisect_left(entries, (row - (1 << bits),))
+            yield from (s for _, s in entries[first:bisect_left(entries, (end_row,))])
+
+
 class _Merger:
     """The matrices, put into groups that share their place; a group goes by the number of its root.
 
@@ -163,6 +182,7 @@ class _Merger:
             column.tolist() for column in (usage.first, usage.last, usage.last_write))
         self.removed: list[int] = []
         self.num_merges = 0
+        self._by_row: dict[int, _ByRow] = {}         # of the roots with many members
         self._make_groups(table)
 
     def _make_groups(self, table: CommandTable) -> None:
@@ -254,7 +274,17 @@ class _Merger:
             return others
         row, end_row, column, end_column = self.row, self.end_row, self.column, self.end_column
         r0, r1, c0, c1 = row[s], end_row[s], column[s], end_column[s]
+        if len(others) > MANY:
+            others = list(self._members_by_row(self.root[s]).near(r0, r1))
         return [t for t in others if row[t] < r1 and r0 < end_row[t] and column[t] < c1 and c0 < end_column[t]]
+
+    def _members_by_row(self, root: int) -> _ByRow:
+        found = self._by_row.get(root)
+        if found is None:
+            found = self._by_row[root] = _ByRow()
+            for s in self.members[root]:
+                found.add(s, self.row[s], self.end_row[s])
+        return found
 
     def _overlap(self, s: int, t: int) -> bool:
         return (self.root[s] == self.root[t] and self.row[s] < self.end_row[t] and self.row[t] < self.end_row[s]
@@ -297,6 +327,10 @@ class _Merger:
             self.column[s] += right
             self.end_column[s] += right
         self.members[kept] += members
+        self._by_row.pop(discarded, None)
+        if kept in self._by_row:
+            for s in members:
+                self._by_row[kept].add(s, self.row[s], self.end_row[s])
         self.first_in_group[kept] = min(self.first_in_group[kept], self.first_in_group[discarded])
         for in_group in (self.last_in_group, self.last_write_in_group):
             in_group[kept] = max(in_group[kept], in_group[discarded])

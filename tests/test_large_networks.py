@@ -1,0 +1,32 @@
+"""Networks of many nodes: the time to read and compile them grows no worse than n log n, as benchmarks/ measure it."""
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from paths import ROOT
+
+SMALL, LARGE = 400, 2400
+# Of what n log n allows for six times as many nodes. Quadratic growth would be near five times that; a machine with other
+# work, caches and the collector of garbage make some of the rest.
+MOST = 3.0
+LEAST_SECONDS = 0.3          # that the large one takes, for a growth to count: less is mostly what is there once
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("large_networks", ROOT / "benchmarks" / "large_networks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("kind", ["chain", "layers", "ring", "branches"])
+def test_time_grows_with_the_nodes(kind: str, benchmark: ModuleType, tmp_path: Path) -> None:
+    benchmark.seconds(kind, 50, str(tmp_path))           # what is imported and made once
+    small = benchmark.seconds(kind, SMALL, str(tmp_path))
+    large = benchmark.seconds(kind, LARGE, str(tmp_path))
+    grown = benchmark.growth(small, large, LARGE / SMALL, LARGE)
+    assert not {what: one for what, one in grown.items() if one > MOST and large[what] > LEAST_SECONDS}
