@@ -9,8 +9,8 @@ import pytest
 from paths import ROOT
 
 SMALL, LARGE = 400, 2400
-# Of what n log n allows for six times as many nodes. Quadratic growth would be near five times that; a machine with other
-# work, caches and the collector of garbage make some of the rest.
+# Of what n log n allows for six times as many nodes. Quadratic growth would be near five times that; a machine with
+# other work, caches and the collector of garbage make some of the rest.
 MOST = 3.0
 LEAST_SECONDS = 0.3          # that the large one takes, for a growth to count: less is mostly what is there once
 

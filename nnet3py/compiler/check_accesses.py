@@ -62,6 +62,50 @@ def _require(subject: Subject, fine: np.ndarray, what: str, commands: np.ndarray
         subject.fail(f"matrix m{m} {what}", None if commands is None else int(commands[m]))
 
 
+# -- the parts of a computation ----------------------------------------------------------------------------------------
+
+_SIZING = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX, CommandType.NO_OPERATION,
+           CommandType.NO_OPERATION_PERMANENT, CommandType.NO_OPERATION_LABEL)
+
+
+def parts_are_in_order(subject: Subject) -> None:
+    """A marker ends the forward commands of each segment, which accept something; after the last come backward ones only.
+
+    Forward are propagation and the exchange of values; backward are backpropagation and the exchange of derivatives.
+    The backward part begins with accepting a derivative, for all of it depends on that.
+    """
+    if subject.is_looped:
+        return
+    types, table = subject.table.types, subject.table
+    markers = table.numbers[CommandType.NO_OPERATION_MARKER]
+    if not len(markers):
+        subject.fail("no marker ends the forward commands")
+    accepts, of_values = _of_values(subject, CommandType.ACCEPT_INPUT)
+    provides, of_derivs = _of_values(subject, CommandType.PROVIDE_OUTPUT)
+    inputs, derivs = accepts[of_values], accepts[~of_values]
+    begin = np.concatenate(([-1], markers[:-1]))
+    accepted = np.searchsorted(inputs, markers) - np.searchsorted(inputs, begin)
+    if (accepted == 0).any():
+        subject.fail("a marker ends a segment that accepts no input", int(markers[np.argmin(accepted)]))
+    forward = np.concatenate((table.numbers[CommandType.PROPAGATE], inputs, provides[~of_derivs]))
+    backward = np.concatenate([derivs, provides[of_derivs], *(table.numbers[kind] for kind in BACKPROPS)])
+    last = int(markers[-1])
+    if (forward > last).any():
+        subject.fail("a forward command comes after the last marker", int(forward[forward > last].min()))
+    if (backward < last).any():
+        subject.fail("a backward command comes before the last marker", int(backward.min()))
+    is_sizing = np.isin(types, _SIZING) | ((types == CommandType.SET_CONST) & (table.alphas == 0.0))
+    after = last + 1 + np.flatnonzero(~is_sizing[last + 1:])
+    if len(after) and after[0] not in derivs:
+        subject.fail("the commands after the last marker do not begin with a derivative", int(after[0]))
+
+
+def _of_values(subject: Subject, kind: CommandType) -> tuple[np.ndarray, np.ndarray]:
+    """The commands that accept or provide, and for each whether its node is an input (which may be a component node)."""
+    nodes = subject.table.args[kind][:, 1].tolist()
+    return subject.table.numbers[kind], np.array([not subject.nnet.is_output(node) for node in nodes], bool)
+
+
 # -- compression -------------------------------------------------------------------------------------------------------
 
 
@@ -163,7 +207,7 @@ def debug_info_fits(subject: Subject) -> None:
         subject.fail("the debug info has a sequence below 0")
 
 
-MATRIX_RULES = (matrices_are_initialized_once, matrices_are_destroyed_once, matrices_are_accessed,
+MATRIX_RULES = (parts_are_in_order, matrices_are_initialized_once, matrices_are_destroyed_once, matrices_are_accessed,
                 matrices_are_accessed_while_they_are_there)
 COMPRESSION_RULES = (compressed_matrices_are_decompressed, decompressed_matrices_were_compressed,
                      signs_are_kept_for_rectifiers_only)

@@ -28,7 +28,6 @@ from nnet3py.compiler.tables import (
 from nnet3py.components.base import Properties
 from nnet3py.network.nnet import Nnet
 
-
 MANY = 32      # members of a group, from which on they are not all looked at
 
 
