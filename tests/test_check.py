@@ -292,6 +292,10 @@ DAMAGE: dict[str, list[tuple[bool, Damage]]] = {
     "exchange-is-of-inputs-and-outputs": [(PLAIN, change(C.ACCEPT_INPUT, 1, 1))],
     "jump-comes-last": [(PLAIN, lambda one: one.commands.append(command(C.GOTO_LABEL, 0))),
                         (PLAIN, lambda one: one.commands.insert(0, command(C.GOTO_LABEL, 0)))],
+    "parts-are-in-order": [
+        (PLAIN, drop(C.NO_OPERATION_MARKER)), (PLAIN, double(C.NO_OPERATION_MARKER)),
+        (PLAIN, move_first(C.NO_OPERATION_MARKER)), (OPTIMIZED, drop(C.NO_OPERATION_MARKER)),
+        (OPTIMIZED, double(C.NO_OPERATION_MARKER)), (OPTIMIZED, move_first(C.NO_OPERATION_MARKER))],
     "matrices-are-initialized-once": [(PLAIN, drop(C.ALLOC_MATRIX)), (PLAIN, double(C.ALLOC_MATRIX))],
     "matrices-are-destroyed-once": [(PLAIN, double(C.DEALLOC_MATRIX)), (PLAIN, move_first(C.DEALLOC_MATRIX))],
     "matrices-are-accessed": [(PLAIN, unused_matrix)],
@@ -370,6 +374,28 @@ def test_the_compiler_checks_every_pass_when_it_is_verbose(monkeypatch: pytest.M
     monkeypatch.undo()
     log.set_verbose(3)
     assert CachingCompiler(nnet).compile(ASKED).commands == CachingCompiler(nnet).compile(ASKED).commands
+
+
+# -- the order of the parts --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", range(0, len(KINDS), 2))
+def test_a_marker_in_another_place_is_noticed(number: int) -> None:
+    """Wherever it is moved to, unless what it passes is but sizing; and wherever there is one more."""
+    one = case(number)
+    sizing = {C.ALLOC_MATRIX, C.DEALLOC_MATRIX, C.SWAP_MATRIX, C.NO_OPERATION, C.NO_OPERATION_PERMANENT, C.SET_CONST,
+              C.COMPRESS_MATRIX, C.DECOMPRESS_MATRIX}
+    for options in (OptimizeOptions(optimize=False), OptimizeOptions()):
+        sound = list(optimization_steps(one.computation, one.nnet, options))[-1][1]
+        marker = next(c for c, command in enumerate(sound.commands) if command.type == C.NO_OPERATION_MARKER)
+        for place in range(len(sound.commands)):
+            passed = sound.commands[min(place, marker + 1):max(place + 1, marker)]
+            if all(command.type in sizing for command in passed if command.type != C.NO_OPERATION_MARKER):
+                continue
+            moved, doubled = sound.copy(), sound.copy()
+            moved.commands.insert(place, moved.commands.pop(marker))
+            doubled.commands.insert(place, doubled.commands[marker])
+            assert is_refused(moved, one.nnet) and is_refused(doubled, one.nnet), place
 
 
 # -- random damage -----------------------------------------------------------------------------------------------------

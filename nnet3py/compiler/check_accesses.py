@@ -69,7 +69,7 @@ _SIZING = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWA
 
 
 def parts_are_in_order(subject: Subject) -> None:
-    """A marker ends the forward commands of each segment, which accept something; after the last come backward ones only.
+    """A marker ends the forward commands of each segment, with inputs and outputs; then come backward ones only.
 
     Forward are propagation and the exchange of values; backward are backpropagation and the exchange of derivatives.
     The backward part begins with accepting a derivative, for all of it depends on that.
@@ -82,12 +82,13 @@ def parts_are_in_order(subject: Subject) -> None:
         subject.fail("no marker ends the forward commands")
     accepts, of_values = _of_values(subject, CommandType.ACCEPT_INPUT)
     provides, of_derivs = _of_values(subject, CommandType.PROVIDE_OUTPUT)
-    inputs, derivs = accepts[of_values], accepts[~of_values]
+    inputs, derivs, outputs = accepts[of_values], accepts[~of_values], provides[~of_derivs]
     begin = np.concatenate(([-1], markers[:-1]))
-    accepted = np.searchsorted(inputs, markers) - np.searchsorted(inputs, begin)
-    if (accepted == 0).any():
-        subject.fail("a marker ends a segment that accepts no input", int(markers[np.argmin(accepted)]))
-    forward = np.concatenate((table.numbers[CommandType.PROPAGATE], inputs, provides[~of_derivs]))
+    for exchanged in (inputs, outputs):
+        count = np.searchsorted(exchanged, markers) - np.searchsorted(exchanged, begin)
+        if (count == 0).any():
+            subject.fail("a marker ends a segment without inputs or outputs", int(markers[np.argmin(count)]))
+    forward = np.concatenate((table.numbers[CommandType.PROPAGATE], inputs, outputs))
     backward = np.concatenate([derivs, provides[of_derivs], *(table.numbers[kind] for kind in BACKPROPS)])
     last = int(markers[-1])
     if (forward > last).any():
@@ -101,7 +102,7 @@ def parts_are_in_order(subject: Subject) -> None:
 
 
 def _of_values(subject: Subject, kind: CommandType) -> tuple[np.ndarray, np.ndarray]:
-    """The commands that accept or provide, and for each whether its node is an input (which may be a component node)."""
+    """The commands that accept or provide, and for each whether its node is an input, which a component's may be."""
     nodes = subject.table.args[kind][:, 1].tolist()
     return subject.table.numbers[kind], np.array([not subject.nnet.is_output(node) for node in nodes], bool)
 
