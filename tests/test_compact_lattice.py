@@ -150,3 +150,11 @@ def test_damage_is_found() -> None:
     check_survives(read_compact_lattice, binary(), True)
     check_survives(read_compact_lattice, written(write_lattice, read_lattice(reader_of(PLAIN, False)), binary=True),
                    True)
+
+
+@pytest.mark.parametrize("text", [b"\n0 1 7 BadNumber,0,3\n1 0,0,\n\n", b"\n0 1 7 0,-Infinity,3\n1 0,0,\n\n",
+                                  b"\n0 1 -7 0,0,3\n1 0,0,\n\n", b"\n0 1 -7 3 0,0\n1\n\n"])
+def test_costs_and_labels_that_none_can_have_are_refused(text: bytes) -> None:
+    for read in (read_lattice, read_compact_lattice):
+        with pytest.raises(FormatError, match="expected (costs|words)"):
+            read(reader_of(text, False))

@@ -12,7 +12,7 @@ from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.io.lattice_conversion import expanded, factored
 from nnet3py.io.transition_model import TransitionModel
 from nnet3py.lattices.determinize import DELTA, Determinized, DeterminizeOptions, determinize_pruned
-from nnet3py.lattices.states import top_sorted, trimmed
+from nnet3py.lattices.states import LatticeError, top_sorted, trimmed
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +91,10 @@ def with_phones(model: TransitionModel, lattice: Fst) -> Fst:
     check_transition_ids(model, ids[ids != 0])
     begins = (ids != 0) & (model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids]
     begins &= lattice.sources != lattice.start
-    labels = _first_phone(lattice) + model.transition_id_to_phone[ids]
+    phones = model.transition_id_to_phone[ids]
+    if _first_phone(lattice) + int(phones.max(initial=0)) > np.iinfo(np.int32).max:
+        raise LatticeError(f"the lattice has word {_first_phone(lattice) - 1}, which leaves no room for phones")
+    labels = _first_phone(lattice) + phones
     has_word = lattice.output_labels != 0
     words = np.where(begins & ~has_word, labels, lattice.output_labels)
     split = np.flatnonzero(begins & has_word)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from nnet3py.errors import FormatError
 from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.io.transition_model import TransitionModel
-from nnet3py.lattices.aligned_output import NO_WORD, ONE, AlignedOutput, Ids, most_states, times
+from nnet3py.lattices.aligned_output import NO_WORD, ONE, AlignedOutput, Ids, most_states
 from nnet3py.lattices.input_arcs import InputArcs, Transitions
 
 logger = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ class _WordAligner:
 
     def _put_out(self, state: int, pending: _Pending, label: int, num_ids: int, num_words: int) -> None:
         following = self.output.state_of(_Pending(pending.state, pending.ids[num_ids:], pending.words[num_words:]))
-        weight = times(ONE, (*ONE[:2], pending.ids[:num_ids]))
+        weight = (*ONE[:2], pending.ids[:num_ids])
         # 0 is for epsilons only; an arc that drops a word has neither a label nor transition-ids
         self.output.arcs[state].append((label or (NO_WORD if num_ids else 0), following, weight))
 
