@@ -81,6 +81,15 @@ _INSTEAD: dict[str, str] = {
     "use copy-post on one table after the other": "sum-post",
     "use matrix-sum": "sum-matrices matrix-max",
     "use est-lda": "get-full-lda-mat",
+    "use fsttablecompose; symbols that stand for failure or rest are understood by lattice-compose": """
+        fstphicompose fstrhocompose fstpropfinal""",
+    "use fstcomposecontext, which makes contexts as they are needed": """
+        fstmakecontextfst fstmakecontextsyms fstaddsubsequentialloop""",
+    "use fstdeterminizestar --use-log=true": "fstdeterminizelog",
+    "use fstrandgen": "fstrand",
+    "use fstminimizeencoded and fstrmepslocal": "fstfactor",
+    "grammars that are put together while decoding are not part of it; make the graph of the whole grammar": """
+        make-grammar-fst""",
     "use copy-matrix on each, or numpy": "compose-transforms extend-transform-dim multiply-vectors",
     "use nnet3-align-compiled, or phones-to-ali for phones whose times are known": """
         align-mapped align-compiled-mapped align-equal align-equal-compiled""",
