@@ -59,6 +59,8 @@ def test_const_vector_text_and_aligned_files(tmp_path, fst, model):
         write_binary_fst(TokenWriter(stream, binary=True), fst, "vector")
     assert tables(DecodingGraph.read(tmp_path / "vector.fst", model)) == tables(expected)
     assert tables(DecodingGraph.read(f"cat {DATA / 'HCLG.fst'} |", model)) == tables(expected)
+    with pytest.raises(Nnet3Error, match="status 3"):
+        DecodingGraph.read(f"cat {DATA / 'HCLG.fst'}; exit 3 |", model)
     assert tables(DecodingGraph.read(aligned(tmp_path / "aligned.fst"), model)) == tables(expected)
     np.testing.assert_array_equal(mapped.final_costs, fst.final_weights)
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from nnet3py.decoding import graph_loops
-from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.search_layout import ARC_WORDS, FINAL, NUM_EPSILONS, STATE_WORDS
 from nnet3py.errors import FormatError, ShapeError
 from nnet3py.io.fst import Fst, const_tables, find_const_tables
+from nnet3py.io.fst_text import read_fst
 from nnet3py.io.object_files import token_reader
-from nnet3py.io.streams import open_input
+from nnet3py.io.streams import InputStream, failed_command, open_input
 from nnet3py.io.transition_model import TransitionModel
 from nnet3py.machine_code.loop import Loop
 
@@ -62,10 +62,14 @@ class DecodingGraph:
 
         Raises FormatError for what is no FST, ShapeError as above.
         """
-        found = _mapped(rxfilename)
-        if found is None:
-            return cls.of_fst(read_fst_file(rxfilename), model)
-        return cls(*found, *_columns(model))
+        with open_input(rxfilename) as stream:
+            found = _mapped(stream)
+            if found is not None:
+                return cls(*found, *_columns(model))
+            fst = read_fst(token_reader(stream))
+        if stream.status:
+            raise failed_command(stream.path, stream.status)
+        return cls.of_fst(fst, model)
 
     @property
     def final_costs(self) -> np.ndarray:
@@ -126,23 +130,24 @@ def _columns(model: TransitionModel) -> tuple[np.ndarray, int]:
     return model.transition_id_to_pdf, model.num_pdfs
 
 
-def _mapped(rxfilename: str | os.PathLike[str]) -> tuple[int, np.ndarray, np.ndarray] | None:
-    """The start state and the tables of a ``const`` file; None for other files, pipes, and FSTs inside of files."""
-    with open_input(rxfilename) as stream:
-        if stream.size is None or stream.tell() != 0:
-            return None
-        reader = token_reader(stream)
-        if reader.peek(1) != b"\xd6":
-            return None
-        places = find_const_tables(reader)
-        if places is None:
-            return None
-        header = places.header
-        end = places.arcs + header.num_arcs * ARC_WORDS * 4
-        if header.num_arcs < 0 or end > stream.size:
-            raise FormatError(f"expected a graph of {header.num_states} states and {header.num_arcs} arcs, which takes "
-                              f"{end} bytes, but the file has {stream.size}", path=stream.path)
-        content: Any = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+def _mapped(stream: InputStream) -> tuple[int, np.ndarray, np.ndarray] | None:
+    """The start state and the tables of a ``const`` file; None for other files, pipes, and FSTs inside of files.
+
+    Then nothing has been read.
+    """
+    if stream.size is None or stream.tell() != 0:
+        return None
+    reader = token_reader(stream)
+    places = find_const_tables(reader) if reader.peek(1) == b"\xd6" else None
+    if places is None:
+        stream.seek(0)
+        return None
+    header = places.header
+    end = places.arcs + header.num_arcs * ARC_WORDS * 4
+    if header.num_arcs < 0 or end > stream.size:
+        raise FormatError(f"expected a graph of {header.num_states} states and {header.num_arcs} arcs, which takes "
+                          f"{end} bytes, but the file has {stream.size}", path=stream.path)
+    content: Any = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
     tables = [np.frombuffer(content, dtype=np.int32, count=count * width, offset=first).reshape(-1, width)
               for count, width, first in ((header.num_states, STATE_WORDS, places.states),
                                           (header.num_arcs, ARC_WORDS, places.arcs))]

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.decoding.decoding_graph import address, table_words
-from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.search_layout import ARC_OUTPUT, ARC_WORDS, STATE_WORDS
 from nnet3py.errors import ShapeError
 from nnet3py.io.fst import Fst, const_tables, read_binary_fst, read_header
+from nnet3py.io.fst_text import read_fst
 from nnet3py.io.object_files import token_reader
-from nnet3py.io.streams import open_input
+from nnet3py.io.streams import failed_command, open_input
 from nnet3py.io.tokens import TokenReader
 from nnet3py.machine_code.loop import Loop
 
@@ -82,8 +82,12 @@ class Lookahead:
             reader = token_reader(stream)
             begin = bytes(reader.peek(4 + 4 + len(KIND)))
             if begin.endswith(KIND.encode()):
-                return _read_lookahead(reader)
-        return cls.of_fst(read_fst_file(rxfilename))
+                found = _read_lookahead(reader)
+            else:
+                found = cls.of_fst(read_fst(reader))
+        if stream.status:
+            raise failed_command(stream.path, stream.status)
+        return found
 
 
 def find_parts(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
