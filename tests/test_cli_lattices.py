@@ -241,6 +241,19 @@ def test_linear_parts_make_the_path_again(folder: Path) -> None:
         assert Path(f"{name}1").read_text() == Path(f"{name}2").read_text()
 
 
+def test_words_with_their_phones(folder: Path) -> None:
+    """What is printed is in the lexicon, and its times are those of the CTM."""
+    run(["lattice-1best ark:decode/lat.ark ark:1", "lattice-align-words data/word_boundary.int data/trans.mdl ark:1 "
+         "ark:2", "nbest-to-prons data/trans.mdl ark:2 prons", "nbest-to-ctm --print-silence=true ark:2 times"])
+    lines = (LATTICE_DATA / "data" / "align_lexicon.int").read_text().splitlines()
+    lexicon = {tuple(line.split()[1:]) for line in lines}
+    prons = [line.split() for line in Path("prons").read_text().splitlines()]
+    assert prons and all(tuple(fields[3:]) in lexicon for fields in prons)
+    times = [line.split() for line in Path("times").read_text().splitlines()]
+    assert [(fields[0], int(fields[1]), int(fields[2]), fields[3]) for fields in prons] == [
+        (fields[0], round(100 * float(fields[2])), round(100 * float(fields[3])), fields[4]) for fields in times]
+
+
 def test_the_difference_with_the_best_path_lacks_it(folder: Path) -> None:
     run(["lattice-1best ark:decode/lat.ark ark:1", "lattice-difference ark:decode/lat.ark ark:1 ark:out",
          "lattice-union ark:out ark:1 ark:all"])

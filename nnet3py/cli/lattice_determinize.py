@@ -236,21 +236,26 @@ See also: lattice-minimize, lattice-determinize-pruned
 ])
 def lattice_push(args: list[str], options: Options) -> int:
     """Push lattices; 1 if none could be."""
-    from nnet3py.lattices.minimize import with_strings_pushed, with_weights_pushed
-
-    def push(key: str, lattice: Any) -> Any:
-        if options.push_strings:
-            lattice = with_strings_pushed(lattice)
-        if options.push_weights:
-            lattice = with_weights_pushed(lattice)
-        if lattice.start < 0:
-            log.warning(f"The lattice of {key} is empty")
-            return None
-        return lattice
-
-    done, errors = change_lattices(args, push)
+    done, errors = change_lattices(args, lambda key, lattice: _not_empty(key, _pushed(lattice, options)))
     log.log(f"Pushed {done} lattices, errors on {errors}")
     return status(done)
+
+
+def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
+    """The lattice with its strings and costs pushed, as the options say."""
+    from nnet3py.lattices.minimize import with_strings_pushed, with_weights_pushed
+
+    if options.push_strings:
+        lattice = with_strings_pushed(lattice)
+    return with_weights_pushed(lattice) if options.push_weights else lattice
+
+
+def _not_empty(key: str, lattice: CompactLattice) -> CompactLattice | None:
+    """The lattice; None, and a warning, if it is empty."""
+    if lattice.start >= 0:
+        return lattice
+    log.warning(f"The lattice of {key} is empty")
+    return None
 
 
 @kaldi_command("lattice-minimize", usage="""
@@ -266,19 +271,9 @@ See also: lattice-push, lattice-determinize-pruned
 ])
 def lattice_minimize(args: list[str], options: Options) -> int:
     """Minimise lattices; 1 if none could be."""
-    from nnet3py.lattices.minimize import minimized, with_strings_pushed, with_weights_pushed
+    from nnet3py.lattices.minimize import minimized
 
-    def minimize(key: str, lattice: Any) -> Any:
-        if options.push_strings:
-            lattice = with_strings_pushed(lattice)
-        if options.push_weights:
-            lattice = with_weights_pushed(lattice)
-        lattice = minimized(lattice, options.delta)
-        if lattice.start < 0:
-            log.warning(f"The lattice of {key} is empty")
-            return None
-        return lattice
-
-    done, errors = change_lattices(args, minimize)
+    done, errors = change_lattices(args, lambda key, lattice: _not_empty(
+        key, minimized(_pushed(lattice, options), options.delta)))
     log.log(f"Minimized {done} lattices, errors on {errors}")
     return status(done)

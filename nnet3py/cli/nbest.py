@@ -1,4 +1,4 @@
-"""nbest-to-linear, linear-to-nbest, nbest-to-ctm: lattices of one path each."""
+"""nbest-to-linear, linear-to-nbest, nbest-to-ctm, nbest-to-prons: lattices of one path each."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -132,3 +132,40 @@ def _seconds(shift: float, frames: int) -> float:
     import numpy as np
 
     return float(np.float32(shift) * np.float32(frames))
+
+
+@kaldi_command("nbest-to-prons", usage="""
+Print the words of best paths with their phones: lines UTTERANCE BEGIN LENGTH WORD PHONE ..., in frames and numbers.
+The lattices must have one path each, and arcs that agree with words, as for nbest-to-ctm.
+
+Usage: nbest-to-prons [options] <transition-model> <aligned-linear-lattice-rspecifier> <output-wxfilename>
+e.g.:
+ lattice-1best --acoustic-scale=0.08333 ark:1.lats ark:- | \\
+   lattice-align-words data/lang/phones/word_boundary.int exp/dir/final.mdl ark:- ark:- | \\
+   nbest-to-prons exp/dir/final.mdl ark:- 1.prons
+See also: nbest-to-ctm, lattice-align-words
+""", arguments=(3, 3), options=[])
+def nbest_to_prons(args: list[str], options: Options) -> int:
+    """Write words with phones; 1 if there was no path."""
+    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.streams import open_output
+    from nnet3py.io.tables import SequentialReader
+    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.lattices.linear import phones_of_words, word_times
+
+    model = read_object(args[0], TransitionModel.read)
+    done = errors = 0
+    with open_output(args[2]) as stream, SequentialReader(args[1], COMPACT_LATTICES) as reader:
+        for key, lattice in reader:
+            times, prons = word_times(lattice), phones_of_words(lattice, model)
+            if times is None or prons is None:
+                log.warning(f"Format conversion failed for key {key}")
+                errors += 1
+                continue
+            for (word, begin, length), phones in zip(times, prons, strict=True):
+                fields = (key, begin, length, word, *phones)
+                stream.write((" ".join(map(str, fields)) + "\n").encode("utf-8", "surrogateescape"))
+            done += 1
+    log.log(f"Printed prons for {done} linear lattices; {errors} had errors.")
+    return status(done)

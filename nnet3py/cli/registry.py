@@ -249,6 +249,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "nbest-to-linear": Entry("nbest", "nbest_to_linear", "Take lattices of one path apart."),
         "linear-to-nbest": Entry("nbest", "linear_to_nbest", "Make lattices of one path of alignments and words."),
         "nbest-to-ctm": Entry("nbest", "nbest_to_ctm", "Print when each word of best paths was said."),
+        "nbest-to-prons": Entry("nbest", "nbest_to_prons", "Print the words of best paths with their phones."),
     },
     "Graphs": {
         "make-graph": Entry("make_graph", "make_graph", "Make the decoding graph of a lexicon, a grammar and a model."),

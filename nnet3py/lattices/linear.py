@@ -5,10 +5,12 @@ import logging
 
 import numpy as np
 
+from nnet3py.io.alignment import check_transition_ids
 from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.io.fst import Fst
 from nnet3py.io.lattice import LATTICE, factored
 from nnet3py.io.state_graphs import starts_of
+from nnet3py.io.transition_model import TransitionModel
 from nnet3py.lattices.best_path import path_of
 from nnet3py.lattices.states import infinite_weights
 
@@ -48,3 +50,17 @@ def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
         logger.warning("Lattice has alignments on the final weight: the last words may be shorter than they are; use "
                        "lattice-align-words or lattice-align-words-lexicon before")
     return times
+
+
+def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[list[int]] | None:
+    """The phones of each arc that :func:`word_times` has, one for each that ends in it; None as there.
+
+    ShapeError for a transition-id that the model does not have. Kaldi: CompactLatticeToWordProns.
+    """
+    times, path = word_times(lattice), path_of(lattice)
+    if times is None or path is None:
+        return None
+    check_transition_ids(model, path.ids)
+    phones = model.transition_id_to_phone
+    parts = [path.ids[begin:begin + length] for _, begin, length in times]
+    return [phones[ids[model.is_final[ids]]].tolist() for ids in parts]
