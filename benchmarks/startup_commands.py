@@ -113,6 +113,7 @@ NOT_MEASURED = {
                      "nnet3-chain-compute-post", "nnet3-chain-add-post-to-egs", "nnet3-chain-acc-lda-stats",
                      "nnet3-latgen-faster", "nnet3-latgen-faster-parallel", "nnet3-latgen-faster-batch",
                      "nnet3-latgen-faster-looped", "nnet3-latgen-faster-looped-parallel",
+                     "nnet3-latgen-faster-lookahead",
                      "nnet3-align-compiled"), _KERNELS),
     **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
                      "make-chain-egs"), _CHILDREN),
