@@ -6,6 +6,7 @@ import pytest
 from compiler_cases import TDNN, assert_same_results, product, request, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_cases import case
 from random_networks import config, few_waves, rows
 
 from nnet3py.compiler.check import check_computation
@@ -17,6 +18,7 @@ from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.optimize.consolidate_io import consolidate_io
 from nnet3py.compiler.optimize.convert_addition import convert_addition
 from nnet3py.compiler.optimize.merge_variables import merge_variables
+from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CompileError, NotComputableError
 from nnet3py.network.nnet import Nnet
@@ -224,6 +226,37 @@ def test_chains_of_merges() -> None:
     small.add(C.MATRIX_ADD, 5, window)
     part = "m1(1:3, 0:2)"
     assert small.merged() == [f"{part}.set(1) [dim = 3 x 3];", f"r.Propagate(NULL, {part}, &{part})", f"m2 += {part}"]
+
+
+def test_rounds_until_nothing_changes() -> None:
+    dead = Small((3, 3), (3, 3), (3, 3), (3, 3), provided=(4,))
+    dead.add(C.SET_CONST, 1, alpha=1.0)
+    dead.add(C.PROPAGATE, RELU, 0, 1, 3, 0, 0)
+    dead.add(C.MATRIX_COPY, 2, 1)                      # of no use, but as long as it is there m1 is needed
+    dead.add(C.MATRIX_ADD, 4, 3, alpha=2.0)
+    assert "r.Propagate(NULL, m1, &m2)" in dead.merged()
+    assert "r.Propagate(NULL, m1, &m1)" in lines(optimize(dead.build(), NNET))
+    zero = Small((3, 3), (3, 3), (3, 3), provided=(2,))
+    zero.add(C.SET_CONST, 3, alpha=1.0)
+    zero.add(C.MATRIX_COPY, 2, 1)                      # copies zero; without it the addition is a copy
+    zero.add(C.MATRIX_ADD, 2, 3)
+    assert "m1 += m2" in zero.merged()
+    assert lines(optimize(zero.build(), NNET)) == ["m1.set(1) [dim = 3 x 3];",
+                                                     "output m1 to user [for node: 'output']"]
+    assert "m1 += m2" in lines(optimize(zero.build(), NNET, OptimizeOptions(convert_addition=False)))
+
+
+@pytest.mark.parametrize("number", [7, 91, 12, 13])    # the first two change in a second round
+def test_no_round_is_left(number: int) -> None:
+    drawn = case(number)
+    options = OptimizeOptions()
+    merged = dict(optimization_steps(drawn.computation, drawn.nnet, options))["remove-assignments"]
+    assert merge_variables(merged, drawn.nnet) is merged
+    assert convert_addition(merged, drawn.nnet) is merged
+    optimized = optimize(drawn.computation, drawn.nnet)
+    check_computation(optimized, drawn.nnet, thorough=True)
+    assert_same_results(run(drawn.nnet, consolidate_io(drawn.computation), drawn.request),
+                        run(drawn.nnet, optimized, drawn.request))
 
 
 @pytest.mark.parametrize("names", [(), *((name, *WAYS) for name in WANTED), WANTED + WAYS[:1], WANTED + WAYS[1:]])

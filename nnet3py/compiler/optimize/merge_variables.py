@@ -2,7 +2,8 @@
 
 A merge puts one matrix into a window of another. Matrices that belong together form a group, whose root is the matrix
 that stays; where its sub-matrices lie in the root is all that commands need to know. When each sub-matrix is used is
-found out once: commands that merges remove still count, which can only forbid merges, never allow one.
+found out once: commands that merges remove still count, which can only forbid merges, never allow one. Another round
+(passes.py) no longer counts them.
 """
 from __future__ import annotations
 
@@ -44,8 +45,11 @@ def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptio
     if not len(candidates.command):
         return computation
     usage = _Usage(computation, nnet, table)
+    candidates = usage.plausible(candidates)
+    if not len(candidates.command):      # as in a second round, mostly
+        return computation
     merger = _Merger(computation, usage, table, options)
-    for candidate in usage.in_order(usage.plausible(candidates)).each():
+    for candidate in usage.in_order(candidates).each():
         merger.consider(*candidate)
     return merger.finish()
 
@@ -122,9 +126,11 @@ class _Usage:
         self.write_starts = np.searchsorted(owners, np.arange(count + 1)).tolist()
 
     def plausible(self, candidates: _Candidates) -> _Candidates:
-        """Those with a whole matrix on one side that the use of the two sub-matrices by these names does not forbid."""
+        """Those of two matrices, one of them whole, that the use of the sub-matrices by these names does not forbid."""
         c, source, target, is_plain_copy, *_ = candidates
-        fine = (self.is_whole[source] | self.is_whole[target]) & (self.first[target] == c)
+        matrix_of = self.table[:, 0]
+        fine = matrix_of[source] != matrix_of[target]
+        fine &= (self.is_whole[source] | self.is_whole[target]) & (self.first[target] == c)
         fine &= np.where(is_plain_copy, self.last_write[source] < c, self.last[source] == c)
         return candidates.take(fine)
 
@@ -154,11 +160,13 @@ class _ByRow:
     def add(self, s: int, row: int, end_row: int) -> None:
         insort(self._classes.setdefault((end_row - row).bit_length(), []), (row, s))
 
-    def near(self, row: int, end_row: int) -> Iterator[int]:
+    def near(self, row: int, end_row: int) -> list[int]:
         """All that have any of these rows, and some more."""
+        found: list[int] = []
         for bits, entries in self._classes.items():
             first = bisect_left(entries, (row - (1 << bits),))
-            yield from (s for _, s in entries[first:bisect_left(entries, (end_row,))])
+            found += [s for _, s in entries[first:bisect_left(entries, (end_row,))]]
+        return found
 
 
 class _Merger:
@@ -274,7 +282,7 @@ class _Merger:
         row, end_row, column, end_column = self.row, self.end_row, self.column, self.end_column
         r0, r1, c0, c1 = row[s], end_row[s], column[s], end_column[s]
         if len(others) > MANY:
-            others = list(self._members_by_row(self.root[s]).near(r0, r1))
+            others = self._members_by_row(self.root[s]).near(r0, r1)
         return [t for t in others if row[t] < r1 and r0 < end_row[t] and column[t] < c1 and c0 < end_column[t]]
 
     def _members_by_row(self, root: int) -> _ByRow:
@@ -321,10 +329,11 @@ class _Merger:
         members = self.members[discarded]
         for s in members:
             self.root[s] = kept
-            self.row[s] += down
-            self.end_row[s] += down
-            self.column[s] += right
-            self.end_column[s] += right
+        for offset, begin, end in ((down, self.row, self.end_row), (right, self.column, self.end_column)):
+            if offset:
+                for s in members:
+                    begin[s] += offset
+                    end[s] += offset
         self.members[kept] += members
         self._by_row.pop(discarded, None)
         if kept in self._by_row:

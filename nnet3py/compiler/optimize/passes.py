@@ -59,8 +59,7 @@ def optimization_steps(computation: Computation, nnet: Nnet, options: OptimizeOp
             if is_wanted(name):
                 computation = run(computation, nnet)
                 yield name, computation
-        merged = merge_variables(computation, nnet, options) if options.merges() else computation
-        computation = renumber(computation) if merged is computation else merged
+        computation = _merge_repeatedly(computation, nnet, options)
         yield "remove-assignments", computation
         for name, run in _AFTER_MERGING:
             if is_wanted(name):
@@ -76,3 +75,19 @@ def optimization_steps(computation: Computation, nnet: Nnet, options: OptimizeOp
         return
     computation = compress_memory(computation, nnet, options.memory_compression_level)
     yield "memory-compression-level", computation
+
+
+def _merge_repeatedly(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
+    """Merge until a round changes nothing; every round leaves fewer matrices, so there is an end.
+
+    Only a copy that went away can make more possible: a sub-matrix is then used later for the first time, or earlier
+    for the last time, and what was copied may have been zero, so that an addition to it becomes another copy. The row
+    operations depend on lists of rows, which merging leaves as they are.
+    """
+    merged = merge_variables(computation, nnet, options) if options.merges() else computation
+    if merged is computation:
+        return renumber(computation)
+    while merged is not computation:
+        computation = convert_addition(merged, nnet) if options.convert_addition else merged
+        merged = merge_variables(computation, nnet, options)
+    return merged
