@@ -8,6 +8,8 @@ utterances (their lengths stand below) with --frames-per-chunk=150. All with the
 without importing. Ratios are of processor time, which is what the clock shows where nothing else runs (one thread
 compiles). No program of Kaldi compiles such requests alone, so its times are those of another machine
 (cpu_parts/kaldi.py).
+
+A second table has what the shortcut gains for other numbers of sequences: least processor times of runs in turns.
 """
 from __future__ import annotations
 
@@ -33,6 +35,7 @@ from nnet3py.runtime.cutting import Shape, Utterance
 
 NETS = Path(__file__).resolve().parent / "nets"
 NUM_SEQUENCES = 64
+MORE_SEQUENCES = (16, 64, 256, 1024)
 NUM_FRAMES = 150
 CONTEXT = {"tdnnf": 28, "tdnn-lstm": 5}
 CAPACITY = 114      # of nnet3-compute's cache
@@ -53,12 +56,12 @@ def indexes(num_sequences: int, times: range) -> np.ndarray:
     return np.array([(n, t, 0) for n in range(num_sequences) for t in times], np.int32)
 
 
-def training_request(context: int) -> nnet3py.ComputationRequest:
+def training_request(context: int, num_sequences: int = NUM_SEQUENCES) -> nnet3py.ComputationRequest:
     """What a minibatch of chunks asks for."""
     io = nnet3py.IoSpecification
     return nnet3py.ComputationRequest(
-        [io("input", indexes(NUM_SEQUENCES, range(-context, NUM_FRAMES + context)), has_deriv=True)],
-        [io("output", indexes(NUM_SEQUENCES, range(0, NUM_FRAMES, 3)), has_deriv=True)], need_model_derivative=True)
+        [io("input", indexes(num_sequences, range(-context, NUM_FRAMES + context)), has_deriv=True)],
+        [io("output", indexes(num_sequences, range(0, NUM_FRAMES, 3)), has_deriv=True)], need_model_derivative=True)
 
 
 def chunk_requests(nnet: Nnet) -> list[nnet3py.ComputationRequest]:
@@ -99,6 +102,24 @@ def cases(name: str) -> dict[str, Callable[[], CachingCompiler]]:
     return {"shortcut": lambda: train(True), "whole": lambda: train(False), "nnet3-compute": compute}
 
 
+def print_gains(runs: int) -> None:
+    """Print what compiling a training request takes with the shortcut and without, by the number of sequences."""
+    click.echo(f"\n{'network':10} {'sequences':>9} {'shortcut':>9} {'whole':>7} {'gain':>5}")
+    for name in CONTEXT:
+        nnet = Nnet.from_config((NETS / f"{name}.config").read_text(encoding="utf-8"))
+        for num_sequences in MORE_SEQUENCES:
+            request = training_request(CONTEXT[name], num_sequences)
+            seconds: dict[bool, list[float]] = {True: [], False: []}
+            for _ in range(runs):
+                for use_shortcut, found in seconds.items():
+                    compiler = CachingCompiler(nnet, use_shortcut=use_shortcut)
+                    start = time.process_time()
+                    compiler.compile(request)
+                    found.append(time.process_time() - start)
+            shortcut, whole = min(seconds[True]), min(seconds[False])
+            click.echo(f"{name:10} {num_sequences:9} {shortcut:9.3f} {whole:7.3f} {whole / shortcut:5.2f}")
+
+
 def profile(run: Callable[[], CachingCompiler], rows: int) -> None:
     """Print the functions that take most of the time of one run."""
     profiler = cProfile.Profile()
@@ -131,6 +152,7 @@ def main(runs: int, rows: int) -> None:
             if rows and seconds > GOAL[kind] * there:
                 profile(run, rows)
     click.echo(f"* {kaldi.WHERE}")
+    print_gains(runs)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ Kaldi: ``RequestIsDecomposable``, ``ExpandComputation`` (nnet-optimize-utils.h).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -18,11 +19,13 @@ from nnet3py.compiler.collection import without_collection
 from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.compiler.tables import submatrix_table
 from nnet3py.errors import CompileError
 from nnet3py.network.nnet import Nnet
 
 _PAIR_ROLES = (Role.READ_PAIRS, Role.CHANGED_PAIRS)
 _INDEX_ROLES = (Role.ROWS, *_PAIR_ROLES, Role.RANGES)
+_WITH_PRECOMPUTED = frozenset((CommandType.PROPAGATE, CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE))
 _HINT = "compile without the shortcut: --use-shortcut=false, or shortcut=False in Python"
 
 
@@ -100,7 +103,7 @@ class _Expander:
                                    *(rows for pair in small.precomputed_rows[1:] for rows in pair)], num_sequences)
         self._nodes: dict[tuple[int, int], np.ndarray] = {}     # by the identity of the list, and stride
         self._strides = np.array([1, *(self._stride(m) for m in range(1, len(small.matrices)))])
-        subs = np.array(small.submatrices)
+        subs = submatrix_table(small)
         self._matrix, self._first = subs[:, 0], subs[:, 1]
         self._sub_stride = self._strides[self._matrix]
         self._new_first, self._new_rows = self._windows(subs)
@@ -108,14 +111,17 @@ class _Expander:
     def expand(self) -> Computation:
         small = self.small
         large = small.copy()
-        large.matrices = [MatrixInfo(info.num_rows // 2 * self.num_sequences, info.num_cols, info.contiguous)
-                          for info in small.matrices]
-        large.submatrices = [SubMatrix(sub.matrix, first, rows, sub.col_offset, sub.num_cols) for sub, first, rows in
-                             zip(small.submatrices, self._new_first.tolist(), self._new_rows.tolist(), strict=True)]
+        large.matrices = [MatrixInfo(num_rows // 2 * self.num_sequences, num_cols, contiguous)
+                          for num_rows, num_cols, contiguous in small.matrices]
+        subs = submatrix_table(small).copy()
+        subs[:, 1], subs[:, 2] = self._new_first, self._new_rows
+        large.submatrices = list(map(partial(tuple.__new__, SubMatrix), subs.tolist()))
         large.debug_info = [small.debug_info[0], *map(self._debug_info, small.debug_info[1:])]
         large.indexes, large.indexes_multi, large.indexes_ranges = [], [], []
-        large.commands = [self._command(one, large) if one.type in _INDEXED else one for one in small.commands]
+        large.commands = [self._command(one, large) if one[0] in _INDEXED else one for one in small.commands]
         self._expand_precomputed(large)
+        for one in (small, large):      # both are kept, and neither is to be changed any more
+            one.forget()
         return large
 
     # -- matrices --------------------------------------------------------------------------------------------------
@@ -216,18 +222,16 @@ class _Expander:
     def _expand_precomputed(self, large: Computation) -> None:
         components: dict[int, int] = {}
         with_backprop = set()
-        for one in large.commands:
-            if one.type == CommandType.PROPAGATE:
-                components[one.args[1]] = one.args[0]
-            elif one.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE):
-                components[one.args[1]] = one.args[0]
-                with_backprop.add(one.args[1])
+        for kind, _, (component, entry, *_) in large.commands:
+            if kind in _WITH_PRECOMPUTED and entry > 0:
+                components[entry] = component
+                if kind != CommandType.PROPAGATE:
+                    with_backprop.add(entry)
         large.precomputed_rows = list(large.precomputed_rows)
         for entry, component in components.items():
-            if entry > 0:
-                large.precomputed_rows[entry] = rows = self._precomputed_rows(entry)
-                large.precomputed_indexes[entry] = self.nnet.components[component].precompute_indexes(
-                    *rows, entry in with_backprop)
+            large.precomputed_rows[entry] = rows = self._precomputed_rows(entry)
+            large.precomputed_indexes[entry] = self.nnet.components[component].precompute_indexes(
+                *rows, entry in with_backprop)
 
     def _precomputed_rows(self, entry: int) -> tuple[np.ndarray, np.ndarray]:
         rows = self.small.precomputed_rows[entry]
