@@ -105,9 +105,10 @@ def mutants(data: bytes, rng: np.random.Generator, most: int, values: int) -> It
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def spread_out(computation: Computation, same: dict[int, int] | None = None) -> MemoryPlan:
+def spread_out(computation: Computation, same: dict[int, int] | None = None,
+               held: dict[int, int] | None = None) -> MemoryPlan:
     """As ``plan_memory``, but places that overlap lie apart, with a gap before each and after the last."""
-    plan = plan_memory(computation, same)
+    plan = plan_memory(computation, same, held)
     sizes = np.array([info.num_rows * info.num_cols for info in computation.matrices])
     offsets, end = np.full(len(sizes), -1, np.int64), GAP
     for place in np.unique(plan.offsets[plan.offsets >= 0]):

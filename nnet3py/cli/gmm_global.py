@@ -57,7 +57,7 @@ See also: gmm-global-acc-stats, gmm-global-est
     option("num-iters", int, 50, "Iterations"),
     option("num-frames", int, 200000, "Frames that are kept in memory, chosen at random"),
     option("srand", int, 0, "Seed of the random choices"),
-    option("num-threads", int, 4, "Accepted; results do not depend on it"),
+    option("num-threads", int, 4, "No effect: results do not depend on it"),
 ])
 def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
     """Train a mixture."""

@@ -233,7 +233,7 @@ See also: ivector-extract-online2
     option("num-cg-iters", int, 15, "Steps of conjugate gradients for each i-vector"),
     option("ivector-period", int, 10, "Frames from one i-vector to the next"),
     option("max-count", float, 0.0, "Frames (weighted) from which on more count no more; 0 for never"),
-    option("num-threads", int, 8, "Accepted; results do not depend on it"),
+    option("num-threads", int, 8, "No effect: results do not depend on it"),
 ])
 def ivector_extract_online(args: list[str], options: Options) -> int:
     """Extract i-vectors; 1 if there were none."""
@@ -274,7 +274,7 @@ e.g.: ivector-extract-online2 --config=conf/ivector_extractor.conf ark:data/trai
 See also: ivector-extract-online, copy-feats
 """, arguments=(3, 3), options=[
     *ONLINE_OPTIONS,
-    option("num-threads", int, 8, "Accepted; results do not depend on it"),
+    option("num-threads", int, 8, "No effect: results do not depend on it"),
     option("repeat", bool, False, "Write a row for each frame"),
     option("length-tolerance", int, 0, "Frames by which weights and features may differ"),
     option("frame-weights-rspecifier", str, "", "Weights of frames, vectors"),
@@ -356,7 +356,7 @@ Usage:  ivector-randomize [options] <ivector-rspecifier> <ivector-wspecifier>
 e.g.: ivector-randomize ark:- ark:-
 See also: ivector-extract-online2
 """, arguments=(2, 2), options=[
-    option("srand", int, 0, "Accepted, and not used, as in Kaldi"),
+    option("srand", int, 0, "No effect, as in Kaldi"),
     option("randomize-prob", float, 0.5, "How probably a row is replaced"),
 ])
 def ivector_randomize(args: list[str], options: Options) -> int:

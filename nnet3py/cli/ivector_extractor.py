@@ -28,7 +28,7 @@ See also: ivector-extractor-acc-stats, gmm-global-to-fgmm
 """, arguments=(2, 2), options=[
     BINARY,
     option("ivector-dim", int, 400, "Dimension of the i-vectors"),
-    option("num-iters", int, 2, "Accepted, and not used, as in Kaldi"),
+    option("num-iters", int, 2, "No effect, as in Kaldi"),
     option("use-weights", bool, True, "Let the Gaussians' weights depend on the i-vector"),
 ])
 def ivector_extractor_init(args: list[str], options: Options) -> None:
@@ -99,7 +99,7 @@ Usage:  ivector-extractor-sum-accs [options] <stats-in1> <stats-in2> ... <stats-
 e.g.: ivector-extractor-sum-accs 1.1.acc 1.2.acc 1.acc
 See also: ivector-extractor-acc-stats
 """, arguments=(2, None), options=[
-    BINARY, option("parallel", bool, False, "Accepted; files are read one after the other"),
+    BINARY, option("parallel", bool, False, "No effect: files are read one after the other"),
 ])
 def ivector_extractor_sum_accs(args: list[str], options: Options) -> None:
     """Add statistics."""
@@ -121,7 +121,7 @@ Usage:  ivector-extractor-est [options] <model-in> <stats-in> <model-out>
 e.g.: ivector-extractor-est 1.ie 1.acc 2.ie
 See also: ivector-extractor-acc-stats
 """, arguments=(3, 3), options=[
-    BINARY, option("num-threads", int, 8, "Accepted; results do not depend on it"),
+    BINARY, option("num-threads", int, 8, "No effect: results do not depend on it"),
     option("variance-floor-factor", float, 0.1, "Part of the mean variance that is the floor of all"),
     option("gaussian-min-count", float, 100.0, "Frames that a Gaussian must have to be estimated"),
     option("diagonalize", bool, True, "Choose the axes of the i-vectors, most important first"),

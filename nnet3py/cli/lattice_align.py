@@ -96,7 +96,7 @@ e.g.:
 See also: lattice-align-words, lattice-1best, nbest-to-ctm
 """, arguments=(4, 4), options=[
     _OUTPUT_ERROR_LATS, option("output-if-empty", bool, False, "Write lattices of which nothing is left, too"), _TEST,
-    option("allow-duplicate-paths", bool, False, "Accepted for compatibility: a path may come out as several"),
+    option("allow-duplicate-paths", bool, False, "No effect: a path may come out as several"),
     _PARTIAL_WORD_LABEL, REORDER,
     option("max-expand", float, -1.0, "If positive, stop when a lattice has 1000 more states than so many times as "
            "before"),

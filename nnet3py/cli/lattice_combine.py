@@ -34,7 +34,7 @@ See also: lattice-project, lattice-lmrescore, lattice-interp
     WRITE_COMPACT,
     option("phi-label", int, -1, "Label of arcs that are taken if no other matches"),
     option("rho-label", int, -1, "Label of arcs that stand for all words that no other matches"),
-    option("num-states-cache", int, 50000, "Accepted for compatibility"),
+    option("num-states-cache", int, 50000, "No effect: results do not depend on it"),
     option("compose-with-fst", str, "auto", "auto|true|false: the second table has FSTs, not lattices",
            choices=("auto", "true", "false", "True", "False", "T", "F")),
 ])

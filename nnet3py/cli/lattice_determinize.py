@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _BEAM = option("beam", float, 10.0, "How much worse than the best path may be, after scaling")
 _DELTA = option("delta", float, 1.0 / 1024, "States that differ by no more are the same")
 _MAX_MEM = option("max-mem", int, 50000000, "Bytes that may be used, as Kaldi counts them; then the beam gets narrower")
-_MAX_LOOP = option("max-loop", int, 0, "Accepted for compatibility: lattices with cycles are refused")
+_MAX_LOOP = option("max-loop", int, 0, "No effect: lattices with cycles are refused")
 _MINIMIZE = option("minimize", bool, False, "Push and minimise after determinization")
 
 

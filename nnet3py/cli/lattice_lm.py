@@ -36,7 +36,7 @@ e.g.:
    lattice-lmrescore --lm-scale=1.0 ark:- 'fstproject --project_output=true data/lang_big/G.fst|' ark:out.lats
 See also: lattice-lmrescore-const-arpa, lattice-lmrescore-pruned, lattice-compose
 """, arguments=(3, 3), options=[
-    _LM_SCALE, option("num-states-cache", int, 50000, "Accepted for compatibility"),
+    _LM_SCALE, option("num-states-cache", int, 50000, "No effect: results do not depend on it"),
 ])
 def lattice_lmrescore(args: list[str], options: Options) -> int:
     """Rescore lattices; 1 if nothing was left of any."""

@@ -26,7 +26,7 @@ e.g.:
  lattice-mbr-decode --acoustic-scale=0.1 ark:1.lats ark,t:words.txt ark:/dev/null ark,t:sausages.txt
 See also: lattice-to-ctm-conf, lattice-best-path
 """, arguments=(2, 5), options=[
-    ACOUSTIC_SCALE, LM_SCALE, option("word-symbol-table", str, "", "Ignored, as in Kaldi"),
+    ACOUSTIC_SCALE, LM_SCALE, option("word-symbol-table", str, "", "No effect, as in Kaldi"),
     option("one-best-times", bool, False, "The times are those of words, not of all places"), *_MBR,
 ])
 def lattice_mbr_decode(args: list[str], options: Options) -> int:
