@@ -147,6 +147,7 @@ KINDS: list[tuple[str, Copy]] = [
     (r"data/feats\.txt|tools/compute.*/out\.txt|.*\.ark", copy_table(FLOAT_MATRIX, GENERAL_MATRIX)),
 ]
 
+OF_STEPS = ("lattices", "recognition", "trees", "discriminative")      # compared by content, step by step
 MUST_BE_COVERED = re.compile(r".*\.(raw|mdl|ark|cegs|fst|acc|mat|trans_mdl)|(.*/)?(nnet\.txt|tree|topo)")
 
 
@@ -169,7 +170,8 @@ def changed_files(base: Path, names: Iterable[str], target: Path) -> list[str]:
 
 def test_every_file_is_written_as_it_was(tmp_path: Path) -> None:
     golden = shared_golden()
-    names = sorted(str(path.relative_to(golden)) for path in golden.rglob("*") if path.is_file())
+    names = sorted(str(path.relative_to(golden)) for path in golden.rglob("*") if path.is_file()
+                   and path.relative_to(golden).parts[0] not in OF_STEPS)
     others = [name for name in names
               if _TEXT_FOR_PEOPLE.fullmatch(name) or name in NOT_AS_WRITTEN or name in EMPTY]
     covered = [name for name in names if name not in others]

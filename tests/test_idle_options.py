@@ -54,6 +54,8 @@ def is_read(name: str, module: str) -> bool:
     whole = name.replace("-", "_")
     last = whole.rpartition(".")[2]
     by_optimizer = name.startswith("optimization.") or any(one.name == name for one in unprefixed(OPTIM))
+    if re.fullmatch(r"(clear|save)-[io]symbols", name) and module == "openfst":      # read as f"clear_{side}symbols"
+        return True
     text = text_of_optimizer() if by_optimizer else text_of(CLI / f"{module}.py") + shared_text()
     return any(re.search(rf"\b{re.escape(word)}\b", text) for word in (last, whole.replace(".", "_"))) or (
         re.search(rf"[\"'(]{re.escape(name.rpartition('.')[2])}[\"')]", text) is not None)

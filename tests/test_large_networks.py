@@ -23,6 +23,7 @@ def benchmark() -> ModuleType:
     return module
 
 
+@pytest.mark.slow          # on a machine that others use, times of small networks say little
 @pytest.mark.parametrize("kind", ["chain", "layers", "ring", "branches"])
 def test_time_grows_with_the_nodes(kind: str, benchmark: ModuleType, tmp_path: Path) -> None:
     benchmark.seconds(kind, 50, str(tmp_path))           # what is imported and made once

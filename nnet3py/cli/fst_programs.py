@@ -32,10 +32,10 @@ e.g.:
 See also: fstdeterminizestar, fstcompose
 """, arguments=(2, 3), options=[
     option("connect", bool, True, "Leave out what no path to the end passes"),
-    option("match-side", str, "left", "Which FST's arcs are looked up: left or right; no difference to the result",
+    option("match-side", str, "left", "No effect on the result: which FST's arcs are looked up, left or right",
            choices=("left", "right")),
-    option("compose-filter", str, "sequence", "How epsilons are put in order; other orders than this give the same "
-           "paths", choices=("sequence", "alt_sequence", "match")),
+    option("compose-filter", str, "sequence", "No effect on the paths: how epsilons are put in order",
+           choices=("sequence", "alt_sequence", "match")),
 ])
 def fst_table_compose(args: list[str], options: Options) -> int:
     """Compose files or tables."""

@@ -46,7 +46,7 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
 @_command("fstcompile", "Make an FST of lines of text: STATE NEXT-STATE INPUT OUTPUT [COST] for an arc, STATE [COST] "
           "for a final\nstate. The first line begins with the start state.", (
               *_SYMBOLS, _ACCEPTOR,
-              option("arc_type", str, "standard", "Kind of weights", choices=("standard",)),
+              option("arc_type", str, "standard", "No effect: there is one kind of weights", choices=("standard",)),
               option("fst_type", str, "vector", "Form of the file", choices=_KINDS),
               option("ssymbols", str, "", "Not supported: states are numbers"),
               option("keep_isymbols", bool, False, "Keep the input symbols in the FST"),
@@ -106,9 +106,9 @@ def fst_print(args: list[str], options: Options) -> int:
 
 
 @_command("fstinfo", "Print what an FST consists of.", (
-              option("info_type", str, "auto", "No difference", choices=("auto", "long", "short")),
-              option("test_properties", bool, True, "No difference: all properties are found out"),
-              option("fst_verify", bool, True, "No difference: FSTs are always checked")),
+              option("info_type", str, "auto", "No effect: all is printed", choices=("auto", "long", "short")),
+              option("test_properties", bool, True, "No effect: all properties are found out"),
+              option("fst_verify", bool, True, "No effect: FSTs are always checked")),
           arguments=(0, 1), files="[<fst-rxfilename>]", example="G.fst", see="fstprint, fstisstochastic")
 def fst_info(args: list[str], options: Options) -> int:
     """Print facts."""

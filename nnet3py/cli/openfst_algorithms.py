@@ -30,7 +30,7 @@ e.g.:
 See also: fsttablecompose
 """, arguments=(2, 3), options=[
     option("connect", bool, True, "Leave out what no path to the end passes"),
-    option("compose_filter", str, "auto", "How epsilons are put in order; no difference to the paths"),
+    option("compose_filter", str, "auto", "No effect on the paths: how epsilons are put in order"),
     QUIET,
 ])
 def fst_compose(args: list[str], options: Options) -> int:

@@ -8,8 +8,6 @@ training examples when they are shuffled.
 """
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,13 +20,11 @@ from nnet3py.drivers.egs.maker import EgsMaker, fingerprint
 from nnet3py.drivers.egs.options import ChainEgsOptions
 from nnet3py.drivers.egs.steps import check_plain
 from nnet3py.drivers.jobs.executor import Executor, Job
-from nnet3py.drivers.jobs.launchers import launcher_folder
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tree import ContextDependency
 
 _GRAPHS = ("tree", "0.trans_mdl", "normalization.fst")
-_LATTICE_PROGRAMS = ("lattice-copy", "lattice-align-phones")
 
 
 def make_chain_egs(data: str | Path, chain: str | Path, labels: str | Path, folder: str | Path,
@@ -40,7 +36,7 @@ def make_chain_egs(data: str | Path, chain: str | Path, labels: str | Path, fold
     data : the data directory
     chain : the folder with tree, 0.trans_mdl and normalization.fst
     labels : a folder of alignments (ali.*.gz), at the full frame rate or, with an alignment-subsampling-factor of 1, at
-        the lower one; or of lattices (lat.*.gz), for which Kaldi's lattice programs must be on PATH
+        the lower one; or of lattices (lat.*.gz)
     folder : the folder to make
 
     Raises UsageError, FormatError for bad lists or folders, JobsFailed.
@@ -151,10 +147,6 @@ class _ChainFromLattices(_ChainEgs):
         check_plain("the folder", labels)
         self.set_chain(chain)
         self.lattices = labels
-        for program in _LATTICE_PROGRAMS:
-            if not shutil.which(program, path=f"{launcher_folder()}{os.pathsep}{os.environ.get('PATH', '')}"):
-                raise UsageError(f"the lattices in {labels} need {program}, a program of Kaldi's, which is not on PATH",
-                                 "give a folder of alignments (ali.*.gz) instead")
 
     @cached_property
     def archives(self) -> list[Path]:
