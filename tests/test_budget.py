@@ -14,10 +14,11 @@ SLOW_TO_COLLECT = "import time\ntime.sleep(1.5)\n"
 
 
 def run(folder: Path, seconds: float, *options: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}
     start = time.monotonic()
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "budget",
                            f"--budget={seconds}", *options, str(folder)], capture_output=True, text=True, cwd=folder,
-                          env={**os.environ, "PYTHONPATH": str(ROOT / "tests")}, timeout=60)
+                          env={**environment, "PYTHONPATH": str(ROOT / "tests")}, timeout=60)
     return done, time.monotonic() - start
 
 
