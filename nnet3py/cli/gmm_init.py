@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.lists import int_list
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
-from nnet3py.cli.tree_options import colon_list
 
 if TYPE_CHECKING:
     from nnet3py.gaussians.diag_gmm import DiagGmm
@@ -109,25 +109,25 @@ See also: make-mono-tree, gmm-init-model, gmm-init-biphone
 ])
 def gmm_init_mono(args: list[str], options: Options) -> None:
     """Make a tree and a model."""
-    from nnet3py.errors import ShapeError
+    from nnet3py.errors import within
+    from nnet3py.features.cmvn import accumulate_stats, empty_stats
     from nnet3py.io.holders import FLOAT_MATRIX
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader
     from nnet3py.io.topology import HmmTopology
     from nnet3py.io.tree import monophone_tree
-    from nnet3py.trees.initial_models import GlobalStats
+    from nnet3py.trees.initial_models import global_gaussian
 
     dim = _dimension(args[1])
     topology = read_object(args[0], HmmTopology.read)
     gaussian = _standard(dim)
     if options.train_feats:
-        stats = GlobalStats()
+        stats = empty_stats(dim)
         with SequentialReader(options.train_feats, FLOAT_MATRIX) as features:
             for key, matrix in features:
-                if matrix.shape[1] != dim:
-                    raise ShapeError(f"expected features of dimension {dim}, found {matrix.shape[1]}, utterance {key}")
-                stats.add(matrix)
-        gaussian = stats.gaussian()
+                with within(f"utterance {key}"):
+                    accumulate_stats(matrix, stats)
+        gaussian = global_gaussian(stats)
     tree = monophone_tree(topology, _sets(options.shared_phones, topology) if options.shared_phones else None)
     _write(args, tree, topology, gaussian, options, options.perturb_factor)
 
@@ -161,6 +161,6 @@ def gmm_init_biphone(args: list[str], options: Options) -> None:
         counts = BiphoneCounts.parse(read_lines(options.phone_counts), max(topology.phones), options.min_biphone_count,
                                      options.min_monophone_count, options.phone_counts)
         log.log("Loaded mono/bi phone counts.")
-    tree = biphone_tree(topology, _sets(options.shared_phones, topology), colon_list(options.ci_phones, "ci-phones"),
+    tree = biphone_tree(topology, _sets(options.shared_phones, topology), int_list(options.ci_phones, "ci-phones"),
                         counts)
     _write(args, tree, topology, _standard(dim), options)

@@ -29,7 +29,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
     """Weight a table; 1 if it was empty."""
     import numpy as np
 
-    from nnet3py.cli.tree_options import colon_list
+    from nnet3py.cli.lists import int_list
     from nnet3py.io.alignment import check_transition_ids
     from nnet3py.io.holders import POSTERIOR
     from nnet3py.io.object_files import read_object
@@ -40,7 +40,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
         weight = float(args[0])
     except ValueError:
         raise OptionError(f"expected a weight, found '{args[0]}'") from None
-    phones = colon_list(args[1], "silence-phones")
+    phones = int_list(args[1], "silence-phones")
     if not phones:
         log.warning("No silence phones specified, posteriors are copied as they are")
     model = read_object(args[2], TransitionModel.read)

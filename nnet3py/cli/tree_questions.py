@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.lists import int_list
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
-from nnet3py.cli.tree_options import CONTEXT, colon_list
+from nnet3py.cli.tree_options import CONTEXT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ def cluster_phones(args: list[str], options: Options) -> None:
 
     stats = read_object(args[0], TreeStats.read)
     sets = phone_sets(read_integer_lines(args[1], keep_empty=True), args[1])
-    classes = colon_list(options.pdf_class_list, "pdf-class-list")
+    classes = int_list(options.pdf_class_list, "pdf-class-list")
     found: Sequence[tuple[int, ...]] = []
     if options.mode == "questions":
         if options.num_classes != -1:

@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.lists import int_list
 from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import OptionError, Options, option
-from nnet3py.cli.tree_options import CONTEXT, check_context, colon_list
+from nnet3py.cli.tree_options import CONTEXT, check_context
 
 
 @kaldi_command("acc-tree-stats", usage="""
@@ -35,7 +36,7 @@ def acc_tree_stats(args: list[str], options: Options) -> int:
     from nnet3py.trees.stats import ABSENT, Accumulator
 
     check_context(options)
-    ci_phones = colon_list(options.ci_phones, "ci-phones")
+    ci_phones = int_list(options.ci_phones, "ci-phones")
     if 0 in ci_phones or len(set(ci_phones)) < len(ci_phones):
         raise OptionError(f"--ci-phones={options.ci_phones} must name phones from 1, each once")
     phone_map = None

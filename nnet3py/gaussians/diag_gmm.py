@@ -14,6 +14,27 @@ from nnet3py.io.transition_model import TransitionModel
 _SMALLEST = 40          # bytes of a mixture in a file, at least
 
 
+def read_weights(reader: TokenReader, *openings: str) -> np.ndarray:
+    """How the file of a mixture of either kind begins: float32 (gaussians,), the weights."""
+    reader.check_token(reader.token(), *openings)
+    token = reader.token()
+    if token == "<GCONSTS>":
+        read_vector(reader)              # made anew of the rest
+        token = reader.token()
+    reader.check_token(token, "<WEIGHTS>")
+    return read_vector(reader)
+
+
+def write_weights(writer: TokenWriter, opening: str, log_constants: np.ndarray, weights: np.ndarray) -> None:
+    """Write that beginning."""
+    writer.token(opening)
+    writer.newline_if_text()
+    writer.token("<GCONSTS>")
+    write_vector(writer, log_constants)
+    writer.token("<WEIGHTS>")
+    write_vector(writer, weights)
+
+
 @dataclass
 class DiagGmm:
     """A mixture in the natural parameters that files hold.
@@ -58,14 +79,7 @@ class DiagGmm:
     @classmethod
     def read(cls, reader: TokenReader) -> DiagGmm:
         """Read a mixture; FormatError for what is none."""
-        opening = reader.token()
-        reader.check_token(opening, "<DiagGMM>", "<DiagGMMBegin>")
-        token = reader.token()
-        if token == "<GCONSTS>":
-            read_vector(reader)              # made anew of the rest
-            token = reader.token()
-        reader.check_token(token, "<WEIGHTS>")
-        weights = read_vector(reader)
+        weights = read_weights(reader, "<DiagGMM>", "<DiagGMMBegin>")
         reader.expect("<MEANS_INVVARS>")
         means = read_matrix(reader)
         reader.expect("<INV_VARS>")
@@ -81,12 +95,7 @@ class DiagGmm:
 
     def write(self, writer: TokenWriter) -> None:
         """Write it, text or binary."""
-        writer.token("<DiagGMM>")
-        writer.newline_if_text()
-        writer.token("<GCONSTS>")
-        write_vector(writer, self.log_constants())
-        writer.token("<WEIGHTS>")
-        write_vector(writer, self.weights)
+        write_weights(writer, "<DiagGMM>", self.log_constants(), self.weights)
         writer.token("<MEANS_INVVARS>")
         write_matrix(writer, self.means_inv_vars)
         writer.token("<INV_VARS>")

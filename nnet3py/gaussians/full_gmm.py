@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.gaussians.diag_gmm import DiagGmm
+from nnet3py.gaussians.diag_gmm import DiagGmm, read_weights, write_weights
 from nnet3py.gaussians.symmetric import packed, unpacked
-from nnet3py.io.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
+from nnet3py.io.matrices import read_matrix, read_packed, write_matrix, write_packed
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 
@@ -89,14 +89,7 @@ class FullGmm:
     @classmethod
     def read(cls, reader: TokenReader) -> FullGmm:
         """Read a mixture; FormatError for what is none."""
-        opening = reader.token()
-        reader.check_token(opening, "<FullGMM>", "<FullGMMBegin>")
-        token = reader.token()
-        if token == "<GCONSTS>":
-            read_vector(reader)              # made anew of the rest
-            token = reader.token()
-        reader.check_token(token, "<WEIGHTS>")
-        weights = read_vector(reader)
+        weights = read_weights(reader, "<FullGMM>", "<FullGMMBegin>")
         reader.expect("<MEANS_INVCOVARS>")
         means = read_matrix(reader)
         reader.expect("<INV_COVARS>")
@@ -112,12 +105,7 @@ class FullGmm:
 
     def write(self, writer: TokenWriter) -> None:
         """Write it, text or binary."""
-        writer.token("<FullGMM>")
-        writer.newline_if_text()
-        writer.token("<GCONSTS>")
-        write_vector(writer, self.log_constants())
-        writer.token("<WEIGHTS>")
-        write_vector(writer, self.weights)
+        write_weights(writer, "<FullGMM>", self.log_constants(), self.weights)
         writer.token("<MEANS_INVCOVARS>")
         write_matrix(writer, self.means_inv_covars)
         writer.token("<INV_COVARS>")

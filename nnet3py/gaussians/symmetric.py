@@ -34,6 +34,12 @@ def packed_dim(size: int) -> int:
     return int((np.sqrt(8.0 * size + 1.0) - 1.0) / 2.0)
 
 
+def descending_eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of a symmetric matrix, descending, and eigenvectors as columns."""
+    values, vectors = np.linalg.eigh(matrix)
+    return values[::-1], vectors[:, ::-1]
+
+
 def outer_products(rows: np.ndarray) -> np.ndarray:
     """The lower triangles of x xᵀ for each row x: (rows, dim (dim + 1) / 2)."""
     first, second = lower_triangle(rows.shape[1])

@@ -44,6 +44,12 @@ class Posterior(Sequence[Frame]):
         return cls(starts, np.array([i for i, _ in pairs], dtype=np.int32),
                    np.array([w for _, w in pairs], dtype=np.float32))
 
+    def part(self, first: int, end: int) -> Posterior:
+        """Frames ``first`` to ``end`` - 1."""
+        starts = self.row_starts[first:end + 1]
+        entries = slice(starts[0], starts[-1])
+        return Posterior(starts - starts[0], self.ids[entries], self.weights[entries])
+
     def __len__(self) -> int:
         return len(self.row_starts) - 1
 

@@ -15,6 +15,7 @@ from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions, empty_stats
 from nnet3py.features.frames import splice, transform
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.posteriors import log_likelihoods, pruned_posteriors
+from nnet3py.gaussians.symmetric import unpacked
 from nnet3py.io.posteriors import Posterior
 from nnet3py.ivectors.extractor import IvectorExtractor, UtteranceStats, check_dimensions, check_online
 
@@ -48,13 +49,7 @@ class EstimationStats:
         if not len(used):
             return
         self.linear += np.einsum("ids,id->s", extractor.precisions[used], stats.first[used])
-        size = len(self.linear)
-        triangle = stats.gamma[used] @ extractor.quadratics[used]
-        rows, cols = np.tril_indices(size)
-        added = np.zeros((size, size))
-        added[rows, cols] = triangle
-        added[cols, rows] = triangle
-        self.quadratic += added
+        self.quadratic += unpacked(stats.gamma[used] @ extractor.quadratics[used])
         before, self.count = self.count, self.count + float(stats.gamma[used].sum())
         if self.max_count > 0:
             self._change_prior((max(self.count, self.max_count) - max(before, self.max_count)) / self.max_count)
@@ -290,12 +285,9 @@ class OnlineIvectors:
         """Take frames into the statistics."""
         if first >= end:
             return
-        starts = self._posterior.row_starts
-        part = slice(starts[first], starts[end])
-        posterior = Posterior(starts[first:end + 1] - starts[first], self._posterior.ids[part],
-                              self._posterior.weights[part])
         extractor = self._models.extractor
-        self._stats.add(extractor, UtteranceStats.of(extractor.num_gaussians, self._features[first:end], posterior))
+        self._stats.add(extractor, UtteranceStats.of(extractor.num_gaussians, self._features[first:end],
+                                                     self._posterior.part(first, end)))
 
     def objective_change(self) -> float:
         """What the latest estimate gains over none, a frame."""
@@ -320,12 +312,11 @@ def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, po
         raise Nnet3Error("an utterance has no frames")
     check_online(extractor)
     stats = EstimationStats(extractor.ivector_dim, extractor.offset, max_count)
-    current, rows, starts = extractor.prior_mean(), [], posterior.row_starts
+    current, rows = extractor.prior_mean(), []
     previous = 0
     for frame in range(0, len(features), period):
-        part = slice(starts[previous], starts[frame + 1])
-        of_part = Posterior(starts[previous:frame + 2] - starts[previous], posterior.ids[part], posterior.weights[part])
-        stats.add(extractor, UtteranceStats.of(extractor.num_gaussians, features[previous:frame + 1], of_part))
+        stats.add(extractor, UtteranceStats.of(extractor.num_gaussians, features[previous:frame + 1],
+                                               posterior.part(previous, frame + 1)))
         current = stats.estimate(current, iterations)
         rows.append(current.astype(np.float32))
         previous = frame + 1

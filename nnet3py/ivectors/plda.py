@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
+from nnet3py.gaussians.symmetric import descending_eigen
 from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -43,8 +44,8 @@ class Plda:
         except np.linalg.LinAlgError:
             raise NumericError("the covariance within speakers is not positive definite",
                                "there are too few vectors, or they are too much alike") from None
-        values, vectors = np.linalg.eigh(_symmetric(whitening @ between @ whitening.T))
-        return cls(mean, vectors[:, ::-1].T @ whitening, np.maximum(values[::-1], 0.0))
+        values, vectors = descending_eigen(_symmetric(whitening @ between @ whitening.T))
+        return cls(mean, vectors.T @ whitening, np.maximum(values, 0.0))
 
     @classmethod
     def read(cls, reader: TokenReader) -> Plda:
@@ -128,8 +129,7 @@ class Plda:
         away = mean - self.mean
         covariance = centred.T @ centred / len(double) + mean_diff_scale * np.outer(away, away)
         unit = self.transform / np.sqrt(1.0 + self.psi)[:, None]
-        values, rotation = np.linalg.eigh(_symmetric(unit @ covariance @ unit.T))
-        values, rotation = values[::-1], rotation[:, ::-1]
+        values, rotation = descending_eigen(_symmetric(unit @ covariance @ unit.T))
         within = (rotation.T / (1.0 + self.psi)) @ rotation
         between = (rotation.T * (self.psi / (1.0 + self.psi))) @ rotation
         more = np.maximum(values - 1.0, 0.0)
@@ -209,8 +209,7 @@ def dense_ratios(plda: Plda, vectors: np.ndarray, target_energy: float) -> np.nd
 
 def _main_directions(vectors: np.ndarray, target_energy: float) -> np.ndarray:
     centred = vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0)
-    values, rotation = np.linalg.eigh(centred.T @ centred / len(vectors))
-    values, rotation = values[::-1], rotation[:, ::-1]
+    values, rotation = descending_eigen(centred.T @ centred / len(vectors))
     energy, dim = 0.0, 1
     while dim < len(values) and energy / values.sum() <= target_energy:
         energy += values[dim - 1]

@@ -52,7 +52,7 @@ class ExtractorStats:
     num_ivectors: float
     ivector_sum: np.ndarray
     ivector_scatter: np.ndarray
-    _waiting: list[tuple[UtteranceStats, Distribution]] = field(default_factory=list, repr=False)
+    _waiting: list[tuple[UtteranceStats, np.ndarray, np.ndarray]] = field(default_factory=list, repr=False)
 
     @classmethod
     def zeros(cls, extractor: IvectorExtractor, options: StatsOptions) -> ExtractorStats:
@@ -78,7 +78,7 @@ class ExtractorStats:
         self.ivector_scatter += scatter
         if extractor.weights_depend:
             self._add_samples(extractor, stats, found, options.num_samples_for_weights, random)
-        self._waiting.append((UtteranceStats(stats.gamma, stats.first), found))
+        self._waiting.append((UtteranceStats(stats.gamma, stats.first), found.mean, scatter))
         if len(self._waiting) >= options.cache_size:
             self.flush()
 
@@ -86,11 +86,10 @@ class ExtractorStats:
         """Add what waits: products of many utterances at once cost less."""
         if not self._waiting:
             return
-        gammas = np.stack([stats.gamma for stats, _ in self._waiting])
-        firsts = np.stack([stats.first.reshape(-1) for stats, _ in self._waiting])
-        means = np.stack([found.mean for _, found in self._waiting])
-        scatters = np.stack([packed(found.covariance + np.outer(found.mean, found.mean))
-                             for _, found in self._waiting])
+        gammas = np.stack([stats.gamma for stats, _, _ in self._waiting])
+        firsts = np.stack([stats.first.reshape(-1) for stats, _, _ in self._waiting])
+        means = np.stack([mean for _, mean, _ in self._waiting])
+        scatters = np.stack([scatter for _, _, scatter in self._waiting])
         self.cross += (firsts.T @ means).reshape(self.cross.shape)
         self.scatter += gammas.T @ scatters
         self._waiting.clear()

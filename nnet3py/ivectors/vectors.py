@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, NumericError
+from nnet3py.gaussians.symmetric import descending_eigen
 
 
 class Lda(NamedTuple):
@@ -35,19 +36,13 @@ def linear_discriminants(vectors: np.ndarray, speakers: Sequence[str], dim: int,
     total = centred.T @ centred / count
     between = (sums / sizes[:, None]).T @ sums / count
     mixed = total_covariance_factor * total + (1.0 - total_covariance_factor) * (total - between)
-    values, vectors_of = _sorted_eigen(mixed)
+    values, vectors_of = descending_eigen(mixed)
     if values[0] <= 0:
         raise NumericError("the covariance of the vectors is not positive", "are they all alike?")
     whitening = (vectors_of / np.sqrt(np.maximum(values, covariance_floor * values[0]))).T
-    singular, rotation = _sorted_eigen(whitening @ between @ whitening.T)
+    singular, rotation = descending_eigen(whitening @ between @ whitening.T)
     matrix = (rotation.T @ whitening)[:dim].astype(np.float32)
     return Lda(np.column_stack((matrix, -(matrix @ mean))).astype(np.float32), singular)
-
-
-def _sorted_eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues of a symmetric matrix, descending, and eigenvectors as columns."""
-    values, vectors = np.linalg.eigh(0.5 * (matrix + matrix.T))
-    return values[::-1], vectors[:, ::-1]
 
 
 class EqualErrorRate(NamedTuple):

@@ -15,7 +15,7 @@ from nnet3py.io.tree import Constant, ContextDependency, Map, Root, Split, Table
 from nnet3py.trees.clustering import bottom_up
 from nnet3py.trees.growing import Grown, grow
 from nnet3py.trees.questions import Questions
-from nnet3py.trees.stats import TreeStats, check_dimension, objective, sum_float32
+from nnet3py.trees.stats import TreeStats, check_not_empty, objective, sum_float32
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ class _Stub(NamedTuple):
 
 
 def _stub(stats: TreeStats, roots: Sequence[Root], topology: HmmTopology, position: int) -> _Stub:
-    check_dimension(stats)
+    check_not_empty(stats)
     unknown = sorted({phone for root in roots for phone in root.phones} - set(topology.phones))
     if unknown:
         raise Nnet3Error(f"the topology has no phone {unknown[0]} of the roots")

@@ -40,13 +40,13 @@ class _Drawing:
                            for value in sorted(tree.values))
         width = (_PLAIN if event is None else _ON_PATH)[1]
         label = f' [tooltip="{values}", label=YES' if self._tooltips else f' [label="{values}", penwidth={width}'
-        yield from self._child(tree.yes, number, label, event)
+        yield from self._child(tree.yes, number, label, event, width_first=True)
 
-    def _child(self, child: Map | None, parent: int, label: str, event: Sequence[int] | None) -> Iterator[str]:
+    def _child(self, child: Map | None, parent: int, label: str, event: Sequence[int] | None,
+               width_first: bool = False) -> Iterator[str]:
         number = next(self._ids)
         colour, width = _PLAIN if event is None else _ON_PATH
-        lines = (f"color={colour}, penwidth={width}" if "YES" not in label and "penwidth" not in label else
-                 f"penwidth={width}, color={colour}")
+        lines = f"penwidth={width}, color={colour}" if width_first else f"color={colour}, penwidth={width}"
         yield f"\t{parent} -> {number}{label}, {lines}];"
         if child is not None:          # Kaldi draws the line, too, that leads to nothing
             yield from self.node(child, number, event)

@@ -6,19 +6,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.features.cmvn import mean_and_variance
 from nnet3py.gaussians.diag_gmm import DiagGmm, GmmModel
 from nnet3py.io.topology import HmmTopology
 from nnet3py.io.transition_model import TransitionModel
 from nnet3py.io.tree import PDF_CLASS, Constant, ContextDependency, Map, Table, initial_transition_model
 from nnet3py.random_sequence import CRandom
 from nnet3py.trees.build import leaves_of
-from nnet3py.trees.stats import TreeStats, check_dimension
+from nnet3py.trees.stats import TreeStats, check_not_empty
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ def model_of_stats(tree: ContextDependency, stats: TreeStats, topology: HmmTopol
     ------
     Nnet3Error : statistics, tree and topology that do not belong together
     """
-    check_dimension(stats)
+    check_not_empty(stats)
     transition_model = initial_transition_model(tree, topology)
     leaves = leaves_of(tree.to_pdf, stats.events)
     sums = np.zeros((tree.num_pdfs, stats.moments.shape[1]))
@@ -90,32 +91,14 @@ def _copied(old: OldModel, tree: ContextDependency, stats: TreeStats, leaves: np
     return [old.model.pdfs[int(best)] for best in frames.argmax(axis=1)]
 
 
-@dataclass
-class GlobalStats:
-    """Sums of features, for the mean and variance of all."""
-
-    frames: float = 0.0
-    sums: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    squares: np.ndarray = field(default_factory=lambda: np.zeros(0))
-
-    def add(self, features: np.ndarray) -> None:
-        """Add float32 (frames, dim)."""
-        double = features.astype(np.float64)
-        if self.frames == 0:
-            self.sums, self.squares = np.zeros(features.shape[1]), np.zeros(features.shape[1])
-        self.frames += len(features)
-        self.sums = self.sums + double.sum(0)
-        self.squares = self.squares + (double * double).sum(0)
-
-    def gaussian(self) -> DiagGmm:
-        """Nnet3Error if there are no features, or if some do not vary."""
-        if not self.frames:
-            raise Nnet3Error("there are no features", "look at --train-feats")
-        mean = self.sums / self.frames
-        variance = self.squares / self.frames - mean * mean
-        if not (variance > 0).all():
-            raise Nnet3Error(f"column {int((variance <= 0).argmax())} of the features does not vary")
-        return DiagGmm.single(mean.astype(np.float32), variance.astype(np.float32))
+def global_gaussian(stats: np.ndarray) -> DiagGmm:
+    """The Gaussian of all frames in normalisation statistics. Nnet3Error if there are none, or if some do not vary."""
+    if not stats[0, -1]:
+        raise Nnet3Error("there are no features", "look at --train-feats")
+    mean, variance = mean_and_variance(stats)
+    if not (variance > 0).all():
+        raise Nnet3Error(f"column {int((variance <= 0).argmax())} of the features does not vary")
+    return DiagGmm.single(mean.astype(np.float32), variance.astype(np.float32))
 
 
 def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagGmm,

@@ -265,7 +265,7 @@ def sum_float32(values: Iterable[np.float32]) -> np.float32:
     return total
 
 
-def check_dimension(stats: TreeStats) -> None:
+def check_not_empty(stats: TreeStats) -> None:
     """FormatError if there is nothing in the statistics."""
     if not len(stats):
         raise FormatError("the tree statistics are empty", hint="were there alignments for the features?")
