@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from lattice_cases import LATTICE_DATA, best_by_words, check_same_words, kaldi_lattices
 
@@ -202,6 +203,23 @@ def test_some_are_copied(folder: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert copy.execute(["--include=nothing", "ark:decode/lat.ark", "ark:none"]) == 1
     assert copy.execute(["--include=nothing", "--ignore-missing=true", "ark:decode/lat.ark", "ark:none"]) == 0
     assert copy.execute(["--include=list", "--exclude=list", "ark:decode/lat.ark", "ark:none"]) == 255
+
+
+def test_what_another_table_has_comes_from_there(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    keys = keys_of("decode/lat.ark")
+    Path("list").write_text(f"{keys[1]}\n")
+    run(["lattice-copy --include=list ark:decode-narrow/lat.ark ark:some",
+         "lattice-copy-backoff ark:decode/lat.ark ark:some ark:out"])
+    assert f"Done {len(keys)} lattices; {len(keys) - 1} were from the first table, 1 from the second." in (
+        capfd.readouterr().err)
+    with (SequentialReader("ark:out", COMPACT_LATTICES) as found,
+          SequentialReader("ark:decode/lat.ark", COMPACT_LATTICES) as first,
+          SequentialReader("ark:decode-narrow/lat.ark", COMPACT_LATTICES) as second):
+        for (key, lattice), (_, one), (_, other) in zip(found, first, second, strict=True):
+            assert one.num_arcs != other.num_arcs
+            expected = other if key == keys[1] else one
+            np.testing.assert_array_equal(lattice.weights, expected.weights)
+            np.testing.assert_array_equal(lattice.ids, expected.ids)
 
 
 def test_a_sorted_archive_is_read_up_to_the_last_that_is_wanted(folder: Path) -> None:

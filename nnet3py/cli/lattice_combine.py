@@ -1,4 +1,4 @@
-"""lattice-compose, lattice-interp, lattice-union, lattice-combine, lattice-difference: several lattices made one."""
+"""lattice-compose, -interp, -copy-backoff, -union, -combine, -difference: several lattices made one."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -116,6 +116,35 @@ def lattice_interp(args: list[str], options: Options) -> int:
         done, _ = change_lattices([args[0], args[2]], interpolate)
     log.log(f"Done {done + empty} lattices; {done} had nonempty result, {empty} had empty composition; in {missing}, "
             "had empty second lattice.")
+    return status(done)
+
+
+@kaldi_command("lattice-copy-backoff", usage="""
+Copy lattices; those that another table has, too, are taken from there.
+
+Usage: lattice-copy-backoff [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
+e.g.:
+ lattice-copy-backoff ark:bad_but_complete.lats ark:good_but_incomplete.lats ark:out.lats
+See also: lattice-copy, lattice-interp
+""", arguments=(3, 3), options=[])
+def lattice_copy_backoff(args: list[str], options: Options) -> int:
+    """Copy lattices of two tables; 1 if there was none."""
+    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.io.tables import RandomAccessReader
+
+    replaced = 0
+    with ExitStack() as stack:
+        others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
+
+        def choose(key: str, lattice: Any) -> Any:
+            nonlocal replaced
+            if key not in others:
+                return lattice
+            replaced += 1
+            return others[key]
+
+        done, _ = change_lattices([args[0], args[2]], choose)
+    log.log(f"Done {done} lattices; {done - replaced} were from the first table, {replaced} from the second.")
     return status(done)
 
 

@@ -226,6 +226,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "lattice-lmrescore-pruned": Entry("lattice_lm", "lattice_lmrescore_pruned",
                                           "Exchange the language model, within a beam."),
         "lattice-compose": Entry("lattice_combine", "lattice_compose", "Compose lattices with lattices or FSTs."),
+        "lattice-copy-backoff": Entry("lattice_combine", "lattice_copy_backoff",
+                                      "Copy lattices, from another table where that has them."),
         "lattice-interp": Entry("lattice_combine", "lattice_interp", "Interpolate the costs of two lattices."),
         "lattice-union": Entry("lattice_combine", "lattice_union", "Put the paths of two lattices into one."),
         "lattice-combine": Entry("lattice_combine", "lattice_combine", "Combine the lattices of several systems."),
