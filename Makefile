@@ -8,7 +8,7 @@ TORCH ?= yes
 CUDA_COMPILER ?= yes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: all install demo test test-slow test-gpu lint bench bench-gpu fuzz launchers dist clean help
+.PHONY: all install demo test test-slow test-oldest test-newest test-gpu lint bench bench-gpu fuzz launchers dist clean help
 
 all: install
 
@@ -18,6 +18,8 @@ help:
 	@echo "make test       the tests, in under 10 minutes on two cores (TEST_BUDGET=seconds ends them,"
 	@echo "                CUDA_COMPILER=no does without NVIDIA's compiler, a download of 40 MB)"
 	@echo "make test-slow  the tests with full counts"
+	@echo "make test-oldest  the tests with the lowest versions that setup.cfg allows (OLDEST_PYTHON=python3.10)"
+	@echo "make test-newest  the tests with the newest versions there are (NEWEST_PYTHON=python3.13)"
 	@echo "make test-gpu   the tests that compute, on the GPU (GPU_TESTS=... chooses files)"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks"
@@ -78,6 +80,17 @@ GPU_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,computer looped trainer cha
 ON_GPU := PYTHONPATH=tests $(BIN)/python -m pytest -q -p no:cacheprovider
 SANITIZER ?= $(shell command -v compute-sanitizer)
 
+# The lowest versions that setup.cfg allows, with the lowest Python, and the newest there are; each in an environment of its own.
+OLDEST_PYTHON ?= python3.10
+NEWEST_PYTHON ?= python3.13
+
+test-oldest:
+	@mkdir -p .venv-oldest && $(OLDEST_PYTHON) tests/lower_bounds.py > .venv-oldest/constraints.txt
+	PIP_CONSTRAINT=$(abspath .venv-oldest)/constraints.txt $(MAKE) test VENV=.venv-oldest PYTHON=$(OLDEST_PYTHON) CUDA_COMPILER=no
+
+test-newest:
+	$(MAKE) test VENV=.venv-newest PYTHON=$(NEWEST_PYTHON) CUDA_COMPILER=no
+
 test-gpu: $(STAMPS)/test-ptx
 	@$(BIN)/python -c 'import sys; from nnet3py.ops import device; reason = device.unavailable_reason(); sys.exit(reason)'
 	$(ON_GPU) -p simulated_ops $(GPU_OPERATIONS)
@@ -106,5 +119,5 @@ dist: $(STAMPS)/dist
 	$(BIN)/python -m build --outdir dist .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -39,7 +39,8 @@ def make(checkout: Path, *words: str) -> tuple[list[str], list[str]]:
     done = subprocess.run(["make", *words], cwd=checkout, capture_output=True, text=True,
                           env={key: value for key, value in os.environ.items() if not key.startswith("MAKE")})
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines(), (checkout / "calls").read_text().splitlines()
+    calls = checkout / "calls"
+    return done.stdout.splitlines(), calls.read_text().splitlines() if calls.exists() else []
 
 
 def test_it_says_what_it_does(checkout: Path) -> None:
@@ -63,3 +64,11 @@ def test_without_nvidias_compiler(checkout: Path) -> None:
     assert any("test-ptx" in call for call in calls[-3:]), "it is tried again"
     _, calls = make(checkout, "test", "CUDA_COMPILER=no")
     assert not any("test-ptx" in call for call in calls[-2:])
+
+
+def test_the_oldest_versions_are_asked_for(checkout: Path) -> None:
+    (checkout / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "lower_bounds.py", checkout / "tests")
+    said, _ = make(checkout, "-n", "test-oldest", "OLDEST_PYTHON=python3")
+    line = next(line for line in said if "PIP_CONSTRAINT" in line)
+    assert f"PIP_CONSTRAINT={checkout}/.venv-oldest/constraints.txt" in line and "VENV=.venv-oldest" in line
