@@ -1,1 +1,21 @@
-"""The command line: Kaldi's nnet3 programs as commands, one thin file per family, and the click group of them all."""
+"""The command line: Kaldi's nnet3 programs as commands, one thin file per family, and the click group of them all.
+
+``registry.py``: for each group of commands, name → (module, function, one-line help). Every command is a
+``click.Command`` (``KaldiCommand``), whose options (``options.py``: ``Option``, a ``click.Option``;
+``option_types.py``) are read by a parser of ours (``parser.py``), which has Kaldi's manners; ``bin/``, ``nnet3py
+NAME``, ``nnet3py-NAME`` and click's ``CliRunner`` run the same object. ``group.py``: the click group ``nnet3py``;
+``process.py``: signals, streams, and a status and a line for every error; ``completion.py``: what a shell is told;
+``kaldi_programs.py``: Kaldi's programs that are not here, with what to use instead.
+
+A command is declared with ``@kaldi_command(name, usage=…, arguments=(least, most), options=[…])`` (``command.py``) on
+``function(args, options) -> exit status or None``; options come from ``option(name, type, default, help)`` and the
+groups in ``option_groups.py``, and are read as ``options.minibatch_size``, ``options["optimization.optimize"]`` or
+``options.group("optimization")``. Nothing heavy is imported outside the function. ``compute_setup.py``:
+``set_up(options)`` applies ``--num-threads`` and returns the device. ``log.py``: ``log.log``, ``log.warning``,
+``log.vlog``; library modules use ``logging.getLogger(__name__)``, with ``extra=log.kaldi_place(function, file,
+line)`` where scripts read the header. Whatever a command raises becomes one ERROR line; ``Nnet3Error.exit_code`` is
+the exit status. ``errors.within("utterance u1")`` says where an error came from; ``io.general.check_finite(matrix,
+what)`` finds NaN and infinity in any form of matrix. ``bin/`` is written by ``make launchers`` from the registry.
+docs/commands.md is written by ``python docs/make_command_pages.py``, which a test asks for when a command has
+changed.
+"""

@@ -1,1 +1,27 @@
-"""The component types of nnet3: one class per Kaldi type, found by name through :mod:`nnet3py.components.registry`."""
+"""The component types of nnet3: one class per Kaldi type, found by name through :mod:`nnet3py.components.registry`.
+
+docs/components.md describes each type. ``base.py`` is the contract. One class per Kaldi type, by family, registered
+in ``registry.py`` (name → module, imported on use); classes of outside programs by ``register_component(cls)``. The
+executor binds each command once (``new_memo``), then calls ``propagate`` / ``backprop`` / ``store_stats`` with the
+``ops`` of the device. A component that works in place gets one and the same view as ``x`` and ``y`` (or ``dy`` and
+``dx``), so it may ask ``x is y``; ``store_stats`` then gets None for ``x``. Arrays that outlive a call are declared
+in ``PARAMETERS`` and ``STATISTICS``; those that kernels only read (column maps, fixed vectors, batch normalisation's
+test-mode transform) in ``CONSTANTS``, where a class has any. A device twin of a component is the same object with
+device arrays in those attributes; other arrays (a nonlinearity's ``stored``) stay on the host and are shared with the
+twin. A component with ``children`` (``composite.py``) has no arrays of its own, and names those of its children
+``0.linear_params`` in ``parameters()``; its twin is the same object with a list of the children's twins. Whoever
+walks a network's arrays by attribute goes into ``children``; max-change, l2, test modes and dropout schedules do not,
+as in Kaldi. Children's memos live in scratch memory within the composite's backward call: ``new_memo`` asks ``ops``
+for ``new_vector`` and nothing else.
+
+``natural_gradient.py``: ``OnlineNaturalGradient(rank, update_period, num_samples_history, alpha)`` with
+``precondition(ops, x, rate)`` (x overwritten; returns rate γ in a vector of one element, for ``ops.add_mat_by`` and
+its kind) and ``frozen``. Layers with a weight matrix call ``layer_gradient.natural_gradient_step``, which
+preconditions the gradient instead of copies of inputs and derivatives where that is cheaper: ``observe(ops,
+Rows(parts, ones)) -> Projection``, then the step by the estimate as it was, then ``learn``. No number of a
+preconditioner comes to the host: they are in its ``numbers``, float64 where the operations are
+(``ops/natural_gradient_formulas.py`` says which). NaN, infinity and numbers too large make the factor 0, and nothing
+is added then; ``check(ops)`` raises the error. ``Computer.run`` asks all preconditioners on the CPU; on a GPU the
+trainer hears a minibatch later how many factors were 0, and asks who it was (``check_preconditioners``).
+``CONSTANTS`` of a component names arrays that kernels read and training leaves alone.
+"""
