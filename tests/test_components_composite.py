@@ -37,7 +37,7 @@ SAME = 1e-5             # of numbers of size 1 or so: float32 sums in another or
 AFFINE = "type=AffineComponent input-dim=5 output-dim=4"
 NATURAL = "type=NaturalGradientAffineComponent input-dim=4 output-dim=3"
 RELU = "type=RectifiedLinearComponent dim=4"
-NOTHING = "type=NoOpComponent dim=4"
+EMPTY_GRID = "type=NoOpComponent dim=4"
 REPEATED = "type=RepeatedAffineComponent input-dim=4 output-dim=6 num-repeats=2"
 BATCHNORM = "type=BatchNormComponent dim=4"
 LINEAR = "type=LinearComponent input-dim=4 output-dim=3"
@@ -122,7 +122,7 @@ def test_kaldis_information():
 def test_flags():
     """Of the last child whether the output is added to, needed or contiguous; of the first the same of the input."""
     always = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
-    assert make(NOTHING).properties == always
+    assert make(EMPTY_GRID).properties == always
     assert make(AFFINE, RELU).properties == (always | Properties.UPDATABLE | Properties.BACKPROP_ADDS
                                              | Properties.BACKPROP_NEEDS_OUTPUT)
     assert make(RELU, LINEAR).properties == always | Properties.UPDATABLE | Properties.PROPAGATE_ADDS
@@ -134,8 +134,8 @@ def test_flags():
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 5, 100])
 @pytest.mark.parametrize("children", [
-    (AFFINE, RELU, NATURAL), (AFFINE, RELU, LINEAR), (AFFINE, NOTHING, RELU), (REPEATED,), (RELU, REPEATED),
-    (AFFINE, "type=NormalizeComponent dim=4"), (RELU, NOTHING)])
+    (AFFINE, RELU, NATURAL), (AFFINE, RELU, LINEAR), (AFFINE, EMPTY_GRID, RELU), (REPEATED,), (RELU, REPEATED),
+    (AFFINE, "type=NormalizeComponent dim=4"), (RELU, EMPTY_GRID)])
 def test_the_children_one_after_the_other(children, rows, ops):
     """With plain gradients nothing depends on the pieces, but for the order of sums."""
     component = make(*children, rows=rows)

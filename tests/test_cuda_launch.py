@@ -14,7 +14,7 @@ def test_launch_covers_the_matrix():
 
 def test_nothing_is_launched_for_an_empty_matrix():
     from nnet3py.ops.cuda import launch
-    assert launch.launch_2d(0, 5) == launch.launch_2d(5, 0) == launch.NOTHING
+    assert launch.launch_2d(0, 5) == launch.launch_2d(5, 0) == launch.EMPTY_GRID
 
 
 def test_a_forced_launch_ends():
@@ -22,5 +22,5 @@ def test_a_forced_launch_ends():
     shape = (1, 2), (3, 4)
     with launch.forced_launch(*shape):
         assert launch.launch_2d(100, 100) == launch.forced() == shape
-        assert launch.launch_2d(0, 100) == launch.NOTHING
+        assert launch.launch_2d(0, 100) == launch.EMPTY_GRID
     assert launch.forced() is None

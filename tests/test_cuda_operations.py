@@ -71,7 +71,7 @@ def test_launches_over_elements_cover_the_matrix():
         assert width * height == launch.THREADS and width % 32 == 0 and min(grid_x, grid_y) >= 1
         assert grid_x * grid_y <= max(each_element.MOST_BLOCKS, grid_x)
         assert grid_x == launch.MAX_BLOCKS or grid_x * width * each_element.AT_ONCE >= cols
-    assert each_element.launch_elements(0, 5) == each_element.launch_elements(5, 0) == launch.NOTHING
+    assert each_element.launch_elements(0, 5) == each_element.launch_elements(5, 0) == launch.EMPTY_GRID
 
 
 def test_sums_of_columns_keep_the_gpu_busy():
@@ -82,4 +82,4 @@ def test_sums_of_columns_keep_the_gpu_busy():
         assert grid_x == launch.MAX_BLOCKS or grid_x * width >= cols
         assert grid_x * grid_y < 2 * column_sums.ENOUGH_BLOCKS and (grid_y - 1) * column_sums.LEAST_ROWS <= rows
     assert column_sums.launch_shares(10**6, 40)[0] == (5, 205)
-    assert column_sums.launch_shares(5, 0) == launch.NOTHING
+    assert column_sums.launch_shares(5, 0) == launch.EMPTY_GRID

@@ -52,7 +52,7 @@ def test_blocks_reduce_in_whole_warps():
         assert reduce.launch_teams(rows, cols)[0][0] == reduce.launch_columns(rows, cols)[0][1] == 1
         grid = reduce.launch_parts(rows, cols)[0]
         assert grid[0] * grid[1] <= reduce.MOST_PARTS
-    assert reduce.launch_teams(0, 5) == reduce.launch_columns(5, 0) == launch.NOTHING
+    assert reduce.launch_teams(0, 5) == reduce.launch_columns(5, 0) == launch.EMPTY_GRID
 
 
 def simulate() -> int:

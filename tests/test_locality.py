@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 from runtime_cases import LSTM, TDNN
 
-from nnet3py.network.locality import is_local, looks_ahead_at_most
+from nnet3py.network.locality import is_local, lookahead_is_at_most
 from nnet3py.network.nnet import Nnet
 
 POOLING = """
@@ -66,6 +66,6 @@ def test_how_far_ahead_a_network_looks(config, frames):
     """None: without end, or it cannot be said."""
     nnet = Nnet.from_config(config)
     if frames is None:
-        assert not looks_ahead_at_most(nnet, 10**6)
+        assert not lookahead_is_at_most(nnet, 10**6)
     else:
-        assert looks_ahead_at_most(nnet, frames) and not looks_ahead_at_most(nnet, frames - 1)
+        assert lookahead_is_at_most(nnet, frames) and not lookahead_is_at_most(nnet, frames - 1)

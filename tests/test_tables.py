@@ -62,7 +62,7 @@ def test_tables_are_made_again_only_for_other_lists() -> None:
     assert len(submatrix_table(computation)) == len(subs) + 1
     computation.commands.pop()
     assert len(command_table(computation).types) == 4
-    computation.forget()
+    computation.invalidate_caches()
     assert_table_is_right(computation)
 
 

@@ -13,9 +13,9 @@ from nnet3py.compiler.cache_file import read_cache, write_cache
 from nnet3py.compiler.cache_key import computation_key, flags_of, structure_of
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.check_loaded import check_loaded
-from nnet3py.compiler.collection import without_collection
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.disk_cache import disk_cache
+from nnet3py.compiler.gc_pause import gc_paused
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.optimize.passes import optimization_steps
@@ -114,7 +114,7 @@ class CachingCompiler:
         while len(self._kept) > self.capacity:
             self._loaded.discard(self._kept.popitem(last=False)[0])
 
-    @without_collection
+    @gc_paused
     def _compile(self, request: ComputationRequest) -> Computation:
         shorter = decompose(request) if self.use_shortcut else None
         if shorter is not None:
@@ -132,7 +132,7 @@ class CachingCompiler:
             self._check(computation, "compilation", check_rewrite=True, thorough=True)
         computation = self._optimize(computation, max(int(io.indexes[:, 1].max()) for io in request.outputs))
         self._check(computation, "optimization")
-        computation.forget()
+        computation.invalidate_caches()
         return computation
 
     def _optimize(self, computation: Computation, last_t: int) -> Computation:

@@ -23,7 +23,7 @@ def check_loaded(computation: Computation, nnet: Nnet, request: ComputationReque
     _check_exchanges(computation, nnet, request)
     if any(command.type == CommandType.GOTO_LABEL for command in computation.commands):
         raise CheckError("the computation runs in a circle, which is only for computing piece by piece")
-    computation.forget()
+    computation.invalidate_caches()
 
 
 def _check_sizes(computation: Computation, nnet: Nnet) -> None:

@@ -151,7 +151,7 @@ class Computation:
         """Remember what :meth:`made` would make of the lists as they are."""
         self._kept[make] = [list(getattr(self, name)) for name in names], result
 
-    def forget(self) -> None:
+    def invalidate_caches(self) -> None:
         """Free the memory of all that :meth:`made` remembers."""
         self._kept.clear()
 

@@ -7,7 +7,6 @@ from itertools import chain
 
 import numpy as np
 
-from nnet3py.compiler.collection import without_collection
 from nnet3py.compiler.commands import NUM_ARGS, Command
 from nnet3py.compiler.computation import (
     CommandType,
@@ -16,6 +15,7 @@ from nnet3py.compiler.computation import (
     MatrixInfo,
     SubMatrix,
 )
+from nnet3py.compiler.gc_pause import gc_paused
 from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.locations import (
     Column,
@@ -39,7 +39,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
 
-@without_collection
+@gc_paused
 def generate_computation(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Computation:
     """The unoptimised command list for ``request``; with ``share`` false every sequence is worked out for itself.
 
@@ -111,7 +111,7 @@ class _NodeInfo:
 
 
 def _node_infos(nnet: Nnet, rules: NodeRules, nodes: set[int]) -> dict[int, _NodeInfo]:
-    known: dict[int, _NodeInfo] = rules.remembered
+    known: dict[int, _NodeInfo] = rules.node_info_cache
     for node in sorted(nodes):
         if node in known:
             known[node].update()

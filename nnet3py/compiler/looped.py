@@ -128,7 +128,7 @@ def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
         computation = optimize(generate_segments(nnet, _extrapolated(requests, count)), nnet, options, looped=True)
         check_computation(computation, nnet)
         if computation.commands[-1].type == CommandType.GOTO_LABEL:
-            computation.forget()
+            computation.invalidate_caches()
             logger.info("Spent %.3g seconds in looped compilation.", perf_counter() - start)
             return computation
         logger.debug("Looped compilation failed with %d requests", count)

@@ -190,7 +190,7 @@ class NodeRules(list[NodeRule]):
         return self._chains[key]
 
     @cached_property
-    def remembered(self) -> dict[int, Any]:
+    def node_info_cache(self) -> dict[int, Any]:
         """What generate.py knows of each node."""
         return {}
 

@@ -15,9 +15,9 @@ from functools import partial
 
 import numpy as np
 
-from nnet3py.compiler.collection import without_collection
 from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
+from nnet3py.compiler.gc_pause import gc_paused
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.compiler.tables import submatrix_table
 from nnet3py.errors import CompileError
@@ -85,7 +85,7 @@ def expand_indexes(indexes: np.ndarray, stride: int, num_sequences: int) -> np.n
 # -- computations ----------------------------------------------------------------------------------------------------
 
 
-@without_collection
+@gc_paused
 def expand_computation(small: Computation, nnet: Nnet, num_sequences: int) -> Computation:
     """The computation for ``num_sequences`` sequences, from that for two of them. Kaldi: ExpandComputation.
 
@@ -121,7 +121,7 @@ class _Expander:
         large.commands = [self._command(one, large) if one[0] in _INDEXED else one for one in small.commands]
         self._expand_precomputed(large)
         for one in (small, large):      # both are kept, and neither is to be changed any more
-            one.forget()
+            one.invalidate_caches()
         return large
 
     # -- matrices --------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ def is_local(nnet: Nnet) -> bool:
     return all(_needs_all_inputs(component) for component in nnet.components)
 
 
-def looks_ahead_at_most(nnet: Nnet, num_frames: int) -> bool:
+def lookahead_is_at_most(nnet: Nnet, num_frames: int) -> bool:
     """True if no output row depends on input more than ``num_frames`` later, not even where that happens to be there.
 
     Then what is computed for the frames before does not change if more frames follow: of a recurrence that goes

@@ -16,7 +16,7 @@ import numpy as np
 from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.network.locality import is_local, looks_ahead_at_most
+from nnet3py.network.locality import is_local, lookahead_is_at_most
 from nnet3py.network.loops import is_recurrent
 from nnet3py.network.nnet import Nnet
 
@@ -116,7 +116,7 @@ class Cutter:
         # chunks begin at multiples of so many outputs
         self.unit = math.lcm(options.frame_subsampling_factor, nnet.modulus()) // options.frame_subsampling_factor
         self.is_local, self.is_recurrent = is_local(nnet), is_recurrent(nnet)
-        self.may_lengthen = looks_ahead_at_most(nnet, self.right_context)
+        self.may_lengthen = lookahead_is_at_most(nnet, self.right_context)
 
     def chunks(self, utterance: Utterance, period: int) -> Iterator[Chunk]:
         """The chunks of an utterance; ``period`` is the number of frames between online i-vectors.

@@ -165,7 +165,7 @@ class MinibatchTrainer(ABC):
         ------
         NumericError : natural gradient was given NaN or infinity; the arrays are as they were
         """
-        self._hear_reports()
+        self._run_pending_reports()
         for network in (self._trained, self._change):
             if isinstance(network, DeviceNnet):
                 network.pull()
@@ -198,7 +198,7 @@ class MinibatchTrainer(ABC):
             computer.accept_input(io.name, to_dense(io.features))
         computer.run()
         self._process_outputs(computer, eg, step.suffix)
-        self._hear_reports()      # of the step before: its numbers came before this one's objective
+        self._run_pending_reports()      # of the step before: its numbers came before this one's objective
         computer.run()
         if isinstance(self._change, DeviceNnet):       # on the CPU the computer has done so
             self._reports.append(check_preconditioners(computer.ops, named_preconditioners(self.delta)))
@@ -210,7 +210,7 @@ class MinibatchTrainer(ABC):
             self._reports.append(constrain_orthonormal(
                 self._trained, lambda: int(self._draws.integers(0, 4)) == 0, computer.ops))
         if not isinstance(self._trained, DeviceNnet):
-            self._hear_reports()
+            self._run_pending_reports()
 
     def _update(self, step: _Step) -> None:
         """Add the change to the model; what remains of it is momentum's. A device says later what it did."""
@@ -225,7 +225,7 @@ class MinibatchTrainer(ABC):
         self._change.scale_components(np.array([momentum if c.has(Properties.UPDATABLE) else 1.0
                                                 for c in self._change.components]))
 
-    def _hear_reports(self) -> None:
+    def _run_pending_reports(self) -> None:
         """Count, log and check what the device has found out since the last time."""
         reports, self._reports = self._reports, []
         for report in reports:

@@ -75,7 +75,7 @@ class EgsMaker(ABC):
                 if self._is_complete():
                     logger.info("The examples in %s are complete already", self.folder)
                     return EgsFolder(self.folder)
-                steps.forget()
+                steps.clear()
                 steps = self._steps()
             self._make(steps)
         return EgsFolder(self.folder)

@@ -39,7 +39,7 @@ class Steps:
         if self._marks.is_dir() and (not before.is_file() or before.read_text(encoding="utf-8") != text):
             if before.is_file():
                 logger.info("%s was begun with other settings or data; it is made anew", folder)
-            self.forget()
+            self.clear()
         if not self._marks.is_dir():
             self._marks.mkdir(parents=True)
             write_text(str(before), text)
@@ -52,7 +52,7 @@ class Steps:
         """Say that step ``name`` is complete."""
         (self._marks / name).touch()
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Take nothing as complete any more."""
         shutil.rmtree(self._marks, ignore_errors=True)
 

@@ -54,7 +54,7 @@ def total(parts, first, last, j):
 def launch_shares(rows: int, cols: int) -> Shape:
     """A block for each group of columns and share of the rows."""
     if not cols:
-        return launch.NOTHING
+        return launch.EMPTY_GRID
     forced = launch.forced()
     if forced:
         return forced
@@ -111,7 +111,7 @@ class ColumnSums(Kernel):
         rows, cols = args[0].shape
         shape = self.shape(rows, cols)
         parts = _place_for(self.terms * max(shape[0][1], 1), cols, self.dtype)
-        if shape != launch.NOTHING:
+        if shape != launch.EMPTY_GRID:
             self.launch(shape, parts, *args)
         return parts
 

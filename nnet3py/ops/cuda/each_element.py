@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cuda.launch import MAX_BLOCKS, NOTHING, THREADS, Kernel, Shape, forced
+from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Kernel, Shape, forced
 from nnet3py.ops.cuda.threads import cuda, device_function, row
 
 AT_ONCE = 4             # columns whose elements a thread asks for before it uses them
@@ -28,7 +28,7 @@ MOST_BLOCKS = 4096      # of a grid
 def launch_elements(rows: int, cols: int) -> Shape:
     """Grid and block for threads that take :data:`AT_ONCE` columns at a time."""
     if not rows or not cols:
-        return NOTHING
+        return EMPTY_GRID
     shape = forced()
     if shape:
         return shape

@@ -24,7 +24,7 @@ from nnet3py.ops.cuda.threads import (
 )
 
 PRECISION = np.float32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is 0
-NOTHING = np.float32(2.0**-100)        # and so is any that small, the matrix's largest value being near 1
+EMPTY_GRID = np.float32(2.0**-100)        # and so is any that small, the matrix's largest value being near 1
 SMALLEST_SQUARE = np.float32(1.0e-30)  # that still has all its digits
 MOST_STEPS = 30                        # QR steps for each eigenvalue; two or three are usual
 COARSE = np.float32(2.0**-24)          # what is nothing after half of them: no more than rounding, if the largest is 1
@@ -212,7 +212,7 @@ def symmetric_eigen(values, vectors, matrix, work, job):
         control[FIRST], control[LAST] = 0, n - 1
     cuda.syncthreads()
     _tridiagonalise(shared, matrix, vectors, values, beside, v, p)
-    nothing = NOTHING
+    nothing = EMPTY_GRID
     for step in range(MOST_STEPS * n):
         if 2 * step == MOST_STEPS * n:      # values of so different sizes that rotations vanish
             nothing = COARSE

@@ -49,7 +49,7 @@ Shape = tuple[tuple[int, int], tuple[int, int]]     # grid and block, each (alon
 
 THREADS = 256          # threads of a block
 MAX_BLOCKS = 1024      # of a grid in each direction: enough to fill any GPU, and the loops do the rest
-NOTHING: Shape = (0, 0), (1, 1)     # the shape for which no launch is needed
+EMPTY_GRID: Shape = (0, 0), (1, 1)     # the shape for which no launch is needed
 
 _forced: Shape | None = None
 
@@ -57,7 +57,7 @@ _forced: Shape | None = None
 def launch_2d(rows: int, cols: int) -> Shape:
     """Grid and block, each (along columns, along rows), for a kernel over a (rows, cols) matrix."""
     if not rows or not cols:
-        return NOTHING
+        return EMPTY_GRID
     if _forced is not None:
         return _forced
     width = 32
@@ -121,7 +121,7 @@ class Kernel:
         size = args[self.over].shape
         rows, cols = size if len(size) == 2 else (1, size[0])
         shape = self.shape(rows, cols)
-        if shape != NOTHING:
+        if shape != EMPTY_GRID:
             self.launch(shape, *args)
 
     def _on_device(self, args: tuple[Any, ...]) -> list[Any]:
@@ -177,7 +177,7 @@ def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launc
     ----------
     kinds : as for the CPU
     over : the argument whose (rows, cols) the grid covers; a vector counts as one row
-    shape : makes grid and block of rows and columns, NOTHING where there is nothing to do
+    shape : makes grid and block of rows and columns, EMPTY_GRID where there is nothing to do
     cells : places of scalars that are given in device memory, see the module
     fastmath : quicker exp, tanh, division … of a few digits less
     """

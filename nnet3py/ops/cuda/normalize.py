@@ -9,7 +9,7 @@ import numpy as np
 from nnet3py.ops.cuda.column_sums import total
 from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.element_formulas import row_scale
-from nnet3py.ops.cuda.launch import MAX_BLOCKS, NOTHING, THREADS, Shape, forced, kernel
+from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Shape, forced, kernel
 from nnet3py.ops.cuda.reduce import MOST_THREADS, WARP, launch_teams, sum_along_team, sum_down_column
 from nnet3py.ops.cuda.threads import (
     block_column,
@@ -89,7 +89,7 @@ def normalize_rows_backprop(dx, x, dy, target_rms, beta):
 def launch_parts_of_sums(rows: int, cols: int) -> Shape:
     """A block for each group of columns and each row of sums."""
     if not rows or not cols:
-        return NOTHING
+        return EMPTY_GRID
     return forced() or ((min(-(-cols // WARP), MAX_BLOCKS), min(rows, MAX_BLOCKS)), (WARP, THREADS // WARP))
 
 

@@ -14,7 +14,7 @@ from nnet3py.ops.cuda.launch import MAX_BLOCKS, Shape, forced, kernel
 from nnet3py.ops.cuda.reduce import MOST_THREADS, max_over_block, sum_over_block
 from nnet3py.ops.cuda.threads import cuda, device_function, row
 
-ZERO, ONE, NOTHING = np.float32(0), np.float32(1), np.float32(-np.inf)
+ZERO, ONE, EMPTY_GRID = np.float32(0), np.float32(1), np.float32(-np.inf)
 DOUBLE_ZERO, DOUBLE_NOTHING = np.float64(0), np.float64(-np.inf)
 NODES = 64          # threads of a block: a level has few nodes, a graph of one sequence some hundred states
 
@@ -76,17 +76,17 @@ def chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, source
 @device_function
 def _log(value):
     """log(value) of what is not negative."""
-    return np.float32(math.log(value)) if value != ZERO else NOTHING
+    return np.float32(math.log(value)) if value != ZERO else EMPTY_GRID
 
 
 @device_function
 def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
     """log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
-    best, scaled = NOTHING, ZERO
+    best, scaled = EMPTY_GRID, ZERO
     for k in range(begin, end):
         value = weights[k] + scores[columns[k]] + others[states[k]]
         best = value if value > best else best
-    if best == NOTHING:
+    if best == EMPTY_GRID:
         return best
     for k in range(begin, end):
         scaled += exp(weights[k] + scores[columns[k]] + others[states[k]] - best)
@@ -96,12 +96,12 @@ def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
 @device_function
 def _log_sum(shared, values, begin, end):
     """log(sum of exp(values)) over the states of a sequence; every thread of the block gets it."""
-    best, part = NOTHING, ZERO
+    best, part = EMPTY_GRID, ZERO
     for i in range(begin + cuda.threadIdx.x, end, cuda.blockDim.x):
         best = values[i] if values[i] > best else best
     best = max_over_block(shared, best)
     for i in range(begin + cuda.threadIdx.x, end, cuda.blockDim.x):
-        part += exp(values[i] - best) if best > NOTHING else ZERO
+        part += exp(values[i] - best) if best > EMPTY_GRID else ZERO
     return best + _log(sum_over_block(shared, part))
 
 
@@ -133,7 +133,7 @@ def chain_cyclic_numerator(posteriors, alpha, scales, sums, scores, finals, in_w
         if not possible:
             total = np.float64(np.nan)
         for i in range(mine, end, step):
-            alpha[0, i] = ZERO if i == begin else NOTHING
+            alpha[0, i] = ZERO if i == begin else EMPTY_GRID
         for t in range(num_frames):
             cuda.syncthreads()
             if possible:        # the same for all threads of the block
@@ -142,18 +142,18 @@ def chain_cyclic_numerator(posteriors, alpha, scales, sums, scores, finals, in_w
                     new[i] = _log_sum_of_arcs(old, in_weights, x, in_sources, in_columns, in_starts[i],
                                               in_starts[i + 1])
                 scale = _log_sum(shared, new, begin, end)
-                possible = scale > NOTHING
+                possible = scale > EMPTY_GRID
                 total += np.float64(scale)
                 for i in range(mine, end, step):
                     new[i] -= scale
                 if cuda.threadIdx.x == 0:
                     scales[t, s] = scale
-        last, ending = row(alpha, num_frames), NOTHING
+        last, ending = row(alpha, num_frames), EMPTY_GRID
         if possible:
             for i in range(mine, end, step):
                 last[i] -= finals[i]
             ending = _log_sum(shared, last, begin, end)
-            possible = ending > NOTHING
+            possible = ending > EMPTY_GRID
             total += np.float64(ending)
         for i in range(mine, end, step):
             alpha[num_frames + 1 + num_frames % 2, i] = -finals[i] - ending

@@ -20,7 +20,7 @@ from typing import Any
 
 from nnet3py.ops import device
 from nnet3py.ops.cuda import launch
-from nnet3py.ops.cuda.launch import MAX_BLOCKS, NOTHING, THREADS, Shape
+from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Shape
 from nnet3py.ops.cuda.threads import cuda, device_function
 
 MOST_THREADS = 512      # of a block that reduces
@@ -34,7 +34,7 @@ def launch_teams(rows: int, cols: int) -> Shape:
     """Teams of threads, each for a row: a warp, or several where rows are long. One block along x."""
     forced = launch.forced()
     if not rows:
-        return NOTHING
+        return EMPTY_GRID
     if forced:
         return (1, forced[0][1]), forced[1]
     width = WARP
@@ -48,7 +48,7 @@ def launch_columns(rows: int, cols: int) -> Shape:
     """A block for each group of columns, whose threads share the rows. One block along y."""
     forced = launch.forced()
     if not cols:
-        return NOTHING
+        return EMPTY_GRID
     if forced:
         return (forced[0][0], 1), forced[1]
     return (min(-(-cols // GROUP), MAX_BLOCKS), 1), (GROUP, MOST_THREADS // GROUP)

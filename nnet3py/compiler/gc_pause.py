@@ -14,7 +14,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def without_collection(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def gc_paused(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """``function``, during which nothing is collected (a collection that it puts off may follow it)."""
 
     @wraps(function)
