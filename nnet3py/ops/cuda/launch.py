@@ -39,7 +39,7 @@ from nnet3py import log
 from nnet3py.errors import DeviceError
 from nnet3py.ops import device
 from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
-from nnet3py.ops.kinds import cell_type, kinds_of
+from nnet3py.engine.kinds import cell_type, kinds_of
 from nnet3py.ops.table import INDEXES
 
 logger = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ class Kernel:
 def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: bool) -> Any:
     if device.is_simulated():
         return cuda.jit(signature)(function)
-    from nnet3py.ops.kernel_cache import kept_on_disk
+    from nnet3py.engine.kernel_cache import kept_on_disk
 
     log.show_status(f"Compiling kernels for the GPU, or loading them: {next(_count)}")
     try:
