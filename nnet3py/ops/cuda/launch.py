@@ -36,10 +36,10 @@ from typing import Any
 import numpy as np
 
 from nnet3py import log
+from nnet3py.engine.kinds import cell_type, kinds_of
 from nnet3py.errors import DeviceError
 from nnet3py.ops import device
 from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
-from nnet3py.engine.kinds import cell_type, kinds_of
 from nnet3py.ops.table import INDEXES
 
 logger = logging.getLogger(__name__)
