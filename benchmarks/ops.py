@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 import threadpoolctl
 
-from nnet3py.ops import device, get_ops, threads
+from nnet3py.engine import threads
+from nnet3py.ops import device, get_ops
 
 PRODUCTS = [(3712, 192, 768), (64, 640, 2048), (2048, 600, 128), (64, 128, 512), (8, 16, 16)]
 SHAPE = (3712, 768)         # a TDNN-F layer's activations in a minibatch of 32 sequences

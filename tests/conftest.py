@@ -11,7 +11,7 @@ import pytest
 from hypothesis import settings
 
 from nnet3py import log
-from nnet3py.ops.threads import VARIABLE
+from nnet3py.engine.threads import VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 

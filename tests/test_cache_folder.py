@@ -1,4 +1,4 @@
-"""nnet3py/cache_folder.py: which folder is chosen, and which is not taken."""
+"""nnet3py/engine/cache_folder.py: which folder is chosen, and which is not taken."""
 from __future__ import annotations
 
 import logging
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py import cache_folder
+from nnet3py.engine import cache_folder
 
 ANOTHER = 54321            # a user whom no system has
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners on this system")
@@ -96,7 +96,7 @@ def test_the_private_folder_goes_with_its_process(tmp_path: Path, how: str) -> N
     """Not with a child that it forks."""
     program = f"""
 import os, signal
-from nnet3py.cache_folder import private_folder
+from nnet3py.engine.cache_folder import private_folder
 from nnet3py.cli.process import run_process
 def body():
     made = private_folder()

@@ -11,8 +11,9 @@ from graph_sums import denominator_log_prob
 from nnet3py.chain import denominator
 from nnet3py.chain.den_graph import DenominatorGraph
 from nnet3py.chain.denominator import DenominatorComputation
+from nnet3py.engine import threads
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.ops import get_ops, threads
+from nnet3py.ops import get_ops
 
 LOG_PROB = 1e-6        # float32 sums of few terms, relative to the sum over frames
 DERIVATIVE = 1e-5      # finite differences in float64 of a function of order 1, and float32 posteriors

@@ -12,8 +12,8 @@ import pytest
 
 from nnet3py.cli.main import main
 from nnet3py.cli.warmup import LOOPS, Warmed, families, show, warm_family, warm_up
+from nnet3py.engine.jit import Kernel
 from nnet3py.errors import UsageError
-from nnet3py.ops.cpu.jit import Kernel
 from nnet3py.ops.table import FAMILIES
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,11 +10,11 @@ import pytest
 from paths import DATA
 
 from nnet3py.cli.language_models import arpa_to_const_arpa
+from nnet3py.engine.loop import Loop
 from nnet3py.errors import FormatError
 from nnet3py.fst import const_arpa
 from nnet3py.fst.arpa import Arpa, Section, WordIds, read_arpa
 from nnet3py.fst.const_arpa import ConstArpa, build_const_arpa
-from nnet3py.machine_code.loop import Loop
 
 TRIGRAM, KALDIS = DATA / "graphs" / "trigram.int.arpa", DATA / "graphs" / "G.carpa"
 BOS, EOS = 16, 17

@@ -37,7 +37,7 @@ def ended(child):
 WHILE_COMPUTING = COMMON + """
 import numpy as np
 import nnet3py
-from nnet3py.ops.threads import set_num_threads
+from nnet3py.engine.threads import set_num_threads
 sys.path.insert(0, sys.argv[1])
 from runtime_cases import TDNN
 set_num_threads(2)
@@ -70,8 +70,8 @@ print(set(statuses))
 WHILE_COMPILING = COMMON + """
 from pathlib import Path
 import numpy as np
-from nnet3py.machine_code import objects
-from nnet3py.machine_code.objects import Code
+from nnet3py.engine import code_files
+from nnet3py.engine.code_files import Code
 from nnet3py.ops import get_ops
 began = threading.Event()
 
@@ -81,8 +81,8 @@ def compile_slowly():
     return Code("symbol", (), (), (), ())
 
 def make():
-    with objects.lock:
-        objects.find_or_make(Path(sys.argv[1]) / "slow.kernel", compile_slowly)
+    with code_files.lock:
+        code_files.find_or_make(Path(sys.argv[1]) / "slow.kernel", compile_slowly)
 
 def use_another():
     vector = np.zeros(3, np.float32)
@@ -101,8 +101,8 @@ use_another()
 
 # a thread is starting the team's workers
 WHILE_THREADS_START = COMMON + """
-from nnet3py.ops.cpu import team
-from nnet3py.ops.threads import set_num_threads
+from nnet3py.engine import team
+from nnet3py.engine.threads import set_num_threads
 with team._lock:
     print({ended(forked(lambda: set_num_threads(2)))})
 set_num_threads(2)

@@ -16,8 +16,8 @@ from nnet3py.drivers.jobs.executor import Job, JobsFailed, make_executor
 from nnet3py.drivers.jobs.launchers import launcher_folder
 from nnet3py.drivers.jobs.local import LocalExecutor
 from nnet3py.drivers.jobs.process import describe_status, log_footer, log_header
+from nnet3py.engine import threads as threads_module
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.ops import threads as threads_module
 
 PATIENCE = 20.0        # seconds: a busy machine is no failure
 SOON = 5.0             # seconds in which something long must have ended early

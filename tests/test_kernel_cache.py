@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from nnet3py.cache_folder import private_folder
-from nnet3py.ops import kernel_cache
+from nnet3py.engine import kernel_cache
+from nnet3py.engine.cache_folder import private_folder
 
 KERNELS = '''
-from nnet3py.ops.cpu.jit import kernel
+from nnet3py.engine.jit import kernel
 from nnet3py.ops.callee import double
 
 @kernel("vec f32")
@@ -25,7 +25,7 @@ def scale(dst, factor):
         dst[j] = double(dst[j]) * factor
 '''
 CALLEE = '''
-from nnet3py.ops.cpu.jit import inline
+from nnet3py.engine.jit import inline
 
 @inline
 def double(x):
@@ -46,10 +46,10 @@ print(x[0])
 def installed(tmp_path):
     """A copy of the package with one small kernel module that calls a function of another module."""
     root = tmp_path / "site"
-    for folder in ("ops", "machine_code"):
+    for folder in ("ops", "engine"):
         shutil.copytree(ROOT / "nnet3py" / folder, root / "nnet3py" / folder,
                         ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py", "log.py", "cached_property.py", "cache_folder.py", "trusted_files.py"):
+    for name in ("__init__.py", "errors.py", "log.py", "cached_property.py", "trusted_files.py"):
         shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
     (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
     (root / "nnet3py" / "ops" / "callee.py").write_text(CALLEE)
@@ -182,9 +182,9 @@ def test_what_numba_keeps_is_not_taken_from_others(monkeypatch, tmp_path, caplog
 
 
 COUNT = '''
-from nnet3py.machine_code import objects
-made, keep = [], objects.keep
-objects.keep = lambda path, code: (made.append(path.name), keep(path, code))
+from nnet3py.engine import code_files
+made, keep = [], code_files.keep
+code_files.keep = lambda path, code: (made.append(path.name), keep(path, code))
 '''
 
 
@@ -210,10 +210,10 @@ def test_numbas_own_setting_is_left_alone(monkeypatch, tmp_path):
 
 
 def test_hash_follows_imports():
-    rows = Path(kernel_cache.__file__).parent / "cpu" / "rows.py"
-    reached = kernel_cache._imported_sources(rows)
-    assert rows.parent / "jit.py" in reached
-    assert kernel_cache.source_hash(rows) != kernel_cache.source_hash(rows.parent / "elementwise.py")
+    elementwise = ROOT / "nnet3py" / "ops" / "cpu" / "elementwise.py"
+    reached = kernel_cache._imported_sources(elementwise)
+    assert elementwise.parents[1] / "formulas.py" in reached
+    assert kernel_cache.source_hash(elementwise) != kernel_cache.source_hash(elementwise.with_name("rows.py"))
 
 
 def test_compiling_does_not_load_all_of_scipy_but_functions_that_need_it_still_work(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""nnet3py/machine_code/loop.py: loops are compiled once, found again without numba, and made anew if damaged."""
+"""nnet3py/engine/loop.py: loops are compiled once, found again without numba, and made anew if damaged."""
 from __future__ import annotations
 
 import os
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from paths import ROOT
 
+from nnet3py.engine.loop import Loop
 from nnet3py.io.compressed_code import LOOPS
-from nnet3py.machine_code.loop import Loop
 
 RUN = """
 import ctypes, struct, sys
@@ -64,7 +64,7 @@ def test_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NNET3PY_CACHE", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_helper.py").write_text("""
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 @inline
 def weighted(value, factor):

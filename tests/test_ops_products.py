@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ops_cases import check, matrix, vector
 
-from nnet3py.ops import get_ops, threads
+from nnet3py.engine import threads
+from nnet3py.ops import get_ops
 
 ops = get_ops("cpu")
 

@@ -7,7 +7,8 @@ import reference_structural as reference
 from ops_cases import SIZES, check, matrix, vector
 
 from nnet3py.components import normalize
-from nnet3py.ops import formulas, get_ops
+from nnet3py.engine import partition
+from nnet3py.ops import get_ops
 
 ops = get_ops("cpu")
 NONEMPTY = [size for size in SIZES if min(size) > 0] + [(200, 5)]
@@ -119,7 +120,7 @@ def test_sums_of_columns(rng, size):
 
 
 def test_components_and_operations_agree_on_the_parts_of_sums():
-    assert reference.ROWS_OF_A_SUM == normalize.ROWS_OF_A_SUM == formulas.ROWS_OF_A_SUM
+    assert reference.ROWS_OF_A_SUM == normalize.ROWS_OF_A_SUM == partition.ROWS_OF_A_SUM
 
 
 @pytest.mark.parametrize("size", NONEMPTY)

@@ -10,8 +10,9 @@ import sys
 import pytest
 import reference
 
-from nnet3py.ops import get_ops, kinds, table
-from nnet3py.ops.cpu.jit import Kernel
+from nnet3py.engine import kinds
+from nnet3py.engine.jit import Kernel
+from nnet3py.ops import get_ops, table
 
 DEVICES = ("cpu", "cuda")
 

@@ -1,4 +1,4 @@
-"""nnet3py/machine_code/process_lock.py: processes take turns, and never wait for ever."""
+"""nnet3py/engine/process_lock.py: processes take turns, and never wait for ever."""
 from __future__ import annotations
 
 import errno
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.machine_code import process_lock
-from nnet3py.machine_code.process_lock import alone
+from nnet3py.engine import process_lock
+from nnet3py.engine.process_lock import alone
 
 pytestmark = pytest.mark.skipif(process_lock.fcntl is None, reason="files cannot be locked on this system")
 
@@ -22,7 +22,7 @@ PATIENCE_S = 30.0          # far more than another process needs to start
 HOLD = """
 import sys, time
 from pathlib import Path
-from nnet3py.machine_code.process_lock import alone
+from nnet3py.engine.process_lock import alone
 with alone(Path(sys.argv[1])):
     print("inside", flush=True)
     time.sleep(float(sys.argv[2]))

@@ -18,10 +18,10 @@ from nnet3py.cli.chain_train import train as chain_train
 from nnet3py.cli.egs_get import get_egs
 from nnet3py.cli.egs_merge import chain_merge_egs, merge_egs
 from nnet3py.cli.train import train
+from nnet3py.engine import threads
 from nnet3py.io.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter, read_matrices
 from nnet3py.network.nnet import Nnet
-from nnet3py.ops import threads
 from nnet3py.xconfig.expand import expand
 
 THREADS = (1, 1, 2, 2, 3)            # of the trainings that must give the same

@@ -19,8 +19,7 @@ PACKAGE = ROOT / "nnet3py"
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
 STAGES = [
     {"errors", "log", "cached_property", "trusted_files", "extras"},
-    {"cache_folder"},
-    {"machine_code"},
+    {"engine"},
     {"config_line", "index", "io", "ops", "random_sequence"},
     {"gaussians"},
     {"components", "features", "graphs", "fst"},
@@ -37,8 +36,8 @@ STAGES = [
 STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
 WITHOUT_KERNELS = ("io", "index", "features", "components", "network", "xconfig", "compiler")
-LIGHT = ("errors", "log", "cached_property", "trusted_files", "cache_folder", "extras", "config_line", "io/specifiers",
-         "cli/")      # import no numpy
+LIGHT = ("errors", "log", "cached_property", "trusted_files", "engine/cache_folder", "extras", "config_line",
+         "io/specifiers", "cli/")      # import no numpy
 MAX_LINES = 600
 
 
@@ -76,7 +75,7 @@ def import_nodes(node: ast.AST, inside_functions: bool) -> Iterator[ast.Import |
 
 
 def imported(path: Path, inside_functions: bool) -> set[str]:
-    """The modules that a file imports; ``from nnet3py.ops import threads`` counts as both of its readings."""
+    """The modules that a file imports; ``from nnet3py.engine import threads`` counts as both of its readings."""
     found = set()
     for node in import_nodes(tree(path), inside_functions):
         if isinstance(node, ast.Import):

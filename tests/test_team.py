@@ -9,8 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from nnet3py.ops import get_ops, threads
-from nnet3py.ops.cpu import team
+from nnet3py.engine import team, threads
+from nnet3py.ops import get_ops
 from nnet3py.ops.natural_gradient_formulas import JOB_WORDS
 
 WIDE = (3001, 129)        # enough rows for many chunks, and no round number of them

@@ -6,9 +6,9 @@ import os
 import pytest
 import threadpoolctl
 
+from nnet3py.engine import team, threads
 from nnet3py.errors import UsageError
-from nnet3py.ops import get_ops, threads
-from nnet3py.ops.cpu import team
+from nnet3py.ops import get_ops
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3py.ops.cpu import blas, tiles
-from nnet3py.ops.cpu.jit import Kernel
+from nnet3py.engine import blas, tiles
+from nnet3py.engine.jit import Kernel
 
 ROUNDING = 3e-6      # float32 sums of up to 300 products, relative to the sum of their absolute values
 SIZES = (1, 2, 3, tiles.TILE_ROWS, tiles.TILE_ROWS + 5, tiles.VECTOR - 1, tiles.PANEL, tiles.PANEL + tiles.VECTOR + 1)

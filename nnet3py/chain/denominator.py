@@ -10,9 +10,9 @@ import numpy as np
 
 from nnet3py.chain.den_graph import DenominatorGraph
 from nnet3py.chain.scratch import scratch_doubles
+from nnet3py.engine import threads
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.log import kaldi_place
-from nnet3py.ops import threads
 from nnet3py.ops.table import chain_work_rows
 
 logger = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ def set_up(options: Options) -> str:
     Raises DeviceError if a GPU was asked for and cannot be used.
     """
     if "num-threads" in options and options.num_threads != 0:
-        from nnet3py.ops.threads import set_num_threads
+        from nnet3py.engine.threads import set_num_threads
 
         set_num_threads(options.num_threads)
     return chosen_device(options)

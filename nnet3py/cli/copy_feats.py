@@ -56,8 +56,8 @@ def _input_form(options: Options, binary: bool = True) -> Any:
 
         return HTK_MATRIX if options.htk_in else SPHINX_MATRIX
     if binary and not options.compress:
+        from nnet3py.engine.threads import num_threads
         from nnet3py.io.decoded_matrix import decoded_matrix
-        from nnet3py.ops.threads import num_threads
 
         return decoded_matrix(num_threads())
     from nnet3py.io.raw_matrix import RAW_MATRIX
@@ -130,9 +130,9 @@ def _is_much(first: Any, reader: Any) -> bool:
 
 def _in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterator[tuple[str, Any, Any]]:
     """Key, matrix, and matrix compressed, many of them at once by threads."""
+    from nnet3py.engine.threads import num_threads
     from nnet3py.io.matrix_batches import batches, compressed
     from nnet3py.io.read_ahead import map_ahead
-    from nnet3py.ops.threads import num_threads
 
     def convert(batch: list[tuple[str, Any]]) -> list[tuple[str, Any, Any]]:
         results = compressed([matrix for _, matrix in batch], options.compression_method)

@@ -74,7 +74,7 @@ def decode_features(args: list[str], options: Options,
     """
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.compute_setup import set_up
-    from nnet3py.ops.threads import num_threads
+    from nnet3py.engine.threads import num_threads
 
     check_ivector_options(options)
     device = set_up(options)

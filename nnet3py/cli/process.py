@@ -37,7 +37,7 @@ def _bound(body: Callable[[], int]) -> int:
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:       # as the launchers have it, while modules are imported
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "NNET3PY_NUM_THREADS" in os.environ:
-        from nnet3py.ops.threads import bind_libraries
+        from nnet3py.engine.threads import bind_libraries
 
         bind_libraries()
     return body()
@@ -58,7 +58,8 @@ def _occupy_closed_streams() -> None:
 
 def _clean_up_and_die(number: int, frame: Any) -> None:
     """Signal handler: leave no temporary file behind, then die of the signal as if there were no handler."""
-    for module, remove in (("nnet3py.io.temporary_files", "remove_all"), ("nnet3py.cache_folder", "remove_private")):
+    for module, remove in (("nnet3py.io.temporary_files", "remove_all"),
+                           ("nnet3py.engine.cache_folder", "remove_private")):
         if module in sys.modules:
             getattr(sys.modules[module], remove)()
     signal.signal(number, signal.SIG_DFL)

@@ -12,9 +12,9 @@ def version_text() -> str:
     import scipy
 
     import nnet3py
+    from nnet3py.engine.processor import processor
+    from nnet3py.engine.threads import num_threads
     from nnet3py.log import KALDI_VERSION
-    from nnet3py.machine_code.processor import processor
-    from nnet3py.ops.threads import num_threads
 
     made_for = processor()
     return "\n".join([

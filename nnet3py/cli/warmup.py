@@ -147,7 +147,7 @@ def _loops(family: str) -> list[Callable[[], Any]]:
     """What compiles each loop of a family."""
     from importlib import import_module
 
-    from nnet3py.machine_code.loop import Loop
+    from nnet3py.engine.loop import Loop
 
     return [value.prepare for name in LOOPS[family] for value in vars(import_module(name)).values()
             if isinstance(value, Loop)]
@@ -164,7 +164,7 @@ def _count_compiled() -> Iterator[list[Any]]:
 
 def show(warmed: Iterator[Warmed], write: Callable[[str], None]) -> None:
     """Write a line for each family as it is ready, and one in the end."""
-    from nnet3py.cache_folder import cache_folder
+    from nnet3py.engine.cache_folder import cache_folder
 
     start, num_compiled, num_found = time.perf_counter(), 0, 0
     for one in warmed:
@@ -192,6 +192,6 @@ def chosen_devices(device: str) -> list[str]:
 
 def default_processes() -> int:
     """As many as there are threads for computing; one if their number cannot be told."""
-    from nnet3py.ops.threads import num_threads
+    from nnet3py.engine.threads import num_threads
 
     return max(1, min(num_threads(), os.cpu_count() or 1))

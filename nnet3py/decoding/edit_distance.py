@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.machine_code.loop import Loop
+from nnet3py.engine.loop import Loop
 from nnet3py.random_sequence import CRandom
 
 _LOOPS = "nnet3py.decoding.edit_distance_loops"

@@ -25,7 +25,7 @@ from nnet3py.decoding.search_layout import (
     NUM_EPSILONS,
     STATE_WORDS,
 )
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 _INFINITY = np.float32(np.inf)
 

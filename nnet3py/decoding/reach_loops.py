@@ -18,8 +18,8 @@ from nnet3py.decoding.search_layout import (
     NUM_ARCS,
     STATE_WORDS,
 )
+from nnet3py.engine.inline import inline
 from nnet3py.lattices.subsets import sort
-from nnet3py.machine_code.inline import inline
 
 DONE, MORE = 0, 1
 

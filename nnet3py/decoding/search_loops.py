@@ -74,7 +74,7 @@ from nnet3py.decoding.search_layout import (
     UNKNOWN_ARCS,
 )
 from nnet3py.decoding.search_pruning import Tokens, compact, prune_active
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 _INFINITY = np.float32(np.inf)
 

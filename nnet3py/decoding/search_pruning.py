@@ -29,7 +29,7 @@ from nnet3py.decoding.search_layout import (
     TOKEN_WORDS,
     TOTAL,
 )
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 _INFINITY = np.float32(np.inf)
 _NEAR = np.float32(1e-5)            # relative difference of costs that count as equal at the end

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.errors import FormatError
 from nnet3py.fst.arpa import Arpa
 from nnet3py.fst.histories import MISSING, Histories
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.machine_code.loop import Loop
 
 _LOOPS = "nnet3py.fst.const_arpa_loops"
 _log_prob = Loop(_LOOPS, "log_prob", "i8[] i4[] f4[] i8[] i8 i4[] i8")

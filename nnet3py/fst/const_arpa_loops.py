@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 NOTHING = np.float32(-np.inf)
 

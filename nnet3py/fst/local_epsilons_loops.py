@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 GONE = -1
 

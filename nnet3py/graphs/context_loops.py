@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 DONE, NEW_STEP, MORE_STATES, MORE_ARCS = range(4)
 EMPTY = np.int64(-1)

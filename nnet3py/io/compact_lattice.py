@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from nnet3py.engine.loop import Loop
 from nnet3py.io.fst import Fst, Header, binary_header
 from nnet3py.io.fst_properties import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
 from nnet3py.io.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_of
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.machine_code.loop import Loop
 
 _MOST_WORDS = 50_000           # 20 ms of Python's time
 _MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage

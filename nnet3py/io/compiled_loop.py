@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py.cached_property import cached_property
 
 if TYPE_CHECKING:
-    from nnet3py.machine_code.objects import Code
+    from nnet3py.engine.code_files import Code
 
 _NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "i4": "int32", "i8": "int64", "f4": "float32"}
 _lock = threading.RLock()
@@ -37,16 +37,16 @@ class Loop:
 
     @cached_property
     def _function(self) -> Callable[..., None]:
-        from nnet3py.cache_folder import cache_folder
-        from nnet3py.machine_code import entries, objects
+        from nnet3py.engine import code_files, entries
+        from nnet3py.engine.cache_folder import cache_folder
 
         with _lock:
             name = f"{self._name}-{'-'.join(self._types)}.kernel".replace("*", "p")
             path = cache_folder() / _folder_name(self._source) / name
-            code = objects.read(path)
+            code = code_files.read(path)
             if code is None:
                 code = self._compiled()
-                objects.keep(path, code)
+                code_files.keep(path, code)
             return entries.function_of(code, self._name)
 
     def _compiled(self) -> Code:
@@ -54,10 +54,10 @@ class Loop:
 
         from numba import types
 
-        from nnet3py.machine_code import making
+        from nnet3py.engine import compiling
 
         function = getattr(import_module(f"nnet3py.io.{self._source}"), self._name)
-        return making.make(function, [types.CPointer(getattr(types, _NUMBA_TYPES[kind[:-1]])) if kind.endswith("*")
+        return compiling.make(function, [types.CPointer(getattr(types, _NUMBA_TYPES[kind[:-1]])) if kind.endswith("*")
                                       else getattr(types, _NUMBA_TYPES[kind]) for kind in self._types])
 
 
@@ -65,6 +65,6 @@ class Loop:
 def _folder_name(source: str) -> str:
     from pathlib import Path
 
-    from nnet3py.machine_code import objects
+    from nnet3py.engine import code_files
 
-    return f"files-{objects.folder_name([Path(__file__).with_name(f'{source}.py')])}"
+    return f"files-{code_files.folder_name([Path(__file__).with_name(f'{source}.py')])}"

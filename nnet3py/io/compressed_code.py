@@ -9,7 +9,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, TypeAlias
 
-from nnet3py.machine_code.loop import Loop
+from nnet3py.engine.loop import Loop
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.io.state_graphs import ranges, starts_of, top_order
-from nnet3py.machine_code.loop import Loop
 
 LATTICE = "lattice4"
 _factor = Loop("nnet3py.io.lattice_loops", "factor",

@@ -1,6 +1,6 @@
 """The loops of reading and converting lattices; ``compact_lattice.py``, ``lattice_conversion.py`` call them.
 
-Imported only to be compiled; see ``machine_code/loop.py`` for what may be used here.
+Imported only to be compiled; see ``engine/loop.py`` for what may be used here.
 """
 from __future__ import annotations
 

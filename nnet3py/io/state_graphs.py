@@ -8,8 +8,8 @@ import dataclasses
 
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.io.fst import Fst
-from nnet3py.machine_code.loop import Loop
 
 _top_order = Loop("nnet3py.io.lattice_loops", "top_order", "i8 i8[] i4[] i8[] u1[] i4[] i4[]")
 _mark_useful = Loop("nnet3py.io.lattice_loops", "mark_useful", "i8 i8[] i4[] u1[] i8[] i4[] i4[] u1[]")

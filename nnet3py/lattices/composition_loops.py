@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 FINISHED, NO_STATES, NO_ARCS, NO_END = range(4)
 QUEUE, STATES, ARCS = range(3)                  # places of the counts

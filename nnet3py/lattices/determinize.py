@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError
 from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.io.fst import Fst
@@ -21,7 +22,6 @@ from nnet3py.lattices.growing import enlarged
 from nnet3py.lattices.pruning import pruned
 from nnet3py.lattices.states import top_sorted
 from nnet3py.log import kaldi_place
-from nnet3py.machine_code.loop import Loop
 
 _log = logging.getLogger(__name__)
 _HERE = "nnet3py.lattices."

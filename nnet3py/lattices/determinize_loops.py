@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.engine.inline import inline
 from nnet3py.lattices.string_tree import Tree, appended, string_is_better, successor
 from nnet3py.lattices.subset_layout import (
     ACOUSTIC,
@@ -77,7 +78,6 @@ from nnet3py.lattices.subsets import (
     sort,
     store_subset,
 )
-from nnet3py.machine_code.inline import inline
 
 _NO_PATH = np.inf
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.io.fst import Fst
 from nnet3py.io.posteriors import Posterior
 from nnet3py.lattices.states import Lattice, LatticeError, from_start, state_times
-from nnet3py.machine_code.loop import Loop
 
 logger = logging.getLogger(__name__)
 

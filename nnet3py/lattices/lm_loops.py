@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.engine.inline import inline
 from nnet3py.fst.const_arpa_loops import NOTHING, log_prob_after, next_state
-from nnet3py.machine_code.inline import inline
 
 FINISHED, NO_ROOM = 0, 1
 QUEUE, STATES, ARCS, MODEL_STATES = range(4)         # places of the counts

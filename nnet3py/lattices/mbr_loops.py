@@ -10,8 +10,8 @@ from typing import Any
 from numba.core import types
 from numba.extending import intrinsic
 
+from nnet3py.engine.inline import inline
 from nnet3py.lattices.path_loops import log_add
-from nnet3py.machine_code.inline import inline
 
 _NOTHING_MORE = 9.999999747378752e-06        # 1e-5 as a float: makes words against nothing a little more expensive
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 
 class Strings(NamedTuple):

@@ -1,7 +1,7 @@
 """The loop of finding the best paths in order of their costs. Imported only to be compiled."""
 from __future__ import annotations
 
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 FINISHED, NO_ROOM = 0, 1
 _HEAP, _NODES, _PATHS = range(3)         # places of the counts

@@ -1,13 +1,13 @@
 """The loops over a lattice's arcs in topological order: best costs, sums of probabilities, times.
 
-Imported only to be compiled; see ``machine_code/loop.py`` for what may be used here. ``arc_starts`` is int64
+Imported only to be compiled; see ``engine/loop.py`` for what may be used here. ``arc_starts`` is int64
 (states + 1,), ``next_states`` int32 (arcs,), costs are float64 (arcs,) and (states,).
 """
 from __future__ import annotations
 
 import math
 
-from nnet3py.machine_code.inline import inline
+from nnet3py.engine.inline import inline
 
 _LEAST_DIFFERENCE = math.log(2.220446049250313e-16)     # of logarithms: beyond it the smaller one adds nothing
 UNKNOWN = -1                                            # the time of a state that is not reached

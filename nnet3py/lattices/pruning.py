@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.io.fst import NO_WEIGHT
 from nnet3py.io.state_graphs import ranges
@@ -17,7 +18,6 @@ from nnet3py.lattices.states import (
     with_states,
     with_weights,
 )
-from nnet3py.machine_code.loop import Loop
 
 _forward_costs = Loop("nnet3py.lattices.path_loops", "forward_costs", "i8 i8[] i4[] f8[] f8[] i8[]")
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.engine.inline import inline
 from nnet3py.lattices.subset_layout import (
     FREE_NODE,
     LENGTH,
@@ -14,7 +15,6 @@ from nnet3py.lattices.subset_layout import (
     PARENT,
     SYMBOL,
 )
-from nnet3py.machine_code.inline import inline
 
 
 class Tree(NamedTuple):

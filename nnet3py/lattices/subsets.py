@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.engine.inline import inline
 from nnet3py.lattices.string_tree import appended, common_prefix, string_is_better, successor
 from nnet3py.lattices.subset_layout import (
     ACOUSTIC,
@@ -20,7 +21,6 @@ from nnet3py.lattices.subset_layout import (
     STATE,
     STRING,
 )
-from nnet3py.machine_code.inline import inline
 
 
 class Input(NamedTuple):

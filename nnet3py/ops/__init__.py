@@ -33,7 +33,7 @@ def get_ops(device: str = "cpu") -> Any:
 
 def _make_ops(device: str) -> Any:
     if device == "cpu":
-        from nnet3py.ops import threads
+        from nnet3py.engine import threads
         from nnet3py.ops.cpu import CpuOps
         threads.apply()
         return CpuOps()

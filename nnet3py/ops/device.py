@@ -223,8 +223,8 @@ def describe(device: str) -> str:
         The device is unknown or cannot be used.
     """
     if device == "cpu":
-        from nnet3py.machine_code.processor import processor
-        from nnet3py.ops.threads import num_threads
+        from nnet3py.engine.processor import processor
+        from nnet3py.engine.threads import num_threads
 
         made_for = processor()
         return f"cpu ({made_for.name}, {made_for.kind}, {num_threads()} threads)"

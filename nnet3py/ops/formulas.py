@@ -18,7 +18,6 @@ ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.flo
 # exp(x) = 2**n * exp(r) with |r| <= log(2)/2; log(2) is split in two so that n * LOG2_HIGH is exact.
 EXP_LOWEST, EXP_HIGHEST = np.float32(-87.3), np.float32(88.0)
 LOG2_E, LOG2_HIGH, LOG2_LOW = np.float32(1.4426950408889634), np.float32(0.693359375), np.float32(-2.12194440e-4)
-ROWS_OF_A_SUM = 64      # that a sum of columns is made of before it joins the others
 ROUND_TO_INTEGER = np.float32(1.5 * 2**23)      # adding and subtracting it rounds to the nearest integer
 EXPONENT_BIAS, MANTISSA_BITS = np.int32(127), np.int32(23)
 EXP_2, EXP_3, EXP_4, EXP_5, EXP_6, EXP_7 = (np.float32(c) for c in (

@@ -6,7 +6,7 @@ import threading
 
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.jobs.process import JobProcesses, describe_status
-from nnet3py.ops.threads import num_threads
+from nnet3py.engine.threads import num_threads
 
 
 class LocalExecutor(Executor):

@@ -16,9 +16,9 @@ from typing import Any
 
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.jobs.process import JobProcesses, describe_status
+from nnet3py.engine.threads import num_threads
 from nnet3py.errors import Nnet3Error
 from nnet3py.extras import install_command
-from nnet3py.ops.threads import num_threads
 
 CONNECT_SECONDS = 30       # for the scheduler, and then for its first worker
 _SHARED_SECONDS = 10       # until a file written on another machine is seen here

@@ -13,8 +13,8 @@ from typing import IO
 
 from nnet3py.drivers.jobs import watcher
 from nnet3py.drivers.jobs.launchers import launcher_folder
+from nnet3py.engine.threads import environment_of_threads
 from nnet3py.errors import Nnet3Error
-from nnet3py.ops.threads import environment_of_threads
 
 # Nothing runs before the watcher knows of the group: bash first waits for a line.
 _WAIT_FOR_A_LINE = 'read -r line && exec "$@" </dev/null'

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cpu import compiled
+from nnet3py.engine import kernel_files
 from nnet3py.ops.random import Random
 from nnet3py.ops.table import FAMILY_OF
 from nnet3py.ops.workspace import Workspace
@@ -28,7 +28,7 @@ def load(name: str) -> Callable[..., Any]:
     family = FAMILY_OF.get(name)
     if family is None:
         raise AttributeError(f"no operation is called {name!r}; nnet3py/ops/table.py lists them")
-    return compiled.find(_FOLDER / f"{family}.py", name) or _imported(family, name)
+    return kernel_files.find(_FOLDER / f"{family}.py", name) or _imported(family, name)
 
 
 def _imported(family: str, name: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cpu.jit import kernel, row, span
+from nnet3py.engine.jit import kernel, row, span
 
 ZERO = np.float32(0)
 LOG_FLOOR = np.float32(1.0e-20)

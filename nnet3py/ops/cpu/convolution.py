@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.jit import kernel, row, span
+from nnet3py.engine.jit import kernel, row, span
 
 ZERO = np.float32(0)
 TILE = 32      # rows and columns of a transposition's tiles: read and written cache lines stay near

@@ -11,13 +11,12 @@ import math
 
 import numpy as np
 
-from nnet3py.machine_code import making
-from nnet3py.machine_code.objects import Code
-from nnet3py.ops.cpu import symbols
-from nnet3py.ops.cpu.jit import inline, kernel, row
-from nnet3py.ops.cpu.memory import address, exponent_of, times_power_of_two
-from nnet3py.ops.cpu.team_code import address_of_eigen, put_aside, wait_for
-from nnet3py.ops.kinds import kinds_of
+from nnet3py.engine import compiling, symbols
+from nnet3py.engine.addresses import address, exponent_of, times_power_of_two
+from nnet3py.engine.code_files import Code
+from nnet3py.engine.jit import inline, kernel, row
+from nnet3py.engine.kinds import kinds_of
+from nnet3py.engine.team_code import address_of_eigen, put_aside, wait_for
 
 f32 = np.float32
 PRECISION = f32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is nothing
@@ -197,7 +196,7 @@ def decompose(values, vectors, matrix, work):
 
 def make_part() -> Code:
     """Machine code of :func:`decompose`, known as ``symbols.EIGEN``."""
-    return making.make_part(decompose, kinds_of("vec mat mat mat"), symbols.PROVIDERS, {"reassoc", "nsz"})
+    return compiling.make_part(decompose, kinds_of("vec mat mat mat"), symbols.PROVIDERS, {"reassoc", "nsz"})
 
 
 @kernel("vec mat mat mat lvec", needs=(symbols.EIGEN,))

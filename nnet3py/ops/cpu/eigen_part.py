@@ -9,8 +9,8 @@ from pathlib import Path
 
 import llvmlite.binding
 
-from nnet3py.machine_code.objects import Code
-from nnet3py.ops.cpu import compiled, symbols
+from nnet3py.engine import kernel_files, symbols
+from nnet3py.engine.code_files import Code
 
 
 def _make() -> Code:
@@ -19,5 +19,5 @@ def _make() -> Code:
     return eigen.make_part()
 
 
-llvmlite.binding.add_symbol(symbols.EIGEN, compiled.address_of(Path(__file__).resolve().with_name("eigen.py"),
+llvmlite.binding.add_symbol(symbols.EIGEN, kernel_files.address_of(Path(__file__).resolve().with_name("eigen.py"),
                                                                "decompose", _make))

@@ -1,7 +1,7 @@
 """The element formulas compiled for the CPU: always inlined, so that LLVM vectorises the loops around them."""
 from __future__ import annotations
 
-from nnet3py.machine_code.compiler import numba
+from nnet3py.engine.numba_target import numba
 from nnet3py.ops import formulas
 
 # fastmath is refused by name: a kernel that allows reassociation would hand it on, and exp rounds by a sum's order.

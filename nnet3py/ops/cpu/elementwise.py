@@ -4,8 +4,8 @@ Where a ``beta`` is 0 the old content of the destination does not count, not eve
 """
 from __future__ import annotations
 
+from nnet3py.engine.jit import inline, kernel, row
 from nnet3py.ops import formulas
-from nnet3py.ops.cpu.jit import inline, kernel, row
 
 keep = inline(formulas.keep)
 

@@ -9,12 +9,12 @@ import math
 
 import numpy as np
 
-from nnet3py.machine_code.compiler import numba
+from nnet3py.engine.addresses import get_double, set_double, stack_doubles, stack_vector
+from nnet3py.engine.jit import inline, kernel, row, segment
+from nnet3py.engine.numba_target import numba
+from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops import natural_gradient_formulas as formulas
-from nnet3py.ops.cpu.jit import inline, kernel, row, segment
-from nnet3py.ops.cpu.memory import get_double, set_double, stack_doubles, stack_vector
 from nnet3py.ops.cpu.reductions import BLOCKS, sum_all_products
-from nnet3py.ops.cpu.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.natural_gradient_formulas import (
     DELTA,
     EPSILON,

@@ -10,11 +10,11 @@ import math
 
 import numpy as np
 
+from nnet3py.engine.jit import CACHE_LINE, inline, kernel, row, segment, span
+from nnet3py.engine.team_code import address_of, part_address, share
 from nnet3py.ops.cpu.element_formulas import exp, sigmoid_slope, tanh_slope
 from nnet3py.ops.cpu.element_formulas import sigmoid as _sigmoid
 from nnet3py.ops.cpu.element_formulas import tanh as _tanh
-from nnet3py.ops.cpu.jit import CACHE_LINE, inline, kernel, row, segment, span
-from nnet3py.ops.cpu.team_code import address_of, part_address, share
 
 COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
 REPAIR_PROBABILITY = np.float32(0.5)

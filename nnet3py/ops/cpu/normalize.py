@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 
+from nnet3py.engine.jit import inline, kernel, row
+from nnet3py.engine.partition import ROWS_OF_A_SUM
+from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops import formulas
-from nnet3py.ops.cpu.jit import inline, kernel, row
-from nnet3py.ops.cpu.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
-from nnet3py.ops.formulas import FLOORED_SCALE, ROWS_OF_A_SUM, SQUARED_NORM_FLOOR
+from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
 

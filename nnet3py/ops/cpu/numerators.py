@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
+from nnet3py.engine.jit import inline, kernel, row
 from nnet3py.ops.cpu.element_formulas import exp
-from nnet3py.ops.cpu.jit import inline, kernel, row
 
 ZERO, NOTHING = np.float32(0), np.float32(-np.inf)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.jit import kernel, row
+from nnet3py.engine.jit import kernel, row
 
 
 @kernel("mat lvec ivec vec")

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.jit import inline, kernel, row
+from nnet3py.engine.jit import inline, kernel, row
 from nnet3py.ops.orthonormal_formulas import ZERO, orthonormal_move
 
 _move = inline(orthonormal_move)

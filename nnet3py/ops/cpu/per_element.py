@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.engine.jit import inline, kernel, row
 from nnet3py.ops import formulas
-from nnet3py.ops.cpu.jit import inline, kernel, row
 
 away_from_zero = inline(formulas.away_from_zero)
 

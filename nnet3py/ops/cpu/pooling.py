@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cpu.jit import kernel, row, span
+from nnet3py.engine.jit import kernel, row, span
 
 ZERO = np.float32(0)
 LOWEST = np.float32(-1e20)      # a maximum is never below this, as in Kaldi

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.finishing import affine_block, set_rows
-from nnet3py.ops.cpu.jit import inline, kernel, row, span
-from nnet3py.ops.cpu.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
-from nnet3py.ops.cpu.tiles import KNOWN_PROCESSOR, PANEL, TILE_ROWS
-from nnet3py.ops.formulas import ROWS_OF_A_SUM
+from nnet3py.engine.epilogue import affine_block, set_rows
+from nnet3py.engine.jit import inline, kernel, row, span
+from nnet3py.engine.partition import ROWS_OF_A_SUM
+from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
+from nnet3py.engine.tiles import KNOWN_PROCESSOR, PANEL, TILE_ROWS
 
 if KNOWN_PROCESSOR:
-    from nnet3py.ops.cpu.tiles import multiply
+    from nnet3py.engine.tiles import multiply
 
     ROWS_AT_ONCE, COLUMNS_AT_ONCE = TILE_ROWS, PANEL
 else:
-    from nnet3py.ops.cpu.blas import PIECE, multiply
+    from nnet3py.engine.blas import PIECE, multiply
 
     ROWS_AT_ONCE = COLUMNS_AT_ONCE = PIECE
 

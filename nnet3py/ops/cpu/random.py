@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.engine.jit import inline, kernel, row
 from nnet3py.ops import random_formulas
-from nnet3py.ops.cpu.jit import inline, kernel, row
 
 _bound = random_formulas.bind(inline)
 _block_words, _unit, _normal_pair = _bound.block_words, _bound.unit, _bound.normal_pair

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.engine.addresses import stack_vector
+from nnet3py.engine.jit import inline, kernel, row, span
 from nnet3py.ops.cpu.element_formulas import (
     gru_cell,
     gru_cell_backprop,
@@ -16,8 +18,6 @@ from nnet3py.ops.cpu.element_formulas import (
     sigmoid_slope,
     tanh_slope,
 )
-from nnet3py.ops.cpu.jit import inline, kernel, row, span
-from nnet3py.ops.cpu.memory import stack_vector
 from nnet3py.ops.cpu.nonlinear import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
 
 ZERO, ONE = np.float32(0), np.float32(1)

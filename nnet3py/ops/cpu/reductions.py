@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.machine_code.compiler import numba
+from nnet3py.engine.addresses import get_double, set_double, stack_doubles
+from nnet3py.engine.jit import inline, kernel, row, segment, span
+from nnet3py.engine.numba_target import numba
+from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.cpu.elementwise import keep
-from nnet3py.ops.cpu.jit import inline, kernel, row, segment, span
-from nnet3py.ops.cpu.memory import get_double, set_double, stack_doubles
-from nnet3py.ops.cpu.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 
 BLOCKS = 64     # of rows, that sums of a whole matrix are made of
 

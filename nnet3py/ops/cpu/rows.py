@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.jit import inline, kernel, row, span
+from nnet3py.engine.jit import inline, kernel, row, span
 
 ZERO = np.float32(0)
 

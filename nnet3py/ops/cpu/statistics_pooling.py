@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cpu.jit import kernel, row
+from nnet3py.engine.jit import kernel, row
 
 ZERO, ONE, TWO, HALF = np.float32(0), np.float32(1), np.float32(2), np.float32(0.5)
 

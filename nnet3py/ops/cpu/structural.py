@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 
+from nnet3py.engine.jit import inline, kernel, row, span
 from nnet3py.ops import formulas
-from nnet3py.ops.cpu.jit import inline, kernel, row, span
 
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 _excess = inline(formulas.excess)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.ops.cuda.column_sums import total
 from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.element_formulas import row_scale
@@ -23,7 +24,7 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
-from nnet3py.ops.formulas import FLOORED_SCALE, ROWS_OF_A_SUM, SQUARED_NORM_FLOOR
+from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo

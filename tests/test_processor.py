@@ -10,15 +10,15 @@ from collections.abc import Iterator
 import pytest
 from paths import ROOT
 
+from nnet3py.engine import code_files
+from nnet3py.engine import processor as module
+from nnet3py.engine.processor import AVX2, AVX512, GENERIC, KINDS, VARIABLE, possible_kinds, processor
 from nnet3py.errors import UsageError
-from nnet3py.machine_code import objects
-from nnet3py.machine_code import processor as module
-from nnet3py.machine_code.processor import AVX2, AVX512, GENERIC, KINDS, VARIABLE, possible_kinds, processor
 from nnet3py.ops import device
 
 # What computes in ways that depend on the processor. Compiling takes most of the time, so of derivatives only what is
 # made of products, sums of columns and sums of rows is run again.
-KERNEL_TESTS = ["ops_products", "finishing", "tiles", "ops_reductions", "ops_natural_gradient", "ops_nonlinear",
+KERNEL_TESTS = ["ops_products", "epilogue", "tiles", "ops_reductions", "ops_natural_gradient", "ops_nonlinear",
                 "ops_statistics_pooling", "components_nonlinear", "derivatives"]
 SELECTED = "(not test_derivatives or Affine or Tdnn or BatchNorm or Softmax)"
 OTHERS = [kind for kind in possible_kinds() if kind != processor().kind]
@@ -31,12 +31,12 @@ def choose(monkeypatch: pytest.MonkeyPatch) -> Iterator:
     def chosen(value: str) -> None:
         monkeypatch.setenv(VARIABLE, value)
         processor.cache_clear()
-        objects._facts.cache_clear()
+        code_files._facts.cache_clear()
 
     yield chosen
     monkeypatch.undo()
     processor.cache_clear()
-    objects._facts.cache_clear()
+    code_files._facts.cache_clear()
 
 
 def test_the_best_kind_is_the_default(choose) -> None:
@@ -69,7 +69,7 @@ def test_code_is_kept_apart_by_kind(choose) -> None:
     names = []
     for kind in possible_kinds():
         choose(kind)
-        names.append(objects.folder_name([]))
+        names.append(code_files.folder_name([]))
     assert len(set(names)) == len(names)
 
 
@@ -85,13 +85,13 @@ def test_numba_is_imported_where_it_learns_its_processor() -> None:
     pattern = re.compile(r"^(import numba$|from numba import .*njit)", re.MULTILINE)
     direct = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "nnet3py").rglob("*.py"))
               if pattern.search(path.read_text(encoding="utf-8"))]
-    assert direct == ["nnet3py/machine_code/compiler.py"]
+    assert direct == ["nnet3py/engine/numba_target.py"]
 
 
 def test_numba_that_was_used_before_is_refused() -> None:
     if not OTHERS or KINDS.index(OTHERS[-1]) < KINDS.index(processor().kind):
         pytest.skip("there is no lesser kind than this machine's")
-    program = "import numba; numba.njit(lambda x: x)(1); import nnet3py.machine_code.compiler"
+    program = "import numba; numba.njit(lambda x: x)(1); import nnet3py.engine.numba_target"
     done = subprocess.run([sys.executable, "-c", program], env={**os.environ, VARIABLE: OTHERS[-1]}, cwd=ROOT,
                           capture_output=True, text=True, timeout=120)
     assert "UsageError: NNET3PY_CPU=generic: numba was used before" in done.stderr

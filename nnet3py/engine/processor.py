@@ -1,7 +1,7 @@
 """For which processor machine code is made: this machine's, or a lesser one that is named. Light: no numba.
 
 There are kinds of processors, which differ in their registers and so in how products are computed
-(``ops/cpu/tiles.py``). The environment's ``NNET3PY_CPU`` names a lesser kind than this machine's: to try what others
+(``engine/tiles.py``). The environment's ``NNET3PY_CPU`` names a lesser kind than this machine's: to try what others
 will run, or because it is faster here.
 """
 from __future__ import annotations

@@ -8,7 +8,7 @@ A loop is a plain function of numbers, arrays and addresses, in a file of its ow
     num_kept = _prune(arc_starts, next_states, weights, beam, costs)
 
 It allocates nothing and raises nothing: what needs more room returns, is given larger arrays, and goes on. It checks no
-index. Functions that it calls are decorated with :data:`nnet3py.machine_code.inline.inline`. It is compiled for one
+index. Functions that it calls are decorated with :data:`nnet3py.engine.inline.inline`. It is compiled for one
 signature; arrays must be contiguous, writable and of that dtype. Other threads may run while it works. Light.
 """
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nnet3py.machine_code.objects import Code
+    from nnet3py.engine.code_files import Code
 
 _NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "i4": "int32", "i8": "int64",
                 "f4": "float32", "f8": "float64", "b1": "boolean"}
@@ -48,13 +48,13 @@ class Loop:
         self._loaded()
 
     def _loaded(self) -> Callable[..., Any]:
-        from nnet3py.cache_folder import cache_folder
-        from nnet3py.machine_code import entries, objects
+        from nnet3py.engine import code_files, entries
+        from nnet3py.engine.cache_folder import cache_folder
 
-        with objects.lock:
+        with code_files.lock:
             if self._function is None:
                 path = cache_folder() / _folder_name((self._source, *self._uses)) / f"{self._file_name()}.kernel"
-                code = objects.find_or_make(path, self._compiled)
+                code = code_files.find_or_make(path, self._compiled)
                 self._function = entries.function_of(code, self.name)
             return self._function
 
@@ -65,10 +65,10 @@ class Loop:
     def _compiled(self) -> Code:
         from importlib import import_module
 
-        from nnet3py.machine_code import making
+        from nnet3py.engine import compiling
 
         function = getattr(import_module(self._source), self.name)
-        return making.make(function, [_numba_type(kind) for kind in self._types])
+        return compiling.make(function, [_numba_type(kind) for kind in self._types])
 
 
 def _numba_type(text: str) -> Any:
@@ -86,7 +86,7 @@ def _folder_name(sources: tuple[str, ...]) -> str:
     from importlib.util import find_spec
     from pathlib import Path
 
-    from nnet3py.machine_code import objects
+    from nnet3py.engine import code_files
 
     files = [Path(spec.origin) for source in sources if (spec := find_spec(source)) is not None and spec.origin]
-    return f"loops-{objects.folder_name(files)}"
+    return f"loops-{code_files.folder_name(files)}"

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from zlib import crc32
 
-from nnet3py.cache_folder import cache_folder
+from nnet3py.engine.cache_folder import cache_folder
 
 try:
     import fcntl

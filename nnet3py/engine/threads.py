@@ -1,6 +1,6 @@
 """How many threads compute. Ours are the only ones: two pools whose threads spin while they wait slow each other down.
 
-Kernels and matrix products share their work among the threads of ``ops/cpu/team.py``; every BLAS of the process (numpy
+Kernels and matrix products share their work among the threads of ``team.py``; every BLAS of the process (numpy
 brings one) computes with the thread that calls it, and numba's own pool is not used.
 
 The number is that of ``--num-threads``, else of the environment's ``NNET3PY_NUM_THREADS`` (set for jobs that share a
@@ -77,10 +77,10 @@ def set_num_threads(count: int | None) -> None:
 
 def apply() -> None:
     """Give the chosen number of threads to the kernels, and one to every BLAS."""
-    from nnet3py.machine_code import objects
+    from nnet3py.engine import code_files
 
-    with objects.lock:       # before the module's own: who loads a kernel that needs the team takes them in that order
-        from nnet3py.ops.cpu import team
+    with code_files.lock:   # before the module's own: who loads a kernel that needs the team takes them in that order
+        from nnet3py.engine import team
 
     team.set_team_size(num_threads())
     limit_blas()

@@ -18,9 +18,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.np import arrayobj
 
-from nnet3py.machine_code import entries, notice
-from nnet3py.machine_code.compiler import numba
-from nnet3py.machine_code.objects import Code
+from nnet3py.engine import compile_notice, entries
+from nnet3py.engine.code_files import Code
+from nnet3py.engine.numba_target import numba
 
 _POINTER, _I32, _I64, _DOUBLE = cgutils.voidptr_t, ir.IntType(32), ir.IntType(64), ir.DoubleType()
 _HEAD = object.__basicsize__            # bytes; the last of them are the address of the object's type
@@ -98,7 +98,7 @@ def make_part(function: Callable[..., Any], signature: Sequence[Any], needs: Ite
 
 def _compiled(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: Any) -> Any:
     _load_numba_without_scipy()
-    with notice.compiling():
+    with compile_notice.compiling():
         dispatcher: Any = numba.njit(signature, error_model="numpy", fastmath=fastmath, **_OPTIONS)(function)
     return dispatcher.overloads[dispatcher.signatures[0]]
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from nnet3py.machine_code import objects
-from nnet3py.machine_code.objects import Code
+from nnet3py.engine import code_files
+from nnet3py.engine.code_files import Code
 
 METH_FASTCALL = 0x80
 FUNCTIONS = ("PyBytes_AsString", "PyErr_Occurred", "PyErr_SetString", "PyEval_RestoreThread", "PyEval_SaveThread",
@@ -66,7 +66,7 @@ def function_of(code: Code, name: str) -> Callable[..., Any]:
     _register()
     if NDARRAY in code.needs:
         _register_arrays()
-    definition = _MethodDef(name.encode(), objects.load(code), METH_FASTCALL, None)
+    definition = _MethodDef(name.encode(), code_files.load(code), METH_FASTCALL, None)
     _definitions.append(definition)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p)

@@ -5,9 +5,10 @@ values after the floor; each is over ROWS_OF_A_SUM rows, so that it does not dep
 """
 from __future__ import annotations
 
-from nnet3py.ops.cpu.jit import inline, row, segment, span
-from nnet3py.ops.cpu.memory import address, stack_floats
-from nnet3py.ops.cpu.tiles import (
+from nnet3py.engine.addresses import address, stack_floats
+from nnet3py.engine.jit import inline, row, segment, span
+from nnet3py.engine.partition import ROWS_OF_A_SUM
+from nnet3py.engine.tiles import (
     BLOCK,
     ITEM,
     KNOWN_PROCESSOR,
@@ -22,10 +23,9 @@ from nnet3py.ops.cpu.tiles import (
     panel_of_right,
     tile,
 )
-from nnet3py.ops.formulas import ROWS_OF_A_SUM
 
 if not KNOWN_PROCESSOR:
-    from nnet3py.ops.cpu.blas import multiply  # noqa: F811
+    from nnet3py.engine.blas import multiply  # noqa: F811
 
 
 @inline

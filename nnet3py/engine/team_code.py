@@ -22,11 +22,10 @@ from numba.core import cgutils, types
 from numba.core.compiler import Flags
 from numba.extending import intrinsic
 
-from nnet3py.machine_code import making
-from nnet3py.machine_code.compiler import numba
-from nnet3py.machine_code.objects import Code
-from nnet3py.ops.cpu import symbols
-from nnet3py.ops.cpu.team_memory import (
+from nnet3py.engine import compiling, symbols
+from nnet3py.engine.code_files import Code
+from nnet3py.engine.numba_target import numba
+from nnet3py.engine.team_memory import (
     ARGUMENTS,
     ASIDE,
     BUSY,
@@ -427,9 +426,9 @@ share: Any = intrinsic(_call_share)
 
 def make_share() -> Code:
     """Machine code of the C function ``symbols.SHARE``."""
-    return making.make_c_function(_share, (types.intp,) * 6, symbols.PROVIDERS)
+    return compiling.make_c_function(_share, (types.intp,) * 6, symbols.PROVIDERS)
 
 
 def make_serve() -> Code:
     """Machine code of what workers do."""
-    return making.make(serve, (types.intp,), symbols.PROVIDERS)
+    return compiling.make(serve, (types.intp,), symbols.PROVIDERS)

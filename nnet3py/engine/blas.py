@@ -7,9 +7,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from nnet3py.ops.cpu import symbols
-from nnet3py.ops.cpu.jit import inline
-from nnet3py.ops.cpu.sgemm import INTEGER_BITS
+from nnet3py.engine import symbols
+from nnet3py.engine.jit import inline
+from nnet3py.engine.sgemm import INTEGER_BITS
 
 # A product is made of pieces of so many rows and columns, counted from its first ones: BLAS may sum otherwise where it
 # is given another shape, and then numbers would depend on how threads shared a product.

@@ -1,9 +1,9 @@
 """Where compiled kernels are kept between processes: compiling takes a tenth of a second per kernel.
 
-All are below the folder of ``nnet3py/cache_folder.py``, in one whose name is made of all that decides what they are:
-every source file of ``nnet3py.ops`` that the kernel's file imports, directly or not, versions, the processor. (numba,
-which keeps those of GPUs, goes by the one file that holds a function, and so misses a change in a function called from
-another file.) Light: no numba.
+All are below the folder of ``cache_folder.py``, in one whose name is made of all that decides what they are: every
+source file of ``nnet3py.ops`` that the kernel's file imports, directly or not, those of ``nnet3py.engine``, versions,
+the processor. (numba, which keeps those of GPUs, goes by the one file that holds a function, and so misses a change in
+a function called from another file.) Light: no numba.
 """
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nnet3py.cache_folder import cache_folder, private_folder
-from nnet3py.machine_code import objects
-from nnet3py.machine_code.process_lock import alone
+from nnet3py.engine import code_files
+from nnet3py.engine.cache_folder import cache_folder, private_folder
+from nnet3py.engine.process_lock import alone
 from nnet3py.trusted_files import make_private, why_any_untrusted
 
 logger = logging.getLogger("nnet3py.ops")
 
-_OPS = Path(__file__).resolve().parent
+_OPS = Path(__file__).resolve().parents[1] / "ops"
 
 # `from nnet3py.ops.x import a, b`, its names perhaps in brackets, or `import nnet3py.ops.x`; parsing would take longer
 _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(nnet3py\.ops[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|"
@@ -60,7 +60,7 @@ def source_hash(path: Path) -> str:
         if source not in sources:
             sources.add(source)
             pending.extend(_imported_sources(source))
-    return objects.folder_name(sources)
+    return code_files.folder_name(sources)
 
 
 def folder_of(path: Path) -> Path:
@@ -90,7 +90,7 @@ def kept_on_disk(path: Path, compiler: str = "") -> Iterator[None]:
     from numba.core import config as numba_config
 
     config: Any = numba_config     # its attributes are made when it is imported
-    with objects.lock:           # also because CACHE_DIR is shared by the whole process
+    with code_files.lock:           # also because CACHE_DIR is shared by the whole process
         folder = _trusted(Path(f"{folder_of(path)}{compiler}"))
         before = config.CACHE_DIR
         config.CACHE_DIR = str(folder)

@@ -15,9 +15,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from nnet3py.machine_code.processor import AVX2, AVX512, GENERIC, processor
-from nnet3py.ops.cpu.jit import inline
-from nnet3py.ops.cpu.memory import address, get_float, set_float, stack_floats
+from nnet3py.engine.addresses import address, get_float, set_float, stack_floats
+from nnet3py.engine.jit import inline
+from nnet3py.engine.processor import AVX2, AVX512, GENERIC, processor
 
 # Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more
 _SHAPES = {AVX512: (16, 8, 3),      # 32 registers

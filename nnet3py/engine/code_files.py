@@ -13,8 +13,8 @@ from importlib.util import find_spec, source_hash  # the hash that Python itself
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nnet3py.machine_code.process_lock import alone
-from nnet3py.machine_code.processor import processor
+from nnet3py.engine.process_lock import alone
+from nnet3py.engine.processor import processor
 from nnet3py.trusted_files import UNFINISHED, UntrustedFile, make_private, read_trusted, write_private
 
 logger = logging.getLogger("nnet3py.ops")

@@ -15,9 +15,9 @@ from types import ModuleType
 
 import llvmlite.binding
 
+from nnet3py.engine import symbols
+from nnet3py.engine.threads import limit_blas
 from nnet3py.errors import DeviceError
-from nnet3py.ops.cpu import symbols
-from nnet3py.ops.threads import limit_blas
 
 _MODULE = "scipy.linalg.cython_blas"
 

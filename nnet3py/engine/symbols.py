@@ -7,5 +7,5 @@ EIGEN = "nnet3py_eigen"                                                   # of e
 SGEMM = "nnet3py_sgemm"                                                   # of sgemm.py
 
 # the module that makes each known to LLVM when it is imported
-PROVIDERS = {**dict.fromkeys((TEAM, READ, WRITE), "nnet3py.ops.cpu.team_memory"), SHARE: "nnet3py.ops.cpu.team",
-             EIGEN: "nnet3py.ops.cpu.eigen_part", SGEMM: "nnet3py.ops.cpu.sgemm"}
+PROVIDERS = {**dict.fromkeys((TEAM, READ, WRITE), "nnet3py.engine.team_memory"), SHARE: "nnet3py.engine.team",
+             EIGEN: "nnet3py.ops.cpu.eigen_part", SGEMM: "nnet3py.engine.sgemm"}

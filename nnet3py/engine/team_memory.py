@@ -7,7 +7,7 @@ import sys
 import llvmlite.binding
 import numpy as np
 
-from nnet3py.ops.cpu import symbols
+from nnet3py.engine import symbols
 
 # words of the team's memory, on a cache line (8 words) of their own where several threads change them
 _LINE = 8

@@ -6,8 +6,8 @@ import pytest
 import reference
 from ops_cases import matrix, vector
 
-from nnet3py.ops.cpu import finishing
-from nnet3py.ops.cpu.jit import Kernel
+from nnet3py.engine import epilogue
+from nnet3py.engine.jit import Kernel
 
 ROUNDING = 1e-5      # float32 sums of up to 300 products, and of 64 rows of them
 ROWS, COLUMNS, DIM, STRIDE = 150, 101, 70, 2
@@ -15,14 +15,14 @@ STARTS = np.array([3, 0], np.int32)
 
 
 def _by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    finishing.begin_sums(sums, first_row, last_row, first, last)
-    finishing.by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride,
+    epilogue.begin_sums(sums, first_row, last_row, first, last)
+    epilogue.by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride,
                        floor)
 
 
 def _by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    finishing.begin_sums(sums, first_row, last_row, first, last)
-    finishing.by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride,
+    epilogue.begin_sums(sums, first_row, last_row, first, last)
+    epilogue.by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride,
                        floor)
 
 

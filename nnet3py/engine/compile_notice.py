@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from nnet3py import log
-from nnet3py.cache_folder import cache_folder
+from nnet3py.engine.cache_folder import cache_folder
 
 logger = logging.getLogger("nnet3py.ops")
 

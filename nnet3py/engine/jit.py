@@ -12,7 +12,7 @@ arguments, which of them it is to do; it treats them all alike, whatever the oth
     def add_mat(first, last, dst, src, alpha):
         for i in range(first, last): ...
 
-Sums over rows are shared by columns, so that no sum depends on the number of threads. :mod:`nnet3py.ops.cpu.team_code`
+Sums over rows are shared by columns, so that no sum depends on the number of threads. :mod:`nnet3py.engine.team_code`
 has how.
 
 A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of
@@ -31,12 +31,11 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from nnet3py.machine_code import making
-from nnet3py.machine_code.compiler import numba
-from nnet3py.machine_code.inline import inline
-from nnet3py.machine_code.objects import Code
-from nnet3py.ops.cpu import compiled, symbols, team_code
-from nnet3py.ops.kinds import kinds_of
+from nnet3py.engine import compiling, kernel_files, symbols, team_code
+from nnet3py.engine.code_files import Code
+from nnet3py.engine.inline import inline
+from nnet3py.engine.kinds import kinds_of
+from nnet3py.engine.numba_target import numba
 
 
 def _segment(typingctx, matrix, index, first, last):
@@ -116,12 +115,12 @@ class Kernel:
         """Load the kernel from the disk cache, or compile it and store it there; returns what to call."""
         if self._compiled is None:
             source = Path(self.function.__code__.co_filename).resolve()
-            self._compiled = compiled.find_or_make(source, self.__name__, self._make_code)
+            self._compiled = kernel_files.find_or_make(source, self.__name__, self._make_code)
         return self._compiled
 
     def _make_code(self) -> Code:
-        compiled.provide([symbols.SHARE, *self.needs])        # numba, too, loads what it has compiled
-        return making.make(self.function, self.signature, symbols.PROVIDERS, self.fastmath)
+        kernel_files.provide([symbols.SHARE, *self.needs])        # numba, too, loads what it has compiled
+        return compiling.make(self.function, self.signature, symbols.PROVIDERS, self.fastmath)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return (self._compiled or self.compile())(*args, **named)
@@ -161,7 +160,7 @@ def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of:
 
     Parameters
     ----------
-    kinds : those of ``ops/kinds.py``
+    kinds : those of ``engine/kinds.py``
     reassociate : let LLVM reorder sums: only for a reduction to one number, which it could not vectorise otherwise
     rows_of, columns_of : the matrix whose rows or columns the threads share; then the function's first two arguments
         say which of them it does

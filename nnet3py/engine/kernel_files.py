@@ -6,10 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from nnet3py.machine_code import entries, objects
-from nnet3py.machine_code.objects import Code
-from nnet3py.ops.cpu import symbols
-from nnet3py.ops.kernel_cache import folder_of
+from nnet3py.engine import code_files, entries, symbols
+from nnet3py.engine.code_files import Code
+from nnet3py.engine.kernel_cache import folder_of
 
 _loaded: dict[Path, Callable[..., Any]] = {}
 
@@ -19,10 +18,10 @@ def find(source: Path, name: str) -> Callable[..., Any] | None:
 
     It checks its arguments' types, releases the GIL, checks no bounds, and follows numpy where Python would raise.
     """
-    with objects.lock:
+    with code_files.lock:
         path = _path(source, name)
         if path not in _loaded:
-            code = objects.read(path)
+            code = code_files.read(path)
             if code is None:
                 return None
             _loaded[path] = _function_of(code, name)
@@ -31,19 +30,19 @@ def find(source: Path, name: str) -> Callable[..., Any] | None:
 
 def find_or_make(source: Path, name: str, compile_code: Callable[[], Code]) -> Callable[..., Any]:
     """The same; if it is on no disk, it is compiled and kept there."""
-    with objects.lock:
+    with code_files.lock:
         path = _path(source, name)
         if path not in _loaded:
-            _loaded[path] = _function_of(objects.find_or_make(path, compile_code), name)
+            _loaded[path] = _function_of(code_files.find_or_make(path, compile_code), name)
         return _loaded[path]
 
 
 def address_of(source: Path, name: str, compile_code: Callable[[], Code]) -> int:
     """The address of a C function, from the disk or compiled now."""
-    with objects.lock:
-        code = objects.find_or_make(_path(source, name), compile_code)
+    with code_files.lock:
+        code = code_files.find_or_make(_path(source, name), compile_code)
         provide(code.needs)
-        return objects.load(code)
+        return code_files.load(code)
 
 
 def _path(source: Path, name: str) -> Path:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import llvmlite.binding
 
-from nnet3py.machine_code.objects import Code
-from nnet3py.ops.cpu import compiled, symbols
-from nnet3py.ops.cpu.team_memory import LIMIT, SLEEP, WAKE, WORKERS, words
+from nnet3py.engine import kernel_files, symbols
+from nnet3py.engine.code_files import Code
+from nnet3py.engine.team_memory import LIMIT, SLEEP, WAKE, WORKERS, words
 
 _CODE = Path(__file__).resolve().with_name("team_code.py")
 _lock = threading.Lock()
@@ -18,7 +18,7 @@ _lock = threading.Lock()
 
 def _maker(name: str) -> Callable[[], Code]:
     def make() -> Code:
-        from nnet3py.ops.cpu import team_code
+        from nnet3py.engine import team_code
 
         code: Code = getattr(team_code, name)()
         return code
@@ -26,7 +26,7 @@ def _maker(name: str) -> Callable[[], Code]:
     return make
 
 
-llvmlite.binding.add_symbol(symbols.SHARE, compiled.address_of(_CODE, "share", _maker("make_share")))
+llvmlite.binding.add_symbol(symbols.SHARE, kernel_files.address_of(_CODE, "share", _maker("make_share")))
 
 
 def set_team_size(count: int) -> None:
@@ -36,7 +36,7 @@ def set_team_size(count: int) -> None:
         if count - 1 > workers:
             if not workers:
                 words[SLEEP], words[WAKE] = os.pipe()
-            serve = compiled.find_or_make(_CODE, "serve", _maker("make_serve"))
+            serve = kernel_files.find_or_make(_CODE, "serve", _maker("make_serve"))
             for worker in range(workers, count - 1):
                 threading.Thread(target=serve, args=(worker,), name=f"nnet3py-{worker}", daemon=True).start()
             words[WORKERS] = count - 1

@@ -9,8 +9,8 @@ from typing import Any
 
 import numba
 
+from nnet3py.engine.processor import VARIABLE, processor
 from nnet3py.errors import UsageError
-from nnet3py.machine_code.processor import VARIABLE, processor
 
 __all__ = ["numba"]
 
@@ -30,7 +30,7 @@ def _choose_processor() -> None:
     target: Any = importlib.import_module("numba.core.registry").cpu_target.target_context
     if target.codegen().magic_tuple()[-1] != wanted.features:
         raise UsageError(f"{VARIABLE}={wanted.kind}: numba was used before, and makes code for another processor",
-                         "import nnet3py.machine_code.compiler before numba compiles anything")
+                         "import nnet3py.engine.numba_target before numba compiles anything")
 
 
 _choose_processor()

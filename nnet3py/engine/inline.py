@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nnet3py.machine_code.compiler import numba
+from nnet3py.engine.numba_target import numba
 
 inline: Any = numba.njit(error_model="numpy", forceinline=True)
