@@ -216,7 +216,7 @@ def test_background_gets_what_is_left():
 
 
 def test_threads_bind_a_command_and_its_pipes(tmp_path):
-    program = ("import threadpoolctl, nnet3py.ops as o; o.get_ops('cpu'); from nnet3py.ops.cpu import team; "
+    program = ("import threadpoolctl, nnet3py.ops as o; o.get_ops('cpu'); from nnet3py.engine import team; "
                "print(team.size(), max(l['num_threads'] for l in threadpoolctl.threadpool_info()"
                " if l['user_api'] == 'blas'))")
     with LocalExecutor(cores=2) as executor:
