@@ -29,7 +29,7 @@ def test_compiles_to_ptx(name, compute_capability):
 
 def test_launches_have_places_for_their_sums():
     from nnet3py.ops.cuda.chain import _launch
-    from nnet3py.ops.table import CHAIN_PARTIAL_SUMS
+    from nnet3py.ops.training_operations import CHAIN_PARTIAL_SUMS
     for num_states, width in ((1, 1), (10**5, 64), (10**4, 1), (300, 128)):
         (grid_x, grid_y), (block_x, block_y) = _launch(num_states, width)
         assert grid_x * block_x >= width and 1 <= grid_y <= CHAIN_PARTIAL_SUMS and block_x * block_y <= 256
@@ -57,7 +57,7 @@ def check_denominator(both: Both, rng: np.random.Generator, shape: tuple[int, in
     from chain_graphs import random_graph
 
     from nnet3py.chain.den_graph import DenominatorGraph
-    from nnet3py.ops.table import chain_work_rows
+    from nnet3py.ops.training_operations import chain_work_rows
 
     num_frames, width, num_states, num_pdfs = shape
     graph = DenominatorGraph(random_graph(rng, num_states, num_pdfs), num_pdfs)
@@ -115,7 +115,7 @@ def check_replays(both: Both, rng: np.random.Generator) -> int:
 
     from nnet3py.chain.den_graph import DenominatorGraph
     from nnet3py.ops.cuda import graphs, launch, memory
-    from nnet3py.ops.table import chain_work_rows
+    from nnet3py.ops.training_operations import chain_work_rows
 
     graph, recorder = DenominatorGraph(random_graph(rng, 3, 2), 2), Recorder()
     graphs.driver, memory.stream_handle = lambda: recorder, lambda: 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,11 @@ from nnet3py.chain.scratch import scratch_doubles
 from nnet3py.engine import threads
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.log import kaldi_place
-from nnet3py.ops.table import chain_work_rows
+from nnet3py.ops.training_operations import chain_work_rows
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +50,7 @@ class DenominatorComputation:
     UsageError : the coefficient is outside
     """
 
-    def __init__(self, ops: Any, graph: DenominatorGraph, leaky: float) -> None:
+    def __init__(self, ops: Ops, graph: DenominatorGraph, leaky: float) -> None:
         if not 0.0 < leaky < 1.0:
             raise UsageError(f"--leaky-hmm-coefficient={leaky:g} must be above 0 and below 1",
                              "1e-05 is the default, and 0.1 what most recipes use")
@@ -55,13 +59,13 @@ class DenominatorComputation:
         self._pool: ThreadPoolExecutor | None = None
         upload = ops.upload
         self._initial = upload(graph.initial)
-        self._forward = tuple(map(upload, (graph.into.probs, graph.into.starts, graph.into.others,
-                                           graph.state_entries, graph.entry_pdfs)))
-        self._backward = tuple(map(upload, (graph.out_of.probs, graph.out_of.starts, graph.out_of.others,
-                                            graph.pdf_starts, graph.pdf_entries, graph.entry_pdfs,
-                                            graph.entry_states)))
+        entry_pdfs = upload(graph.entry_pdfs)
+        self._forward = (upload(graph.into.probs), upload(graph.into.starts), upload(graph.into.others),
+                         upload(graph.state_entries), entry_pdfs)
+        self._backward = (upload(graph.out_of.probs), upload(graph.out_of.starts), upload(graph.out_of.others),
+                          upload(graph.pdf_starts), upload(graph.pdf_entries), entry_pdfs, upload(graph.entry_states))
 
-    def compute(self, output: Any, num_sequences: int, deriv: Any = None, scale: float = -1.0) -> Denominator:
+    def compute(self, output: DeviceArray, num_sequences: int, deriv: Any = None, scale: float = -1.0) -> Denominator:
         """The denominator of a minibatch.
 
         Parameters
@@ -80,7 +84,7 @@ class DenominatorComputation:
         self.queue(found, output, num_sequences, deriv, scale)
         return self.result(self.ops.copy_out(found), deriv is not None)
 
-    def _check(self, output: Any, num_sequences: int) -> int:
+    def _check(self, output: DeviceArray, num_sequences: int) -> int:
         """The number of rows of an output that is fit for the graph."""
         rows, cols = output.shape
         if cols != self.graph.num_pdfs:
@@ -90,7 +94,8 @@ class DenominatorComputation:
             raise ShapeError(f"the network's output has {rows} rows for {num_sequences} sequences")
         return int(rows)
 
-    def queue(self, found: Any, output: Any, num_sequences: int, deriv: Any, scale: float) -> None:
+    def queue(self, found: DeviceArray, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None,
+              scale: float) -> None:
         """The same, with what the device finds in ``found`` (float64 (3, num_sequences)) for :meth:`result`."""
         rows = self._check(output, num_sequences)
         num_workers = threads.num_threads() if self.ops.device == "cpu" else 1
@@ -112,8 +117,8 @@ class DenominatorComputation:
         """The denominator, of a host copy of what :meth:`queue` has found; warns of a computation that is not sound."""
         return Denominator(float(found[0].sum()), not with_derivative or _is_sound(found))
 
-    def _block(self, memory: Any, found: Any, output: Any, num_sequences: int, first: int, width: int, deriv: Any,
-               scale: float) -> None:
+    def _block(self, memory: DeviceArray, found: DeviceArray, output: DeviceArray, num_sequences: int, first: int,
+               width: int, deriv: DeviceArray | None, scale: float) -> None:
         """The log-probabilities of some sequences, and, at frame 0, the sums that should be 1."""
         ops, graph, leaky = self.ops, self.graph, np.float32(self.leaky)
         num_frames = output.shape[0] // num_sequences

@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,10 @@ from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import ShapeError
 from nnet3py.log import kaldi_place
 from nnet3py.ops import get_ops
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +50,7 @@ class Numerator(NamedTuple):
     values: np.ndarray
 
 
-def check_supervision(supervision: Supervision, shape: tuple[int, int]) -> None:
+def check_supervision(supervision: Supervision, shape: tuple[int, ...]) -> None:
     """Raise ShapeError unless a supervision fits an output of ``shape`` (rows, pdfs)."""
     if supervision.label_dim != shape[1]:
         raise ShapeError(f"the supervision is of {supervision.label_dim} pdfs, but the network's output has the "
@@ -65,11 +69,11 @@ class QueuedNumerator:
     posteriors : row_starts, columns and values of a sparse matrix, of the device
     """
 
-    def __init__(self, ops: Any, supervision: Supervision, sums: Any, posteriors: Sequence[Any]) -> None:
+    def __init__(self, ops: Ops, supervision: Supervision, sums: Any, posteriors: Sequence[Any]) -> None:
         self._ops, self._supervision = ops, supervision
         self.sums, self.posteriors = sums, posteriors
 
-    def set_posteriors(self, matrix: Any) -> None:
+    def set_posteriors(self, matrix: DeviceArray) -> None:
         """Set a device matrix like the output to the posteriors times the weight."""
         self._ops.copy_from_sparse(matrix, *self.posteriors)
 
@@ -87,7 +91,7 @@ class QueuedNumerator:
 
 
 @contextmanager
-def queued_numerator(ops: Any, supervision: Supervision, output: Any) -> Iterator[QueuedNumerator]:
+def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) -> Iterator[QueuedNumerator]:
     """Compute the numerator of a minibatch; what it gives is valid inside.
 
     Parameters
@@ -101,7 +105,7 @@ def queued_numerator(ops: Any, supervision: Supervision, output: Any) -> Iterato
     ShapeError : the supervision is for another output
     Nnet3Error : its FST holds epsilons, or is none of a supervision
     """
-    check_supervision(supervision, tuple(output.shape))
+    check_supervision(supervision, output.shape)
     compute = _without_times if supervision.is_end_to_end else _with_times
     mark = ops.mark_scratch()
     with compute(ops, supervision, output) as found:
@@ -117,24 +121,25 @@ def compute_numerator(supervision: Supervision, output: np.ndarray) -> Numerator
 
 
 @contextmanager
-def _with_times(ops: Any, supervision: Supervision, output: Any) -> Iterator[QueuedNumerator]:
+def _with_times(ops: Ops, supervision: Supervision, output: DeviceArray) -> Iterator[QueuedNumerator]:
     fst = supervision.fst
     assert fst is not None
     check_fst(fst, supervision.label_dim)
     graphs = timed_graphs(fst, supervision.num_sequences, supervision.frames_per_sequence)
     with ops.staged(graphs.rows, graphs.columns, graphs.row_starts, graphs.costs, graphs.finals,
-                    *graphs.tables) as (rows, columns, row_starts, costs, finals, *tables):
+                    *graphs.tables) as (rows, columns, row_starts, costs, finals, sources, nexts,
+                                       in_starts, in_arcs, out_starts, out_arcs, level_starts):
         scores, posteriors = scratch_floats(ops, len(graphs.rows)), scratch_floats(ops, len(graphs.rows))
         alpha, beta = scratch_doubles(ops, len(graphs.finals)), scratch_doubles(ops, len(graphs.finals))
         sums = scratch_doubles(ops, graphs.num_graphs, 2)
         ops.chain_gather(scores, output, rows, columns)
-        ops.chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, *tables, graphs.num_levels,
-                            supervision.weight)
+        ops.chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, sources, nexts, in_starts, in_arcs,
+                            out_starts, out_arcs, level_starts, graphs.num_levels, supervision.weight)
         yield QueuedNumerator(ops, supervision, sums, (row_starts, columns, posteriors))
 
 
 @contextmanager
-def _without_times(ops: Any, supervision: Supervision, output: Any) -> Iterator[QueuedNumerator]:
+def _without_times(ops: Ops, supervision: Supervision, output: DeviceArray) -> Iterator[QueuedNumerator]:
     num_sequences, num_frames = supervision.num_sequences, supervision.frames_per_sequence
     if len(supervision.e2e_fsts) != num_sequences:
         raise ShapeError(f"a supervision of {num_sequences} sequences has {len(supervision.e2e_fsts)} FSTs")
@@ -145,12 +150,16 @@ def _without_times(ops: Any, supervision: Supervision, output: Any) -> Iterator[
     all_rows = np.add.outer(np.arange(num_frames) * num_sequences, np.repeat(np.arange(num_sequences), counts))
     ends = np.concatenate(([0], np.cumsum(np.tile(counts, num_frames)))).astype(np.int64)
     with ops.staged(all_rows.ravel().astype(np.int32), np.tile(graphs.columns, num_frames), ends, *graphs.weights,
-                    *graphs.tables) as (rows, columns, row_starts, *tables):
+                    *graphs.tables) as (rows, columns, row_starts, finals, in_weights, out_weights, in_starts,
+                                       in_sources, in_columns, out_starts, out_nexts, out_columns, column_starts,
+                                       column_arcs, sources, first_states, first_columns):
         scores, posteriors = scratch_floats(ops, num_frames * width), scratch_floats(ops, num_frames * width)
         ops.chain_gather(scores, output, rows, columns)
         alpha = scratch_floats(ops, num_frames + 3, graphs.num_states)
         scales = scratch_floats(ops, num_frames, num_sequences)
         sums = scratch_doubles(ops, num_sequences, 2)
         ops.chain_cyclic_numerator(posteriors.reshape(num_frames, width), alpha, scales, sums,
-                                   scores.reshape(num_frames, width), *tables, supervision.weight)
+                                   scores.reshape(num_frames, width), finals, in_weights, out_weights, in_starts,
+                                   in_sources, in_columns, out_starts, out_nexts, out_columns, column_starts,
+                                   column_arcs, sources, first_states, first_columns, supervision.weight)
         yield QueuedNumerator(ops, supervision, sums, (row_starts, columns, posteriors))

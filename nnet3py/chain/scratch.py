@@ -2,19 +2,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 SMALLEST = 1024          # float32 elements
 
 
-def scratch_floats(ops: Any, *shape: int) -> Any:
+def scratch_floats(ops: Ops, *shape: int) -> Any:
     """An uninitialised contiguous float32 array of the device; valid as long as ``ops.scratch_vector``'s."""
     size = math.prod(shape)
     return ops.scratch_vector(1 << (max(size, SMALLEST) - 1).bit_length())[:size].reshape(*shape)
 
 
-def scratch_doubles(ops: Any, *shape: int) -> Any:
+def scratch_doubles(ops: Ops, *shape: int) -> Any:
     """The same of float64."""
     return scratch_floats(ops, 2 * math.prod(shape)).view(np.float64).reshape(*shape)

@@ -36,6 +36,8 @@ from nnet3py.io.matrices import read_matrix, read_vector, write_matrix
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 
 class AffineMap(Component):
@@ -55,11 +57,11 @@ class AffineMap(Component):
     def spliced_rows(self, indexes: Any) -> tuple[Sequence[int], int] | None:
         return (0,), 1
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.affine(y, x, self.linear_params, self.bias_params)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.add_mat_mat(dx, dy, self.linear_params, 1.0, 1.0)
 
@@ -69,7 +71,7 @@ class TrainedAffineMap(AffineMap, UpdatableComponent):
 
     PARAMETERS = ("linear_params", "bias_params")
 
-    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+    def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         """Change W and b; a row of ``x`` and ``dy`` is what W is applied to, and the derivative of what comes out."""
         ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
         ops.add_mat_mat(self.linear_params, dy, x, self.learning_rate, 1.0, trans_a=True)
@@ -99,8 +101,8 @@ class AffineComponent(TrainedAffineMap):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         super().backprop(ops, indexes, x, y, dy, memo, update, dx)
         if update is not None:
             assert isinstance(update, AffineComponent)
@@ -170,7 +172,7 @@ class NaturalGradientAffineComponent(AffineComponent):
     def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
         return self.preconditioner_in, self.preconditioner_out
 
-    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+    def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         if self.is_gradient:
             super()._update(ops, x, dy)
         else:
@@ -266,11 +268,11 @@ class LinearComponent(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.add_mat_mat(y, x, self.params, 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.add_mat_mat(dx, dy, self.params, 1.0, 1.0)
         if update is None:

@@ -24,6 +24,8 @@ from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_ve
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Memory, Ops
 
 LARGEST_REACH = 1 << 24         # frames; a file that asks for more is damaged
 LARGEST_NUM_WEIGHTS = 1 << 18   # heads times positions: a damaged number costs no more memory than this
@@ -108,7 +110,7 @@ class _Head(NamedTuple):
     queries: Any     # (output rows, key_dim)
     added: Any       # (output rows, positions), added to the scaled products
     weights: Any     # (output rows, positions)
-    y: Any           # (output rows, value_dim)
+    y: DeviceArray           # (output rows, value_dim)
     y_weights: Any   # (output rows, positions or none)
 
 
@@ -190,12 +192,12 @@ class RestrictedAttentionComponent(Component):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def new_memo(self, ops: Any, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> Any:
         """The weights, (output rows, heads * positions)."""
         cols = self.posterior.size
         return ops.new_vector(num_rows * cols).reshape(num_rows, cols)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         shift, first_row = self._shift(indexes.grid, x, y)
         heads = [self._head(h, first_row, x, memo, y) for h in range(self.shape.num_heads)]
         for head in heads:
@@ -208,8 +210,8 @@ class RestrictedAttentionComponent(Component):
             if self.shape.output_context:
                 ops.add_mat(head.y_weights, head.weights, 1.0)    # Kaldi sets these columns; they are zero there
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         (shift, first_row), scale = self._shift(indexes.grid, x, dy), self.shape.key_scale
@@ -230,16 +232,16 @@ class RestrictedAttentionComponent(Component):
             ops.add_to_shifted_rows(deriv.keys, deriv.weights, given.queries, shift, scale)
             ops.add_to_shifted_rows(deriv.values, given.weights, given.y, shift, 1.0)
 
-    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         self.stored[0] = True
         draw = ops.random.draw_integer(STATS_DRAWS)
         ops.attention_store_stats(self.count, self.entropy, self.posterior, memo, draw)
 
-    def check_precomputed(self, indexes: RestrictedAttentionComponentPrecomputedIndexes, x: Any, y: Any,
+    def check_precomputed(self, indexes: RestrictedAttentionComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                           need_backprop: bool) -> None:
         self._shift(indexes.grid, x, y)
 
-    def _shift(self, grid: TimeGrid, x: Any, y: Any) -> tuple[int, int]:
+    def _shift(self, grid: TimeGrid, x: DeviceArray, y: DeviceArray) -> tuple[int, int]:
         """How many input rows lie from one position to the next, and the input row of the first output row.
 
         The grid may come from a file: raises ShapeError unless it is one of this component, for these rows.
@@ -253,7 +255,7 @@ class RestrictedAttentionComponent(Component):
             raise compiled_for_others("attention", x, y)
         return shift, first_row
 
-    def _head(self, h: int, first_row: int, x: Any, weights: Any, y: Any) -> _Head:
+    def _head(self, h: int, first_row: int, x: DeviceArray, weights: Any, y: DeviceArray) -> _Head:
         """The matrices of head ``h``, from input, weights and output, or from the derivatives of these."""
         shape, rows = self.shape, slice(first_row, first_row + y.shape[0])
         key, value = h * shape.head_input_dim, h * shape.head_input_dim + shape.key_dim

@@ -18,6 +18,8 @@ from nnet3py.errors import ShapeError
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Memory, Ops
 
 
 class Properties(IntFlag):
@@ -43,7 +45,7 @@ class Properties(IntFlag):
         __and__ = __rand__ = int.__and__
 
 
-def compiled_for_others(what: str, x: Any, y: Any) -> ShapeError:
+def compiled_for_others(what: str, x: DeviceArray, y: DeviceArray) -> ShapeError:
     """The error for precomputed indexes, of ``what``, that do not fit input ``x`` and output ``y``."""
     return ShapeError(f"{what} from {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} x {y.shape[1]} outputs was "
                       "compiled for other dimensions", "compile the request again")
@@ -129,7 +131,7 @@ class Component:
         """What ``propagate`` needs to know of the row indexes, or None for simple components."""
         return None
 
-    def check_precomputed(self, indexes: Any, x: Any, y: Any, need_backprop: bool) -> None:
+    def check_precomputed(self, indexes: Any, x: DeviceArray, y: DeviceArray, need_backprop: bool) -> None:
         """Raise ShapeError unless ``indexes``, precomputed and then read from a file, fit input ``x`` and output ``y``.
 
         Of the matrices only the shapes are looked at. For components with ``precompute_indexes``.
@@ -156,19 +158,19 @@ class Component:
         """What ``propagate`` does, if it can be done to each element in place as soon as that is there; else None."""
         return None
 
-    def new_memo(self, ops: Any, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> Any:
         """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound.
 
         It asks ``ops`` for nothing but ``new_vector``, so that whoever has memory already can give that.
         """
         return None
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         """Compute ``y`` (rows, output_dim) from ``x`` (rows, input_dim); adds to ``y`` with PROPAGATE_ADDS."""
         raise NotImplementedError
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         """Compute the derivative ``dx`` from ``dy``, and update ``update``'s parameters and statistics.
 
         ``x`` and ``y`` are None unless the flags ask for them; ``dx`` is None where nobody wants it; ``update`` is
@@ -177,7 +179,7 @@ class Component:
         """
         raise NotImplementedError
 
-    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         """Accumulate statistics of one forward pass; ``x`` is None when the propagation was in place."""
 
     # -- what the trainer asks -------------------------------------------------------------------------------------

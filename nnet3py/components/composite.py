@@ -15,6 +15,8 @@ from nnet3py.config_line import ConfigLine
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 MAX_ROWS_PROCESS = 4096         # the default
 MAX_COMPONENTS = 100000         # in a file
@@ -113,20 +115,20 @@ class CompositeComponent(UpdatableComponent):
 
     # -- computation ------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         for rows in self._pieces(x.shape[0]):
             mark = ops.mark_scratch()
             _Piece(ops, self.children, x[rows]).forward(len(self.children), y[rows])
             ops.release_scratch(mark)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None and update is None:
             return
         for rows in self._pieces(x.shape[0]):
             mark = ops.mark_scratch()
             piece = _Piece(ops, self.children, x[rows])
-            piece.forward(piece.num_needed_backward(), None)
+            piece.forward(piece.num_needed_backward())
             piece.backward(None if y is None else y[rows], dy[rows], update, None if dx is None else dx[rows])
             ops.release_scratch(mark)
 
@@ -223,7 +225,7 @@ def _fault(children: Sequence[Component]) -> str:
 class _Memory:
     """Gives the children's memos the memory of the current call, where a network would give lasting memory."""
 
-    def __init__(self, ops: Any) -> None:
+    def __init__(self, ops: Ops) -> None:
         self.new_vector = ops.scratch_vector
 
 
@@ -233,13 +235,13 @@ class _Piece:
     ``values[i]`` is what child ``i`` takes in, and None behind the last one that was computed.
     """
 
-    def __init__(self, ops: Any, children: Sequence[Component], x: Any) -> None:
+    def __init__(self, ops: Ops, children: Sequence[Component], x: DeviceArray) -> None:
         self.ops, self.children = ops, children
         self.flags = [child.properties for child in children]
         self.values: list[Any] = [x, *[None] * len(children)]
         self.memos: list[Any] = [None] * len(children)
 
-    def forward(self, count: int, y: Any) -> None:
+    def forward(self, count: int, y: DeviceArray | None = None) -> None:
         """Compute the first ``count`` children, the very last one into ``y`` if that is given."""
         ops = self.ops
         for i, child in enumerate(self.children[:count]):
@@ -263,7 +265,7 @@ class _Piece:
             return count - 2
         return count - 1
 
-    def backward(self, y: Any, dy: Any, update: Component | None, dx: Any) -> None:
+    def backward(self, y: DeviceArray | None, dy: Any, update: Component | None, dx: DeviceArray | None) -> None:
         """From the derivative ``dy`` at the output ``y`` (None if nobody asks for it) to ``dx`` and the updates."""
         ops = self.ops
         self.values[-1] = y
@@ -279,7 +281,7 @@ class _Piece:
                 ops.release_scratch(mark)
             dy = derivative
 
-    def _matrix(self, num_cols: int, zero: Any) -> Any:
+    def _matrix(self, num_cols: int, zero: int) -> DeviceArray:
         """Scratch for as many rows as there are here."""
         matrix = self.ops.scratch(self.values[0].shape[0], num_cols)
         if zero:

@@ -16,6 +16,8 @@ from nnet3py.io.matrices import read_vector, write_vector
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 
 class TrainedRow(UpdatableComponent):
@@ -50,11 +52,11 @@ class TrainedRow(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.add_vec_to_rows(y, self.output, 1.0, 0.0)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if update is None:
             return
         assert isinstance(update, TrainedRow)

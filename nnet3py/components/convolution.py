@@ -28,6 +28,8 @@ from nnet3py.errors import CompileError
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +65,8 @@ class _Piece(NamedTuple):
     """What one step of a computation does for some of the output times: matrices that lie in those of the call."""
 
     step: ConvolutionStep
-    x: Any        # (rows, heights and filters of the input)
-    y: Any        # (rows * height_out, filters of the output)
+    x: DeviceArray        # (rows, heights and filters of the input)
+    y: DeviceArray        # (rows * height_out, filters of the output)
     temp: Any     # (rows, gathered columns of x), contiguous scratch; None if x need not be gathered
 
     def inputs(self) -> Any:
@@ -72,7 +74,7 @@ class _Piece(NamedTuple):
         matrix = self.x if self.temp is None else self.temp
         return matrix.reshape(self.y.shape[0], -1)
 
-    def gathered(self, ops: Any) -> Any:
+    def gathered(self, ops: Ops) -> Any:
         """``inputs()``, after gathering them."""
         if self.temp is not None:
             ops.copy_col_blocks(self.temp, self.x, self.step.height_map)
@@ -142,13 +144,13 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.add_vec_to_rows(in_blocks(y, self.model.num_filters_out), self.bias_params, 1.0, 0.0)
         for piece in self._pieces(ops, indexes.computation, x, y):
             ops.add_mat_mat(piece.y, piece.gathered(ops), self._weights(piece), 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             for piece in self._pieces(ops, indexes.computation, dx, dy):
                 beta = 1.0 if piece.temp is None else 0.0
@@ -162,7 +164,8 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
             return
         update._step(ops, indexes.computation, x, dy)
 
-    def _pieces(self, ops: Any, computation: ConvolutionComputation, x: Any, y: Any) -> Iterator[_Piece]:
+    def _pieces(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray,
+                y: DeviceArray) -> Iterator[_Piece]:
         """The steps of the computation, for as many output times at once as the temporary matrix holds."""
         self._check_fit(computation, x, y)
         x = in_blocks(x, computation.num_filters_in * computation.height_in)
@@ -176,11 +179,11 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
                 yield _Piece(step, x[first:first + rows], piece_of_y,
                              temp[:rows * cols].reshape(rows, cols) if needs_copy else None)
 
-    def check_precomputed(self, indexes: TimeHeightConvolutionComponentPrecomputedIndexes, x: Any, y: Any,
-                          need_backprop: bool) -> None:
+    def check_precomputed(self, indexes: TimeHeightConvolutionComponentPrecomputedIndexes, x: DeviceArray,
+                          y: DeviceArray, need_backprop: bool) -> None:
         self._check_fit(indexes.computation, x, y)
 
-    def _check_fit(self, computation: ConvolutionComputation, x: Any, y: Any) -> None:
+    def _check_fit(self, computation: ConvolutionComputation, x: DeviceArray, y: DeviceArray) -> None:
         """A computation may come from a file: raise ShapeError unless it is one of this component, for these rows."""
         expected = (self.model.num_filters_in, self.model.num_filters_out, self.model.height_out,
                     computation.num_t_out * computation.num_images,
@@ -195,7 +198,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         start = piece.step.params_start_col
         return self.linear_params[:, start:start + piece.inputs().shape[1]]
 
-    def _step(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any) -> None:
+    def _step(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray, dy: DeviceArray) -> None:
         """Add the learning rate times the gradient, preconditioned if so set, to the parameters."""
         num_rows, num_cols = self.linear_params.shape
         gradient = ops.scratch(num_rows, num_cols + 1)
@@ -214,7 +217,8 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         for params, part in parts:
             ops.add_mat_by(params, part, factor)
 
-    def _gradient(self, ops: Any, computation: ConvolutionComputation, x: Any, dy: Any, dst: Any) -> None:
+    def _gradient(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray, dy: DeviceArray,
+                  dst: DeviceArray) -> None:
         """dst = the derivatives by the parameters, and by the bias in a last column."""
         last = dst.shape[1] - 1
         bias = ops.scratch_vector(dst.shape[0])

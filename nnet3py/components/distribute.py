@@ -15,6 +15,8 @@ from nnet3py.index import lookup
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 
 @dataclass
@@ -73,12 +75,12 @@ class DistributeComponent(BlockComponent):
         columns = outputs[:, 2] % self.num_blocks * self.output_dim
         return DistributeComponentPrecomputedIndexes(np.stack([rows, columns], axis=1).astype(np.int32))
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         self.check_precomputed(indexes, x, y, False)
         ops.copy_row_pieces(y, x, indexes.places)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         self.check_precomputed(indexes, dx, dy, True)
@@ -86,7 +88,7 @@ class DistributeComponent(BlockComponent):
             ops.set_const(dx, 0.0)      # some blocks went nowhere
         ops.copy_to_row_pieces(dx, dy, indexes.places)
 
-    def check_precomputed(self, indexes: DistributeComponentPrecomputedIndexes, x: Any, y: Any,
+    def check_precomputed(self, indexes: DistributeComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                           need_backprop: bool) -> None:
         last_row, last_col = indexes.last_row, indexes.last_col + self.output_dim - 1
         if len(indexes.places) != y.shape[0] or y.shape[0] and (last_row >= x.shape[0] or last_col >= x.shape[1]):

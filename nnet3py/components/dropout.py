@@ -15,6 +15,8 @@ from nnet3py.index import numbers_by_appearance
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Memory, Ops
 
 MOST_REGIONS = 1 << 12      # of a SpecAugment band, each with a random number per mask: more is a mistake
 
@@ -35,7 +37,7 @@ class DropoutComponent(SameDimComponent):
         self.per_frame = per_frame
         self.test_mode = test_mode
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         if self.test_mode:
             ops.copy_mat(y, x, 1.0 - self.dropout_proportion)
             return
@@ -46,8 +48,8 @@ class DropoutComponent(SameDimComponent):
         else:
             ops.dropout_elements(y, x, draws, self.dropout_proportion)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.dropout_backprop(dx, x, y, dy)
 
@@ -131,7 +133,7 @@ class _Mask:
     def __init__(self) -> None:
         self.matrix: Any = None
 
-    def of_size(self, ops: Any, rows: int, cols: int) -> Any:
+    def of_size(self, ops: Ops, rows: int, cols: int) -> Any:
         """The mask's float32 (rows, cols) matrix; allocated once, since a bound command's sizes do not change."""
         if self.matrix is None or self.matrix.shape != (rows, cols):
             self.matrix = ops.new_vector(rows * cols).reshape(rows, cols)
@@ -174,7 +176,7 @@ class GeneralDropoutComponent(SameDimComponent):
         blocks = self.dim // self.block_dim
         return GeneralDropoutComponentPrecomputedIndexes(count * blocks, np.repeat(numbers, blocks).astype(np.int32))
 
-    def check_precomputed(self, indexes: GeneralDropoutComponentPrecomputedIndexes, x: Any, y: Any,
+    def check_precomputed(self, indexes: GeneralDropoutComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                           need_backprop: bool) -> None:
         rows = y.shape[0] * (self.dim // self.block_dim)
         if x.shape[0] != y.shape[0] or len(indexes.indexes) != rows or indexes.num_mask_rows > rows:
@@ -186,10 +188,10 @@ class GeneralDropoutComponent(SameDimComponent):
     def copies_its_input(self) -> bool:
         return self.test_mode or (self.dropout_proportion == 0.0 and self.specaugment_max_proportion == 0.0)
 
-    def new_memo(self, ops: Any, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> Any:
         return _Mask()
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         if self.copies_its_input:
             if x is not y:
                 ops.copy_mat(y, x, 1.0)
@@ -198,7 +200,7 @@ class GeneralDropoutComponent(SameDimComponent):
         self._draw_mask(ops, mask)
         ops.mul_mask_rows(in_blocks(y, self.block_dim), in_blocks(x, self.block_dim), mask, indexes.indexes)
 
-    def _draw_mask(self, ops: Any, mask: Any) -> None:
+    def _draw_mask(self, ops: Ops, mask: Any) -> None:
         if self.specaugment_max_proportion != 0.0:
             regions = self.specaugment_max_regions
             draws = ops.scratch(mask.shape[0], regions + 1)
@@ -212,8 +214,8 @@ class GeneralDropoutComponent(SameDimComponent):
             kept = 1.0 - self.dropout_proportion
             ops.binary_mask(mask, self.dropout_proportion, 1.0 / kept if kept else 0.0)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         if self.copies_its_input:

@@ -13,6 +13,8 @@ from nnet3py.errors import NumericError
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 
 class DropoutMaskComponent(Component):
@@ -43,7 +45,7 @@ class DropoutMaskComponent(Component):
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return np.zeros((len(indexes), 0, 3), dtype=np.int32)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         proportion = self.dropout_proportion
         if not 0.0 <= proportion <= 1.0:
             raise NumericError(f"a dropout proportion of {proportion:g}; expected a number between 0 and 1")
@@ -60,8 +62,8 @@ class DropoutMaskComponent(Component):
             ops.random.fill_uniform(draws)
             ops.complementary_masks(y, draws, proportion)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         """Nothing flows back."""
 
     @classmethod

@@ -23,6 +23,8 @@ from nnet3py.io.matrices import read_vector, write_vector
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 
 def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default_mean: float) -> np.ndarray:
@@ -49,7 +51,7 @@ def read_block_dim(line: ConfigLine, dim: int) -> int:
     return block_dim
 
 
-def blocks(matrix: Any, block_dim: int) -> Any:
+def blocks(matrix: DeviceArray, block_dim: int) -> Any:
     """The matrix with each row cut into rows of ``block_dim`` columns, (rows * blocks, block_dim), as a view."""
     if matrix.shape[1] == block_dim:
         return matrix
@@ -85,18 +87,18 @@ class PerElementScaleComponent(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.mul_cols_vec(y, x, self.scales)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if update is not None:   # first, since dx may lie where dy does
             assert isinstance(update, PerElementScaleComponent)
             update._update(ops, x, dy)
         if dx is not None:
             ops.mul_cols_vec(dx, dy, self.scales)
 
-    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+    def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         ops.add_row_sum_product(self.scales, x, dy, self.learning_rate, 1.0)
 
     # -- files and text ----------------------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
         return (self.preconditioner,)
 
-    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+    def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         if self.is_gradient:
             super()._update(ops, x, dy)
             return
@@ -227,13 +229,13 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         if y is not x:
             ops.copy_mat(y, x, 1.0)
         ops.add_vec_to_rows(blocks(y, self.offsets.shape[0]), self.offsets, 1.0, 1.0)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None and dx is not dy:
             ops.copy_mat(dx, dy, 1.0)
         if update is None:
@@ -299,7 +301,8 @@ def _read_scales(reader: TokenReader) -> np.ndarray:
     return scales
 
 
-def add_preconditioned_sum(ops: Any, dst: Any, rows: Any, preconditioner: OnlineNaturalGradient, rate: float) -> None:
+def add_preconditioned_sum(ops: Ops, dst: DeviceArray, rows: Any, preconditioner: OnlineNaturalGradient,
+                           rate: float) -> None:
     """Add to ``dst`` the sum of ``rows``, preconditioned, times ``rate``; ``rows`` stay as they are."""
     copied = ops.scratch(rows.shape[0], rows.shape[1])
     ops.copy_mat(copied, rows, 1.0)

@@ -17,6 +17,8 @@ from nnet3py.io.matrices import read_matrix, write_matrix, write_vector
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 NUM_SAMPLES_HISTORY = 2000.0    # of the preconditioners
 
@@ -59,32 +61,32 @@ class _GruCore(UpdatableComponent):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def _columns(self, matrix: Any, part: int) -> Any:
+    def _columns(self, matrix: DeviceArray, part: int) -> Any:
         """One of the parts of the input that are ``cell_dim`` wide and stand side by side from its start."""
         return matrix[:, part * self.cell_dim:(part + 1) * self.cell_dim]
 
-    def _previous(self, matrix: Any) -> Any:
+    def _previous(self, matrix: DeviceArray) -> Any:
         """The columns of the previous cell."""
         raise NotImplementedError
 
-    def _form_sum(self, ops: Any, x: Any, dst: Any) -> None:
+    def _form_sum(self, ops: Ops, x: DeviceArray, dst: DeviceArray) -> None:
         """Set ``dst`` (rows, cell_dim) to the sum."""
         raise NotImplementedError
 
-    def _train(self, ops: Any, x: Any, d_sum: Any) -> None:
+    def _train(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray) -> None:
         """Step along the gradient, from the derivative at the sum, which stays as it is."""
         raise NotImplementedError
 
-    def _backprop_sum(self, ops: Any, x: Any, d_sum: Any, dx: Any) -> None:
+    def _backprop_sum(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray, dx: DeviceArray) -> None:
         """Add to ``dx`` what comes through the sum."""
         raise NotImplementedError
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         self._form_sum(ops, x, y[:, :self.cell_dim])
         ops.gru_propagate(y, self._columns(x, 0), self._previous(x))
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None and update is None:
             return
         z = self._columns(x, 0)
@@ -98,7 +100,7 @@ class _GruCore(UpdatableComponent):
             ops.gru_gate_deriv(self._columns(dx, 0), self._previous(dx), z, self._previous(x), y, dy)
             self._backprop_sum(ops, x, d_sum, dx)
 
-    def _store_and_repair(self, ops: Any, h: Any, d_sum: Any) -> None:
+    def _store_and_repair(self, ops: Ops, h: Any, d_sum: DeviceArray) -> None:
         """In every other pass, add to the statistics, then pull towards 0 where the average slope is too small.
 
         Unlike other nonlinearities, which are repaired by the statistics of the network that propagates, these are
@@ -210,38 +212,38 @@ class GruNonlinearityComponent(_GruCore):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def _reset_gate(self, matrix: Any) -> Any:
+    def _reset_gate(self, matrix: DeviceArray) -> Any:
         return matrix[:, self.cell_dim:self.cell_dim + self.recurrent_dim]
 
-    def _hpart(self, matrix: Any) -> Any:
+    def _hpart(self, matrix: DeviceArray) -> Any:
         start = self.cell_dim + self.recurrent_dim
         return matrix[:, start:start + self.cell_dim]
 
-    def _previous(self, matrix: Any) -> Any:
+    def _previous(self, matrix: DeviceArray) -> Any:
         start = 2 * self.cell_dim + self.recurrent_dim
         return matrix[:, start:start + self.cell_dim]
 
-    def _previous_output(self, matrix: Any) -> Any:
+    def _previous_output(self, matrix: DeviceArray) -> Any:
         return matrix[:, matrix.shape[1] - self.recurrent_dim:]
 
-    def _gated(self, ops: Any, x: Any) -> Any:
+    def _gated(self, ops: Ops, x: DeviceArray) -> Any:
         """r * s_prev, in scratch."""
         gated = ops.scratch(x.shape[0], self.recurrent_dim)
         ops.mul_elements(gated, self._reset_gate(x), self._previous_output(x))
         return gated
 
-    def _form_sum(self, ops: Any, x: Any, dst: Any) -> None:
+    def _form_sum(self, ops: Ops, x: DeviceArray, dst: DeviceArray) -> None:
         ops.copy_mat(dst, self._hpart(x), 1.0)
         ops.add_mat_mat(dst, self._gated(ops, x), self.w_h, 1.0, 1.0, trans_b=True)
 
-    def _train(self, ops: Any, x: Any, d_sum: Any) -> None:
+    def _train(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray) -> None:
         gated = self._gated(ops, x)
         if self.is_gradient:
             ops.add_mat_mat(self.w_h, d_sum, gated, self.learning_rate, 1.0, trans_a=True)
         else:
             natural_gradient_step(ops, self.w_h, None, self.learning_rate, self.inner, self.outer, (gated,), d_sum)
 
-    def _backprop_sum(self, ops: Any, x: Any, d_sum: Any, dx: Any) -> None:
+    def _backprop_sum(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray, dx: DeviceArray) -> None:
         d_gated = ops.scratch(x.shape[0], self.recurrent_dim)
         ops.add_mat(self._hpart(dx), d_sum, 1.0)
         ops.add_mat_mat(d_gated, d_sum, self.w_h, 1.0, 0.0)
@@ -322,14 +324,14 @@ class OutputGruNonlinearityComponent(_GruCore):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def _previous(self, matrix: Any) -> Any:
+    def _previous(self, matrix: DeviceArray) -> Any:
         return self._columns(matrix, 2)
 
-    def _form_sum(self, ops: Any, x: Any, dst: Any) -> None:
+    def _form_sum(self, ops: Ops, x: DeviceArray, dst: DeviceArray) -> None:
         ops.copy_mat(dst, self._columns(x, 1), 1.0)
         ops.add_mat_diag_vec(dst, self._previous(x), self.w_h, 1.0, 1.0)
 
-    def _train(self, ops: Any, x: Any, d_sum: Any) -> None:
+    def _train(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray) -> None:
         if self.is_gradient:
             ops.add_row_sum_product(self.w_h, d_sum, self._previous(x), self.learning_rate, 1.0)
             return
@@ -338,7 +340,7 @@ class OutputGruNonlinearityComponent(_GruCore):
         factor = self.preconditioner.precondition(ops, gradient, self.learning_rate)
         ops.add_row_sum_by(self.w_h, gradient, factor)
 
-    def _backprop_sum(self, ops: Any, x: Any, d_sum: Any, dx: Any) -> None:
+    def _backprop_sum(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray, dx: DeviceArray) -> None:
         ops.add_mat(self._columns(dx, 1), d_sum, 1.0)
         ops.add_mat_diag_vec(self._previous(dx), d_sum, self.w_h, 1.0, 1.0)
 

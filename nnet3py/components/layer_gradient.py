@@ -8,16 +8,20 @@ then to be found from the rows.
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py.components.natural_gradient import OnlineNaturalGradient, Projection, Rows
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 PASSES_OVER_ROWS = 60       # what the other operations on X or E cost, in multiply-adds per element
 PASSES_OVER_GRADIENT = 72   # the same for the gradient
 
 
-def natural_gradient_step(ops: Any, weights: Any, bias: Any, learning_rate: float, inner: OnlineNaturalGradient,
-                          outer: OnlineNaturalGradient, parts: tuple[Any, ...], dy: Any) -> None:
+def natural_gradient_step(ops: Ops, weights: Any, bias: Any, learning_rate: float, inner: OnlineNaturalGradient,
+                          outer: OnlineNaturalGradient, parts: tuple[Any, ...], dy: DeviceArray) -> None:
     """Add to weights and bias the learning rate times the preconditioned gradient, in place.
 
     Parameters
@@ -59,7 +63,7 @@ def _gradient_is_smaller(inputs: Rows, derivs: Rows, rank_in: int, rank_out: int
     return by_rows > dim_out * dim_in * (2 * (rank_in + rank_out) + PASSES_OVER_GRADIENT)
 
 
-def _from_plain_gradient(ops: Any, sides: tuple[tuple[OnlineNaturalGradient, Rows, Projection | None], ...]) -> Any:
+def _from_plain_gradient(ops: Ops, sides: tuple[tuple[OnlineNaturalGradient, Rows, Projection | None], ...]) -> Any:
     """The gradient, preconditioned from both sides, in scratch."""
     for preconditioner, rows, seen in sides:
         if seen is not None:
@@ -78,7 +82,7 @@ def _from_plain_gradient(ops: Any, sides: tuple[tuple[OnlineNaturalGradient, Row
     return gradient
 
 
-def _preconditioned(ops: Any, preconditioner: OnlineNaturalGradient, rows: Rows, seen: Projection | None) -> Any:
+def _preconditioned(ops: Ops, preconditioner: OnlineNaturalGradient, rows: Rows, seen: Projection | None) -> Any:
     """The rows in one matrix, preconditioned; the rows as they are where nothing changes them."""
     if seen is None and len(rows.parts) == 1 and not rows.ones:
         return rows.parts[0]

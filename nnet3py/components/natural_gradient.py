@@ -11,11 +11,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nnet3py.errors import NumericError, within
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
 
@@ -44,20 +48,20 @@ class Rows(NamedTuple):
         """Rows, and columns of all parts together with the ones."""
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts) + self.ones
 
-    def find_size(self, ops: Any, numbers: Any) -> None:
+    def find_size(self, ops: Ops, numbers: Any) -> None:
         """Put the sum of the squares of all elements into a preconditioner's numbers."""
         last = len(self.parts) - 1
         for k, part in enumerate(self.parts):
             ops.natural_gradient_size(numbers, part, float(part.shape[0]) if self.ones and k == last else 0.0, k > 0)
 
-    def find_rest(self, ops: Any, numbers: Any, projected: Any, w: Any) -> None:
+    def find_rest(self, ops: Ops, numbers: Any, projected: Any, w: Any) -> None:
         """Put the sum of the squares of X - projected w there, if the numbers ask for it."""
         start, last = 0, len(self.parts) - 1
         for k, part in enumerate(self.parts):
             ops.exact_size(numbers, part, projected, w, start, self.ones and k == last)
             start += part.shape[1]
 
-    def project(self, ops: Any, w: Any, dst: Any) -> None:
+    def project(self, ops: Ops, w: Any, dst: DeviceArray) -> None:
         """dst = X wᵀ."""
         beta, start = 0.0, 0
         if self.ones:
@@ -69,7 +73,7 @@ class Rows(NamedTuple):
             ops.add_mat_mat(dst, part, w[:, start:start + part.shape[1]], 1.0, beta, trans_b=True)
             beta, start = 1.0, start + part.shape[1]
 
-    def moment(self, ops: Any, left: Any, dst: Any) -> None:
+    def moment(self, ops: Ops, left: Any, dst: DeviceArray) -> None:
         """dst = leftᵀ X."""
         start = 0
         for part in self.parts:
@@ -80,7 +84,7 @@ class Rows(NamedTuple):
             ops.add_row_sum(sums, left, 1.0, 0.0)
             ops.copy_mat(dst[:, start:], sums.reshape(-1, 1), 1.0)
 
-    def joined(self, ops: Any) -> Any:
+    def joined(self, ops: Ops) -> Any:
         """All columns in one scratch matrix."""
         matrix, start = ops.scratch(*self.shape), 0
         for part in self.parts:
@@ -164,7 +168,8 @@ class OnlineNaturalGradient:
         calls = range(self.t, self.t + num_calls)
         return self.num_beginnings, *(decision for t in calls for decision in (t == 0, self._learns_at(t)))
 
-    def precondition(self, ops: Any, x: Any, rate: float = 1.0, after: OnlineNaturalGradient | None = None) -> Any:
+    def precondition(self, ops: Ops, x: DeviceArray, rate: float = 1.0,
+                     after: OnlineNaturalGradient | None = None) -> Any:
         """Precondition the rows of ``x`` (rows, D), in place.
 
         Returns
@@ -183,7 +188,7 @@ class OnlineNaturalGradient:
         ops.natural_gradient_factor(factor, self.numbers, (after or self).numbers, rate, after is not None)
         return factor
 
-    def observe(self, ops: Any, rows: Rows) -> Projection | None:
+    def observe(self, ops: Ops, rows: Rows) -> Projection | None:
         """Count a call, find what preconditions ``rows`` and what is to be learned of them: see :meth:`begin_learning`.
 
         Returns
@@ -208,7 +213,7 @@ class OnlineNaturalGradient:
         self.t += 1
         return seen
 
-    def find_rest(self, ops: Any, rows: Rows, seen: Projection) -> None:
+    def find_rest(self, ops: Ops, rows: Rows, seen: Projection) -> None:
         """Find the rows' size after preconditioning without forming them; ``numbers`` have it then.
 
         It is found as a difference, and where that leaves too few digits by passing over the rows.
@@ -220,7 +225,7 @@ class OnlineNaturalGradient:
         ops.preconditioned_size(self.numbers, cross, self.gram)
         rows.find_rest(ops, self.numbers, seen.projected, self.w)
 
-    def check(self, ops: Any) -> None:
+    def check(self, ops: Ops) -> None:
         """See whether what was preconditioned could be; else the next call begins anew. On a GPU the host waits.
 
         Raises
@@ -244,7 +249,7 @@ class OnlineNaturalGradient:
     def _learns_at(self, t: int) -> bool:
         return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
 
-    def _initialise(self, ops: Any, rows: Rows, projected: Any) -> None:
+    def _initialise(self, ops: Ops, rows: Rows, projected: Any) -> None:
         """Start from a sparse orthogonal matrix and let it see the first rows: once, or thrice if there are enough."""
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
@@ -272,7 +277,7 @@ class OnlineNaturalGradient:
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
-    def _gather(self, ops: Any, rows: Rows, projected: Any) -> Projection:
+    def _gather(self, ops: Ops, rows: Rows, projected: Any) -> Projection:
         """What is to be learned of ``rows``."""
         (num_rows, dim), rank = rows.shape, self.rank
         moment, cross = ops.scratch(rank, dim), ops.scratch(rank, rank)
@@ -283,7 +288,7 @@ class OnlineNaturalGradient:
             ops.add_mat_mat(cross, projected, projected, 1.0, 0.0, trans_a=True)
         return Projection(projected, moment, cross)
 
-    def begin_learning(self, ops: Any, seen: Projection, num_rows: int) -> Learning | None:
+    def begin_learning(self, ops: Ops, seen: Projection, num_rows: int) -> Learning | None:
         """Begin to take in what the last call has gathered, if it has; until that is finished the estimate stays.
 
         It goes on beside what is done meanwhile. ``num_rows`` is how many rows the call was given.
@@ -301,7 +306,7 @@ class OnlineNaturalGradient:
         ops.symmetric_eigen(eigenvalues, vectors, z, work, self._job)
         return Learning(moment, square, inverse, eigenvalues, vectors, (z, work), settings)
 
-    def finish_learning(self, ops: Any, learning: Learning | None) -> None:
+    def finish_learning(self, ops: Ops, learning: Learning | None) -> None:
         """Finish what was begun; the estimate changes in place."""
         if learning is None:
             return
@@ -330,7 +335,7 @@ def preconditioners_in(component: Any) -> list[OnlineNaturalGradient]:
     return found + [each for child in component.children for each in preconditioners_in(child)]
 
 
-def check_preconditioners(ops: Any, named: list[tuple[str, OnlineNaturalGradient]]) -> Callable[[], None]:
+def check_preconditioners(ops: Ops, named: list[tuple[str, OnlineNaturalGradient]]) -> Callable[[], None]:
     """See whether all could use what they were given.
 
     Returns

@@ -14,6 +14,8 @@ from nnet3py.io.matrices import write_vector
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 UNSET = -1000.0            # a self-repair threshold that was not given
 COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)     # places in NonlinearComponent.counters
@@ -49,12 +51,12 @@ class NonlinearComponent(SameDimComponent):
 
     # -- statistics -----------------------------------------------------------------------------------------
 
-    def _store_output_deriv(self, ops: Any, dy: Any) -> None:
+    def _store_output_deriv(self, ops: Ops, dy: DeviceArray) -> None:
         """Add ``dy``'s squares to ``oderiv_sumsq``: the first time always, then three times out of four."""
         ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
-    def store_output_deriv_parts(self, ops: Any, squares: Any, num_rows: int) -> None:
+    def store_output_deriv_parts(self, ops: Ops, squares: Any, num_rows: int) -> None:
         """The same of derivatives of ``num_rows`` rows, of whose squares ``squares`` has sums."""
         ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
@@ -213,7 +215,7 @@ class _Squashing(NonlinearComponent):
         return (Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
                 | Properties.STORES_STATS)
 
-    def _repair(self, ops: Any, update: NonlinearComponent | None) -> Any:
+    def _repair(self, ops: Ops, update: NonlinearComponent | None) -> Any:
         """How much to pull each column's derivative back towards 0: float32 (dim,), a scratch vector."""
         repair = ops.scratch_vector(self.dim)
         if update is None:
@@ -229,11 +231,11 @@ class _Squashing(NonlinearComponent):
                              ops.random.draw_uniform() if scale else 1.0)
         return repair
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         getattr(ops, self.OPERATION)(y, x)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         assert update is None or isinstance(update, NonlinearComponent)
@@ -241,7 +243,7 @@ class _Squashing(NonlinearComponent):
         if update is not None:
             update._store_output_deriv(ops, dy)
 
-    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         store = getattr(ops, f"{self.OPERATION}_stats")
         store(self.value_sum, self.deriv_sum, self.counters, y, ops.random.draw_integer(2))
         self.stored[:ODERIV] = True
@@ -275,11 +277,11 @@ class RectifiedLinearComponent(NonlinearComponent):
     def finish(self) -> Finish | None:
         return Finish(floor=0.0)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.relu(y, x)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         assert update is None or isinstance(update, NonlinearComponent)
@@ -287,7 +289,7 @@ class RectifiedLinearComponent(NonlinearComponent):
         if update is not None:
             update._store_output_deriv(ops, dy)
 
-    def repair(self, ops: Any, update: NonlinearComponent | None) -> Any:
+    def repair(self, ops: Ops, update: NonlinearComponent | None) -> Any:
         """What to take from each column's derivative: float32 (dim,), the same in every block; a scratch vector."""
         repair = ops.scratch_vector(self.dim)
         scale = self._repair_scale() if update is not None else 0.0
@@ -300,7 +302,7 @@ class RectifiedLinearComponent(NonlinearComponent):
                         self.DEFAULT_UPPER if upper == UNSET else upper, scale, ops.random.draw_uniform())
         return repair
 
-    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.relu_stats(self.value_sum, self.deriv_sum, self.counters, y, ops.random.draw_integer(2))
         self.stored[:ODERIV] = True
 
@@ -313,18 +315,18 @@ class SoftmaxComponent(NonlinearComponent):
         return (Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
                 | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.softmax(y, x)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if update is not None:
             assert isinstance(update, NonlinearComponent)
             update._store_output_deriv(ops, dy)      # before dx, which may be dy's memory
         if dx is not None:
             ops.softmax_backprop(dx, y, dy)
 
-    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.value_stats(self.value_sum, self.counters, y)
         self.stored[VALUE] = True
 
@@ -339,11 +341,11 @@ class LogSoftmaxComponent(NonlinearComponent):
     def properties(self) -> Properties:
         return Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.log_softmax(y, x)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if update is not None:
             assert isinstance(update, NonlinearComponent)
             update._store_output_deriv(ops, dy)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from nnet3py.components.nonlinear import RectifiedLinearComponent
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Memory, Ops
 
 logger = logging.getLogger(__name__)
 
@@ -24,17 +27,17 @@ MEMO_ROWS = 5                                 # those three and two that kernels
 ROWS_OF_A_SUM = 64                            # that the operations sum before they add the sums
 
 
-def in_blocks(matrix: Any, dim: int) -> Any:
+def in_blocks(matrix: DeviceArray, dim: int) -> Any:
     """A contiguous matrix (rows, k dim) seen as (rows k, dim); itself if it has ``dim`` columns."""
     return matrix if matrix.shape[1] == dim else matrix.reshape(-1, dim)
 
 
-def scratch_sums(ops: Any, matrix: Any) -> Any:
+def scratch_sums(ops: Ops, matrix: DeviceArray) -> Any:
     """A scratch matrix for two sums of each of the columns of ``matrix``, in parts (``column_moments``)."""
     return ops.scratch(2 * num_parts(matrix), matrix.shape[1])
 
 
-def num_parts(matrix: Any) -> int:
+def num_parts(matrix: DeviceArray) -> int:
     """How many parts sums of the columns of ``matrix`` are made of."""
     return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
@@ -81,11 +84,11 @@ class NormalizeComponent(Component):
     def _output_block_dim(self) -> int:
         return self.block_dim + (1 if self.add_log_stddev else 0)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.normalize_rows(in_blocks(y, self._output_block_dim), in_blocks(x, self.block_dim), self.target_rms)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         beta = 0.0 if same_memory(dx, dy) else 1.0
@@ -219,13 +222,13 @@ class BatchNormComponent(SameDimComponent):
         super().add(alpha, other)
         self.compute_derived()
 
-    def store_stats(self, ops: Any, x: Any, y: Any, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         num_rows = y.shape[0] * (y.shape[1] // self.block_dim)
         ops.batch_norm_store_stats(self.count, self.sum, self.sumsq, memo, num_rows)
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def new_memo(self, ops: Any, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> Any:
         return None if self.test_mode else ops.new_vector(MEMO_ROWS * self.block_dim).reshape(MEMO_ROWS, self.block_dim)
 
     @property
@@ -236,10 +239,9 @@ class BatchNormComponent(SameDimComponent):
     def finish(self) -> Finish | None:
         if not self.test_mode or self.block_dim != self.dim:
             return None
-        self._check_derived()
-        return Finish(scale=self.test_scale, offset=self.test_offset)
+        return Finish(-math.inf, *self._derived())
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any, sums: Any = None) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any, sums: Any = None) -> None:
         """As every component; ``sums`` are the ``column_moments`` of ``x`` if somebody knows them already."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
         if not self.test_mode:
@@ -248,25 +250,24 @@ class BatchNormComponent(SameDimComponent):
                 ops.column_moments(sums, x)
             ops.batch_norm_propagate(y, memo, x, sums, self.epsilon, self.target_rms)
             return
-        self._check_derived()
-        ops.mul_cols_vec(y, x, self.test_scale)
-        ops.add_vec_to_rows(y, self.test_offset, 1.0, 1.0)
+        scale, offset = self._derived()
+        ops.mul_cols_vec(y, x, scale)
+        ops.add_vec_to_rows(y, offset, 1.0, 1.0)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         y, dy, dx = (in_blocks(matrix, self.block_dim) for matrix in (y, dy, dx))
         if self.test_mode:
-            self._check_derived()
-            ops.mul_cols_vec(dx, dy, self.test_scale)
+            ops.mul_cols_vec(dx, dy, self._derived()[0])
         else:
             sums = scratch_sums(ops, dy)
             ops.column_products(sums, y, dy)
             ops.batch_norm_backprop(dx, memo, y, dy, sums, self.target_rms)
 
-    def backprop_with_relu(self, ops: Any, y: Any, dy: Any, memo: Any, relu: RectifiedLinearComponent, relu_y: Any,
-                           relu_update: RectifiedLinearComponent | None, dx: Any) -> None:
+    def backprop_with_relu(self, ops: Ops, y: DeviceArray, dy: DeviceArray, memo: Any, relu: RectifiedLinearComponent,
+                           relu_y: DeviceArray, relu_update: RectifiedLinearComponent | None, dx: DeviceArray) -> None:
         """``backprop``, and then that of a rectifier whose output ``relu_y`` was the input here, in one pass.
 
         Only where ``takes_sums``; ``dx`` is the derivative of the rectifier's input.
@@ -278,10 +279,12 @@ class BatchNormComponent(SameDimComponent):
         if relu_update is not None:
             relu_update.store_output_deriv_parts(ops, squares, dy.shape[0])
 
-    def _check_derived(self) -> None:
-        if self.test_scale is None:
+    def _derived(self) -> tuple[np.ndarray, np.ndarray]:
+        """The scale and the offset of test mode."""
+        if self.test_scale is None or self.test_offset is None:
             raise Nnet3Error("Test mode set in BatchNormComponent, but no stats.",
                              "set the test mode with set_test_mode, or use a trained model")
+        return self.test_scale, self.test_offset
 
     # -- files and text -------------------------------------------------------------------------------------
 

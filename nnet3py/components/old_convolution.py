@@ -26,6 +26,8 @@ from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_ve
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 ORDERS = ("yzx", "zyx")      # of the tensor's dimensions, fastest first; a file holds the place in this tuple
 
@@ -133,15 +135,15 @@ class ConvolutionComponent(UpdatableComponent):
                 begin, end = end, end + self.num_filters
                 yield i * self.shape.filt_x_step * along_x + j * self.shape.filt_y_step * along_y, slice(begin, end)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         patch = ops.scratch(x.shape[0], self.shape.filter_dim)
         for start, columns in self._places():
             ops.copy_cols(patch, x[:, start:], self.taps)
             ops.add_vec_to_rows(y[:, columns], self.bias_params, 1.0, 1.0)
             ops.add_mat_mat(y[:, columns], patch, self.filter_params, 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         patch = ops.scratch(dy.shape[0], self.shape.filter_dim)
         if dx is not None:
             for start, columns in self._places():
@@ -284,11 +286,11 @@ class MaxpoolingComponent(Component):
     def output_dim(self) -> int:
         return math.prod(self.shape.num_pools)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.max_pool(y, x, self.geometry)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.max_pool_backprop(dx, x, y, dy, self.geometry)
 

@@ -12,6 +12,8 @@ from nnet3py.components.structural import BlockComponent
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 
 class PnormComponent(BlockComponent):
@@ -19,11 +21,11 @@ class PnormComponent(BlockComponent):
 
     properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.pnorm(y, x)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.pnorm_backprop(dx, x, y, dy)
 

@@ -15,6 +15,8 @@ from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_ve
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 NUM_GATES = 5                                # nonlinearities: i, f, tanh of c_part, o, tanh of c
 PARAMETER_ROWS = ("w_ic", "w_fc", "w_oc")
@@ -71,11 +73,11 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.lstm_propagate(y, x, self.params)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         assert update is None or isinstance(update, LstmNonlinearityComponent)
         if dx is None and update is None:
             return

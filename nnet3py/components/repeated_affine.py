@@ -17,6 +17,8 @@ from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, bad
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 LARGEST_RANK = 40
 
@@ -63,22 +65,22 @@ class RepeatedAffineComponent(TrainedAffineMap):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         super().propagate(ops, indexes, self._input_blocks(x), self._output_blocks(y), memo)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         dy = self._output_blocks(dy)
         if dx is not None:
-            super().backprop(ops, indexes, None, None, dy, memo, None, self._input_blocks(dx))
+            super().backprop(ops, indexes, x, y, dy, memo, None, self._input_blocks(dx))
         if update is not None:
             assert isinstance(update, RepeatedAffineComponent)
             update._update(ops, self._input_blocks(x), dy)
 
-    def _input_blocks(self, matrix: Any) -> Any:
+    def _input_blocks(self, matrix: DeviceArray) -> Any:
         return blocks(matrix, self.linear_params.shape[1])
 
-    def _output_blocks(self, matrix: Any) -> Any:
+    def _output_blocks(self, matrix: DeviceArray) -> Any:
         return blocks(matrix, self.linear_params.shape[0])
 
     # -- files and text ----------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
         rank = max(1, min(LARGEST_RANK, linear_params.shape[1] // 2))
         self.preconditioner = OnlineNaturalGradient(rank, update_period=4)
 
-    def _update(self, ops: Any, x: Any, dy: Any) -> None:
+    def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         if self.is_gradient:
             super()._update(ops, x, dy)
             return
@@ -165,13 +167,13 @@ class BlockAffineComponent(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
         for columns, rows in self._blocks():
             ops.add_mat_mat(y[:, rows], x[:, columns], self.linear_params[rows], 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             for columns, rows in self._blocks():
                 ops.add_mat_mat(dx[:, columns], dy[:, rows], self.linear_params[rows], 1.0, 1.0)

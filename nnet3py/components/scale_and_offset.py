@@ -16,6 +16,8 @@ from nnet3py.io.matrices import read_vector, write_vector
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 SMALLEST_SCALE = 1.0e-4   # ScaleAndOffset acts as if no scale were closer to 0, so that its input can be recovered
 
@@ -51,12 +53,12 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         block_dim = self.scales.shape[0]
         ops.scale_and_offset(blocks(y, block_dim), blocks(x, block_dim), self.scales, self.offsets, SMALLEST_SCALE)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         block_dim = self.scales.shape[0]
         dy = blocks(dy, block_dim)
         if update is not None:   # first, since dx may lie where dy does
@@ -65,7 +67,7 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
         if dx is not None:
             ops.mul_cols_vec(blocks(dx, block_dim), dy, self.scales)
 
-    def _update(self, ops: Any, y: Any, dy: Any, update: ScaleAndOffsetComponent) -> None:
+    def _update(self, ops: Ops, y: DeviceArray, dy: DeviceArray, update: ScaleAndOffsetComponent) -> None:
         rate, natural = update.learning_rate, update.use_natural_gradient and not update.is_gradient
         if natural:
             add_preconditioned_sum(ops, update.offsets, dy, update.preconditioner_offset, rate)

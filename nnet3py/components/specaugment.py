@@ -14,6 +14,8 @@ from nnet3py.errors import CompileError, NumericError
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Memory, Ops
 
 LONGEST_RUN = 1 << 30       # of frames, where a tiny proportion would make it longer than an int32 can say
 
@@ -92,16 +94,16 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
         return SpecAugmentTimeMaskComponentPrecomputedIndexes(
             rows, np.array([0, *starts, len(rows)], dtype=np.int32))
 
-    def check_precomputed(self, indexes: SpecAugmentTimeMaskComponentPrecomputedIndexes, x: Any, y: Any,
+    def check_precomputed(self, indexes: SpecAugmentTimeMaskComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                           need_backprop: bool) -> None:
         if not x.shape[0] == y.shape[0] == len(indexes.rows):
             raise compiled_for_others("a mask over time", x, y)
 
-    def new_memo(self, ops: Any, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> Any:
         """The mask, float32 (rows,)."""
         return ops.new_vector(num_rows)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         if self.copies_its_input:
             if x is not y:
                 ops.copy_mat(y, x, 1.0)
@@ -116,8 +118,8 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
                       longest_kept)
         ops.mul_rows_vec(y, x, memo)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         if not self.copies_its_input:

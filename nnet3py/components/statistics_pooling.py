@@ -24,6 +24,8 @@ from nnet3py.io.matrices import read_vector, write_vector
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 MOST_CHOICES = 1 << 20      # frames in one window, hours of speech: more in a file or a config line is a mistake
 
@@ -137,19 +139,19 @@ class StatisticsExtractionComponent(Component):
         return StatisticsExtractionComponentPrecomputedIndexes(
             forward, counts.astype(np.float32), backward if need_backprop else np.zeros(0, np.int32))
 
-    def check_precomputed(self, indexes: StatisticsExtractionComponentPrecomputedIndexes, x: Any, y: Any,
-                          need_backprop: bool) -> None:
+    def check_precomputed(self, indexes: StatisticsExtractionComponentPrecomputedIndexes, x: DeviceArray,
+                          y: DeviceArray, need_backprop: bool) -> None:
         if (len(indexes.forward) != y.shape[0] or indexes.forward.max(initial=0) > x.shape[0]
                 or need_backprop and len(indexes.backward) != x.shape[0]):
             raise compiled_for_others("the ranges of statistics", x, y)
 
     # -- computing -------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.extract_statistics(y, x, indexes.forward)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         if self.include_variance:
@@ -293,7 +295,7 @@ class StatisticsPoolingComponent(Component):
         backward = row_ranges(outputs, inputs, times - self.right_context, times + self.left_context)
         return StatisticsPoolingComponentPrecomputedIndexes(forward, backward)
 
-    def check_precomputed(self, indexes: StatisticsPoolingComponentPrecomputedIndexes, x: Any, y: Any,
+    def check_precomputed(self, indexes: StatisticsPoolingComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                           need_backprop: bool) -> None:
         if (len(indexes.forward) != y.shape[0] or indexes.forward.max(initial=0) > x.shape[0]
                 or need_backprop and len(indexes.backward) != x.shape[0]
@@ -302,12 +304,12 @@ class StatisticsPoolingComponent(Component):
 
     # -- computing -------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.pool_statistics(y, x, indexes.forward, self.num_log_count_features, self.output_stddevs,
                             self.variance_floor)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         if self.num_log_count_features > 0:

@@ -14,6 +14,8 @@ from nnet3py.io.matrices import read_vector, write_vector
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 IN_PLACE = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
 
@@ -27,12 +29,12 @@ class NoOpComponent(SameDimComponent):
         self.dim = dim
         self.backprop_scale = as_float32(backprop_scale)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         if x is not y:
             ops.copy_mat(y, x, 1.0)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None and (dx is not dy or self.backprop_scale != 1.0):
             ops.copy_mat(dx, dy, self.backprop_scale)
 
@@ -112,11 +114,11 @@ class ElementwiseProductComponent(BlockComponent):
 
     properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.multiply_blocks(y, x)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.multiply_blocks_backprop(dx, x, dy)
 
@@ -147,11 +149,11 @@ class SumBlockComponent(BlockComponent):
         super().__init__(input_dim, output_dim)
         self.block_scale = as_float32(scale)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.add_sum_of_blocks(y, x, self.block_scale)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.add_to_blocks(dx, dy, self.block_scale)
 
@@ -206,11 +208,11 @@ class SumGroupComponent(Component):
     def output_dim(self) -> int:
         return len(self.sizes)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.sum_column_groups(y, x, self.groups)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.copy_to_column_groups(dx, dy, self.groups)
 
@@ -266,11 +268,11 @@ class PermuteComponent(Component):
     def output_dim(self) -> int:
         return len(self.column_map)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.copy_cols(y, x, self.column_map)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.copy_cols(dx, dy, self.inverse_map)
 
@@ -377,11 +379,11 @@ class FixedScaleComponent(_FixedVectorComponent):
 
     CONFIG_KEY, TAG = "scales", "<Scales>"
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.mul_cols_vec(y, x, self.vector)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.mul_cols_vec(dx, dy, self.vector)
 
@@ -391,12 +393,12 @@ class FixedBiasComponent(_FixedVectorComponent):
 
     CONFIG_KEY, TAG = "bias", "<Bias>"
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         if x is not y:
             ops.copy_mat(y, x, 1.0)
         ops.add_vec_to_rows(y, self.vector, 1.0, 1.0)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None and dx is not dy:
             ops.copy_mat(dx, dy, 1.0)

@@ -31,6 +31,8 @@ from nnet3py.errors import CompileError
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 UPDATE_PERIOD = 4   # of both preconditioners; Kaldi has no option for it
 
@@ -129,7 +131,8 @@ class TdnnComponent(UpdatableComponent):
         offsets = grid.reorder_in * block * grid.num_images + place
         return TdnnComponentPrecomputedIndexes(grid.reorder_in, [int(offset) for offset in offsets])
 
-    def check_precomputed(self, indexes: TdnnComponentPrecomputedIndexes, x: Any, y: Any, need_backprop: bool) -> None:
+    def check_precomputed(self, indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                          need_backprop: bool) -> None:
         last = indexes.row_stride * (y.shape[0] - 1)
         offsets = indexes.row_offsets
         if (len(offsets) != self.time_offsets.size or indexes.row_stride < 1 or min(offsets) < 0
@@ -141,7 +144,7 @@ class TdnnComponent(UpdatableComponent):
     def spliced_rows(self, indexes: Any) -> tuple[Sequence[int], int] | None:
         return None if self.bias_params is None else (indexes.row_offsets, indexes.row_stride)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         parts, blocks = _input_parts(indexes, x, y.shape[0]), self._blocks()
         done = 0
         if self.bias_params is not None:
@@ -150,8 +153,8 @@ class TdnnComponent(UpdatableComponent):
         for part, weights in zip(parts[done:], blocks[done:], strict=True):
             ops.add_mat_mat(y, part, weights, 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             for part, weights in zip(_input_parts(indexes, dx, dy.shape[0]), self._blocks(), strict=True):
                 ops.add_mat_mat(part, dy, weights, 1.0, 1.0)
@@ -167,7 +170,7 @@ class TdnnComponent(UpdatableComponent):
         else:
             update._plain_step(ops, parts, dy)
 
-    def _plain_step(self, ops: Any, parts: tuple[Any, ...], dy: Any) -> None:
+    def _plain_step(self, ops: Ops, parts: tuple[Any, ...], dy: DeviceArray) -> None:
         if self.bias_params is not None:
             ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
         for part, weights in zip(parts, self._blocks(), strict=True):
@@ -264,7 +267,7 @@ class TdnnComponent(UpdatableComponent):
         return ",".join(str(offset) for offset in self.time_offsets)
 
 
-def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: Any, num_rows: int) -> tuple[Any, ...]:
+def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_rows: int) -> tuple[Any, ...]:
     """For each time offset a view of the input rows that the output rows use, (num_rows, input_dim)."""
     stride, length = indexes.row_stride, indexes.row_stride * (num_rows - 1) + 1
     return tuple(x[offset:offset + length:stride] for offset in indexes.row_offsets)

@@ -14,6 +14,8 @@ from nnet3py.io.matrices import read_vector, write_vector
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 NUM_CLIPPED, COUNT, NUM_SELF_REPAIRED, NUM_BACKPROPPED = range(4)     # places in ClipGradientComponent.counters
 CLIPPED, ZEROED, ROWS, BOUNDARIES = range(4)                          # places in BackpropTruncationComponent.counters
@@ -41,12 +43,12 @@ class ClipGradientComponent(SameDimComponent):
         self.self_repair_scale = as_float32(self_repair_scale)
         self.counters = np.zeros(4)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         if x is not y:
             ops.copy_mat(y, x, 1.0)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         assert update is None or isinstance(update, ClipGradientComponent)
@@ -204,17 +206,17 @@ class BackpropTruncationComponent(SameDimComponent):
         boundary = position // self.zeroing_interval != (position - self.recurrence_interval) // self.zeroing_interval
         return BackpropTruncationComponentPrecomputedIndexes(-boundary.astype(np.float32), float(boundary.sum()))
 
-    def check_precomputed(self, indexes: BackpropTruncationComponentPrecomputedIndexes, x: Any, y: Any,
+    def check_precomputed(self, indexes: BackpropTruncationComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                           need_backprop: bool) -> None:
         if not x.shape[0] == y.shape[0] == len(indexes.zeroing):
             raise compiled_for_others("the boundaries of a truncation", x, y)
 
-    def propagate(self, ops: Any, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         if x is not y or self.value_scale != 1.0:
             ops.copy_mat(y, x, self.value_scale)
 
-    def backprop(self, ops: Any, indexes: Any, x: Any, y: Any, dy: Any, memo: Any,
-                 update: Component | None, dx: Any) -> None:
+    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+                 update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         assert update is None or isinstance(update, BackpropTruncationComponent)

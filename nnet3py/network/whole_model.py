@@ -8,13 +8,16 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import NumericError, UsageError
 from nnet3py.network.nnet import Nnet
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +124,7 @@ def convert_repeated_to_block_affine(nnet: Nnet) -> None:
 # -- orthonormal constraint --------------------------------------------------------------------------------------------
 
 
-def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool], ops: Any) -> Callable[[], None]:
+def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool], ops: Ops) -> Callable[[], None]:
     """Move the matrices of constrained components a step towards equal singular values, in place.
 
     Parameters
@@ -152,7 +155,7 @@ def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool], ops: Any) -> Cal
     return check
 
 
-def constrain_matrix(ops: Any, weights: Any, constraint: float) -> Callable[[], np.ndarray]:
+def constrain_matrix(ops: Ops, weights: Any, constraint: float) -> Callable[[], np.ndarray]:
     """One step of M towards M Mᵀ = s² I, in place; M is ``weights`` or its transpose, whichever has fewer rows.
 
     Parameters

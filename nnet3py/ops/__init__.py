@@ -6,14 +6,17 @@ neither numba nor numpy.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 from nnet3py.errors import DeviceError
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 _local = threading.local()
 
 
-def get_ops(device: str = "cpu") -> Any:
+def get_ops(device: str = "cpu") -> Ops:
     """The operations of a device, one object per device and thread.
 
     Parameters
@@ -28,10 +31,10 @@ def get_ops(device: str = "cpu") -> Any:
     made = _local.__dict__.setdefault("ops", {})
     if device not in made:
         made[device] = _make_ops(device)
-    return made[device]
+    return cast("Ops", made[device])        # of its own device's arrays; __getattr__ finds operations by the table
 
 
-def _make_ops(device: str) -> Any:
+def _make_ops(device: str) -> object:
     if device == "cpu":
         from nnet3py.engine import threads
         from nnet3py.ops.cpu import CpuOps

@@ -10,7 +10,7 @@ import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,10 @@ from nnet3py.runtime.device_nnet import keep_on_device, on_device
 from nnet3py.runtime.joining import WITHOUT_EFFECT, Call, ComponentCall, held_for_joining, join_calls
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
+
 logger = logging.getLogger(__name__)
 
 WORTH_SAYING = 2**22       # elements of matrices (16 MB) from which on the log says how much memory they take
@@ -33,7 +37,7 @@ WORTH_SAYING = 2**22       # elements of matrices (16 MB) from which on the log 
 class Arena:
     """A growing block of float32 memory, shared by the computations bound to it, which never run at the same time."""
 
-    def __init__(self, ops: Any) -> None:
+    def __init__(self, ops: Ops) -> None:
         self._ops = ops
         self._bound: weakref.WeakSet[BoundComputation] = weakref.WeakSet()
         self.buffer = ops.new_vector(0)
@@ -53,7 +57,7 @@ class Arena:
 _largest_logged = 0
 
 
-def _log_memory(ops: Any, size: int) -> None:
+def _log_memory(ops: Ops, size: int) -> None:
     """Say how much of a device's memory is going to be taken, where it is more than was said before."""
     global _largest_logged
     megabytes = 4 * size / 2**20
@@ -102,7 +106,7 @@ class BoundComputation:
     join : let one call do the work of several commands where that saves time
     """
 
-    def __init__(self, computation: Computation, nnet: Nnet, ops: Any, arena: Arena,
+    def __init__(self, computation: Computation, nnet: Nnet, ops: Ops, arena: Arena,
                  update: Nnet | None, stats: Nnet | None, join: bool = True) -> None:
         if computation.need_model_derivative and update is None:
             raise Nnet3Error("the computation updates a model, but none was given to update",
@@ -246,7 +250,7 @@ class BoundComputation:
         last[analysis.is_output] = analysis.num_commands
         return last
 
-    def _row_offsets(self, pairs: np.ndarray) -> np.ndarray:
+    def _row_offsets(self, pairs: np.ndarray) -> DeviceArray:
         """(sub-matrix, row) pairs -> int64 element offsets of those rows in the arena; -1 stays."""
         strides = [info.num_cols for info in self.computation.matrices]
         table = np.array([(self.plan.offsets[sub.matrix] + sub.row_offset * strides[sub.matrix] + sub.col_offset,

@@ -1,7 +1,7 @@
 """Running a compiled computation on matrices of the caller. Kaldi: ``NnetComputer``."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena, BoundComputation, Stage
 from nnet3py.runtime.trace import log_preamble, run_traced
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 
 class Computer:
@@ -32,7 +35,8 @@ class Computer:
     """
 
     def __init__(self, computation: Computation, nnet: Nnet, update: Nnet | None = None, device: str = "cpu", *,
-                 stats: Nnet | None = None, ops: Any = None, arena: Arena | None = None, debug: bool = False) -> None:
+                 stats: Nnet | None = None, ops: Ops | None = None, arena: Arena | None = None,
+                 debug: bool = False) -> None:
         self.ops = ops if ops is not None else get_ops(device)
         self._owns_random_key = ops is None
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,

@@ -26,10 +26,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py.components.natural_gradient import named_preconditioners
 from nnet3py.runtime.device_nnet import DeviceNnet
+
+if TYPE_CHECKING:
+    pass
 
 logger = logging.getLogger(__name__)
 

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nnet3py.components.base import Component
 from nnet3py.network.nnet import Nnet
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 ALIGNMENT = 64          # elements; each array begins at a multiple, so that wide loads are possible
 _KINDS = (("PARAMETERS", np.float32), ("STATISTICS", np.float64))
@@ -77,7 +80,7 @@ def _leaves(component: Any) -> Iterator[Any]:
 class _Numbers:
     """Numbers of the host in device memory, which are copied only when they have changed."""
 
-    def __init__(self, ops: Any, size: int, dtype: Any) -> None:
+    def __init__(self, ops: Ops, size: int, dtype: Any) -> None:
         self._ops, self.vector, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
 
     def on_device(self, numbers: np.ndarray) -> Any:
@@ -91,7 +94,7 @@ class _Numbers:
 class _Arrays:
     """The arrays of one kind of all components, side by side in a device vector."""
 
-    def __init__(self, ops: Any, twins: Sequence[Any], declared: str, dtype: Any) -> None:
+    def __init__(self, ops: Ops, twins: Sequence[Any], declared: str, dtype: Any) -> None:
         from nnet3py.ops.cuda.store import Segments
 
         self._ops, self._places, starts, size = ops, [], [0], 0
@@ -145,7 +148,7 @@ class DeviceNnet(Nnet):
 
     host: Nnet
 
-    def __init__(self, host: Nnet, ops: Any) -> None:
+    def __init__(self, host: Nnet, ops: Ops) -> None:
         self.__dict__.update({name: value for name, value in vars(host).items() if name != "version"})
         self.host, self.ops = host, ops
         self.components = [_twin_of(component) for component in host.components]
@@ -254,7 +257,7 @@ def _merge_marks(mine: Any, theirs: Any) -> None:
 _made: weakref.WeakKeyDictionary[Nnet, tuple[int, int, weakref.ref[DeviceNnet]]] = weakref.WeakKeyDictionary()
 
 
-def on_device(nnet: Any, ops: Any) -> Any:
+def on_device(nnet: Any, ops: Ops) -> Any:
     """The network for the operations of a device: itself on the CPU, else its twin.
 
     A twin serves all that is bound to the network, for as long as something is; structural edits need another.
@@ -269,9 +272,9 @@ def on_device(nnet: Any, ops: Any) -> Any:
     return twin
 
 
-def keep_on_device(indexes: Any, ops: Any) -> Any:
+def keep_on_device(indexes: Any, ops: Ops) -> Any:
     """Precomputed indexes, which never change, with copies of their arrays in the device's memory; returns them."""
-    if ops.device != "cpu" and hasattr(indexes, "__dict__"):
+    if hasattr(indexes, "__dict__"):
         for value in vars(indexes).values():
             if isinstance(value, np.ndarray):
                 ops.keep(value)

@@ -5,7 +5,7 @@ Matrices that do not fit the processor's caches take as long to read and write a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from nnet3py.components.base import Component, Finish
 from nnet3py.components.nonlinear import RectifiedLinearComponent
 from nnet3py.components.normalize import BatchNormComponent, scratch_sums
 from nnet3py.network.nnet import Nnet
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 # Sizing is settled by the memory plan; compression saves memory on devices only and is not done.
@@ -34,7 +37,7 @@ class ComponentCall:
     method : its name
     """
 
-    def __init__(self, ops: Any, component: Component, method: str, index: int, number: int) -> None:
+    def __init__(self, ops: Ops, component: Component, method: str, index: int, number: int) -> None:
         self.component, self.method = component, method
         self._ops, self._run, self._index, self._number = ops, getattr(component, method), index, number
 
@@ -66,7 +69,7 @@ class FinishedProduct:
     batch_norm : the call of a batch norm in training that reads it last, or None; its sums come with the product
     """
 
-    def __init__(self, ops: Any, product: BoundCall, followers: Sequence[BoundCall],
+    def __init__(self, ops: Ops, product: BoundCall, followers: Sequence[BoundCall],
                  batch_norm: BoundCall | None) -> None:
         self._ops, self._product, self._followers, self._batch_norm = ops, product, followers, batch_norm
         starts, self._stride = product[0].component.spliced_rows(product[1][0]) or ((), 1)
@@ -111,7 +114,7 @@ class FinishedProduct:
 class BatchNormAndRelu:
     """The way back through a batch norm in training and the rectifier before it."""
 
-    def __init__(self, ops: Any, batch_norm: BoundCall, relu: BoundCall) -> None:
+    def __init__(self, ops: Ops, batch_norm: BoundCall, relu: BoundCall) -> None:
         self._ops, self._batch_norm, self._relu = ops, batch_norm, relu
 
     def __call__(self) -> None:
@@ -150,7 +153,7 @@ def held_for_joining(computation: Computation, nnet: Nnet) -> dict[int, int]:
     return held
 
 
-def join_calls(ops: Any, calls: list[Call], commands: list[int],
+def join_calls(ops: Ops, calls: list[Call], commands: list[int],
                read_later: Callable[[int, Any], bool]) -> tuple[list[Call], list[int]]:
     """Bound calls, and the command that each belongs to, with some joined where one operation does the work of several.
 
@@ -173,14 +176,14 @@ def join_calls(ops: Any, calls: list[Call], commands: list[int],
     return joined, owners
 
 
-def _joined_sum(ops: Any, calls: list[Call]) -> tuple[Call, int] | None:
+def _joined_sum(ops: Ops, calls: list[Call]) -> tuple[Call, int] | None:
     if len(calls) < 2 or (calls[0][0], calls[1][0]) != (ops.copy_mat, ops.add_mat):
         return None
     (dst, first, alpha), (target, second, beta) = calls[0][1], calls[1][1]
     return ((ops.sum_mats, (dst, first, second, alpha, beta)), 2) if target is dst and second is not dst else None
 
 
-def _joined_product(ops: Any, calls: list[Call], i: int) -> tuple[Call, int] | None:
+def _joined_product(ops: Ops, calls: list[Call], i: int) -> tuple[Call, int] | None:
     """The affine map that is call ``i`` with what follows it, and how many calls that makes."""
     product = _component_call(calls[i], "propagate")
     spliced = product and product[0].component.spliced_rows(product[1][0])
@@ -211,7 +214,7 @@ def _joined_product(ops: Any, calls: list[Call], i: int) -> tuple[Call, int] | N
     return (FinishedProduct(ops, product, followers, batch_norm), ()), 1 + len(followers) + (batch_norm is not None)
 
 
-def _joined_backprop(ops: Any, calls: list[Call], commands: list[int],
+def _joined_backprop(ops: Ops, calls: list[Call], commands: list[int],
                      read_later: Callable[[int, Any], bool]) -> tuple[Call, int] | None:
     batch_norm = _component_call(calls[0], "backprop")
     relu = _component_call(calls[1], "backprop") if len(calls) > 1 else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
 from nnet3py.compiler.describe import CommandPrinter, describe_computation, submatrix_text
 from nnet3py.components.base import Component, Properties
 from nnet3py.runtime.binding import BoundComputation, Stage
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +71,7 @@ def _written_submatrices(bound: BoundComputation, command: Command) -> list[int]
     return written
 
 
-def _rms(ops: Any, value: Any) -> float:
+def _rms(ops: Ops, value: Any) -> float:
     """Root mean square of a matrix, or of all parameters of a component."""
     watched = list(value.parameters().values()) if isinstance(value, Component) else [value]
     arrays = [ops.copy_out(array) for array in watched]

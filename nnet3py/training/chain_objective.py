@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from nnet3py.chain.scratch import scratch_doubles
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import UsageError
 from nnet3py.log import kaldi_place
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +73,13 @@ class ChainObjectiveComputation:
     seed : of the penalty on values out of range, which is applied in half of the minibatches
     """
 
-    def __init__(self, ops: Any, graph: DenominatorGraph, options: ChainOptions, seed: int = 0) -> None:
+    def __init__(self, ops: Ops, graph: DenominatorGraph, options: ChainOptions, seed: int = 0) -> None:
         options.check()
         self.ops, self.options = ops, options
         self._denominator = DenominatorComputation(ops, graph, options.leaky_hmm_coefficient)
         self._draws = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
 
-    def compute(self, supervision: Supervision, output: Any, deriv: Any = None,
+    def compute(self, supervision: Supervision, output: DeviceArray, deriv: Any = None,
                 numerator_deriv: Any = None) -> ChainObjective:
         """The objective of one output, and its derivative into ``deriv``.
 
@@ -128,7 +132,7 @@ class ChainObjectiveComputation:
                 ops.add_mat(deriv, output, -factor)
         return ChainObjective(value, l2_term, weight)
 
-    def _check_range(self, output: Any) -> None:
+    def _check_range(self, output: DeviceArray) -> None:
         values = self.ops.copy_out(output)
         lowest, highest = float(values.min()), float(values.max())
         if lowest < -LIMIT or highest > LIMIT:

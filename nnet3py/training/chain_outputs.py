@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
 from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions
 from nnet3py.training.example_request import HIDDEN, XENT
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 LWF_POSTERIORS = HIDDEN + "LWF-posteriors"    # input with posteriors of another model, for learning without forgetting
 
@@ -69,7 +73,7 @@ class ChainOutputs:
     seed : of random choices
     """
 
-    def __init__(self, ops: Any, graphs: Graphs, options: ChainOptions, apply_deriv_weights: bool = True,
+    def __init__(self, ops: Ops, graphs: Graphs, options: ChainOptions, apply_deriv_weights: bool = True,
                  seed: int = 0) -> None:
         options.check()
         self.options = options
@@ -132,7 +136,7 @@ class ChainOutputs:
             raise Nnet3Error(f"its frames are {step} apart (t), those of the examples before {self._frame_step}",
                              "the examples were made with different --frame-subsampling-factor")
 
-    def _add_lwf(self, deriv: Any, eg: NnetChainExample, supervised: NnetChainSupervision) -> None:
+    def _add_lwf(self, deriv: DeviceArray, eg: NnetChainExample, supervised: NnetChainSupervision) -> None:
         """Add the posteriors that an example brings along for learning without forgetting."""
         scale = self.options.lwf_scale + self.options.lwf_den_scale
         if not scale:
@@ -142,11 +146,11 @@ class ChainOutputs:
             raise Nnet3Error(f"--lwf-scale and --lwf-den-scale need examples with an input {LWF_POSTERIORS}",
                              "nnet3-chain-add-post-to-egs adds it")
         posteriors = self._ops.scratch(*deriv.shape)
-        self._ops.copy_in(posteriors, _by_frame(found[0], tuple(deriv.shape)))
+        self._ops.copy_in(posteriors, _by_frame(found[0], deriv.shape))
         self._ops.add_mat(deriv, posteriors, scale)
 
 
-def _by_frame(io: NnetIo, shape: tuple[int, int]) -> np.ndarray:
+def _by_frame(io: NnetIo, shape: tuple[int, ...]) -> np.ndarray:
     """Posteriors in the order of an output's rows: frame after frame, in each all sequences."""
     matrix = to_dense(io.features)
     if matrix.shape != shape:

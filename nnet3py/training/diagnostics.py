@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.training.example_request import example_request
 from nnet3py.training.objective import check_supervision, compute_objective
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +97,8 @@ class NnetDiagnostics:
         if wants_gradient:
             computer.run()
 
-    def _process_output(self, ops: Any, io: NnetIo, output: Any, deriv: Any) -> None:
+    def _process_output(self, ops: Ops, io: NnetIo, output: DeviceArray,
+                        deriv: DeviceArray | None) -> None:
         check_supervision(io.name, io.features, output.shape)
         kind = self.nnet.nodes[self.nnet.node_index(io.name)].objective   # type: ignore[union-attr]
         totals = self.outputs.setdefault(io.name, OutputDiagnostics(kind))

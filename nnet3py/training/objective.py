@@ -13,13 +13,17 @@ Nothing is divided by the weight: derivatives are sums over the minibatch. Kaldi
 """
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nnet3py.errors import ShapeError
 from nnet3py.io.general import check_finite, to_dense
 from nnet3py.io.sparse import SparseMatrix
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 
 class Objective(NamedTuple):
@@ -29,7 +33,7 @@ class Objective(NamedTuple):
     value: float
 
 
-def check_supervision(name: str, supervision: Any, shape: tuple[int, int]) -> None:
+def check_supervision(name: str, supervision: Any, shape: tuple[int, ...]) -> None:
     """Raise ShapeError unless ``supervision`` fits an output of ``shape`` (rows, dim)."""
     rows, cols = supervision.shape
     if cols != shape[1]:
@@ -39,7 +43,8 @@ def check_supervision(name: str, supervision: Any, shape: tuple[int, int]) -> No
         raise ShapeError(f"supervision of '{name}' has {rows} rows for {shape[0]} output frames")
 
 
-def compute_objective(ops: Any, kind: str, supervision: Any, output: Any, deriv: Any) -> Objective:
+def compute_objective(ops: Ops, kind: str, supervision: Any, output: DeviceArray,
+                      deriv: DeviceArray | None) -> Objective:
     """Compute the objective of one output, and its derivative into ``deriv``.
 
     Parameters

@@ -21,7 +21,7 @@ from nnet3py.ops.cuda.graphs import replay
 from nnet3py.ops.cuda.launch import THREADS, cuda, kernel, launch_2d
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, sum_down_column
 from nnet3py.ops.cuda.threads import block_column, block_rows, column_blocks
-from nnet3py.ops.table import CHAIN_PARTIAL_SUMS
+from nnet3py.ops.training_operations import CHAIN_PARTIAL_SUMS
 
 ZERO, ONE = np.float32(0), np.float32(1)
 DOUBLE_ZERO, DOUBLE_ONE = np.float64(0), np.float64(1)

@@ -1,0 +1,65 @@
+"""The types of what operations are given; ``table.py`` reads the names that its declarations use.
+
+A matrix or vector is an array of a device: numpy's on the CPU, one of numba.cuda on a GPU. Both have what
+:class:`DeviceArray` says, and no more can be asked of one whose device is not known. Light: no numpy, no numba.
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    import numpy as np
+
+    Place: TypeAlias = slice | tuple[slice, ...]
+else:
+    Protocol = object       # protocols take long to make, and at run time nobody asks for them
+
+
+class DeviceArray(Protocol):
+    """An array in the memory of some device."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns, or the number of elements."""
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+
+    @property
+    def ndim(self) -> int:
+        """2 for a matrix, 1 for a vector."""
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """The elements' type."""
+
+    def __getitem__(self, place: Place, /) -> DeviceArray:
+        """A part of the same memory."""
+
+    def reshape(self, rows: int, cols: int, /) -> DeviceArray:
+        """The same elements in the same order; of an array without gaps."""
+
+
+Anything = TypeVar("Anything")
+Out: TypeAlias = Annotated[Anything, "the operation writes it"]
+
+# Matrices have adjacent columns and any row stride, but those of int32; everything else is contiguous.
+Mat: TypeAlias = DeviceArray        # float32 (rows, cols)
+DMat: TypeAlias = DeviceArray       # float64 (rows, cols)
+IMat: TypeAlias = DeviceArray       # int32 (rows, cols), contiguous
+Vec: TypeAlias = DeviceArray        # float32 (dim,)
+RowVec: TypeAlias = DeviceArray     # float32 (rows,): in a formula of elements, that of the row and not of the column
+DVec: TypeAlias = DeviceArray       # float64 (dim,)
+IVec: TypeAlias = DeviceArray       # int32 (dim,); -1 for none
+LVec: TypeAlias = DeviceArray       # int64 (dim,); -1 for none
+U8Vec: TypeAlias = DeviceArray      # uint8 (dim,)
+F32: TypeAlias = float
+F64: TypeAlias = float
+Int: TypeAlias = int
+Bool: TypeAlias = bool
+# Numbers that differ from minibatch to minibatch: a GPU is given an array of one element, which a captured launch reads
+F32Cell: TypeAlias = "float | DeviceArray"
+IntCell: TypeAlias = "int | DeviceArray"

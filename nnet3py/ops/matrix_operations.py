@@ -1,0 +1,167 @@
+"""Operations on matrices and vectors: moving, adding, multiplying and summing them."""
+from __future__ import annotations
+
+from nnet3py.ops.arrays import F32, F64, Bool, DVec, IMat, Int, IntCell, IVec, LVec, Mat, Out, Protocol, RowVec, Vec
+
+
+class Rows(Protocol):
+    """Moving, scaling and adding rows: the command list's own operations."""
+
+    def set_const(self, dst: Out[Mat], value: F32) -> None:
+        """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
+
+    def copy_mat(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
+        """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromMat, then Scale."""
+
+    def add_mat(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
+        """``dst += alpha src``. Kaldi: AddMat."""
+
+    def sum_mats(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
+        """``dst = alpha a + beta b``; ``dst`` may be ``a`` or ``b``. Kaldi: CopyFromMat, Scale, then AddMat."""
+
+    def copy_rows(self, dst: Out[Mat], src: Mat, indexes: IVec, alpha: F32) -> None:
+        """``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""
+
+    def add_rows(self, dst: Out[Mat], src: Mat, indexes: IVec, alpha: F32) -> None:
+        """``dst[i] += alpha src[indexes[i]]``, nothing where the index is -1. Kaldi: AddRows."""
+
+    def copy_rows_multi(self, dst: Out[Mat], arena: Vec, offsets: LVec, alpha: F32) -> None:
+        """``dst[i] = alpha`` (the row that starts at ``arena[offsets[i]]``), a zero row for -1.
+
+        Kaldi: CopyRows of pointers.
+        """
+
+    def add_rows_multi(self, dst: Out[Mat], arena: Vec, offsets: LVec, alpha: F32) -> None:
+        """``dst[i] += alpha`` (the row at ``arena[offsets[i]]``), nothing where it is -1.
+
+        Kaldi: AddRows of pointers.
+        """
+
+    def copy_to_rows_multi(self, arena: Out[Vec], offsets: LVec, src: Mat) -> None:
+        """The row that starts at ``arena[offsets[i]]`` becomes ``src[i]``, nothing where it is -1.
+
+        Kaldi: CopyToRows.
+        """
+
+    def add_to_rows_multi(self, arena: Out[Vec], offsets: LVec, src: Mat, alpha: F32) -> None:
+        """``alpha src[i]`` is added to the row at ``arena[offsets[i]]``; the rows are distinct. Kaldi: AddToRows."""
+
+    def add_row_ranges(self, dst: Out[Mat], src: Mat, ranges: IMat, alpha: F32) -> None:
+        """``dst[i] += alpha`` (sum of ``src[r]``, ``ranges[i, 0] <= r < ranges[i, 1]``), r rising. Kaldi: AddRowRanges.
+
+        (-1, -1) is an empty range.
+        """
+
+
+class Elementwise(Protocol):
+    """Matrices with matrices and vectors of the same or of one dimension."""
+
+    def add_vec_to_rows(self, dst: Out[Mat], vec: Vec, alpha: F32, beta: F32) -> None:
+        """``dst[i] = alpha vec + beta dst[i]``. Kaldi: AddVecToRows, CopyRowsFromVec."""
+
+    def mul_cols_vec(self, dst: Out[Mat], src: Mat, vec: Vec) -> None:
+        """``dst[i, j] = src[i, j] vec[j]``; ``dst`` may be ``src``. Kaldi: MulColsVec."""
+
+    def mul_rows_vec(self, dst: Out[Mat], src: Mat, vec: RowVec) -> None:
+        """``dst[i, j] = src[i, j] vec[i]``; ``dst`` may be ``src``. Kaldi: MulRowsVec."""
+
+    def add_mat_diag_vec(self, dst: Out[Mat], src: Mat, vec: Vec, alpha: F32, beta: F32) -> None:
+        """``dst[i, j] = alpha src[i, j] vec[j] + beta dst[i, j]``. Kaldi: AddMatDiagVec."""
+
+    def add_diag_vec_mat(self, dst: Out[Mat], vec: RowVec, src: Mat, alpha: F32, beta: F32) -> None:
+        """``dst[i, j] = alpha vec[i] src[i, j] + beta dst[i, j]``. Kaldi: AddDiagVecMat."""
+
+    def mul_elements(self, dst: Out[Mat], a: Mat, b: Mat) -> None:
+        """``dst = a * b``, element by element; ``dst`` may be ``a`` or ``b``. Kaldi: MulElements."""
+
+    def add_mat_elements(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
+        """``dst = alpha a * b + beta dst``, element by element. Kaldi: AddMatMatElements."""
+
+    def set_vec(self, dst: Out[Vec], value: F32) -> None:
+        """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
+
+    def copy_vec(self, dst: Out[Vec], src: Vec, alpha: F32) -> None:
+        """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromVec, Scale."""
+
+    def add_vec(self, dst: Out[Vec], src: Vec, alpha: F32, beta: F32) -> None:
+        """``dst = alpha src + beta dst``. Kaldi: AddVec."""
+
+
+class Products(Protocol):
+    """Products of matrices."""
+
+    def add_mat_mat(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32, trans_a: Bool = False,
+                    trans_b: Bool = False) -> None:
+        """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to. Kaldi: AddMatMat.
+
+        With beta 0 the old content of ``dst`` does not count, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
+        """
+
+    def affine(self, dst: Out[Mat], src: Mat, weights: Mat, bias: Vec) -> None:
+        """``dst[i] = weights src[i] + bias``."""
+
+    def spliced_affine(self, dst: Out[Mat], sums: Out[Mat], src: Mat, weights: Mat, bias: Vec, scale: Vec,
+                       offset: Vec, starts: IVec, stride: Int, floor: F32) -> None:
+        """``dst[i] = max(floor, bias + sum over p of W_p src[starts[p] + stride i]) scale + offset``, in one pass.
+
+        W_p are blocks of columns of ``weights``. ``scale`` and ``offset`` are empty, or have an element for each
+        column. ``sums`` is empty, or gets sums of columns after the floor, as ``column_moments`` makes them. ``floor``
+        may be -inf.
+        """
+
+
+class Reductions(Protocol):
+    """Sums over rows, columns or everything."""
+
+    def add_row_sum(self, dst: Out[Vec], src: Mat, alpha: F32, beta: F32) -> None:
+        """``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
+
+    def add_row_sum_sq(self, dst: Out[Vec], src: Mat, alpha: F32, beta: F32) -> None:
+        """``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
+
+    def add_row_sum_product(self, dst: Out[Vec], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
+        """``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``. Kaldi: AddDiagMatMat of the transposes."""
+
+    def add_row_sum_double(self, dst: Out[DVec], src: Mat, alpha: F64) -> None:
+        """``dst[j] += alpha (sum over i of src[i, j])`` in float64. Kaldi: AddRowSumMat, then an addition in double."""
+
+    def add_row_sum_sq_double(self, dst: Out[DVec], src: Mat, alpha: F64) -> None:
+        """``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64.
+
+        Kaldi: AddDiagMat2, then an addition in double.
+        """
+
+    def add_col_sum_product(self, dst: Out[Vec], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
+        """``dst[i] = alpha (sum over j of a[i, j] b[i, j]) + beta dst[i]``, summed in float64. Kaldi: AddDiagMatMat."""
+
+    def sum_sq(self, src: Mat) -> float:
+        """The sum of all ``src[i, j]^2``, in float64. Kaldi: TraceMatMat(src, src, trans)."""
+
+    def sum_product(self, a: Mat, b: Mat) -> float:
+        """The sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
+
+    def dot(self, a: Vec, b: Vec) -> float:
+        """The sum of all ``a[i] b[i]``, in float64. Kaldi: VecVec."""
+
+
+class ByFactor(Protocol):
+    """Additions with a factor that lies on the device."""
+
+    def add_mat_by(self, dst: Out[Mat], src: Mat, factor: Vec) -> None:
+        """``dst += factor[0] src``; nothing if that factor is 0, whatever ``src`` holds."""
+
+    def add_mat_mat_by(self, dst: Out[Mat], a: Mat, b: Mat, factor: Vec) -> None:
+        """``dst += factor[0] aᵀ b``; nothing if that factor is 0, whatever ``a`` and ``b`` hold."""
+
+    def add_row_sum_by(self, dst: Out[Vec], src: Mat, factor: Vec) -> None:
+        """``dst[j] += factor[0] (sum over i of src[i, j])``; nothing if that factor is 0, whatever ``src`` holds."""
+
+
+class Random(Protocol):
+    """What ``ops.random`` fills arrays with."""
+
+    def philox_uniform(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
+        """Fill ``dst`` with numbers in [0, 1) from the stream's blocks that start at ``block``, row by row."""
+
+    def philox_normal(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
+        """Fill ``dst`` with standard normal numbers from the stream's blocks that start at ``block``, row by row."""
