@@ -24,12 +24,12 @@ import numpy as np
 from nnet3py.decoding.decoder import Decoder, DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
-from nnet3py.io.fst import NO_WEIGHT, Fst, write_binary_fst
+from nnet3py.hmm.topology import HmmState, HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import Constant, ContextDependency, Table, initial_transition_model
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
-from nnet3py.io.topology import HmmState, HmmTopology
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import Constant, ContextDependency, Table, initial_transition_model
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, write_binary_fst
 
 PHONES = 28                     # each with a pdf for entering it and one for staying
 MEAN_LENGTH = 7                 # phones in a word
@@ -183,7 +183,7 @@ def main() -> None:
 
 def measure_digits(folder: Path, runs: int) -> None:
     """The same for files."""
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader
 

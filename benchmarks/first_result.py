@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 

@@ -23,9 +23,9 @@ import numpy as np
 from nnet3py.decoding.graph import write_lang
 from nnet3py.decoding.lexicon import Silence, make_lang, read_lexicon
 from nnet3py.decoding.ngram import Ngram
+from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.tree import Constant, ContextDependency, Table, initial_transition_model
 from nnet3py.io.object_files import write_object
-from nnet3py.io.topology_kinds import chain_topology
-from nnet3py.io.tree import Constant, ContextDependency, Table, initial_transition_model
 
 ROOT = Path(__file__).resolve().parent.parent
 PHONES = [f"p{i:02}" for i in range(40)]
@@ -34,7 +34,7 @@ LIKELY = 0.7                  # how often one of them follows
 
 SIZES = """
 import sys
-from nnet3py.io.fst_text import read_fst_file
+from nnet3py.transducers.fst_text import read_fst_file
 fst = read_fst_file(sys.argv[1])
 print(fst.num_states, fst.num_arcs)
 """

@@ -59,8 +59,9 @@ def run(*words: str) -> float:
 def make_inputs(data: Path) -> str:
     """Write egs.ark, feats.ark and compressed.ark into the current folder; returns what they are."""
     sys.path.insert(0, str(ROOT))
-    from nnet3py.io.holders import FLOAT_MATRIX
-    from nnet3py.io.tables import TableWriter, read_matrices
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.formats.matrix_files import read_matrices
+    from nnet3py.io.tables import TableWriter
 
     run(*GET_EGS, f"ark:{data}/feats.ark", f"ark:{ROOT}/bin/ali-to-post ark:{data}/ali.txt ark:-|", "ark:egs.ark")
     matrices = [matrix for _, matrix in read_matrices(f"ark:{data}/feats.ark")]
@@ -127,7 +128,7 @@ def measure_reading(runs: int) -> None:
     """Print how fast tables are read in one process, after its first run, with numba loaded."""
     from nnet3py.egs.example import read_egs
     from nnet3py.egs.reading_ahead import examples_ahead
-    from nnet3py.io.tables import read_matrices
+    from nnet3py.formats.matrix_files import read_matrices
 
     run("nnet3-merge-egs", "--minibatch-size=64", "ark:egs.ark", "ark:merged.ark")
     block = np.ones(FEATURE_BYTES // 4, dtype=np.float32)
@@ -155,9 +156,9 @@ def measure_parts(runs: int) -> None:
     from nnet3py.egs.merger import ExampleMerger
     from nnet3py.egs.minibatch_size import MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
-    from nnet3py.io.decoded_matrix import decoded_matrix
-    from nnet3py.io.moving import dense_runs
-    from nnet3py.io.raw_matrix import RAW_MATRIX
+    from nnet3py.formats.decoded_matrix import decoded_matrix
+    from nnet3py.formats.moving import dense_runs
+    from nnet3py.formats.raw_matrix import RAW_MATRIX
     from nnet3py.io.streams import open_input
     from nnet3py.io.tables import SequentialReader, TableWriter
 

@@ -22,7 +22,7 @@ _PUBLIC = {
     "Computer": "nnet3py.runtime.computer",
     "compute": "nnet3py.runtime.compute",
     "LoopedComputer": "nnet3py.runtime.looped",
-    "read_matrices": "nnet3py.io.tables",
+    "read_matrices": "nnet3py.formats.matrix_files",
     "read_egs": "nnet3py.egs.example",
     "Component": "nnet3py.components.base",
     "Properties": "nnet3py.components.base",

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.matrices import read_vector, write_vector
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.io.transition_model import TransitionModel
 from nnet3py.network.model_file import read_nnet_body
 from nnet3py.network.nnet import Nnet
 

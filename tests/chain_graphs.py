@@ -8,7 +8,7 @@ import numpy as np
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
 from nnet3py.egs.example import NnetIo
 from nnet3py.egs.supervision import Supervision, merge_supervisions
-from nnet3py.io.fst import Fst
+from nnet3py.transducers.fst import Fst
 
 INFINITY = np.float32(np.inf)
 Arc = tuple[int, int, int, float]

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 from paths import DATA
 
-from nnet3py.io.align_phones import PhoneAligner
-from nnet3py.io.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.hmm.align_phones import PhoneAligner
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import TableWriter
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
 
 NUM_UTTERANCES, DIM = 24, 5
 NAMES = [f"s{number // 4}-u{number % 4}" for number in range(NUM_UTTERANCES)]

@@ -31,8 +31,8 @@ import nnet3py
 from nnet3py.components.registry import COMPONENT_MODULES, component_class
 from nnet3py.config_line import ConfigLine
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR, POSTERIOR
 from nnet3py.index import NO_TIME
-from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR, POSTERIOR
 from nnet3py.io.object_files import read_object
 from nnet3py.io.specifiers import parse_range, parse_rspecifier, parse_wspecifier, split_range
 from nnet3py.io.tables import SequentialReader, TableWriter
@@ -248,7 +248,7 @@ def _object(module: str, name: str) -> Callable[[bytes, Path], None]:
 
 
 def _read_fst(data: bytes, path: Path) -> None:
-    from nnet3py.io.fst_text import read_fst, write_fst
+    from nnet3py.transducers.fst_text import read_fst, write_fst
 
     fst = read_object(str(path), read_fst)
     write_fst(TokenWriter(io.BytesIO(), True), fst)
@@ -288,7 +288,7 @@ def _determinized(fst: Any) -> None:
 
 @functools.cache
 def _small_model() -> Any:
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import TransitionModel
 
     return read_object(str(DATA / "graphs" / "trans.mdl"), TransitionModel.read)
 
@@ -318,7 +318,7 @@ def _read_symbols(data: bytes, path: Path) -> None:
 def _read_windows(data: bytes, path: Path) -> None:
     from nnet3py.graphs.hmms import hmm_transducer
     from nnet3py.graphs.windows import read_windows
-    from nnet3py.io.tree import ContextDependency
+    from nnet3py.hmm.tree import ContextDependency
 
     hmm_transducer(read_windows(str(path)), read_object(str(DATA / "graphs" / "tree"), ContextDependency.read),
                    _small_model())
@@ -461,16 +461,16 @@ def samples() -> tuple[Sample, ...]:
     found += [Sample("examples", name, files[name], _table(EXAMPLE)) for name in ("egs", "uegs", "megs", "egs.txt")]
     found.append(Sample("labels", "ali", files["ali"], _table(INT_VECTOR)))
     found.append(Sample("posteriors", "post", files["post"], _table(POSTERIOR)))
-    found.append(Sample("tree", "tree", files["tree"], _object("nnet3py.io.tree", "ContextDependency")))
-    found.append(Sample("topology", "topo", files["topo"], _object("nnet3py.io.topology", "HmmTopology")))
+    found.append(Sample("tree", "tree", files["tree"], _object("nnet3py.hmm.tree", "ContextDependency")))
+    found.append(Sample("topology", "topo", files["topo"], _object("nnet3py.hmm.topology", "HmmTopology")))
     found.append(Sample("transition model", "trans.mdl", files["trans.mdl"],
-                        _object("nnet3py.io.transition_model", "TransitionModel")))
+                        _object("nnet3py.hmm.transition_model", "TransitionModel")))
     found += _both_forms("examples", DATA / "egs" / "chain.ark", CHAIN_EXAMPLE)
     found += _both_forms("examples", DATA / "egs" / "sup.ark", SUPERVISION)
     found += _both_forms("examples", DATA / "egs" / "discriminative.ark", DISCRIMINATIVE_EXAMPLE)
     found.append(Sample("FST", "den.fst", (DATA / "io" / "den.fst").read_bytes(), _read_fst))
     found.append(Sample("LDA statistics", "lda.acc", (DATA / "io" / "lda.acc").read_bytes(),
-                        _object("nnet3py.io.lda_stats", "LdaStats")))
+                        _object("nnet3py.formats.lda_stats", "LdaStats")))
     with tempfile.TemporaryDirectory() as folder:
         found += [Sample("cache", case, _cache(case, Path(folder)), _read_cache(case)) for case in CACHED_CASES]
     script = "".join(f"u{i} {DATA / 'io' / name}{part}\n" for i, (name, part) in enumerate(

@@ -18,7 +18,7 @@ from test_xvectors import WITH_CONTEXT
 
 from nnet3py.cli.main import load
 from nnet3py.egs.example import EXAMPLE
-from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet

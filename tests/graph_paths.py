@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.io.fst import Fst
+from nnet3py.transducers.fst import Fst
 
 Labels = tuple[int, ...]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nnet3py.chain.den_graph import initial_probs
-from nnet3py.io.fst import Fst
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.transducers.fst import Fst
 
 Path = tuple[tuple[int, ...], float]
 

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from paths import DATA
 
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
 LATTICE_DATA = DATA / "lattices"     # of three utterances, made by Kaldi; the folders are named after the steps
 

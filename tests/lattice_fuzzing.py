@@ -13,10 +13,10 @@ import numpy as np
 from lattice_cases import LATTICE_DATA, kaldi_lattices, random_lattice, transition_model
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES, expanded
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES, expanded
 
 SMALLEST = "en-029-ed-01"           # of Kaldi's lattices
 MAX_EXPAND = 2.0                    # of aligning with words: damage can make as many states as there are paths
@@ -50,7 +50,6 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     """What is done to lattices."""
     from nnet3py.decoding.symbols import read_text
     from nnet3py.fst.const_arpa import ConstArpa
-    from nnet3py.io.fst_text import read_fst
     from nnet3py.io.object_files import read_object
     from nnet3py.lattices import acoustic_scores, best_path, conversion, forward_backward, pruning, scaling
     from nnet3py.lattices.arc_posteriors import arc_lines
@@ -67,6 +66,7 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     from nnet3py.lattices.phone_determinize import determinize_phone_pruned
     from nnet3py.lattices.pruned_composition import PrunedComposition, PrunedCompositionOptions
     from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
+    from nnet3py.transducers.fst_text import read_fst
 
     model = transition_model()
     data = LATTICE_DATA / "data"
@@ -98,7 +98,7 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
 
 def use(lattices: list[Any]) -> None:
     """Put lattices through every tool; what a tool refuses, it refuses by an Nnet3Error."""
-    from nnet3py.io.lattice import factored
+    from nnet3py.transducers.lattice import factored
 
     for lattice in lattices:
         compact = lattice if isinstance(lattice, CompactLattice) else factored(lattice)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.io.fst import Fst
+from nnet3py.transducers.fst import Fst
 
 
 def random_fst(seed: int, states: int = 9, arcs: int = 20, epsilons: float = 0.4, cyclic: bool = False) -> Fst:

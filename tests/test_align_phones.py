@@ -1,4 +1,4 @@
-"""nnet3py/io/align_phones.py: phones with lengths to transition-ids and back, and alignments converted."""
+"""nnet3py/hmm/align_phones.py: phones with lengths to transition-ids and back, and alignments converted."""
 from __future__ import annotations
 
 import io
@@ -8,13 +8,13 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.align_phones import PhoneAligner, phones_of_frames
-from nnet3py.io.alignment import phone_starts
+from nnet3py.hmm.align_phones import PhoneAligner, phones_of_frames
+from nnet3py.hmm.alignment import phone_starts
+from nnet3py.hmm.topology import HmmState, HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import Constant, ContextDependency, Split, Table, initial_transition_model, monophone_tree
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.io.topology import HmmState, HmmTopology
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import Constant, ContextDependency, Split, Table, initial_transition_model, monophone_tree
 
 LEFT_TO_RIGHT = [HmmState(0, 0, [(0, 0.5), (1, 0.5)]), HmmState(1, 1, [(1, 0.5), (2, 0.5)]),
                  HmmState(2, 2, [(2, 0.75), (3, 0.25)]), HmmState()]

@@ -6,10 +6,10 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.io.alignment import check_transition_ids, describe_transitions, phone_starts, read_symbol_table
+from nnet3py.hmm.alignment import check_transition_ids, describe_transitions, phone_starts, read_symbol_table
+from nnet3py.hmm.topology import HmmState, HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
-from nnet3py.io.topology import HmmState, HmmTopology
-from nnet3py.io.transition_model import TransitionModel
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def test_useful_operations_of_computing(tmp_path: Path, nnet: Nnet, capsys: pyte
     """All chunks of the 120 utterances; the benchmark's own way to count them."""
     from cpu_parts import data, operations
 
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     nnet.write(str(tmp_path / "tdnnf.raw"))

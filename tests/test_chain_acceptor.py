@@ -16,8 +16,8 @@ from nnet3py.chain.acceptor import (
     minimized,
     pushed_to_start,
 )
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import connected as connected_fst
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import connected as connected_fst
 
 LAYERS = 6
 ROUNDING = 2e-5         # minimisation rounds each cost to 1e-6

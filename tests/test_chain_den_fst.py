@@ -17,12 +17,12 @@ from nnet3py.chain.minimize import COST_STEP
 from nnet3py.chain.normalization import normalization_fst
 from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_text import read_fst
+from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency, initial_transition_model, monophone_tree
 from nnet3py.io.object_files import read_object
-from nnet3py.io.topology_kinds import chain_topology
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency, initial_transition_model, monophone_tree
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import read_fst
 
 CHAIN = DATA / "chain"
 OF_KALDI = 1e-6       # of the size of a log-probability; merged states are numbered differently, sums in other order

@@ -12,8 +12,8 @@ from paths import DATA
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample, NnetChainSupervision, read_chain_egs
 from nnet3py.egs.supervision import SUPERVISION, Supervision, read_supervisions
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.io.fst_text import read_text_fst
 from nnet3py.io.tables import TableWriter
+from nnet3py.transducers.fst_text import read_text_fst
 
 FOLDER = DATA / "egs"
 

@@ -11,7 +11,7 @@ from graph_sums import log_sum
 from nnet3py.chain.minimize import COST_STEP, PUSH_DELTA, merge_states
 from nnet3py.fst.arcs import reversed_fst as reverse
 from nnet3py.fst.push import push_special
-from nnet3py.io.fst_operations import without_epsilons
+from nnet3py.transducers.fst_operations import without_epsilons
 
 FRAMES, PDFS = 6, 5
 ROUNDING = 1e-5       # costs are float32

@@ -19,9 +19,9 @@ from nnet3py.chain.supervision_splitter import SupervisionSplitter, fst_state_ti
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.egs.supervision import Supervision, merge_supervisions, read_supervisions
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_text import read_fst
 from nnet3py.io.object_files import read_object
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import read_fst
 
 FOLDER = DATA / "chain"
 COST = 5e-6             # costs are rounded to 1e-6 after sums in float32

@@ -10,8 +10,8 @@ from paths import DATA
 
 from nnet3py.chain.phone_lm import PhoneLmOptions, estimate_phone_lm
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.io.fst_text import read_fst
 from nnet3py.io.object_files import read_object
+from nnet3py.transducers.fst_text import read_fst
 
 CHAIN = DATA / "chain"
 SENTENCES = [[1, 2, 3, 1], [1, 2, 2, 1], [1, 3, 2, 1], [1, 2, 3, 2, 1]]

@@ -17,12 +17,12 @@ from nnet3py.chain.proto_supervision import SupervisionOptions, proto_from_latti
 from nnet3py.chain.supervision_splitter import fst_state_times
 from nnet3py.egs.supervision import read_supervisions
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.holders import INT_PAIR_VECTOR
-from nnet3py.io.lattice import read_compact_lattice
+from nnet3py.formats.holders import INT_PAIR_VECTOR
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
+from nnet3py.transducers.lattice import read_compact_lattice
 
 PHONES, DURATIONS = np.array([1, 2, 3, 1]), np.array([6, 9, 4, 8])
 

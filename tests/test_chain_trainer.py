@@ -206,8 +206,8 @@ def test_a_network_without_the_companion(graph):
 
 
 def test_where_denominator_graphs_come_from(net, tmp_path):
-    from nnet3py.io.fst_text import write_fst
     from nnet3py.io.object_files import write_object
+    from nnet3py.transducers.fst_text import write_fst
 
     languages = NET.replace("name=output ", "name=output-a ").replace("name=output-xent", "name=output-b")
     fst = random_graph(np.random.default_rng(1), 6, PDFS)

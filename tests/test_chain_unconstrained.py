@@ -17,8 +17,8 @@ from nnet3py.chain.supervision_splitter import SupervisionSplitter
 from nnet3py.chain.unconstrained import unconstrained
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.fst import Fst
 from nnet3py.random_sequence import philox
+from nnet3py.transducers.fst import Fst
 
 TREE, MODEL = SYSTEMS["chain"]()
 CHOICES = [(1, 1, 0.1), (2, 2, 0.0), (3, 3, 0.0), (4, 1, 0.0)]      # state entered, phone, cost

@@ -8,10 +8,10 @@ import pytest
 from paths import DATA, shared_golden
 
 from nnet3py.cli.main import load
-from nnet3py.io.general import to_dense
-from nnet3py.io.holders import FLOAT_VECTOR, GENERAL_MATRIX
+from nnet3py.formats.general import to_dense
+from nnet3py.formats.holders import FLOAT_VECTOR, GENERAL_MATRIX
+from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.object_files import read_object
-from nnet3py.io.sparse import SparseMatrix
 from nnet3py.io.tables import SequentialReader
 
 TRANS, MODEL, TREE = (str(DATA / "network" / name) for name in ("trans.mdl", "am.mdl", "tree"))

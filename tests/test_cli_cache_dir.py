@@ -15,7 +15,7 @@ from nnet3py.cli.compute_prob import compute_prob
 from nnet3py.cli.train import train
 from nnet3py.compiler import disk_cache
 from nnet3py.egs.example import EXAMPLE
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 

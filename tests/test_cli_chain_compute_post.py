@@ -9,12 +9,12 @@ from chain_graphs import three_phones
 from graph_sums import denominator_log_prob
 
 from nnet3py.cli.main import load
-from nnet3py.io.fst_text import write_fst_file
-from nnet3py.io.holders import FLOAT_MATRIX
-from nnet3py.io.matrices import write_matrix
+from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.formats.matrices import write_matrix
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet
+from nnet3py.transducers.fst_text import write_fst_file
 
 FATAL = 255
 CONFIG = """input-node name=input dim=4

@@ -18,11 +18,11 @@ from nnet3py.chain.normalization import normalization_fst
 from nnet3py.cli.main import load
 from nnet3py.egs.chain_example import NnetChainExample, read_chain_egs
 from nnet3py.egs.supervision import SUPERVISION, read_supervisions
-from nnet3py.io.fst_text import FST, write_fst
-from nnet3py.io.general import to_dense
-from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+from nnet3py.formats.general import to_dense
+from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tables import TableWriter
+from nnet3py.transducers.fst_text import FST, write_fst
 
 CHAIN = DATA / "chain"
 SUP, NORM = f"ark:{CHAIN / 'sup.ark'}", str(CHAIN / "normalization.fst")

@@ -10,13 +10,13 @@ from paths import DATA
 
 from nnet3py.chain.normalization import normalization_fst
 from nnet3py.cli.main import load
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_text import FST, read_fst, write_fst_file
+from nnet3py.hmm.topology import HmmTopology
+from nnet3py.hmm.topology_kinds import chain_topology
+from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tables import SequentialReader, TableWriter
-from nnet3py.io.topology import HmmTopology
-from nnet3py.io.topology_kinds import chain_topology
-from nnet3py.io.tree import initial_transition_model, monophone_tree
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import FST, read_fst, write_fst_file
 
 CHAIN = DATA / "chain"
 TREE, MODEL, SEQUENCES = (str(CHAIN / name) for name in ("tree", "0.trans_mdl", "phones.seq"))

@@ -16,12 +16,12 @@ from nnet3py.cli.chain_compute_prob import compute_prob
 from nnet3py.cli.chain_train import train, train2
 from nnet3py.cli.egs_outputs import chain_acc_lda_stats
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
-from nnet3py.io.fst_text import write_fst
-from nnet3py.io.lda_stats import LdaStats
+from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
+from nnet3py.transducers.fst_text import write_fst
 
 LEAKY = "--leaky-hmm-coefficient=0.1"
 

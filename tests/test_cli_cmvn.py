@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.main import load
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX
-from nnet3py.io.object_files import read_matrix_file
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX
+from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 FLOAT = 1e-5        # float32 features of size around 10, normalised in float32

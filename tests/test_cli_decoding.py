@@ -17,15 +17,15 @@ from nnet3py.cli.lattice_scaling import lattice_scale
 from nnet3py.cli.make_graph import make_graph
 from nnet3py.cli.word_error_rate import word_error_rate
 from nnet3py.decoding.graph import read_fst_file, word_line, write_fst_file
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_text import FST
-from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
-from nnet3py.io.lattice import LATTICES
+from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
+from nnet3py.hmm.topology import HmmState, HmmTopology
+from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tables import SequentialReader, TableWriter
-from nnet3py.io.topology import HmmState, HmmTopology
-from nnet3py.io.tree import initial_transition_model, monophone_tree
 from nnet3py.network.nnet import Nnet
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import FST
+from nnet3py.transducers.lattice import LATTICES
 
 pytest.importorskip("kaldifst", reason="graphs are made with kaldifst")
 

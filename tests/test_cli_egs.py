@@ -16,9 +16,9 @@ from nnet3py.cli.egs_merge import merge_egs
 from nnet3py.cli.egs_shuffle import shuffle_egs
 from nnet3py.cli.egs_subset import subset_egs
 from nnet3py.egs.example import read_egs
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
-from nnet3py.io.posteriors import posterior_of_alignment
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
+from nnet3py.formats.posteriors import posterior_of_alignment
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 ARCHIVE = DATA / "egs" / "compressed.ark"

@@ -40,9 +40,9 @@ from nnet3py.cli.openfst import (
 from nnet3py.cli.openfst_algorithms import fst_compose, fst_determinize, fst_minimize, fst_rm_epsilon, fst_shortest_path
 from nnet3py.fst.arcs import changed
 from nnet3py.fst.symbols import symbols_of
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import breadth_first
-from nnet3py.io.fst_text import read_fst_file
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import breadth_first
+from nnet3py.transducers.fst_text import read_fst_file
 
 pytest.importorskip("kaldifst", reason="composition and determinisation are kaldifst's (nnet3py[decode])")
 
@@ -144,7 +144,7 @@ def test_a_graph_of_another_model_is_refused_with_the_label(folder: Path, capsys
     graph = read_fst_file("HCLGa.fst")
     labels = graph.input_labels.copy()
     labels[5] = 4711
-    from nnet3py.io.fst_text import write_fst_file
+    from nnet3py.transducers.fst_text import write_fst_file
 
     write_fst_file("wrong.fst", dataclasses.replace(graph, input_labels=labels, stored=None))
     assert add_self_loops.execute(["trans.mdl", "wrong.fst", "x.fst"]) == 255

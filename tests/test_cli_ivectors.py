@@ -8,7 +8,7 @@ import pytest
 from paths import shared_golden
 
 from nnet3py.cli.main import load
-from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 SINGLE = 1e-4          # of the largest value: single precision, and another order of sums

@@ -11,10 +11,10 @@ import pytest
 from lattice_cases import LATTICE_DATA, best_by_words, check_same_words, kaldi_lattices
 
 from nnet3py.cli.main import load
-from nnet3py.io.fst_text import read_fst, write_fst_file
-from nnet3py.io.lattice import COMPACT_LATTICES
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
+from nnet3py.transducers.fst_text import read_fst, write_fst_file
+from nnet3py.transducers.lattice import COMPACT_LATTICES
 
 COST = 2e-3          # subsets of states are the same if their costs differ by less than 1/1024; two may add up
 NUMBER = 1e-5        # relative: what is printed has 6 or 7 digits

@@ -12,7 +12,7 @@ from digits_cases import CONFIG
 
 from nnet3py.cli import process
 from nnet3py.cli.process import FATAL
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 

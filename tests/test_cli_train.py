@@ -15,8 +15,8 @@ from runtime_cases import assert_close, class_example, parameters, plain
 from nnet3py.cli.egs_get import get_egs
 from nnet3py.cli.train import train
 from nnet3py.egs.example import EXAMPLE
-from nnet3py.io.holders import FLOAT_MATRIX, INT_VECTOR, POSTERIOR
-from nnet3py.io.posteriors import posterior_of_alignment
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR, POSTERIOR
+from nnet3py.formats.posteriors import posterior_of_alignment
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet

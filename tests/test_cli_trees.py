@@ -8,7 +8,7 @@ import pytest
 from paths import DATA
 
 from nnet3py.cli.main import load
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 TREES = DATA / "trees"

@@ -11,7 +11,7 @@ from runtime_cases import TDNN, TDNN_CONTEXT, assert_close, class_example, dense
 from nnet3py.cli.combine import combine
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.io.general import to_dense
+from nnet3py.formats.general import to_dense
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet

@@ -10,8 +10,9 @@ import pytest
 from io_samples import check_survives, reader_of, written
 
 from nnet3py.errors import FormatError
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.lattice import (
+from nnet3py.io.tokens import TokenReader
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.lattice import (
     expanded,
     factored,
     read_compact_lattice,
@@ -19,7 +20,6 @@ from nnet3py.io.lattice import (
     write_compact_lattice,
     write_lattice,
 )
-from nnet3py.io.tokens import TokenReader
 
 # 0 -> 1 with word 7 and ids 3, 4; 1 -> 2 with word 8 and id 6; 1 -> 2 with word 9 and no id; 2 is final with id 5.
 TEXT = b"\n0\t1\t7\t0.5,1.25,3_4\n1\t2\t8\t1,2,6\n1\t2\t9\t0.25,0,\n2\t0.125,0.5,5\n\n"

@@ -13,7 +13,7 @@ from nnet3py.components.old_convolution import ConvolutionComponent, FilterShape
 from nnet3py.components.pnorm import PnormComponent
 from nnet3py.config_line import ConfigLine
 from nnet3py.errors import ConfigError, FormatError
-from nnet3py.io.matrices import write_matrix
+from nnet3py.formats.matrices import write_matrix
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tokens import TokenReader
 from nnet3py.ops import get_ops

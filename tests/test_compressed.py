@@ -14,9 +14,9 @@ from io_samples import SAMPLES, archive, check_survives, reader_of, written
 from paths import shared_golden
 
 from nnet3py.errors import FormatError, NumericError, ShapeError
-from nnet3py.io import compressed, compressed_code
-from nnet3py.io.compressed import HEADER, CompressedMatrix, CompressionMethod
-from nnet3py.io.matrices import read_matrix, write_matrix
+from nnet3py.formats import compressed, compressed_code
+from nnet3py.formats.compressed import HEADER, CompressedMatrix, CompressionMethod
+from nnet3py.formats.matrices import read_matrix, write_matrix
 
 KINDS = {"cm": CompressionMethod.SPEECH_FEATURE, "cm2": CompressionMethod.TWO_BYTE_AUTO,
          "cm3": CompressionMethod.ONE_BYTE_AUTO}
@@ -165,7 +165,7 @@ def test_batches_decode_to_the_same_bits(name: str) -> None:
 
 
 def test_decoding_imports_no_numba() -> None:
-    program = ("import sys, numpy; from nnet3py.io.compressed import CompressedMatrix as C\n"
+    program = ("import sys, numpy; from nnet3py.formats.compressed import CompressedMatrix as C\n"
                "for method in (2, 3, 5): C.compress(numpy.ones((6000, 40)), method).to_dense()\n"
                "sys.exit('numba' in sys.modules)")
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0

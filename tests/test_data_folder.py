@@ -11,7 +11,7 @@ from paths import DATA
 from nnet3py.drivers.egs.ali_folder import AliFolder
 from nnet3py.drivers.egs.data_folder import DataFolder, read_list, spk2utt, table_dim
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 
 UTTERANCES = ("a-1", "a-2", "b-1", "b-2")

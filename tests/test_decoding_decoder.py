@@ -8,10 +8,10 @@ from graph_paths import path_costs
 from nnet3py.decoding.arcs import GraphBuilder
 from nnet3py.decoding.decoder import Decoder, DecoderOptions
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.io.fst import Fst
-from nnet3py.io.topology import HmmState, HmmTopology
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import Constant, ContextDependency, Table, initial_transition_model
+from nnet3py.hmm.topology import HmmState, HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import Constant, ContextDependency, Table, initial_transition_model
+from nnet3py.transducers.fst import Fst
 
 COST = 1e-4           # sums of float32
 WIDE = 1000.0

@@ -12,11 +12,11 @@ from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.io.fst import Fst, const_tables, write_binary_fst
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.transducers.fst import Fst, const_tables, write_binary_fst
 
 DATA = Path(__file__).parent / "data" / "decoding"
 HEAD = 65                      # bytes before the tables of states

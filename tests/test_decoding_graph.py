@@ -23,10 +23,10 @@ from nnet3py.decoding.graph import (
 from nnet3py.decoding.lexicon import Lang, Pronunciation, Silence, make_lang
 from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.fst import Fst
-from nnet3py.io.topology import HmmState, HmmTopology
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import Constant, ContextDependency, Split, Table, initial_transition_model
+from nnet3py.hmm.topology import HmmState, HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import Constant, ContextDependency, Split, Table, initial_transition_model
+from nnet3py.transducers.fst import Fst
 
 pytest.importorskip("kaldifst", reason="operations on graphs come from kaldifst")
 

@@ -13,13 +13,13 @@ from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import DecoderOptions, LatticeDecoder
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.io.fst import Fst
-from nnet3py.io.holders import FLOAT_MATRIX
-from nnet3py.io.lattice import LATTICES
+from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.transition_model import TransitionModel
 from nnet3py.lattices.states import trimmed
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.lattice import LATTICES
 
 DATA = Path(__file__).parent / "data" / "decoding"     # of a digits recogniser; lattices made by latgen-faster-mapped
 NARROW = DecoderOptions(beam=5.0, lattice_beam=3.0, min_active=20)

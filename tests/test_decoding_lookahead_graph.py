@@ -15,13 +15,13 @@ from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabelled
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.io.fst import NO_WEIGHT, Fst, write_binary_fst
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, write_binary_fst
 
 DATA = Path(__file__).parent / "data" / "decoding"     # a digits recogniser with a trigram; HCL with #0's loops
 COST = 1e-3                                            # sums of float32 over an utterance

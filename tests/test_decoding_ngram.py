@@ -13,7 +13,7 @@ from nnet3py.decoding.lexicon import SENTENCE_END, SENTENCE_START
 from nnet3py.decoding.ngram import Ngram, ngram_fst, read_grammar
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.fst import Fst
+from nnet3py.transducers.fst import Fst
 
 SUM = 1e-6            # of probabilities, which are kept as logs
 COST = 1e-4           # sums of float32

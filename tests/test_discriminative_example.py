@@ -17,8 +17,8 @@ from nnet3py.egs.discriminative_example import (
 )
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.io.lattice import read_lattice
 from nnet3py.io.tables import TableWriter
+from nnet3py.transducers.lattice import read_lattice
 
 TEXT = (b"<Nnet3DiscriminativeEg> <NumInputs> 1 \n"
         b"<NnetIo> input <I1V> 1 <I1> 0 -1 0  [\n  0.5 2 ]\n</NnetIo> \n"

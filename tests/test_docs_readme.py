@@ -13,7 +13,7 @@ import pytest
 from paths import ROOT
 
 import nnet3py
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -7,8 +7,8 @@ import pytest
 from nnet3py.egs.make import ExampleMaker, simple_example
 from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
 from nnet3py.errors import ShapeError
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.posteriors import Posterior, posterior_of_alignment
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.posteriors import Posterior, posterior_of_alignment
 
 LENGTH = 22
 FEATURES = np.random.default_rng(2).standard_normal((LENGTH, 3)).astype(np.float32)

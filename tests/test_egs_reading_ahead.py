@@ -10,8 +10,8 @@ from nnet3py.egs.discriminative_example import read_discriminative_egs
 from nnet3py.egs.example import read_egs
 from nnet3py.egs.reading_ahead import examples_ahead, num_bytes
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import to_dense
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import to_dense
 
 EGS = DATA / "egs"
 

@@ -12,8 +12,8 @@ from digits_cases import CONFIG
 
 from nnet3py.cli.main import load
 from nnet3py.errors import Nnet3Error
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io import streams
-from nnet3py.io.holders import FLOAT_MATRIX
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet

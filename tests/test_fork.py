@@ -88,7 +88,7 @@ def use_another():
     vector = np.zeros(3, np.float32)
     get_ops("cpu").set_vec(vector, 2.0)
     assert vector.sum() == 6.0
-    from nnet3py.io.compressed_code import LOOPS
+    from nnet3py.formats.compressed_code import LOOPS
     LOOPS[0].prepare()
 
 thread = threading.Thread(target=make)

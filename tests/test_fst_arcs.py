@@ -13,8 +13,8 @@ from nnet3py.fst import arcs
 from nnet3py.fst.local_epsilons import without_local_epsilons
 from nnet3py.fst.push import push_special
 from nnet3py.fst.random_paths import random_paths
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import connected
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import connected
 
 ROUNDING = 1e-5
 LONGEST = 6

@@ -9,7 +9,7 @@ import pytest
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.fst.openfst import from_openfst, to_openfst
-from nnet3py.io.fst import NO_WEIGHT, Fst, Stored
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, Stored
 
 pytest.importorskip("kaldifst", reason="operations on graphs come from kaldifst")
 

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from io_samples import reader_of
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io import fst_properties
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import breadth_first, concatenated, connected, without_epsilons
-from nnet3py.io.fst_text import read_text_fst
-from nnet3py.io.lattice import read_lattice
+from nnet3py.transducers import fst_properties
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import breadth_first, concatenated, connected, without_epsilons
+from nnet3py.transducers.fst_text import read_text_fst
+from nnet3py.transducers.lattice import read_lattice
 
 COST_TOLERANCE = 1e-4        # float32 sums of a few costs in another order
 

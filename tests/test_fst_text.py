@@ -14,8 +14,8 @@ from nnet3py.fst.drawing import drawing_text
 from nnet3py.fst.info import info_text
 from nnet3py.fst.symbols import read_symbols, symbols_of, symbols_text, with_symbols
 from nnet3py.fst.text import TextForm, fst_of_text, text_of_fst
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_text import read_fst_file, write_fst_file
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
 GRAPHS = DATA / "graphs"
 NUMBERED = TextForm(keep_state_numbering=True)

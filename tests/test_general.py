@@ -6,8 +6,8 @@ import pytest
 from io_samples import check_survives, reader_of, written
 
 from nnet3py.errors import FormatError
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import (
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import (
     GeneralMatrix,
     compressed,
     read_general_matrix,
@@ -17,8 +17,8 @@ from nnet3py.io.general import (
     to_dense,
     write_general_matrix,
 )
-from nnet3py.io.matrices import write_matrix
-from nnet3py.io.sparse import SparseMatrix
+from nnet3py.formats.matrices import write_matrix
+from nnet3py.formats.sparse import SparseMatrix
 
 DENSE = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
 FORMS: list[GeneralMatrix] = [DENSE, CompressedMatrix.compress(DENSE), CompressedMatrix.compress(DENSE, 3),

@@ -18,9 +18,8 @@ from nnet3py.egs.chain_example import CHAIN_EXAMPLE
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.egs.raw_example import RAW_EXAMPLE
 from nnet3py.egs.supervision import SUPERVISION
-from nnet3py.io.fst_text import FST, read_fst, write_fst
-from nnet3py.io.general import read_general_matrix, write_general_matrix
-from nnet3py.io.holders import (
+from nnet3py.formats.general import read_general_matrix, write_general_matrix
+from nnet3py.formats.holders import (
     COMPRESSED_MATRIX,
     FLOAT_MATRIX,
     GENERAL_MATRIX,
@@ -29,14 +28,15 @@ from nnet3py.io.holders import (
     POSTERIOR,
     Holder,
 )
-from nnet3py.io.lda_stats import LdaStats
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.lda_stats import LdaStats
+from nnet3py.formats.matrices import read_vector, write_vector
+from nnet3py.hmm.topology import HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.io.topology import HmmTopology
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
+from nnet3py.transducers.fst_text import FST, read_fst, write_fst
 
 # what files of other kinds are, by their place: those that are no data of Kaldi's formats
 _TEXT_FOR_PEOPLE = re.compile(

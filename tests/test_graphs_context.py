@@ -10,7 +10,7 @@ from graph_sums import paths
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.graphs.context import expand_context
-from nnet3py.io.fst import Fst
+from nnet3py.transducers.fst import Fst
 
 LONGEST = 5           # arcs
 SHAPES = [(1, 0), (2, 1), (3, 2), (3, 1), (2, 0), (5, 2)]

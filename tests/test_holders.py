@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io import holders
-from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.formats import holders
+from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 

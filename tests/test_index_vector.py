@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnet3py.errors import FormatError
-from nnet3py.io.index_vector import encode, read_index_vector, skip_codes, write_index_vector
+from nnet3py.formats.index_vector import encode, read_index_vector, skip_codes, write_index_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 # The documented example: (0,-1,0), (0,0,0), (0,1,0), (1,5,0).

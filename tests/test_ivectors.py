@@ -11,10 +11,10 @@ from scipy.stats import multivariate_normal
 
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.features.cmvn import accumulate_stats, empty_stats
+from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.full_gmm import FullGmm
 from nnet3py.gaussians.symmetric import packed, unpacked
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.posteriors import Posterior
 from nnet3py.ivectors.eigen import symmetric_eigen
 from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, objective_of
 from nnet3py.ivectors.online import (

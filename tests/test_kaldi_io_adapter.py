@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import FormatError
-from nnet3py.io import kaldi_io_adapter, matrices
+from nnet3py.formats import kaldi_io_adapter, matrices
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 RNG = np.random.default_rng(5)
@@ -64,7 +64,7 @@ def test_what_kaldi_io_gets_wrong_is_an_error_of_ours():
 def test_the_import_leaves_no_traces():
     code = ("import os, sys\n"
             "before, stderr = dict(os.environ), sys.stderr\n"
-            "from nnet3py.io.kaldi_io_adapter import kaldi_io\n"
+            "from nnet3py.formats.kaldi_io_adapter import kaldi_io\n"
             "assert 'kaldi_io' not in sys.modules\n"
             "kaldi_io()\n"
             "assert dict(os.environ) == before and sys.stderr is stderr\n")

@@ -13,10 +13,10 @@ from digits_cases import RECIPE, write_kaldi_dirs
 from paths import ROOT
 
 from nnet3py.acoustic_model import AcousticModel
-from nnet3py.io.holders import INT_VECTOR
+from nnet3py.formats.holders import INT_VECTOR
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.transition_model import TransitionModel
 from nnet3py.network.nnet import Nnet
 
 SCRIPTS = ROOT.parent / "shared" / "kaldi-scripts"

@@ -7,15 +7,15 @@ from lattice_cases import LATTICE_DATA, Way, best_by_words, check_same_paths, ra
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fst.const_arpa import ConstArpa
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_text import read_fst
 from nnet3py.io.object_files import read_object
 from nnet3py.lattices.composition import Composer, difference, union, with_final_cost, words_as_fst
 from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm, LmDifference
 from nnet3py.lattices.lm_rescoring import composed_with_const_arpa, rescored_with_const_arpa, rescored_with_fst
 from nnet3py.lattices.pruned_composition import PrunedComposition, PrunedCompositionOptions
 from nnet3py.lattices.states import LatticeError
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import read_fst
 
 COST = 1e-3            # sums in float
 DELTA = 4e-3           # of determinized lattices: subsets within 1/1024 are the same, a few times

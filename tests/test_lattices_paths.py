@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from lattice_cases import Way, random_lattice, ways
 
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.lattice import expanded
 from nnet3py.lattices.best_path import best_path, best_paths, path_of, random_paths
 from nnet3py.lattices.confidence import LARGEST, confidence
 from nnet3py.lattices.forward_backward import forward_backward, frame_posteriors
@@ -16,6 +14,8 @@ from nnet3py.lattices.linear import linear_lattice, word_times
 from nnet3py.lattices.pruning import depth, depth_per_frame, limited_depth, pruned
 from nnet3py.lattices.scaling import Scales, scaled, with_word_penalty
 from nnet3py.lattices.states import LatticeError, state_times, top_sorted
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.lattice import expanded
 
 SEEDS = range(6)
 EXACT = 1e-9               # weights are multiples of 1/8

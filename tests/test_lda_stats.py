@@ -7,7 +7,7 @@ from io_samples import check_survives, reader_of, written
 from paths import shared_golden
 
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.io.lda_stats import LdaStats
+from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.io.object_files import read_object
 
 TEXT = (b"<LDAACCS> <VECSIZE> 2 <NUMCLASSES> 3 <ZERO_ACCS>  [ 2 0 1.5 ]\n<FIRST_ACCS>  [\n  1 2 \n  0 0 \n  -3 0.5 ]\n"

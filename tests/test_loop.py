@@ -12,11 +12,11 @@ import pytest
 from paths import ROOT
 
 from nnet3py.engine.loop import Loop
-from nnet3py.io.compressed_code import LOOPS
+from nnet3py.formats.compressed_code import LOOPS
 
 RUN = """
 import ctypes, struct, sys
-from nnet3py.io.compressed_code import decode_uniform
+from nnet3py.formats.compressed_code import decode_uniform
 target = (ctypes.c_float * 3)()
 decode_uniform(bytes([0, 1, 255]), 1, -1.0, 0.5, 3, ctypes.addressof(target))
 print(*target, "numba" in sys.modules)
@@ -52,7 +52,7 @@ def test_loops_are_loaded_once(loop: Loop) -> None:
 def test_numbers_and_addresses() -> None:
     import ctypes
 
-    from nnet3py.io.compressed_code import decode_uniform
+    from nnet3py.formats.compressed_code import decode_uniform
 
     target = (ctypes.c_float * 2)()
     codes = struct.pack("=2H", 0, 65535)

@@ -19,10 +19,10 @@ from nnet3py.drivers.jobs.executor import Job, JobsFailed, make_executor
 from nnet3py.drivers.jobs.local import LocalExecutor
 from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.transition_model import TransitionModel
 
 FRAMES_PER_EG = 8
 # Few archives, but more than may be written at once: 3 + 4 files are too many, so 2 × 2 are made of 2.

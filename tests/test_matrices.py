@@ -13,7 +13,7 @@ from io_samples import SAMPLES, archive, check_survives, reader_of, written
 from paths import shared_golden
 
 from nnet3py.errors import FormatError
-from nnet3py.io.matrices import (
+from nnet3py.formats.matrices import (
     read_matrix,
     read_packed,
     read_vector,

@@ -1,4 +1,4 @@
-"""nnet3py/io/matrix_batches.py: many matrices converted at once are those converted one by one, to the byte."""
+"""nnet3py/formats/matrix_batches.py: many matrices converted at once are those converted one by one, to the byte."""
 from __future__ import annotations
 
 import io
@@ -9,12 +9,12 @@ import pytest
 
 from nnet3py.cli.copy_feats import copy_feats
 from nnet3py.errors import NumericError
-from nnet3py.io import compressed_code
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import to_dense, write_general_matrix
-from nnet3py.io.holders import GENERAL_MATRIX
-from nnet3py.io.matrix_batches import batches, compressed
-from nnet3py.io.raw_matrix import STORED_MATRIX
+from nnet3py.formats import compressed_code
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import to_dense, write_general_matrix
+from nnet3py.formats.holders import GENERAL_MATRIX
+from nnet3py.formats.matrix_batches import batches, compressed
+from nnet3py.formats.raw_matrix import STORED_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenWriter
 

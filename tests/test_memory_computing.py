@@ -9,7 +9,7 @@ import pytest
 from digits_cases import CONFIG
 from paths import ROOT
 
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
 from nnet3py.network.nnet import Nnet
 

@@ -9,8 +9,8 @@ import pytest
 from runtime_cases import TDNN
 
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.io.general import to_dense
-from nnet3py.io.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.formats.general import to_dense
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.minibatches import MinibatchOptions, TableMinibatches

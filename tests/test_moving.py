@@ -1,4 +1,4 @@
-"""nnet3py/io/moving.py and matrix_skimmer.py: copy-feats writes, and says, what it does when it reads every value."""
+"""formats/moving.py and matrix_skimmer.py: copy-feats writes, and says, what it does when it reads every value."""
 from __future__ import annotations
 
 import io
@@ -14,10 +14,10 @@ import pytest
 from paths import ROOT
 
 from nnet3py.cli.copy_feats import copy_feats
-from nnet3py.io import compressed_code, decoded_matrix, moving
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import write_general_matrix
-from nnet3py.io.raw_matrix import RAW_MATRIX
+from nnet3py.formats import compressed_code, decoded_matrix, moving
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import write_general_matrix
+from nnet3py.formats.raw_matrix import RAW_MATRIX
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
 
@@ -73,7 +73,7 @@ def outcome(words: list[str], folder: Path, capfd: pytest.CaptureFixture[str]) -
 @pytest.fixture
 def read_everything(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def switch() -> None:
-        monkeypatch.setattr(SequentialReader, "dense_runs", lambda self: iter(()))
+        monkeypatch.setattr(SequentialReader, "runs", lambda self, find: iter(()))
         monkeypatch.setattr(RAW_MATRIX, "skimmer", None)
         monkeypatch.setattr(decoded_matrix, "decoded_matrix", lambda num_threads: RAW_MATRIX)
     return switch

@@ -6,9 +6,9 @@ import pytest
 from runtime_cases import ROUNDING, assert_close
 
 from nnet3py.errors import NumericError, ShapeError
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import GeneralMatrix, to_dense
-from nnet3py.io.sparse import SparseMatrix
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import GeneralMatrix, to_dense
+from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.ops import get_ops
 from nnet3py.training.objective import check_supervision, compute_objective
 

@@ -21,9 +21,9 @@ from paths import DATA
 
 import nnet3py
 from nnet3py.components.registry import component_class
-from nnet3py.io.matrices import read_packed, write_matrix, write_packed, write_vector
+from nnet3py.formats.matrices import read_packed, write_matrix, write_packed, write_vector
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.io.tree import ContextDependency
 from nnet3py.network.nnet import Nnet
 
 FORMS = pytest.mark.parametrize("binary", [True, False], ids=["binary", "text"])

@@ -12,9 +12,9 @@ from nnet3py.egs.make import time_indexes
 from nnet3py.egs.merger import merge_examples
 from nnet3py.egs.packed_example import PACKED_EXAMPLE, PackedExample, merge_packed
 from nnet3py.errors import NumericError
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.byte_pieces import BytePieces
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.sparse import SparseMatrix
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 

@@ -1,4 +1,4 @@
-"""nnet3py/io/posterior_weights.py: against slow twins on lists."""
+"""nnet3py/formats/posterior_weights.py: against slow twins on lists."""
 from __future__ import annotations
 
 import math
@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.posterior_weights import frame_sums, of_log_probs, summed_by_id, weighted_entries, weighted_frames
-from nnet3py.io.posteriors import Posterior
+from nnet3py.formats.posterior_weights import frame_sums, of_log_probs, summed_by_id, weighted_entries, weighted_frames
+from nnet3py.formats.posteriors import Posterior
 from nnet3py.random_sequence import CRandom
 
 SINGLE = 1e-6          # one rounding to float32

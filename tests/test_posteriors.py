@@ -9,7 +9,7 @@ from io_samples import SAMPLES, archive, check_survives, reader_of, written
 from paths import shared_golden
 
 from nnet3py.errors import FormatError
-from nnet3py.io.posteriors import Posterior, posterior_of_alignment, read_posterior, write_posterior
+from nnet3py.formats.posteriors import Posterior, posterior_of_alignment, read_posterior, write_posterior
 
 frames_of_pairs = st.lists(st.lists(st.tuples(st.integers(0, 2**31 - 1), st.floats(0, 10, width=32)), max_size=5))
 

@@ -11,7 +11,7 @@ from runtime_cases import ROUNDING, TDNN, assert_close, class_example, matrices_
 
 import nnet3py
 from nnet3py.egs.example import EXAMPLE
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 
 

@@ -80,7 +80,7 @@ def test_a_cache_that_cannot_be_written_is_read(folder: Path) -> None:
     (folder / "kernels").mkdir(mode=0o500)
     status, err = run(["nnet3-info", "data/init.raw"], folder, NNET3PY_CACHE=str(folder / "kernels"))
     assert status == 0 and err.count("WARNING") == 0, "which needs none"
-    program = "from nnet3py.io.compressed_code import LOOPS; [loop.prepare() for loop in LOOPS[:1]]"
+    program = "from nnet3py.formats.compressed_code import LOOPS; [loop.prepare() for loop in LOOPS[:1]]"
     status, err = run([sys.executable, "-c", program], folder, NNET3PY_CACHE=str(folder / "kernels"),
                       NUMBA_CACHE_DIR="")
     assert status == 0 and err.count("Compiled kernels are not kept in") == 1 and os.listdir(folder / "kernels") == []

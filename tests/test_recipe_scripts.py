@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from paths import ROOT
 
-from nnet3py.io.tables import read_matrices
+from nnet3py.formats.matrix_files import read_matrices
 
 EGS = ROOT / "egs"
 RECIPES = ("speaker_id", "regression", "mini_librispeech")

@@ -24,9 +24,9 @@ from nnet3py.egs.sequence_merger import (
 )
 from nnet3py.egs.supervision import merge_supervisions
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.fst_text import read_text_fst
+from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.io.tables import TableWriter
+from nnet3py.transducers.fst_text import read_text_fst
 
 
 def write_merged(path: Path, examples: Iterable[Any], size: str) -> None:

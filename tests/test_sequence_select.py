@@ -11,7 +11,7 @@ from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.egs.example import NnetIo
 from nnet3py.egs.sequence_select import SequenceSelector, rename_supervision, scale_supervision
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.general import to_dense
+from nnet3py.formats.general import to_dense
 
 SHIFTS = {0: 0, 1: 0, -1: 0, 2: 3, 3: 3, -2: -3}      # of inputs -> of outputs that are 3 frames apart
 

@@ -10,8 +10,8 @@ from nnet3py.cli.main import load
 from nnet3py.egs.example import read_egs
 from nnet3py.egs.speaker_ranges import SpeakerRange, read_speaker_ranges
 from nnet3py.errors import FormatError, NumericError, ShapeError
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.holders import FLOAT_MATRIX
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 
 LINES = "u0 1 7 2 5 3\nu0 0 6 18 5 3\nu1  0\t6  0 20 1\n"

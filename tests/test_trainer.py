@@ -20,8 +20,8 @@ from runtime_cases import (
 
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import to_dense
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import constrain_matrix
 from nnet3py.ops import get_ops

@@ -10,8 +10,8 @@ from io_samples import SAMPLES, check_survives, reader_of, written
 from paths import shared_golden
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.topology import HmmTopology
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.topology import HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
 
 CHAIN = (b"<Topology> \n<TopologyEntry> \n<ForPhones> \n1 3 \n</ForPhones> \n"
          b"<State> 0 <ForwardPdfClass> 0 <SelfLoopPdfClass> 1 <Transition> 0 0.5 <Transition> 1 0.5 </State> \n"

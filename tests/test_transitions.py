@@ -11,9 +11,9 @@ from paths import DATA
 from nnet3py.acoustic_model import read_model
 from nnet3py.cli.am_train_transitions import am_train_transitions
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.io.holders import INT_VECTOR
+from nnet3py.formats.holders import INT_VECTOR
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.tables import TableWriter
-from nnet3py.io.transition_model import TransitionModel
 from nnet3py.training.transitions import TransitionOptions, count_transitions, priors_of_counts, train_transitions
 
 FLOAT32 = 1e-6

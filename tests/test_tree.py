@@ -12,11 +12,11 @@ from io_samples import check_survives
 from paths import DATA, shared_golden
 
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.hmm.topology import HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import Constant, ContextDependency, Map, Split, Table, initial_transition_model
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.io.topology import HmmTopology
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import Constant, ContextDependency, Map, Split, Table, initial_transition_model
 
 FOLDER = DATA / "network"
 MONOPHONE = ("ContextDependency 1 0 ToPdf TE 0 4 ( NULL TE -1 2 ( CE 0 CE 1 ) \nNULL TE -1 2 ( CE 2 CE 3 ) \n) \n"

@@ -9,12 +9,12 @@ from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.features.cmvn import accumulate_stats, empty_stats
+from nnet3py.formats.matrices import read_vector
 from nnet3py.gaussians.diag_gmm import DiagGmm, GmmModel
-from nnet3py.io.matrices import read_vector
+from nnet3py.hmm.topology import HmmTopology
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.text_lines import read_lines
-from nnet3py.io.topology import HmmTopology
-from nnet3py.io.tree import ContextDependency
 from nnet3py.trees.initial_models import (
     BiphoneCounts,
     OldModel,

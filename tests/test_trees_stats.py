@@ -9,10 +9,10 @@ import pytest
 from paths import DATA
 
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.io.alignment import phone_starts
+from nnet3py.hmm.alignment import phone_starts
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader
-from nnet3py.io.transition_model import TransitionModel
 from nnet3py.trees.stats import ABSENT, Accumulator, TreeStats, objective, summed
 
 TREES = DATA / "trees"

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.formats.wave_file import WAVE, WAVE_DURATION, Wave, read_duration, read_wave, write_wave
 from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.io.wave_file import WAVE, WAVE_DURATION, Wave, read_duration, read_wave, write_wave
 
 
 def chunk(name: bytes, data: bytes, order: str = "<", size: int | None = None) -> bytes:

@@ -34,10 +34,10 @@ from wrong_input_cases import (
 from nnet3py import log
 from nnet3py.cli.main import load
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, read_egs
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import to_dense
-from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR, POSTERIOR
-from nnet3py.io.posteriors import Posterior, posterior_of_alignment
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import to_dense
+from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR, POSTERIOR
+from nnet3py.formats.posteriors import Posterior, posterior_of_alignment
 from nnet3py.io.tables import SequentialReader
 
 

@@ -9,7 +9,7 @@ import pytest
 import nnet3py
 from nnet3py.cli.main import load
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.cutting import Utterance

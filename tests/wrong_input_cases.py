@@ -16,8 +16,8 @@ from sequence_samples import discriminative, singles
 from nnet3py.cli.main import load
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE
 from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR, POSTERIOR
-from nnet3py.io.posteriors import posterior_of_alignment
+from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR, POSTERIOR
+from nnet3py.formats.posteriors import posterior_of_alignment
 from nnet3py.io.tables import TableWriter
 
 LENGTHS = {"u0": 30, "u1": 41, "u2": 25}

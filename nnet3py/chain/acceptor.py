@@ -12,7 +12,7 @@ from math import floor
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.fst import NO_STATE, Fst
+from nnet3py.transducers.fst import NO_STATE, Fst
 
 Cost = np.float32                       # sums are rounded where OpenFst rounds them, or other states would be equal
 Arc = tuple[int, Cost, int]             # label, cost, next state

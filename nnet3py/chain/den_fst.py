@@ -15,11 +15,11 @@ from nnet3py.fst.push import push_special
 from nnet3py.graphs.context import expand_context
 from nnet3py.graphs.hmms import expand_hmms, to_pdfs
 from nnet3py.graphs.self_loops import add_self_loops
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import connected, without_epsilons
-from nnet3py.io.fst_properties import renumbered
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import connected, without_epsilons
+from nnet3py.transducers.fst_properties import renumbered
 
 logger = logging.getLogger(__name__)
 

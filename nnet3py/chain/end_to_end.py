@@ -6,9 +6,9 @@ import dataclasses
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.egs.supervision import Supervision
 from nnet3py.graphs.hmms import to_pdfs
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import breadth_first, without_epsilons
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import breadth_first, without_epsilons
 
 
 def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:

@@ -17,10 +17,10 @@ from nnet3py.egs.make import ExampleMaker, time_indexes
 from nnet3py.egs.splitter import Chunk, UtteranceSplitter
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.fst import Fst
-from nnet3py.io.general import GeneralMatrix, row_range
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.formats.general import GeneralMatrix, row_range
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.random_sequence import philox
+from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)
 

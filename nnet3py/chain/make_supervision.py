@@ -9,10 +9,10 @@ from nnet3py.egs.supervision import Supervision
 from nnet3py.graphs.context import expand_context
 from nnet3py.graphs.hmms import expand_hmms
 from nnet3py.graphs.self_loops import add_self_loops
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_operations import breadth_first, connected, without_epsilons
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import breadth_first, connected, without_epsilons
 
 
 class SupervisionMaker:

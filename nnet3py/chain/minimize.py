@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.fst.push import OPENFST_DELTA
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_operations import connected
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import connected
 
 PUSH_DELTA = 0.01 * OPENFST_DELTA          # how equal the sums of all states have to be
 COST_STEP = np.float32(10.0 * OPENFST_DELTA)

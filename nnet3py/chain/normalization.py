@@ -9,8 +9,8 @@ import dataclasses
 import numpy as np
 
 from nnet3py.chain.den_graph import initial_probs
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import without_epsilons
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import without_epsilons
 
 
 def normalization_fst(den_fst: Fst) -> Fst:

@@ -17,8 +17,8 @@ from nnet3py.chain.acceptor import (
 )
 from nnet3py.egs.supervision import Supervision
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import without_epsilons
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import without_epsilons
 
 logger = logging.getLogger(__name__)
 

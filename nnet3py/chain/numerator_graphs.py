@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 SAME_WEIGHT = 1.0e-4      # how much arcs' weights may differ, to be a state's weight and the same arcs otherwise
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_operations import connected
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import connected
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from nnet3py.chain.acceptor import Acceptor, SupervisionError, behind_first, pushed_to_start
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_operations import connected
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import connected
 
 _UNKNOWN = -1               # the time of a state that is not reached
 _MOST_FRAMES = 1_000_000    # of an utterance: almost three hours

@@ -5,7 +5,7 @@ import numpy as np
 
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.egs.supervision import Supervision
-from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 
 def fst_state_times(fst: Fst) -> np.ndarray:

@@ -19,10 +19,10 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.fst.openfst import from_openfst, load_kaldifst, to_openfst
 from nnet3py.graphs.hmms import to_pdfs
 from nnet3py.graphs.self_loops import add_self_loops
-from nnet3py.io import fst_operations
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import without_epsilons
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.transducers import fst_operations
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import without_epsilons
 
 
 def unconstrained(supervision: Supervision, model: TransitionModel, random: np.random.Generator) -> Supervision:

@@ -14,7 +14,7 @@ groups in ``option_groups.py``, and are read as ``options.minibatch_size``, ``op
 ``set_up(options)`` applies ``--num-threads`` and returns the device. ``log.py``: ``log.log``, ``log.warning``,
 ``log.vlog``; library modules use ``logging.getLogger(__name__)``, with ``extra=log.kaldi_place(function, file,
 line)`` where scripts read the header. Whatever a command raises becomes one ERROR line; ``Nnet3Error.exit_code`` is
-the exit status. ``errors.within("utterance u1")`` says where an error came from; ``io.general.check_finite(matrix,
+the exit status. ``errors.within("utterance u1")`` says where an error came from; ``formats.general.check_finite(matrix,
 what)`` finds NaN and infinity in any form of matrix. ``bin/`` is written by ``make launchers`` from the registry.
 docs/commands.md is written by ``python docs/make_command_pages.py``, which a test asks for when a command has
 changed.

@@ -16,8 +16,8 @@ See also: ali-to-pdf, ali-to-phones
 """, arguments=(2, 2))
 def ali_to_post(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
-    from nnet3py.io.holders import INT_VECTOR, POSTERIOR
-    from nnet3py.io.posteriors import posterior_of_alignment
+    from nnet3py.formats.holders import INT_VECTOR, POSTERIOR
+    from nnet3py.formats.posteriors import posterior_of_alignment
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     count = 0

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.decoding.decoder import Decoded
-    from nnet3py.io.fst import Fst
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.holder import Holder
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.transducers.fst import Fst
 
 _MIN_ACTIVE = 20      # states kept per frame whatever the beam, as Kaldi's aligners do
 _LATTICE_BEAM = 0.01  # of which only the best path is looked at
@@ -48,7 +48,7 @@ See also: make-graph --write-lang, compile-train-graphs-fsts, nnet3-align-compil
 def compile_train_graphs(args: list[str], options: Options) -> int:
     """Make graphs; 1 if none was made."""
     from nnet3py.decoding.graph import word_line
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
 
     return 0 if _compile_graphs(args, options, INT_VECTOR, word_line) else 1
 
@@ -65,7 +65,7 @@ See also: compile-train-graphs, nnet3-align-compiled
 """, arguments=(5, 5), options=_GRAPH_OPTIONS)
 def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
     """Make graphs; 0 however many were made, as in Kaldi."""
-    from nnet3py.io.fst_text import FST
+    from nnet3py.transducers.fst_text import FST
 
     if not options.read_disambig_syms:
         log.warning("--read-disambig-syms is not given: with a lexicon without disambiguation symbols graphs of many "
@@ -79,10 +79,10 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
     from nnet3py.cli.copying import convert_table
     from nnet3py.decoding.graph import TrainingGraphOptions, make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
-    from nnet3py.io.fst_text import FST
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
-    from nnet3py.io.tree import ContextDependency
+    from nnet3py.transducers.fst_text import FST
 
     tree = read_object(args[0], ContextDependency.read)
     model = read_object(args[1], TransitionModel.read)
@@ -132,12 +132,12 @@ def align_compiled(args: list[str], options: Options) -> int:
 
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.compute_setup import set_up
-    from nnet3py.io.fst_text import FST
-    from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
+    from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.network.collapse import prepare_for_test
     from nnet3py.runtime.compute import UtteranceComputer
+    from nnet3py.transducers.fst_text import FST
 
     check_ivector_options(options)
     if not options.beam > 0.0 or 0.0 != options.retry_beam <= options.beam:

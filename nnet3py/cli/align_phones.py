@@ -13,7 +13,7 @@ from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.io.align_phones import PhoneAligner
+    from nnet3py.hmm.align_phones import PhoneAligner
 
 _REORDER = option("reorder", bool, True, "Write a state's self-loops after the transition that leaves it")
 _PHONE_MAP = option("phone-map", str, "", "File with lines <old-phone> <new-phone>, numbers")
@@ -33,10 +33,10 @@ See also: phones-to-ali, nnet3-am-init, tree-info
 ])
 def make_mono_tree(args: list[str], options: Options) -> int:
     """Make a tree and a transition model."""
+    from nnet3py.hmm.topology import HmmTopology
+    from nnet3py.hmm.tree import initial_transition_model, monophone_tree
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.text_lines import read_integer_lines
-    from nnet3py.io.topology import HmmTopology
-    from nnet3py.io.tree import initial_transition_model, monophone_tree
 
     topology = read_object(args[0], HmmTopology.read)
     shared = read_integer_lines(options.shared_phones) if options.shared_phones else None
@@ -66,8 +66,8 @@ def phones_to_ali(args: list[str], options: Options) -> int:
     """Convert a table; 1 if nothing could be converted."""
     import numpy as np
 
-    from nnet3py.io.align_phones import phones_of_frames
-    from nnet3py.io.holders import INT_PAIR_VECTOR, INT_VECTOR
+    from nnet3py.formats.holders import INT_PAIR_VECTOR, INT_VECTOR
+    from nnet3py.hmm.align_phones import phones_of_frames
 
     aligner = _aligner(args[0], args[1], options.reorder)
     phone_map = read_phone_map(options.phone_map)
@@ -103,9 +103,9 @@ See also: phones-to-ali, ali-to-phones
 ])
 def convert_ali(args: list[str], options: Options) -> int:
     """Convert a table; 1 if nothing could be converted."""
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
 
     if options.frame_subsampling_factor < 1:
         raise OptionError(f"--frame-subsampling-factor must be above 0, found {options.frame_subsampling_factor}")
@@ -119,10 +119,10 @@ def convert_ali(args: list[str], options: Options) -> int:
 
 
 def _aligner(model_name: str, tree_name: str, reorder: bool) -> PhoneAligner:
-    from nnet3py.io.align_phones import PhoneAligner
+    from nnet3py.hmm.align_phones import PhoneAligner
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
-    from nnet3py.io.tree import ContextDependency
 
     return PhoneAligner(read_object(model_name, TransitionModel.read), read_object(tree_name, ContextDependency.read),
                         reorder)
@@ -132,7 +132,7 @@ def _convert(rspecifier: str, wspecifier: str, source: Any,
              convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
     """Convert a table of ``source`` to integer vectors; what fails is warned of and left out."""
     from nnet3py.cli.copying import convert_table
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
 
     def converted(key: str, value: np.ndarray) -> np.ndarray | None:
         try:

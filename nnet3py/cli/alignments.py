@@ -12,7 +12,7 @@ from nnet3py.errors import FormatError, within
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import TransitionModel
 
 
 @kaldi_command("ali-to-pdf", usage="""
@@ -25,10 +25,10 @@ See also: ali-to-phones, ali-to-post
 """, arguments=(3, 3))
 def ali_to_pdf(args: list[str], options: Options) -> int:
     """Convert a table."""
-    from nnet3py.io.alignment import check_transition_ids
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
+    from nnet3py.hmm.alignment import check_transition_ids
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
 
     model = read_object(args[0], TransitionModel.read)
 
@@ -61,9 +61,9 @@ def ali_to_phones(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
     import numpy as np
 
-    from nnet3py.io.holders import INT_PAIR_VECTOR, INT_VECTOR
+    from nnet3py.formats.holders import INT_PAIR_VECTOR, INT_VECTOR
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
 
     if options.per_frame + options.write_lengths + options.ctm_output > 1:
         raise OptionError("Only one of --per-frame, --write-lengths and --ctm-output can be given")
@@ -87,7 +87,7 @@ def _phones(model: TransitionModel, key: str, alignment: np.ndarray) -> tuple[np
     """The phones of an alignment and how many frames each has."""
     import numpy as np
 
-    from nnet3py.io.alignment import phone_starts
+    from nnet3py.hmm.alignment import phone_starts
 
     starts, complete = phone_starts(model, alignment)
     if not complete:
@@ -96,7 +96,7 @@ def _phones(model: TransitionModel, key: str, alignment: np.ndarray) -> tuple[np
 
 
 def _write_ctm(model: TransitionModel, rspecifier: str, wxfilename: str, frame_shift: float) -> int:
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
 
@@ -124,13 +124,13 @@ See also: ali-to-phones, show-transitions
 """, arguments=(3, 3))
 def show_alignments(args: list[str], options: Options) -> None:
     """Print a table."""
-    from nnet3py.io.alignment import phone_starts, read_symbol_table
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
+    from nnet3py.hmm.alignment import phone_starts, read_symbol_table
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
     from nnet3py.io.text_lines import read_text
-    from nnet3py.io.transition_model import TransitionModel
 
     names = read_symbol_table(read_text(args[0]), args[0])
     model = read_object(args[1], TransitionModel.read)

@@ -29,7 +29,7 @@ def am_train_transitions(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.acoustic_model import read_model
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader
     from nnet3py.training.transitions import TransitionOptions, count_transitions, priors_of_counts, train_transitions
 

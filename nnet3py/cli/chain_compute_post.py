@@ -37,7 +37,7 @@ def compute_post(args: list[str], options: Options) -> int:
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
     from nnet3py.cli.compute_setup import set_up
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.ops import get_ops
     from nnet3py.runtime.compute import UtteranceComputer
@@ -69,8 +69,8 @@ def compute_post(args: list[str], options: Options) -> int:
 def _transform(rxfilename: str, num_pdfs: int) -> np.ndarray | None:
     if not rxfilename:
         return None
-    from nnet3py.io.general import check_finite
-    from nnet3py.io.object_files import read_matrix_file
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.matrix_files import read_matrix_file
 
     matrix = read_matrix_file(rxfilename)
     check_finite(matrix, f"the matrix {rxfilename}")

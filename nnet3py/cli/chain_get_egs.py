@@ -59,7 +59,7 @@ class _Job:
         """Make the examples of all utterances; return the exit status."""
         from nnet3py.egs.chain_example import CHAIN_EXAMPLE
         from nnet3py.egs.supervision import SUPERVISION
-        from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX
+        from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX
         from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
         options = self._options
@@ -87,8 +87,8 @@ class _Job:
 
     def _make_maker(self, normalization: str) -> ChainExampleMaker:
         from nnet3py.chain.make_egs import ChainExampleMaker
+        from nnet3py.hmm.transition_model import TransitionModel
         from nnet3py.io.object_files import read_object
-        from nnet3py.io.transition_model import TransitionModel
 
         options = self._options
         scale = options.normalization_fst_scale
@@ -165,11 +165,11 @@ def chain_e2e_get_egs(args: list[str], options: Options) -> int:
     """Make examples; utterances that cannot be used are counted and reported. The exit status is 0, as Kaldi's."""
     from nnet3py.chain.make_egs import ChainExampleMaker
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.io.fst_text import FST
-    from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.transducers.fst_text import FST
 
     normalization, features, fsts, model_in, egs = [""] * (5 - len(args)) + args
     maker = ChainExampleMaker(_splitter(options), read_normalizer(normalization, 1.0) if normalization else None,

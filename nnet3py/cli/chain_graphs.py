@@ -8,13 +8,13 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.options import Options, option
 
 if TYPE_CHECKING:
-    from nnet3py.io.fst import Fst
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.transducers.fst import Fst
 
 
 def _read_model(rxfilename: str) -> TransitionModel:
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
 
     return read_object(rxfilename, TransitionModel.read)
 
@@ -36,9 +36,9 @@ def est_phone_lm(args: list[str], options: Options) -> int:
     """Estimate the phone language model."""
     from nnet3py.chain.phone_lm import PhoneLmEstimator, PhoneLmOptions
     from nnet3py.errors import within
-    from nnet3py.io.fst_text import write_fst_file
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader
+    from nnet3py.transducers.fst_text import write_fst_file
 
     estimator = PhoneLmEstimator(PhoneLmOptions(options.ngram_order, options.num_extra_lm_states,
                                                 options.no_prune_ngram_order))
@@ -65,9 +65,9 @@ def make_den_fst(args: list[str], options: Options) -> int:
     """Make both graphs."""
     from nnet3py.chain.den_fst import make_den_fst
     from nnet3py.chain.normalization import normalization_fst
-    from nnet3py.io.fst_text import read_fst, write_fst_file
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.tree import ContextDependency
+    from nnet3py.transducers.fst_text import read_fst, write_fst_file
 
     tree = read_object(args[0], ContextDependency.read)
     model = _read_model(args[1])
@@ -95,9 +95,9 @@ def make_num_fst_e2e(args: list[str], options: Options) -> int:
     from nnet3py.chain.normalize import Normalizer
     from nnet3py.egs.supervision import Supervision
     from nnet3py.errors import within
-    from nnet3py.io.fst_text import FST, read_fst
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.transducers.fst_text import FST, read_fst
 
     model = _read_model(args[0])
     with within(args[1]):
@@ -121,6 +121,6 @@ def make_num_fst_e2e(args: list[str], options: Options) -> int:
 def _empty_graph() -> Fst:
     import numpy as np
 
-    from nnet3py.io.fst import NO_STATE, Fst
+    from nnet3py.transducers.fst import NO_STATE, Fst
 
     return Fst.from_arcs(NO_STATE, np.zeros(0, dtype=np.float32), [], [], [], [], [])

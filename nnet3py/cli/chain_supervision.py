@@ -39,12 +39,12 @@ def get_supervision(args: list[str], options: Options) -> int:
     from nnet3py.chain.make_supervision import SupervisionMaker
     from nnet3py.chain.proto_supervision import SupervisionOptions, proto_from_lattice, proto_from_phones
     from nnet3py.egs.supervision import SUPERVISION
-    from nnet3py.io.holders import INT_PAIR_VECTOR
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.formats.holders import INT_PAIR_VECTOR
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.io.transition_model import TransitionModel
-    from nnet3py.io.tree import ContextDependency
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     how = SupervisionOptions(options.left_tolerance, options.right_tolerance, options.frame_subsampling_factor,
                              options.lm_scale, options.convert_to_pdfs)

@@ -41,7 +41,7 @@ See also: apply-cmvn, modify-cmvn-stats
 ])
 def compute_cmvn_stats(args: list[str], options: Options) -> int:
     """Compute statistics; 1 if there was nothing to compute them from."""
-    from nnet3py.io.holders import DOUBLE_MATRIX, FLOAT_VECTOR
+    from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
     to_table = is_wspecifier(args[1])
@@ -105,7 +105,7 @@ class _Tally:
 
 
 def _stats_of_utterances(rspecifier: str, writer: TableWriter, tally: _Tally) -> None:
-    from nnet3py.io.tables import read_matrices
+    from nnet3py.formats.matrix_files import read_matrices
 
     for key, features in read_matrices(rspecifier):
         stats = tally.add(key, features, None)
@@ -129,7 +129,7 @@ def _stats_of_speakers(rspecifier: str, spk2utt: str, writer: TableWriter, tally
 
 def _speakers(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tuple[str, np.ndarray | None]]]]:
     """Each speaker with the features (None if there are none) of the utterances."""
-    from nnet3py.io.holders import FLOAT_MATRIX, TOKEN_VECTOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 
     with RandomAccessReader(rspecifier, FLOAT_MATRIX) as features, SequentialReader(spk2utt, TOKEN_VECTOR) as speakers:
@@ -138,7 +138,7 @@ def _speakers(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tup
 
 
 def _stats_of_all(rspecifier: str, tally: _Tally) -> np.ndarray | None:
-    from nnet3py.io.tables import read_matrices
+    from nnet3py.formats.matrix_files import read_matrices
 
     stats = None
     for key, features in read_matrices(rspecifier):
@@ -149,7 +149,7 @@ def _stats_of_all(rspecifier: str, tally: _Tally) -> np.ndarray | None:
 def _write_global(wxfilename: str, stats: np.ndarray, binary: bool) -> None:
     import numpy as np
 
-    from nnet3py.io.matrices import write_matrix
+    from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
 
     with np.errstate(over="ignore"):
@@ -170,7 +170,7 @@ See also: compute-cmvn-stats
 def modify_cmvn_stats(args: list[str], options: Options) -> int:
     """Modify a table of statistics; 1 if it was empty."""
     from nnet3py.features.cmvn import fake_stats, mean_and_variance
-    from nnet3py.io.holders import DOUBLE_MATRIX
+    from nnet3py.formats.holders import DOUBLE_MATRIX
 
     *fake, source, target = args
     dims = int_list(fake[0], "first argument") if fake else []
@@ -201,7 +201,7 @@ See also: compute-cmvn-stats, modify-cmvn-stats, matrix-sum
 def apply_cmvn(args: list[str], options: Options) -> int:
     """Normalise a table; 1 if nothing was written."""
     from nnet3py.features.cmvn import fake_stats, normalize
-    from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 
     stats_name, source, target = args
     if options.norm_vars and not options.norm_means:
@@ -232,7 +232,7 @@ def apply_cmvn(args: list[str], options: Options) -> int:
 
 def _finder(stack: ExitStack, name: str, utt2spk: str) -> Callable[[str], np.ndarray | None]:
     """What gives the statistics for an utterance."""
-    from nnet3py.io.holders import DOUBLE_MATRIX
+    from nnet3py.formats.holders import DOUBLE_MATRIX
     from nnet3py.io.tables import RandomAccessMappedReader
 
     if is_rspecifier(name):
@@ -249,7 +249,7 @@ def _the_same(stats: np.ndarray, key: str) -> np.ndarray | None:
 def _read_stats(rxfilename: str) -> np.ndarray:
     import numpy as np
 
-    from nnet3py.io.object_files import read_matrix_file
+    from nnet3py.formats.matrix_files import read_matrix_file
 
     return read_matrix_file(rxfilename, dtype=np.float64)
 
@@ -271,7 +271,7 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
 def apply_cmvn_online(args: list[str], options: Options) -> int:
     """Normalise a table; 1 if nothing was written."""
     from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
 
     settings = OnlineOptions(options.cmn_window, options.speaker_frames, options.global_frames, options.norm_means,
@@ -298,7 +298,7 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
 def _groups(rspecifier: str, spk2utt: str, new: Callable[[], Callable[[np.ndarray], np.ndarray]],
             ) -> Iterator[tuple[Callable[[np.ndarray], np.ndarray], Iterator[tuple[str, np.ndarray | None]]]]:
     """Each speaker's normaliser with the features; without ``spk2utt``, of each utterance."""
-    from nnet3py.io.tables import read_matrices
+    from nnet3py.formats.matrix_files import read_matrices
 
     if spk2utt:
         for _, features_of in _speakers(rspecifier, spk2utt):

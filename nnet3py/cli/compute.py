@@ -28,7 +28,7 @@ def compute(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.cli.compute_setup import set_up
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.compute import UtteranceComputer
 

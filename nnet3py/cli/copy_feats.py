@@ -52,15 +52,15 @@ def copy_feats(args: list[str], options: Options) -> int:
 def _input_form(options: Options, binary: bool = True) -> Any:
     """The holder of what is read; where it can be, as bytes, and if ``binary`` as those that are written."""
     if options.htk_in or options.sphinx_in:
-        from nnet3py.io.foreign_features import HTK_MATRIX, SPHINX_MATRIX
+        from nnet3py.formats.foreign_features import HTK_MATRIX, SPHINX_MATRIX
 
         return HTK_MATRIX if options.htk_in else SPHINX_MATRIX
     if binary and not options.compress:
         from nnet3py.engine.threads import num_threads
-        from nnet3py.io.decoded_matrix import decoded_matrix
+        from nnet3py.formats.decoded_matrix import decoded_matrix
 
         return decoded_matrix(num_threads())
-    from nnet3py.io.raw_matrix import RAW_MATRIX
+    from nnet3py.formats.raw_matrix import RAW_MATRIX
 
     return RAW_MATRIX
 
@@ -69,15 +69,16 @@ def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
     """A matrix in the form in which it is written; ``binary`` says whether that may be bytes."""
     if isinstance(matrix, bytes | BytePieces) and binary and not options.compress:
         return matrix
-    from nnet3py.io.compressed import CompressedMatrix
-    from nnet3py.io.dense_skimmer import dense_matrix
+    from nnet3py.formats.compressed import CompressedMatrix
+    from nnet3py.formats.dense_skimmer import dense_matrix
 
     dense = dense_matrix(matrix)
     return CompressedMatrix.compress(dense, options.compression_method) if options.compress else dense
 
 
 def _copy_table(args: list[str], options: Options) -> int:
-    from nnet3py.io.raw_matrix import STORED_MATRIX, num_rows
+    from nnet3py.formats.moving import dense_runs
+    from nnet3py.formats.raw_matrix import STORED_MATRIX, num_rows
     from nnet3py.io.specifiers import parse_wspecifier
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -87,13 +88,13 @@ def _copy_table(args: list[str], options: Options) -> int:
         writer = stack.enter_context(TableWriter(args[1], STORED_MATRIX))
         lengths = None
         if options.write_num_frames:
-            from nnet3py.io.holders import INT32
+            from nnet3py.formats.holders import INT32
 
             lengths = stack.enter_context(TableWriter(options.write_num_frames, INT32))
         # The reader is closed first: if its input was bad, the output does not appear.
         reader = stack.enter_context(SequentialReader(args[0], _input_form(options, binary)))
         if writer.takes_runs and not (options.compress or options.htk_in or options.sphinx_in):
-            for run in reader.dense_runs():
+            for run in reader.runs(dense_runs):
                 writer.move(reader, run)
                 count += len(run.entries)
                 if lengths is not None:
@@ -123,7 +124,7 @@ def _is_much(first: Any, reader: Any) -> bool:
     size = reader.archive_size
     if not isinstance(first, bytes) or size is None or first[:3] != b"FM ":
         return False
-    from nnet3py.io.compressed_code import expect_compressing
+    from nnet3py.formats.compressed_code import expect_compressing
 
     return expect_compressing(size // 4)
 
@@ -131,7 +132,7 @@ def _is_much(first: Any, reader: Any) -> bool:
 def _in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterator[tuple[str, Any, Any]]:
     """Key, matrix, and matrix compressed, many of them at once by threads."""
     from nnet3py.engine.threads import num_threads
-    from nnet3py.io.matrix_batches import batches, compressed
+    from nnet3py.formats.matrix_batches import batches, compressed
     from nnet3py.io.read_ahead import map_ahead
 
     def convert(batch: list[tuple[str, Any]]) -> list[tuple[str, Any, Any]]:
@@ -143,8 +144,9 @@ def _in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterato
 
 
 def _copy_file(args: list[str], options: Options) -> None:
-    from nnet3py.io.object_files import read_matrix_file, token_reader, write_object
-    from nnet3py.io.raw_matrix import STORED_MATRIX
+    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.formats.raw_matrix import STORED_MATRIX
+    from nnet3py.io.object_files import token_reader, write_object
     from nnet3py.io.streams import open_input
 
     if options.htk_in or options.sphinx_in:

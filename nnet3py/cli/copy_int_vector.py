@@ -18,7 +18,7 @@ Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
 """, arguments=(2, 2), options=[BINARY])
 def copy_int_vector(args: list[str], options: Options) -> int:
     """Copy a table or a file; 1 if a table was empty."""
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.object_files import read_object, write_object
 
     if between_tables(args):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nnet3py.decoding.decoder import Decoded, Decoder, DecoderOptions
     from nnet3py.decoding.lattice_decoder import Graph
     from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import TransitionModel
 
 DECODER = (
     option("beam", float, 16.0, "Paths whose cost is larger than the best one's by more are given up"),
@@ -254,11 +254,11 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
                    ) -> Iterator[tuple[str, Graph | None, Any]]:
     """Utterances with their graphs; None, with a warning, for a graph whose utterance is missing."""
     from nnet3py.decoding.decoding_graph import DecodingGraph
-    from nnet3py.io.fst_text import FST
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import SequentialReader
+    from nnet3py.transducers.fst_text import FST
 
     if read_graph is not None or not is_rspecifier(graphs):
         with within(f"the graph {graphs}"):
@@ -293,10 +293,10 @@ class _Outputs:
     def __init__(self, wspecifiers: list[str], options: Options) -> None:
         import numpy as np
 
-        from nnet3py.io.holders import INT_VECTOR
-        from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES
+        from nnet3py.formats.holders import INT_VECTOR
         from nnet3py.io.tables import TableWriter
         from nnet3py.lattices.scaling import Scales
+        from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
         if options.acoustic_scale == 0.0:
             raise Nnet3Error("--acoustic-scale must not be 0")

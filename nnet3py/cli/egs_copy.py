@@ -178,7 +178,7 @@ class _Changes:
         self.needed = False
         if kind.holder is None:
             return
-        from nnet3py.io.holders import FLOAT, TOKEN
+        from nnet3py.formats.holders import FLOAT, TOKEN
         from nnet3py.io.tables import RandomAccessReader
 
         for name, what, holder, change in (("weights", "weight", FLOAT, kind.scale),

@@ -32,7 +32,7 @@ e.g.: nnet3-get-egs --num-pdfs=2658 --left-context=12 --right-context=9 --num-fr
     *_OPTIONS, option("num-pdfs", int, -1, "Number of pdfs, the dimension of the output; required")])
 def get_egs(args: list[str], options: Options) -> int:
     """Make examples; utterances that cannot be used are counted and reported."""
-    from nnet3py.io.holders import POSTERIOR
+    from nnet3py.formats.holders import POSTERIOR
 
     if options.num_pdfs <= 0:
         raise Nnet3Error("--num-pdfs options is required.")
@@ -52,7 +52,7 @@ e.g.: nnet3-get-egs-dense-targets --num-targets=26 --left-context=12 --right-con
     *_OPTIONS, option("num-targets", int, -1, "Columns that the targets must have (-1: any)")])
 def get_egs_dense_targets(args: list[str], options: Options) -> int:
     """Make examples; utterances that cannot be used are counted and reported."""
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     job = _Job(options)
 
@@ -90,7 +90,7 @@ class _Job:
         utterance, ``missing`` warns of one without targets.
         """
         from nnet3py.egs.example import EXAMPLE
-        from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX
+        from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
         from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
         table = self._options.online_ivectors or self._options.ivectors

@@ -23,7 +23,7 @@ def get_egs_simple(args: list[str], options: Options) -> int:
     """Make examples; keys that some table lacks are reported."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import simple_example
-    from nnet3py.io.holders import GENERAL_MATRIX
+    from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
     *sources, target = args

@@ -34,7 +34,7 @@ def compute_from_egs(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.compute_setup import compiler_options, set_up
     from nnet3py.egs.example import read_egs
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.example_outputs import ExampleOutputs

@@ -15,7 +15,7 @@ e.g.: feat-to-dim scp:feats.scp -
 """, arguments=(2, 2))
 def feat_to_dim(args: list[str], options: Options) -> int:
     """Write the dimension of the first matrix, or those of all."""
-    from nnet3py.io.holders import GENERAL_MATRIX
+    from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.io.streams import write_text
     from nnet3py.io.tables import SequentialReader
 
@@ -39,7 +39,7 @@ or: feat-to-len scp:feats.scp
 """, arguments=(1, 2))
 def feat_to_len(args: list[str], options: Options) -> int:
     """Write the number of frames of each matrix, or print their sum."""
-    from nnet3py.io.holders import GENERAL_MATRIX
+    from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.io.streams import write_text
     from nnet3py.io.tables import SequentialReader
 
@@ -52,7 +52,7 @@ def feat_to_len(args: list[str], options: Options) -> int:
 
 
 def _write_sizes(rspecifier: str, wspecifier: str, axis: int) -> int:
-    from nnet3py.io.holders import GENERAL_MATRIX, INT32
+    from nnet3py.formats.holders import GENERAL_MATRIX, INT32
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     with TableWriter(wspecifier, INT32) as writer, SequentialReader(rspecifier, GENERAL_MATRIX) as features:

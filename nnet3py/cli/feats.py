@@ -20,7 +20,7 @@ DEFAULT_SUBSET = 10
 
 def _convert(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
     """A table of features from another; empty matrices are skipped with a warning. Returns entries and errors."""
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     def converted(key: str, features: np.ndarray) -> np.ndarray | None:
         if not len(features):
@@ -90,7 +90,7 @@ See also: copy-feats, subset-feats, subsample-feats
 def select_feats(args: list[str], options: Options) -> int:
     """Select columns of a table."""
     from nnet3py.features.frames import parse_selection, select_columns
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     columns = parse_selection(args[0])
     done, _ = convert_table(args[1], args[2], FLOAT_MATRIX, FLOAT_MATRIX,
@@ -114,7 +114,7 @@ See also: select-feats, subsample-feats
 ])
 def subset_feats(args: list[str], options: Options) -> int:
     """Copy a subset of a table."""
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     by_list = options.include or options.exclude
@@ -161,7 +161,7 @@ e.g.: subsample-feats --n=2 ark:- ark:-
 def subsample_feats(args: list[str], options: Options) -> int:
     """Subsample a table; 1 if nothing was written."""
     from nnet3py.features.frames import subsample
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     if options.n == 0 or options.offset < 0 or (options.n < 0 and options.offset):
         raise OptionError(f"--n={options.n} and --offset={options.offset} make no sense",
@@ -203,8 +203,9 @@ def shift_feats(args: list[str], options: Options) -> int:
         done, errors = _convert(args, lambda features: shift(features, options.shift))
         log.log(f"Shifted {done} features by {options.shift} frames; {errors} with errors.")
         return 0 if done else 1
-    from nnet3py.io.matrices import write_matrix
-    from nnet3py.io.object_files import read_matrix_file, write_object
+    from nnet3py.formats.matrices import write_matrix
+    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.io.object_files import write_object
 
     features = read_matrix_file(args[0])
     if not len(features):

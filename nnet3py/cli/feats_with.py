@@ -24,7 +24,7 @@ class NothingDone(Nnet3Error):
 
 
 def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
-    from nnet3py.io.matrices import write_matrix
+    from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
 
     write_object(wxfilename, lambda writer: write_matrix(writer, matrix), binary)
@@ -34,7 +34,7 @@ def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
 def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarray], np.ndarray | None],
              inputs: ExitStack) -> int:
     """A table of features from another; NothingDone if it would be empty."""
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     def finish(done: int, errors: int) -> None:
         log.log(f"Done {done} utts, errors on {errors}")
@@ -58,8 +58,8 @@ Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3>
 ])
 def paste_feats(args: list[str], options: Options) -> int:
     """Paste tables or files; 1 if files differ in length."""
-    from nnet3py.io.holders import FLOAT_MATRIX
-    from nnet3py.io.object_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.tables import RandomAccessReader
 
     *sources, target = args
@@ -112,8 +112,9 @@ Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier>
 def append_vector_to_feats(args: list[str], options: Options) -> int:
     """Append vectors to a table, or one to a file."""
     from nnet3py.features.frames import append_vector
-    from nnet3py.io.holders import FLOAT_VECTOR
-    from nnet3py.io.object_files import read_matrix_file, read_object
+    from nnet3py.formats.holders import FLOAT_VECTOR
+    from nnet3py.formats.matrix_files import read_matrix_file
+    from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader
 
     if not is_rspecifier(args[0]):
@@ -151,8 +152,8 @@ See also: copy-feats, splice-feats, est-lda
 def transform_feats(args: list[str], options: Options) -> int:
     """Transform a table; 1 if nothing was written."""
     from nnet3py.features.frames import transform
-    from nnet3py.io.holders import FLOAT_MATRIX
-    from nnet3py.io.object_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.tables import RandomAccessMappedReader
 
     volumes = _Volumes()

@@ -10,7 +10,7 @@ from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.io.fst import Fst
+    from nnet3py.transducers.fst import Fst
 
 DELTA = option("delta", float, 1.0 / 1024.0, "Costs that differ by no more are the same")
 
@@ -65,9 +65,9 @@ def _compose_tables(left_name: str, right_name: str, target: str, tables: list[b
     """Compose with each FST of a table; exit status 1 if there is no result. FSTs without a partner are left out."""
     from contextlib import ExitStack
 
-    from nnet3py.io.fst_text import FST
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.transducers.fst_text import FST
 
     done = failed = 0
     with ExitStack() as stack:
@@ -116,8 +116,8 @@ def fst_determinize_star(args: list[str], options: Options) -> int:
     if not _is_table(source):
         write_openfst(target, determinized(read_graph(source)))
         return 0
-    from nnet3py.io.fst_text import FST
     from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.transducers.fst_text import FST
 
     with TableWriter(target, FST) as writer, SequentialReader(source, FST) as reader:
         done, _ = each_of_table(reader, writer.write, lambda fst: from_openfst(determinized(fst)))
@@ -267,7 +267,7 @@ See also: compile-train-graphs
 def fst_copy(args: list[str], options: Options) -> int:
     """Copy; 1 if there was none."""
     from nnet3py.cli.copying import copy_table
-    from nnet3py.io.fst_text import FST
+    from nnet3py.transducers.fst_text import FST
 
     count = copy_table(args[0], args[1], FST)
     log.log(f"Copied {count} FSTs.")

@@ -61,9 +61,9 @@ See also: gmm-global-acc-stats, gmm-global-est
 ])
 def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
     """Train a mixture."""
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.gaussians.estimation import FrameSample, begin_mixture, train_mixture
-    from nnet3py.io.general import check_finite
-    from nnet3py.io.holders import FLOAT_MATRIX
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
     from nnet3py.random_sequence import CRandom
@@ -103,11 +103,11 @@ def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
     """Gather statistics; 1 if there was no utterance."""
     from contextlib import ExitStack
 
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR_VECTOR
     from nnet3py.gaussians.accumulators import GmmStats, parse_flags
     from nnet3py.gaussians.diag_gmm import DiagGmm
     from nnet3py.gaussians.full_gmm import FullGmm
-    from nnet3py.io.general import check_finite
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR_VECTOR
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 

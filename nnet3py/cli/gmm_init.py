@@ -11,7 +11,7 @@ from nnet3py.cli.options import OptionError, Options, option
 
 if TYPE_CHECKING:
     from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.io.topology import HmmTopology
+    from nnet3py.hmm.topology import HmmTopology
 
 _MOST_DIMENSIONS = 9999
 _SHARED_PHONES = option("shared-phones", str, "", "File whose lines are sets of phones (numbers) that share their pdfs")
@@ -34,11 +34,11 @@ See also: build-tree, gmm-init-mono
 ])
 def gmm_init_model(args: list[str], options: Options) -> int:
     """Make a model."""
+    from nnet3py.formats.matrices import write_vector
     from nnet3py.gaussians.diag_gmm import GmmModel
-    from nnet3py.io.matrices import write_vector
+    from nnet3py.hmm.topology import HmmTopology
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object, write_object
-    from nnet3py.io.topology import HmmTopology
-    from nnet3py.io.tree import ContextDependency
     from nnet3py.trees.initial_models import OldModel, model_of_stats
     from nnet3py.trees.stats import TreeStats
 
@@ -111,11 +111,11 @@ def gmm_init_mono(args: list[str], options: Options) -> None:
     """Make a tree and a model."""
     from nnet3py.errors import within
     from nnet3py.features.cmvn import accumulate_stats, empty_stats
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.hmm.topology import HmmTopology
+    from nnet3py.hmm.tree import monophone_tree
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.io.topology import HmmTopology
-    from nnet3py.io.tree import monophone_tree
     from nnet3py.trees.initial_models import global_gaussian
 
     dim = _dimension(args[1])
@@ -149,9 +149,9 @@ See also: gmm-init-mono, build-tree
 ])
 def gmm_init_biphone(args: list[str], options: Options) -> None:
     """Make a tree and a model."""
+    from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object
     from nnet3py.io.text_lines import read_lines
-    from nnet3py.io.topology import HmmTopology
     from nnet3py.trees.initial_models import BiphoneCounts, biphone_tree
 
     dim = _dimension(args[1])

@@ -9,7 +9,7 @@ from nnet3py.cli.options import OptionError, Options, option
 from nnet3py.errors import within
 
 if TYPE_CHECKING:
-    from nnet3py.io.posteriors import Posterior
+    from nnet3py.formats.posteriors import Posterior
 
 _EVERY = 10          # files: how often the likelihood is logged
 _GSELECT_OPTIONS = (
@@ -32,8 +32,8 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
 
     import numpy as np
 
+    from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR_VECTOR
     from nnet3py.gaussians.posteriors import select, select_among
-    from nnet3py.io.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR_VECTOR
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
@@ -104,8 +104,8 @@ See also: {select}, scale-post
 def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
     """Make posteriors; 1 if there was no utterance."""
     from nnet3py.cli.copying import convert_table
+    from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
     from nnet3py.gaussians.posteriors import posteriors_of_selection
-    from nnet3py.io.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader
 
@@ -161,9 +161,9 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.cli.copying import convert_table
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.gaussians.diag_gmm import DiagGmm
     from nnet3py.gaussians.posteriors import log_likelihoods, pruned_posteriors
-    from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.io.object_files import read_object
 
     if options.n < 1:
@@ -197,8 +197,8 @@ def scale_post(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.cli.copying import convert_table
-    from nnet3py.io.holders import FLOAT, POSTERIOR
-    from nnet3py.io.posterior_weights import weighted_entries
+    from nnet3py.formats.holders import FLOAT, POSTERIOR
+    from nnet3py.formats.posterior_weights import weighted_entries
     from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
 

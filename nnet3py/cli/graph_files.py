@@ -8,7 +8,7 @@ from nnet3py import log
 from nnet3py.errors import FormatError, Nnet3Error
 
 if TYPE_CHECKING:
-    from nnet3py.io.fst import Fst
+    from nnet3py.transducers.fst import Fst
 
 
 def names_of_files(args: Sequence[str], first: int = 0) -> tuple[str, str]:
@@ -19,8 +19,8 @@ def names_of_files(args: Sequence[str], first: int = 0) -> tuple[str, str]:
 
 def read_graph(name: str) -> Fst:
     """Read a graph from a file; FormatError for costs that are no numbers, or minus infinity."""
-    from nnet3py.io.fst import NO_WEIGHT
-    from nnet3py.io.fst_text import read_fst_file
+    from nnet3py.transducers.fst import NO_WEIGHT
+    from nnet3py.transducers.fst_text import read_fst_file
 
     fst = read_fst_file(name)
     for costs in (fst.weights, fst.final_weights):
@@ -35,9 +35,9 @@ def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
     """Write a graph to a file, in OpenFst's binary form."""
     import dataclasses
 
-    from nnet3py.io.fst import write_binary_fst
     from nnet3py.io.streams import open_output
     from nnet3py.io.tokens import TokenWriter
+    from nnet3py.transducers.fst import write_binary_fst
 
     if fst.stored is not None and fst.stored.kind != kind:
         fst = dataclasses.replace(fst, stored=None)

@@ -84,9 +84,9 @@ def make_h_transducer(args: list[str], options: Options) -> int:
 
 
 def _tree_and_model(tree: str, model: str) -> tuple[Any, Any]:
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
-    from nnet3py.io.tree import ContextDependency
 
     return read_object(tree, ContextDependency.read), read_object(model, TransitionModel.read)
 
@@ -108,8 +108,8 @@ See also: make-h-transducer
 def add_self_loops(args: list[str], options: Options) -> int:
     """Add self-loops."""
     from nnet3py.graphs.self_loops import add_self_loops as with_self_loops
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
 
     model = read_object(args[0], TransitionModel.read)
     disambig = read_numbers(options.disambig_syms) if options.disambig_syms else []

@@ -16,7 +16,7 @@ from nnet3py.errors import UsageError, within
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.io.posteriors import Posterior
+    from nnet3py.formats.posteriors import Posterior
     from nnet3py.ivectors.online import EstimationStats, OnlineModels
 
 CMVN_OPTIONS = (NORM_MEANS, NORM_VARS, SKIP_DIMS,
@@ -49,8 +49,9 @@ def online_models(options: Options) -> OnlineModels:
     import numpy as np
 
     from nnet3py.features.cmvn import OnlineOptions
+    from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.io.object_files import read_matrix_file, read_object
+    from nnet3py.io.object_files import read_object
     from nnet3py.ivectors.online import OnlineModels
 
     for name in _FILES:
@@ -126,7 +127,7 @@ def ivector_extract(args: list[str], options: Options) -> int:
 def _of_utterances(extractor: Any, args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.io.holders import FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.io.tables import TableWriter
     from nnet3py.ivectors.extractor import UtteranceStats, objective_of
@@ -165,7 +166,7 @@ def _of_utterances(extractor: Any, args: list[str], options: Options) -> int:
 def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, TOKEN_VECTOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
     from nnet3py.ivectors.extractor import UtteranceStats, objective_of
 
@@ -239,7 +240,7 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
     """Extract i-vectors; 1 if there were none."""
     import numpy as np
 
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
     from nnet3py.ivectors.online import ivectors_of_posteriors
 
@@ -283,8 +284,8 @@ def ivector_extract_online2(args: list[str], options: Options) -> int:
     """Extract i-vectors; 1 if there were none."""
     from contextlib import ExitStack
 
-    from nnet3py.io.general import check_finite
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
     from nnet3py.ivectors.online import AdaptationState, OnlineIvectors
 
@@ -362,7 +363,7 @@ See also: ivector-extract-online2
 def ivector_randomize(args: list[str], options: Options) -> int:
     """Randomise a table; 1 if it was empty."""
     from nnet3py.cli.copying import convert_table
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 
     if not 0.0 <= options.randomize_prob <= 1.0:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from nnet3py.io.posteriors import Posterior
+    from nnet3py.formats.posteriors import Posterior
 
 NUM_THREADS = option("num-threads", int, 1, "Threads; results do not depend on it")
 

@@ -11,7 +11,7 @@ from nnet3py.errors import FormatError, ShapeError, within
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.io.posteriors import Posterior
+    from nnet3py.formats.posteriors import Posterior
 
 
 def read_extractor(rxfilename: str) -> Any:
@@ -29,8 +29,8 @@ def read_extractor(rxfilename: str) -> Any:
 def with_posteriors(features: str, posteriors: str,
                     counts: dict[str, int]) -> Iterator[tuple[str, np.ndarray, Posterior]]:
     """Utterances that have posteriors of all their frames; others are warned of and counted as ``errors``."""
-    from nnet3py.io.general import check_finite
-    from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 
     with SequentialReader(features, FLOAT_MATRIX) as matrices, RandomAccessReader(posteriors, POSTERIOR) as table:
@@ -52,7 +52,7 @@ def with_posteriors(features: str, posteriors: str,
 
 def read_vectors(rspecifier: str) -> dict[str, np.ndarray]:
     """All vectors of a table. ShapeError if their dimensions differ."""
-    from nnet3py.io.holders import FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader
 
     vectors: dict[str, np.ndarray] = {}

@@ -34,7 +34,7 @@ def ivector_mean(args: list[str], options: Options) -> int:
 
     import numpy as np
 
-    from nnet3py.io.holders import FLOAT_VECTOR, INT32, TOKEN_VECTOR
+    from nnet3py.formats.holders import FLOAT_VECTOR, INT32, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
     done = without = num_utterances = missing = 0
@@ -72,7 +72,7 @@ def ivector_mean(args: list[str], options: Options) -> int:
 def _mean_of_all(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.io.matrices import write_vector
+    from nnet3py.formats.matrices import write_vector
     from nnet3py.io.object_files import write_object
 
     vectors = read_vectors(args[0])
@@ -96,8 +96,8 @@ def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
     """Subtract a mean; 1 if there was nothing."""
     import numpy as np
 
-    from nnet3py.io.holders import FLOAT_VECTOR
-    from nnet3py.io.matrices import read_vector
+    from nnet3py.formats.holders import FLOAT_VECTOR
+    from nnet3py.formats.matrices import read_vector
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import TableWriter
 
@@ -137,7 +137,7 @@ def ivector_normalize_length(args: list[str], options: Options) -> int:
     """Normalise a table; 1 if it was empty."""
     import numpy as np
 
-    from nnet3py.io.holders import FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_VECTOR
 
     ratios = Moments()
 
@@ -170,8 +170,8 @@ def _transform(args: list[str], what: str) -> int:
     import numpy as np
 
     from nnet3py.features.frames import transform
-    from nnet3py.io.holders import FLOAT_VECTOR
-    from nnet3py.io.object_files import read_matrix_file
+    from nnet3py.formats.holders import FLOAT_VECTOR
+    from nnet3py.formats.matrix_files import read_matrix_file
 
     matrix = read_matrix_file(args[0])
     done, _ = convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR,
@@ -268,8 +268,8 @@ def ivector_compute_lda(args: list[str], options: Options) -> int:
     """Estimate a transform; 1 if there were no vectors."""
     import numpy as np
 
-    from nnet3py.io.holders import TOKEN
-    from nnet3py.io.matrices import write_matrix
+    from nnet3py.formats.holders import TOKEN
+    from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.ivectors.vectors import linear_discriminants

@@ -80,8 +80,8 @@ def latgen_faster_mapped_parallel(args: list[str], options: Options) -> int:
 
 
 def _decode_log_likes(args: list[str], options: Options, num_threads: int) -> int:
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
 
     model = read_object(args[0], TransitionModel.read)
     inputs = decoder_inputs(args[1], args[2], model)

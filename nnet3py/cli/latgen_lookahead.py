@@ -12,7 +12,7 @@ from nnet3py.errors import UsageError
 if TYPE_CHECKING:
     from nnet3py.decoding.lookahead_graph import LookaheadGraph
     from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import TransitionModel
 
 
 @kaldi_command("nnet3-latgen-faster-lookahead", usage=f"""

@@ -10,8 +10,8 @@ from nnet3py.cli.lattice_options import REORDER, change_lattices, status
 from nnet3py.cli.options import Options, option
 
 if TYPE_CHECKING:
-    from nnet3py.io.compact_lattice import CompactLattice
     from nnet3py.lattices.word_alignment import Alignment
+    from nnet3py.transducers.compact_lattice import CompactLattice
 
 _OUTPUT_ERROR_LATS = option("output-error-lats", bool, True, "Write what was made of lattices with errors, too")
 _TEST = option("test", bool, False, "Check that the best path stays what it was")
@@ -75,8 +75,8 @@ See also: lattice-align-words-lexicon, lattice-to-ctm-conf, nbest-to-ctm
 def lattice_align_words(args: list[str], options: Options) -> int:
     """Align lattices; 1 if not more were aligned than had errors."""
     from nnet3py.decoding.symbols import read_text
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
 
     boundaries = WordBoundaries(read_word_boundaries(read_text(args[0]), args[0]), options.silence_label,
@@ -104,8 +104,8 @@ See also: lattice-align-words, lattice-1best, nbest-to-ctm
 def lattice_align_words_lexicon(args: list[str], options: Options) -> int:
     """Align lattices; 1 if not more were aligned than had errors."""
     from nnet3py.decoding.symbols import read_text
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon, read_alignment_lexicon
 
     lexicon = read_alignment_lexicon(read_text(args[0]), args[0])
@@ -130,8 +130,8 @@ See also: lattice-to-phone-lattice, lattice-align-words, chain-get-supervision
 ])
 def lattice_align_phones(args: list[str], options: Options) -> int:
     """Align lattices; 1 if not more were aligned than had errors."""
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.phone_alignment import align_phones
 
     model = read_object(args[0], TransitionModel.read)
@@ -153,8 +153,8 @@ See also: lattice-align-phones, lattice-determinize-phone-pruned
 ])
 def lattice_to_phone_lattice(args: list[str], options: Options) -> int:
     """Make phone lattices; 1 if there was no lattice."""
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.phone_alignment import with_phones_as_ids, with_phones_as_words
 
     model = read_object(args[0], TransitionModel.read)
@@ -166,7 +166,7 @@ def lattice_to_phone_lattice(args: list[str], options: Options) -> int:
 
 def _convert_phones(args: list[str], convert: Callable[[Any], Any], plain: bool) -> int:
     """Convert lattices, which are read with a transition-id on each arc if ``plain``; how many."""
-    from nnet3py.io.lattice import factored
+    from nnet3py.transducers.lattice import factored
 
     if plain:
         return change_lattices(args, lambda key, lattice: factored(convert(lattice)), False, True)[0]

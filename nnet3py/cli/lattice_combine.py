@@ -40,12 +40,12 @@ See also: lattice-project, lattice-lmrescore, lattice-interp
 ])
 def lattice_compose(args: list[str], options: Options) -> int:
     """Compose lattices; 1 if nothing was left of any."""
-    from nnet3py.io.fst_text import FST, read_fst
-    from nnet3py.io.lattice import LATTICES, expanded
     from nnet3py.io.object_files import read_object
     from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import Composer
+    from nnet3py.transducers.fst_text import FST, read_fst
+    from nnet3py.transducers.lattice import LATTICES, expanded
 
     phi, rho = options.phi_label, options.rho_label
     if phi > 0 and rho > 0 or phi == 0 or rho == 0:
@@ -86,10 +86,10 @@ See also: lattice-combine, lattice-compose
 ])
 def lattice_interp(args: list[str], options: Options) -> int:
     """Interpolate lattices; 1 if none was."""
-    from nnet3py.io.lattice import COMPACT_LATTICES
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import Composer, words_as_fst
     from nnet3py.lattices.scaling import Scales, scaled
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     alpha = options.alpha
     if not 0.0 <= alpha <= 1.0:
@@ -129,8 +129,8 @@ See also: lattice-copy, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_copy_backoff(args: list[str], options: Options) -> int:
     """Copy lattices of two tables; 1 if there was none."""
-    from nnet3py.io.lattice import COMPACT_LATTICES
     from nnet3py.io.tables import RandomAccessReader
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     replaced = 0
     with ExitStack() as stack:
@@ -158,10 +158,10 @@ See also: lattice-combine, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_union(args: list[str], options: Options) -> int:
     """Unite lattices; 1 if there was none."""
-    from nnet3py.io.lattice import COMPACT_LATTICES, expanded
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import union
     from nnet3py.lattices.determinize import determinize
+    from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded
 
     united = missing = 0
     with ExitStack() as stack:
@@ -201,12 +201,12 @@ def lattice_combine(args: list[str], options: Options) -> int:
     """Combine lattices; 1 if none was written, or half of the lattices were missing."""
     from math import log as logarithm
 
-    from nnet3py.io.lattice import COMPACT_LATTICES
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import union, with_final_cost
     from nnet3py.lattices.forward_backward import forward_backward
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import LatticeError, from_start
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     num_systems = len(args) - 1
     weights = _weights(options.lat_weights, num_systems)
@@ -267,9 +267,9 @@ See also: lattice-union, lattice-compose
 """, arguments=(3, 3), options=[])
 def lattice_difference(args: list[str], options: Options) -> int:
     """Write what is left of lattices; 1 if there was none."""
-    from nnet3py.io.lattice import COMPACT_LATTICES
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import difference
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     empty = missing = 0
     with ExitStack() as stack:

@@ -57,8 +57,8 @@ def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) 
 
     With the option ``s`` of the rspecifier the rest is not read after that.
     """
-    from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES
     from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
     wanted = _first_words(list_name)
     last = max(wanted, default="")
@@ -180,10 +180,10 @@ def lattice_depth(args: list[str], options: Options) -> int:
     from contextlib import ExitStack
 
     from nnet3py.errors import within
-    from nnet3py.io.holders import FLOAT
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.formats.holders import FLOAT
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.pruning import depth
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     done = frames = 0
     total = 0.0
@@ -213,10 +213,10 @@ def lattice_depth_per_frame(args: list[str], options: Options) -> int:
     from contextlib import ExitStack
 
     from nnet3py.errors import within
-    from nnet3py.io.holders import INT_VECTOR
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.pruning import depth_per_frame
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     done = 0
     with ExitStack() as stack:
@@ -267,10 +267,10 @@ See also: lattice-project, lattice-copy
 def lattice_to_fst(args: list[str], options: Options) -> int:
     """Make FSTs; 1 if there was no lattice."""
     from nnet3py.cli.copying import convert_table
-    from nnet3py.io.fst_text import FST
-    from nnet3py.io.lattice import COMPACT_LATTICES
     from nnet3py.lattices.conversion import word_fst
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.transducers.fst_text import FST
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     scales = scales_of(options)
     done, _ = convert_table(args[0], args[1], COMPACT_LATTICES, FST,

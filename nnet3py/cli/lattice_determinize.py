@@ -10,8 +10,8 @@ from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.io.compact_lattice import CompactLattice
-    from nnet3py.io.fst import Fst
+    from nnet3py.transducers.compact_lattice import CompactLattice
+    from nnet3py.transducers.fst import Fst
 
 _BEAM = option("beam", float, 10.0, "How much worse than the best path may be, after scaling")
 _DELTA = option("delta", float, 1.0 / 1024, "States that differ by no more are the same")
@@ -72,11 +72,11 @@ See also: lattice-determinize-phone-pruned, lattice-prune
 ])
 def lattice_determinize_pruned(args: list[str], options: Options) -> int:
     """Determinize lattices; 1 if there was none."""
-    from nnet3py.io.lattice import expanded
     from nnet3py.lattices.acoustic_scores import AcousticScores
     from nnet3py.lattices.determinize import DeterminizeOptions, determinize_pruned
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import newly_sorted, top_sorted, trimmed
+    from nnet3py.transducers.lattice import expanded
 
     _check_beam(options)
     scales = scales_of(options)
@@ -116,11 +116,11 @@ See also: lattice-determinize-pruned, nnet3-latgen-faster
 ])
 def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
     """Determinize lattices; 1 if there was none."""
-    from nnet3py.io.lattice import expanded
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.phone_determinize import PhoneDeterminizeOptions, determinize_phone_pruned
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.transducers.lattice import expanded
 
     _check_beam(options)
     scales = scales_of(options)
@@ -179,9 +179,9 @@ def lattice_determinize_non_compact(args: list[str], options: Options) -> int:
 
 def _determinize_whole(args: list[str], options: Options, compact: bool) -> int:
     """Determinize lattices without a beam, or with narrower and narrower ones for those that are too large."""
-    from nnet3py.io.lattice import expanded
     from nnet3py.lattices.acoustic_scores import AcousticScores
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.transducers.lattice import expanded
 
     _check_beam(options)
     scales = scales_of(options)

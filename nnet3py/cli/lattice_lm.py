@@ -40,10 +40,10 @@ See also: lattice-lmrescore-const-arpa, lattice-lmrescore-pruned, lattice-compos
 ])
 def lattice_lmrescore(args: list[str], options: Options) -> int:
     """Rescore lattices; 1 if nothing was left of any."""
-    from nnet3py.io.fst_text import read_fst
     from nnet3py.io.object_files import read_object
     from nnet3py.lattices.composition import Composer
     from nnet3py.lattices.lm_rescoring import rescored_with_fst
+    from nnet3py.transducers.fst_text import read_fst
 
     model = Composer(read_object(args[1], read_fst))
     return _rescore([args[0], args[2]], lambda lattice: rescored_with_fst(lattice, model, options.lm_scale))

@@ -31,11 +31,11 @@ See also: lattice-to-ctm-conf, lattice-best-path
 ])
 def lattice_mbr_decode(args: list[str], options: Options) -> int:
     """Write words; 1 if there was no lattice."""
-    from nnet3py.io.holders import FLOAT, FLOAT_PAIR_VECTOR, INT_VECTOR, POSTERIOR
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.formats.holders import FLOAT, FLOAT_PAIR_VECTOR, INT_VECTOR, POSTERIOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.mbr import minimum_bayes_risk
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     scales = scales_of(options)
     holders: list[Any] = [INT_VECTOR, FLOAT, POSTERIOR, FLOAT_PAIR_VECTOR]
@@ -74,13 +74,13 @@ See also: lattice-mbr-decode, nbest-to-ctm, lattice-align-words
 ])
 def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
     """Write a CTM; 1 if there was no lattice."""
-    from nnet3py.io.holders import FLOAT_PAIR_VECTOR, INT_VECTOR
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.formats.holders import FLOAT_PAIR_VECTOR, INT_VECTOR
     from nnet3py.io.specifiers import is_wspecifier
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
     from nnet3py.lattices.mbr import minimum_bayes_risk
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     if is_wspecifier(args[-1]):
         raise UsageError(f"expected a file for the CTM, found a table: {args[-1]!r}", "give a file, or -")

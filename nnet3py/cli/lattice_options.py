@@ -34,7 +34,7 @@ def change_lattices(args: list[str], change: Callable[[str, Any], Any], compact:
     many were written, and failed.
     """
     from nnet3py.cli.copying import convert_table
-    from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES
+    from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
     source: Any = COMPACT_LATTICES if compact else LATTICES
     target: Any = source if compact_output is None else COMPACT_LATTICES if compact_output else LATTICES

@@ -26,11 +26,11 @@ def lattice_best_path(args: list[str], options: Options) -> int:
 
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.errors import within
-    from nnet3py.io.holders import INT_VECTOR
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.best_path import best_path, path_of
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     scales = scales_of(options)
     table = SymbolTable.read(options.word_symbol_table) if options.word_symbol_table else None
@@ -112,11 +112,11 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.errors import within
-    from nnet3py.io.lattice import COMPACT_LATTICES, expanded, factored
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.best_path import best_paths, random_paths
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import top_sorted, trimmed
+    from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded, factored
 
     scales = scales_of(options)
     undone = scales.undone()
@@ -158,11 +158,11 @@ def lattice_confidence(args: list[str], options: Options) -> int:
     from math import log as logarithm
 
     from nnet3py.errors import within
-    from nnet3py.io.holders import FLOAT
-    from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES
+    from nnet3py.formats.holders import FLOAT
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.confidence import LARGEST, confidence, determinized_for_confidence
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
     scales = scales_of(options)
     holder: Any = COMPACT_LATTICES if options.read_compact_lattice else LATTICES

@@ -20,11 +20,11 @@ See also: lattice-arc-post, post-to-weights, ali-to-post
 """, arguments=(2, 3), options=[ACOUSTIC_SCALE, LM_SCALE])
 def lattice_to_post(args: list[str], options: Options) -> int:
     """Write posteriors; 1 if there was no lattice."""
-    from nnet3py.io.holders import FLOAT, POSTERIOR
-    from nnet3py.io.lattice import LATTICES
+    from nnet3py.formats.holders import FLOAT, POSTERIOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.forward_backward import frame_posteriors
     from nnet3py.lattices.scaling import scaled
+    from nnet3py.transducers.lattice import LATTICES
 
     scales = scales_of(options)
     done = frames = 0
@@ -60,14 +60,14 @@ See also: lattice-to-post, lattice-to-ctm-conf, lattice-align-words
 ])
 def lattice_arc_post(args: list[str], options: Options) -> int:
     """Print arcs; 1 if there was no lattice."""
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.arc_posteriors import arc_lines
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import LatticeError
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     model = read_object(args[0], TransitionModel.read) if len(args) == 3 else None
     scales = scales_of(options)

@@ -86,8 +86,8 @@ See also: lattice-scale, lattice-boost-ali
 ])
 def lattice_add_trans_probs(args: list[str], options: Options) -> int:
     """Add costs; 1 if there was no lattice."""
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.scaling import with_transition_probs
 
     model = read_object(args[0], TransitionModel.read)
@@ -117,13 +117,13 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.copying import convert_table
     from nnet3py.cli.lists import int_list
-    from nnet3py.io.holders import INT_VECTOR
-    from nnet3py.io.lattice import COMPACT_LATTICES, LATTICES, factored
+    from nnet3py.formats.holders import INT_VECTOR
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.scaling import boosted
     from nnet3py.lattices.states import LatticeError
+    from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES, factored
 
     model = read_object(args[0], TransitionModel.read)
     silence = np.array(int_list(options.silence_phones, "silence-phones"), dtype=np.int32)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from nnet3py.io.lda_stats import LdaStats
-    from nnet3py.io.posteriors import Posterior
-    from nnet3py.io.sparse import SparseMatrix
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.formats.lda_stats import LdaStats
+    from nnet3py.formats.posteriors import Posterior
+    from nnet3py.formats.sparse import SparseMatrix
+    from nnet3py.hmm.transition_model import TransitionModel
 
 _REPORT_INTERVAL = 100      # utterances
 
@@ -27,7 +27,7 @@ def _summed(rxfilenames: Sequence[str]) -> LdaStats:
     """The sum of statistics in files."""
     import numpy as np
 
-    from nnet3py.io.lda_stats import LdaStats
+    from nnet3py.formats.lda_stats import LdaStats
     from nnet3py.io.object_files import read_object
 
     total = read_object(rxfilenames[0], LdaStats.read)
@@ -40,7 +40,7 @@ def _summed(rxfilenames: Sequence[str]) -> LdaStats:
 def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
     import numpy as np
 
-    from nnet3py.io.matrices import write_matrix
+    from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
 
     with np.errstate(over="ignore"):
@@ -52,7 +52,7 @@ def _write_triangle(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
     """The lower triangle of a square matrix, as Kaldi writes symmetric and triangular ones."""
     import numpy as np
 
-    from nnet3py.io.matrices import write_packed
+    from nnet3py.formats.matrices import write_packed
     from nnet3py.io.object_files import write_object
 
     packed = matrix[np.tril_indices(len(matrix))].astype(np.float32)
@@ -158,10 +158,10 @@ See also: est-lda, sum-lda-accs, ali-to-post
 ])
 def acc_lda(args: list[str], options: Options) -> int:
     """Accumulate; 1 if nothing was."""
-    from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.training.lda_accumulator import LdaAccumulator
 
     accumulator = LdaAccumulator(options.rand_prune)
@@ -196,8 +196,8 @@ def acc_lda(args: list[str], options: Options) -> int:
 
 def _pdfs(model: TransitionModel, posterior: Posterior) -> SparseMatrix:
     """Posteriors of transition-ids as weights of pdfs, (frames, pdfs). Kaldi: ConvertPosteriorToPdfs."""
-    from nnet3py.io.alignment import check_transition_ids
-    from nnet3py.io.sparse import SparseMatrix
+    from nnet3py.formats.sparse import SparseMatrix
+    from nnet3py.hmm.alignment import check_transition_ids
 
     check_transition_ids(model, posterior.ids)
     pdfs = model.transition_id_to_pdf[posterior.ids]

@@ -10,7 +10,7 @@ from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
     from nnet3py.decoding.lexicon import Lang
-    from nnet3py.io.fst import Fst
+    from nnet3py.transducers.fst import Fst
 
 
 @kaldi_command("make-graph", usage="""
@@ -42,9 +42,9 @@ See also: nnet3-latgen-faster, word-error-rate
 def make_graph(args: list[str], options: Options) -> int:
     """Make a graph."""
     from nnet3py.decoding.graph import make_graph, write_graph, write_lang
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
-    from nnet3py.io.tree import ContextDependency
 
     lexicon, grammar, tree_file, model_file, folder = args
     tree = read_object(tree_file, ContextDependency.read)
@@ -80,8 +80,8 @@ def _grammar(name: str, lang: Lang, options: Options) -> Fst:
     from nnet3py.decoding.grammar import grammar_words, read_transcripts, word_loop
     from nnet3py.decoding.graph import read_fst_file
     from nnet3py.decoding.ngram import Ngram, ngram_fst, read_grammar
-    from nnet3py.io.fst import MAGIC
     from nnet3py.io.streams import open_input
+    from nnet3py.transducers.fst import MAGIC
 
     if name == "loop":
         return word_loop(lang.words, penalty=options.word_penalty)

@@ -27,16 +27,16 @@ e.g.:
 def am_init(args: list[str], options: Options) -> int:
     """Make an acoustic model."""
     from nnet3py.acoustic_model import AcousticModel, check_is_simple
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.network.model_file import read_nnet
 
     *transitions, raw, target = args
     if len(transitions) == 1:
         transition_model = read_object(transitions[0], TransitionModel.read)
     else:
-        from nnet3py.io.topology import HmmTopology
-        from nnet3py.io.tree import ContextDependency, initial_transition_model
+        from nnet3py.hmm.topology import HmmTopology
+        from nnet3py.hmm.tree import ContextDependency, initial_transition_model
 
         tree = read_object(transitions[0], ContextDependency.read)
         transition_model = initial_transition_model(tree, read_object(transitions[1], HmmTopology.read))
@@ -64,7 +64,7 @@ def am_adjust_priors(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.acoustic_model import read_model
-    from nnet3py.io.matrices import read_vector
+    from nnet3py.formats.matrices import read_vector
     from nnet3py.io.object_files import read_object
 
     source, posteriors, target = args

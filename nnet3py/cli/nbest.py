@@ -22,10 +22,10 @@ See also: lattice-1best, linear-to-nbest, nbest-to-ctm
 """, arguments=(2, 5), options=[])
 def nbest_to_linear(args: list[str], options: Options) -> int:
     """Write the parts; 1 if there was no path."""
-    from nnet3py.io.holders import FLOAT, INT_VECTOR
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.best_path import path_of
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     done = errors = 0
     holders: list[Any] = [INT_VECTOR, INT_VECTOR, FLOAT, FLOAT]
@@ -59,10 +59,10 @@ See also: lattice-1best, nbest-to-linear, lattice-align-words
 """, arguments=(5, 5), options=[])
 def linear_to_nbest(args: list[str], options: Options) -> int:
     """Write lattices; 1 if there was none."""
-    from nnet3py.io.holders import FLOAT, INT_VECTOR
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
     from nnet3py.lattices.linear import linear_lattice
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     done = 0
     with TableWriter(args[4], COMPACT_LATTICES) as writer, ExitStack() as stack:
@@ -97,11 +97,11 @@ See also: lattice-to-ctm-conf, lattice-align-words, nbest-to-linear
 ])
 def nbest_to_ctm(args: list[str], options: Options) -> int:
     """Write a CTM; 1 if there was no path."""
-    from nnet3py.io.lattice import COMPACT_LATTICES
     from nnet3py.io.specifiers import is_wspecifier
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
     from nnet3py.lattices.linear import word_times
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     if is_wspecifier(args[1]):
         raise UsageError(f"expected a file for the CTM, found a table: {args[1]!r}", "give a file, or -")
@@ -147,12 +147,12 @@ See also: nbest-to-ctm, lattice-align-words
 """, arguments=(3, 3), options=[])
 def nbest_to_prons(args: list[str], options: Options) -> int:
     """Write words with phones; 1 if there was no path."""
-    from nnet3py.io.lattice import COMPACT_LATTICES
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.lattices.linear import phones_of_words, word_times
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     model = read_object(args[0], TransitionModel.read)
     done = errors = 0

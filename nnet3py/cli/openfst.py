@@ -12,7 +12,7 @@ from nnet3py.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
     from nnet3py.fst.text import TextForm
-    from nnet3py.io.fst import Fst
+    from nnet3py.transducers.fst import Fst
 
 _SYMBOLS = (option("isymbols", str, "", "File of input symbols and their numbers"),
             option("osymbols", str, "", "File of output symbols and their numbers"))
@@ -256,7 +256,7 @@ def fst_replace(args: list[str], options: Options) -> int:
           example="in.fst out.fst")
 def fst_connect(args: list[str], options: Options) -> int:
     """Leave out what is of no use."""
-    from nnet3py.io.fst_operations import connected
+    from nnet3py.transducers.fst_operations import connected
 
     return change_graph(args, connected)
 
@@ -294,7 +294,7 @@ def fst_union(args: list[str], options: Options) -> int:
           see="fstunion, fstclosure")
 def fst_concat(args: list[str], options: Options) -> int:
     """Concatenate."""
-    from nnet3py.io.fst_operations import concatenated
+    from nnet3py.transducers.fst_operations import concatenated
 
     write_graph([*args, "-"][2], concatenated([read_graph(name) for name in args[:2]]))
     return 0

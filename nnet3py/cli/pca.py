@@ -27,9 +27,9 @@ def est_pca(args: list[str], options: Options) -> int:
 
     from nnet3py.errors import within
     from nnet3py.features.pca import PcaStats
-    from nnet3py.io.general import check_finite
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
-    from nnet3py.io.matrices import write_matrix
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
+    from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
 

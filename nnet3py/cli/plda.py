@@ -37,7 +37,7 @@ def ivector_compute_plda(args: list[str], options: Options) -> int:
     """Train a model; 1 if there were no vectors."""
     import numpy as np
 
-    from nnet3py.io.holders import TOKEN_VECTOR
+    from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
     from nnet3py.ivectors.plda import PldaTraining
@@ -183,7 +183,7 @@ def ivector_plda_scoring(args: list[str], options: Options) -> int:
 
 
 def _counts(rspecifier: str) -> dict[str, int] | None:
-    from nnet3py.io.holders import INT32
+    from nnet3py.formats.holders import INT32
     from nnet3py.io.tables import SequentialReader
 
     if not rspecifier:
@@ -224,7 +224,7 @@ def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.copying import convert_table
     from nnet3py.errors import within
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.ivectors.plda import dense_ratios
 

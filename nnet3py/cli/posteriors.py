@@ -11,8 +11,8 @@ from nnet3py.cli.options import OptionError, Options, option
 from nnet3py.errors import within
 
 if TYPE_CHECKING:
-    from nnet3py.io.posteriors import Posterior
-    from nnet3py.io.sparse import SparseMatrix
+    from nnet3py.formats.posteriors import Posterior
+    from nnet3py.formats.sparse import SparseMatrix
 
 
 @kaldi_command("copy-post", usage="""
@@ -26,7 +26,7 @@ def copy_post(args: list[str], options: Options) -> int:
     """Copy a table; 1 if it was empty."""
     import numpy as np
 
-    from nnet3py.io.holders import POSTERIOR
+    from nnet3py.formats.holders import POSTERIOR
 
     def scaled(key: str, posterior: Posterior) -> Posterior:
         if options.scale == 0.0:       # what weighs nothing is not kept
@@ -50,8 +50,8 @@ See also: ali-to-post, copy-post
 """, arguments=(2, 2), options=[option("dim", int, -1, "Columns of the matrices; must be given")])
 def post_to_smat(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
-    from nnet3py.io.holders import GENERAL_MATRIX, POSTERIOR
-    from nnet3py.io.sparse import SparseMatrix
+    from nnet3py.formats.holders import GENERAL_MATRIX, POSTERIOR
+    from nnet3py.formats.sparse import SparseMatrix
 
     if options.dim <= 0:
         raise OptionError("The --dim option must be specified.", "give the number of columns, above 0")
@@ -78,12 +78,12 @@ def post_to_tacc(args: list[str], options: Options) -> int:
     """Count; 1 if the table was empty."""
     import numpy as np
 
-    from nnet3py.io.alignment import check_transition_ids
-    from nnet3py.io.holders import POSTERIOR
-    from nnet3py.io.matrices import write_vector
+    from nnet3py.formats.holders import POSTERIOR
+    from nnet3py.formats.matrices import write_vector
+    from nnet3py.hmm.alignment import check_transition_ids
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.io.transition_model import TransitionModel
 
     model = read_object(args[0], TransitionModel.read)
     counts = np.zeros(model.num_transition_ids + 1)

@@ -11,7 +11,7 @@ from nnet3py.cli.options import OptionError, Options, option
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.io.posteriors import Posterior
+    from nnet3py.formats.posteriors import Posterior
 
 
 @kaldi_command("weight-silence-post", usage="""
@@ -30,11 +30,11 @@ def weight_silence_post(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.cli.lists import int_list
-    from nnet3py.io.alignment import check_transition_ids
-    from nnet3py.io.holders import POSTERIOR
+    from nnet3py.formats.holders import POSTERIOR
+    from nnet3py.formats.posterior_weights import weighted_entries, weighted_frames
+    from nnet3py.hmm.alignment import check_transition_ids
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.posterior_weights import weighted_entries, weighted_frames
-    from nnet3py.io.transition_model import TransitionModel
 
     try:
         weight = float(args[0])
@@ -68,8 +68,8 @@ See also: weight-silence-post, ali-to-post
 """, arguments=(2, 2))
 def post_to_weights(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
-    from nnet3py.io.holders import FLOAT_VECTOR, POSTERIOR
-    from nnet3py.io.posterior_weights import frame_sums
+    from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
+    from nnet3py.formats.posterior_weights import frame_sums
 
     count, _ = convert_table(args[0], args[1], POSTERIOR, FLOAT_VECTOR,
                              lambda key, posterior: frame_sums(posterior))
@@ -87,11 +87,11 @@ See also: ali-to-post, ali-to-pdf
 """, arguments=(3, 3))
 def post_to_pdf_post(args: list[str], options: Options) -> int:
     """Convert a table."""
-    from nnet3py.io.alignment import check_transition_ids
-    from nnet3py.io.holders import POSTERIOR
+    from nnet3py.formats.holders import POSTERIOR
+    from nnet3py.formats.posterior_weights import summed_by_id
+    from nnet3py.hmm.alignment import check_transition_ids
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.posterior_weights import summed_by_id
-    from nnet3py.io.transition_model import TransitionModel
 
     model = read_object(args[0], TransitionModel.read)
 
@@ -117,8 +117,8 @@ See also: copy-post, post-to-pdf-post
 ])
 def logprob_to_post(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it was empty."""
-    from nnet3py.io.holders import FLOAT_MATRIX, POSTERIOR
-    from nnet3py.io.posterior_weights import of_log_probs
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
+    from nnet3py.formats.posterior_weights import of_log_probs
     from nnet3py.random_sequence import CRandom
 
     if not 0.0 <= options.min_post <= 1.0:

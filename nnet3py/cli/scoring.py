@@ -20,7 +20,7 @@ def _rates(errors: int, count: int) -> str:
 
 def _both(reference: str, hypotheses: list[str], mode: str) -> Iterator[tuple[str, list[str], list[list[str] | None]]]:
     """Each utterance of the reference with its words, and those of the hypotheses, None where there is none."""
-    from nnet3py.io.holders import TOKEN_VECTOR
+    from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader
 
@@ -116,7 +116,7 @@ See also: compute-wer
 def align_text(args: list[str], options: Options) -> int:
     """Align; 1 if nothing was."""
     from nnet3py.decoding.edit_distance import align
-    from nnet3py.io.holders import TOKEN_VECTOR
+    from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.tables import TableWriter
 
     done = failed = 0

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.features.speech import SpeechFeatures, SpeechOptions
-    from nnet3py.io.wave_file import Wave
+    from nnet3py.formats.wave_file import Wave
 
 _REPORT_EVERY = 10                          # utterances
 _HTK_MFCC, _HTK_FBANK = 0o6, 0o7            # kinds of HTK's files
@@ -123,10 +123,10 @@ def _no_warping(found: str) -> UsageError:
 
 def _compute(args: list[str], options: Options, speech: SpeechOptions, htk_kind: int) -> int:
     from nnet3py.features.speech import SpeechFeatures
-    from nnet3py.io.foreign_features import htk_holder
-    from nnet3py.io.holders import DOUBLE, FLOAT, FLOAT_MATRIX
+    from nnet3py.formats.foreign_features import htk_holder
+    from nnet3py.formats.holders import DOUBLE, FLOAT, FLOAT_MATRIX
+    from nnet3py.formats.wave_file import WAVE
     from nnet3py.io.tables import RandomAccessMappedReader, SequentialReader, TableWriter
-    from nnet3py.io.wave_file import WAVE
 
     computer = SpeechFeatures(speech)
     done = total = 0

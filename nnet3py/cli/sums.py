@@ -35,7 +35,7 @@ See also: vector-sum, matrix-sum-rows, copy-matrix
 ])
 def matrix_sum(args: list[str], options: Options) -> int:
     """Add matrices; 1 if most failed."""
-    from nnet3py.io.holders import FLOAT_MATRIX
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     kind = _Kind("matrix", "matrices", FLOAT_MATRIX)
     return _sum(args, options, kind, (options.scale1, options.scale2), matrix_sum.usage_text())
@@ -56,7 +56,7 @@ See also: matrix-sum, vector-scale, copy-vector
 ])
 def vector_sum(args: list[str], options: Options) -> int:
     """Add vectors; 1 if most failed."""
-    from nnet3py.io.holders import FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_VECTOR
 
     from_table_to_file = len(args) == 2 and is_rspecifier(args[0]) and not is_wspecifier(args[1])
     if options.average and not from_table_to_file:
@@ -201,7 +201,7 @@ def matrix_sum_rows(args: list[str], options: Options) -> int:
     """Sum a table's rows; 1 if it was empty."""
     import numpy as np
 
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 
     rows = [0]
 

@@ -33,7 +33,7 @@ def text_to_phones(args: list[str], options: Options) -> int:
     from nnet3py.decoding.lexicon import Silence, lexicon_phones, read_lexicon
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.decoding.text_phones import Silences, TextPhones, UnknownWordError
-    from nnet3py.io.holders import INT_VECTOR
+    from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import TableWriter
 
     lexicon = read_lexicon(args[0])

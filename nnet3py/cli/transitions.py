@@ -9,12 +9,12 @@ from nnet3py.cli.option_groups import BINARY
 from nnet3py.cli.options import Options
 
 if TYPE_CHECKING:
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import TransitionModel
 
 
 def _read(rxfilename: str) -> TransitionModel:
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.transition_model import TransitionModel
 
     return read_object(rxfilename, TransitionModel.read)
 
@@ -46,8 +46,8 @@ See also: copy-transition-model, ali-to-phones
 """, arguments=(2, 3))
 def show_transitions(args: list[str], options: Options) -> int:
     """Print transitions."""
-    from nnet3py.io.alignment import describe_transitions, read_symbol_table
-    from nnet3py.io.matrices import read_vector
+    from nnet3py.formats.matrices import read_vector
+    from nnet3py.hmm.alignment import describe_transitions, read_symbol_table
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import failed_command, open_input, write_text
 
@@ -102,9 +102,9 @@ See also: am-info
 """, arguments=(1, 1))
 def tree_info(args: list[str], options: Options) -> int:
     """Print what a tree is for."""
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import write_text
-    from nnet3py.io.tree import ContextDependency
 
     tree = read_object(args[0], ContextDependency.read)
     write_text("-", f"num-pdfs {tree.num_pdfs}\ncontext-width {tree.context_width}\n"

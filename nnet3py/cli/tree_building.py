@@ -13,9 +13,9 @@ from nnet3py.errors import UsageError
 
 def _inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
     """Statistics, roots, questions and topology of the first four arguments."""
+    from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object
     from nnet3py.io.text_lines import read_lines
-    from nnet3py.io.topology import HmmTopology
     from nnet3py.trees.build import read_roots
     from nnet3py.trees.questions import Questions
     from nnet3py.trees.stats import TreeStats
@@ -98,8 +98,8 @@ See also: tree-info, draw-tree
 """, arguments=(2, 2), options=[BINARY])
 def copy_tree(args: list[str], options: Options) -> None:
     """Copy a tree."""
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object, write_object
-    from nnet3py.io.tree import ContextDependency
 
     write_object(args[1], read_object(args[0], ContextDependency.read).write, options.binary)
     log.log("Copied tree")
@@ -120,11 +120,11 @@ See also: tree-info, copy-tree
 ])
 def draw_tree(args: list[str], options: Options) -> None:
     """Print a drawing."""
-    from nnet3py.io.alignment import read_symbol_table
+    from nnet3py.hmm.alignment import read_symbol_table
+    from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import write_text
     from nnet3py.io.text_lines import read_lines
-    from nnet3py.io.tree import ContextDependency
     from nnet3py.trees.draw import drawing, parsed_query
     from nnet3py.trees.picture import html_page, svg_picture
 

@@ -82,9 +82,9 @@ See also: cluster-phones, build-tree
 def compile_questions(args: list[str], options: Options) -> None:
     """Write questions."""
     from nnet3py.errors import FormatError
+    from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.text_lines import read_integer_lines
-    from nnet3py.io.topology import HmmTopology
     from nnet3py.trees.questions import compiled_questions
 
     if options.context_width < 1:

@@ -28,11 +28,11 @@ def acc_tree_stats(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.align_phones import read_phone_map
     from nnet3py.errors import within
-    from nnet3py.io.general import check_finite
-    from nnet3py.io.holders import FLOAT_MATRIX, INT_VECTOR
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
-    from nnet3py.io.transition_model import TransitionModel
     from nnet3py.trees.stats import ABSENT, Accumulator
 
     check_context(options)

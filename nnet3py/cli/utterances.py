@@ -53,7 +53,7 @@ class IvectorSource:
     """The i-vectors that the options name, looked up by utterance."""
 
     def __init__(self, options: Options) -> None:
-        from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+        from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
         from nnet3py.io.tables import RandomAccessMappedReader, RandomAccessReader
 
         self._constant: Any = None

@@ -29,7 +29,7 @@ See also: select-voiced-frames
 def compute_vad(args: list[str], options: Options) -> int:
     """Convert a table; 1 if nothing was done."""
     from nnet3py.features.vad import VadOptions, voiced_frames
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 
     if not 0.0 < options.vad_proportion_threshold < 1.0 or options.vad_frames_context < 0:
         raise OptionError("--vad-proportion-threshold must lie between 0 and 1, --vad-frames-context not below 0")
@@ -70,7 +70,7 @@ See also: compute-vad
 """, arguments=(3, 3))
 def select_voiced_frames(args: list[str], options: Options) -> int:
     """Convert a table; 1 if nothing was written."""
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import RandomAccessReader
 
     with RandomAccessReader(args[1], FLOAT_VECTOR) as voices:

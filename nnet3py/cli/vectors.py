@@ -20,7 +20,7 @@ def _copy(args: list[str], options: Options, change_dim: int) -> int | None:
     """Copy a table or a file, scaled and cut or filled with zeros; the number of entries, None for a file."""
     import numpy as np
 
-    from nnet3py.io.holders import FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.io.object_files import read_object, write_object
 
     def changed(key: str, vector: np.ndarray) -> np.ndarray:
@@ -82,8 +82,8 @@ See also: feat-to-len, feat-to-dim
 """, arguments=(1, 1))
 def matrix_dim(args: list[str], options: Options) -> int:
     """Print sizes; 1 if a table was empty."""
-    from nnet3py.io.holders import GENERAL_MATRIX
-    from nnet3py.io.object_files import read_matrix_file
+    from nnet3py.formats.holders import GENERAL_MATRIX
+    from nnet3py.formats.matrix_files import read_matrix_file
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
 

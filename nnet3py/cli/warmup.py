@@ -48,13 +48,13 @@ def warmup(args: list[str], options: Options) -> None:
 LOOPS: dict[str, tuple[str, ...]] = {
     "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder",
                  "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph"),
-    "files": ("nnet3py.io.compressed_code",),
+    "files": ("nnet3py.formats.compressed_code",),
     "scoring": ("nnet3py.decoding.edit_distance",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons", "nnet3py.graphs.context"),
     "lattices": (
-        "nnet3py.io.compact_lattice",
-        "nnet3py.io.lattice_conversion",
-        "nnet3py.io.state_graphs",
+        "nnet3py.transducers.compact_lattice",
+        "nnet3py.transducers.lattice_conversion",
+        "nnet3py.transducers.state_graphs",
         "nnet3py.lattices.best_path",
         "nnet3py.lattices.composition",
         "nnet3py.lattices.determinize",

@@ -11,7 +11,7 @@ from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.io.wave_file import Wave
+    from nnet3py.formats.wave_file import Wave
 
 TO_THE_END = -1.0
 
@@ -27,10 +27,10 @@ See also: wav-to-duration, extract-segments
 """, arguments=(2, 2))
 def wav_copy(args: list[str], options: Options) -> int:
     """Copy a table or a file; 1 if a table was empty."""
+    from nnet3py.formats.wave_file import WAVE, read_wave, write_wave
     from nnet3py.io.object_files import token_reader
     from nnet3py.io.streams import open_input, open_output
     from nnet3py.io.tokens import TokenWriter
-    from nnet3py.io.wave_file import WAVE, read_wave, write_wave
 
     if between_tables(args):
         count = copy_table(args[0], args[1], WAVE)
@@ -55,9 +55,9 @@ See also: wav-copy, feat-to-len
 ])
 def wav_to_duration(args: list[str], options: Options) -> int:
     """Write the durations; 1 if there were none."""
-    from nnet3py.io.holders import FLOAT
+    from nnet3py.formats.holders import FLOAT
+    from nnet3py.formats.wave_file import WAVE, WAVE_DURATION
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.io.wave_file import WAVE, WAVE_DURATION
 
     found: list[float] = []
     with TableWriter(args[1], FLOAT) as writer:
@@ -103,9 +103,9 @@ See also: wav-copy, wav-to-duration
 ])
 def extract_segments(args: list[str], options: Options) -> int:
     """Write the segments; what cannot be cut is a warning."""
+    from nnet3py.formats.wave_file import WAVE
     from nnet3py.io.streams import open_input
     from nnet3py.io.tables import RandomAccessReader, TableWriter
-    from nnet3py.io.wave_file import WAVE
 
     done = total = 0
     with TableWriter(args[2], WAVE) as writer, RandomAccessReader(args[0], WAVE) as recordings, \

@@ -41,7 +41,7 @@ def xvector_compute(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.cli.utterances import model_for_test
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import XvectorComputer, XvectorOptions
 
@@ -109,7 +109,7 @@ def xvector_compute_batched(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.compute_setup import compiler_options, optimize_options, set_up
     from nnet3py.cli.utterances import model_for_test
-    from nnet3py.io.holders import FLOAT_MATRIX, FLOAT_VECTOR
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import BatchedXvectorComputer, BatchedXvectorOptions
 

@@ -31,7 +31,7 @@ from nnet3py.components.updatable import (
     read_config_matrix,
     read_preconditioner,
 )
-from nnet3py.io.matrices import read_matrix, read_vector, write_matrix
+from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

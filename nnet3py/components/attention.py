@@ -19,7 +19,7 @@ from nnet3py.components.fields import (
 from nnet3py.components.info_text import number, truth
 from nnet3py.components.time_grid import TimeGrid, at_time_offsets
 from nnet3py.errors import CompileError
-from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

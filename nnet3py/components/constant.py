@@ -11,7 +11,7 @@ from nnet3py.components.fields import read_dim
 from nnet3py.components.info_text import parameter_stats, truth
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, bad_initializer, normal
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

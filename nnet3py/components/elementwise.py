@@ -18,7 +18,7 @@ from nnet3py.components.updatable import (
     read_config_vector,
     read_preconditioner,
 )
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

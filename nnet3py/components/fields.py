@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.errors import ConfigError
-from nnet3py.io.matrices import read_vector
+from nnet3py.formats.matrices import read_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

@@ -12,7 +12,7 @@ from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.nonlinear import COUNT, NUM_REPAIRED
 from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, normal, read_preconditioner
-from nnet3py.io.matrices import read_matrix, write_matrix, write_vector
+from nnet3py.formats.matrices import read_matrix, write_matrix, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

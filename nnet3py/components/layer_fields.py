@@ -8,7 +8,7 @@ import numpy as np
 from nnet3py.components.info_text import number
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import bad_initializer, normal, read_config_matrix
-from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

@@ -9,7 +9,7 @@ from nnet3py.components.base import Component, Finish, Properties, SameDimCompon
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
 from nnet3py.components.info_text import number, significant, vector_summary
 from nnet3py.errors import ConfigError
-from nnet3py.io.matrices import write_vector
+from nnet3py.formats.matrices import write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

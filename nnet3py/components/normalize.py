@@ -11,7 +11,7 @@ from nnet3py.components.base import Component, Finish, Properties, SameDimCompon
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
 from nnet3py.components.info_text import number, truth, vector_summary
 from nnet3py.errors import ConfigError, Nnet3Error
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.components.nonlinear import RectifiedLinearComponent

@@ -21,7 +21,7 @@ from nnet3py.components.updatable import (
     normal,
     read_config_matrix,
 )
-from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

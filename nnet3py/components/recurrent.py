@@ -10,7 +10,7 @@ from nnet3py.components.fields import LARGEST_DIM, invalid_initializer
 from nnet3py.components.info_text import number, parameter_stats, significant, truth, vector_summary
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, normal
-from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

@@ -18,8 +18,8 @@ from nnet3py.components.fields import (
 from nnet3py.components.row_ranges import by_sequence, read_ranges, row_ranges, rows_inside, times_of
 from nnet3py.components.time_grid import at_time_offsets
 from nnet3py.errors import CompileError
+from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.index import NO_TIME
-from nnet3py.io.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

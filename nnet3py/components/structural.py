@@ -9,7 +9,7 @@ from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_dim
 from nnet3py.components.info_text import number, parameter_stats
 from nnet3py.components.updatable import normal, read_config_vector
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

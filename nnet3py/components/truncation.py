@@ -9,7 +9,7 @@ import numpy as np
 from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
 from nnet3py.components.fields import as_float32, invalid_initializer, read_dim
 from nnet3py.components.info_text import number, significant, truth
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine

@@ -14,7 +14,7 @@ from nnet3py.components.base import Component
 from nnet3py.components.info_text import number
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.errors import ConfigError
-from nnet3py.io.matrices import read_matrix, read_vector
+from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.io.object_files import read_object
 
 if TYPE_CHECKING:

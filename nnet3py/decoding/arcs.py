@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from nnet3py.io.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 
 def cost(probability: float) -> float:

@@ -9,10 +9,10 @@ from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lattice_decoder import DecoderOptions, Graph, LatticeDecoder
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
-from nnet3py.io.fst import Fst
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.phone_determinize import Determinized, PhoneDeterminizeOptions, determinize_phone_pruned
 from nnet3py.lattices.states import trimmed
+from nnet3py.transducers.fst import Fst
 
 _best_arcs = Loop("nnet3py.decoding.search_results", "best_arcs",
                   "i8 i8[] i4[] f4[,] f4[,] f4[,] i8[] i4[] i8[]", ["nnet3py.decoding.search_layout"])

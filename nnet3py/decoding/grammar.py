@@ -7,7 +7,7 @@ from nnet3py.decoding.arcs import GraphBuilder, cost
 from nnet3py.decoding.lexicon import BACKOFF, SENTENCE_END, SENTENCE_START
 from nnet3py.decoding.symbols import EPSILON, SymbolTable, read_text
 from nnet3py.errors import FormatError
-from nnet3py.io.fst import Fst
+from nnet3py.transducers.fst import Fst
 
 
 def grammar_words(words: SymbolTable) -> list[str]:

@@ -18,11 +18,11 @@ from nnet3py.fst.push import push_special
 from nnet3py.graphs.context import expand_context
 from nnet3py.graphs.hmms import hmm_transducer
 from nnet3py.graphs.self_loops import add_self_loops
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_text import read_fst_file, write_fst_file
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.streams import write_text
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
 SELF_LOOP_SCALE, CHAIN_SELF_LOOP_SCALE = 0.1, 1.0      # what Kaldi's recipes take
 

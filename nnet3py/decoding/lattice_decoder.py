@@ -15,9 +15,9 @@ from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.io.fst import NO_STATE, NO_WEIGHT, Fst
-from nnet3py.io.lattice import LATTICE
 from nnet3py.lattices.growing import enlarged
+from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
+from nnet3py.transducers.lattice import LATTICE
 
 _USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.search_pruning"]
 _POOLS = "i4[,] f4[,] i4[,] f4[,] i8[,]"           # tokens, links, frames

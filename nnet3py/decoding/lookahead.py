@@ -10,11 +10,11 @@ from nnet3py.decoding.decoding_graph import address, table_words
 from nnet3py.decoding.search_layout import ARC_OUTPUT, ARC_WORDS, STATE_WORDS
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
-from nnet3py.io.fst import Fst, const_tables, read_binary_fst, read_header
-from nnet3py.io.fst_text import read_fst
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.io.tokens import TokenReader
+from nnet3py.transducers.fst import Fst, const_tables, read_binary_fst, read_header
+from nnet3py.transducers.fst_text import read_fst
 
 _HERE = "nnet3py.decoding.reach_loops"
 _USES = ["nnet3py.decoding.search_layout", "nnet3py.lattices.subsets"]

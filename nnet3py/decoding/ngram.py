@@ -16,8 +16,8 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.fst.arpa import Arpa, Section, WordIds, natural, read_arpa
 from nnet3py.fst.arpa_graph import Sentence, arpa_graph
-from nnet3py.io.fst import Fst
 from nnet3py.io.streams import write_text
+from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)
 

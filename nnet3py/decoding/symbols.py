@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 
 from nnet3py.errors import FormatError
-from nnet3py.io.alignment import read_symbol_table
+from nnet3py.hmm.alignment import read_symbol_table
 from nnet3py.io.streams import write_text
 from nnet3py.io.text_lines import read_text
 

@@ -28,9 +28,9 @@ from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.drivers.schedules import Plan
 from nnet3py.drivers.training import Stage, link
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import write_text
-from nnet3py.io.tree import ContextDependency
 
 _WHOLE_UTTERANCES = "-1"
 

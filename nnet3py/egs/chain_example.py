@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from nnet3py.egs.char_vector import read_char_vector
 from nnet3py.egs.sequence_outputs import SequenceExample, SequenceOutput
 from nnet3py.egs.supervision import Supervision
-from nnet3py.io.holders import Holder
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.holders import Holder
+from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
 

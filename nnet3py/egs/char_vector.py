@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.io.matrices import read_vector, write_vector
+from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _SCALE = np.float32(1.0 / 255.0)

@@ -12,13 +12,13 @@ import numpy as np
 from nnet3py.egs.char_vector import read_char_vector, write_char_vector
 from nnet3py.egs.sequence_outputs import SequenceExample, SequenceOutput
 from nnet3py.errors import ShapeError
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import concatenated
-from nnet3py.io.fst_properties import top_sorted
-from nnet3py.io.holders import Holder
-from nnet3py.io.lattice import read_lattice, write_lattice
+from nnet3py.formats.holders import Holder
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import concatenated
+from nnet3py.transducers.fst_properties import top_sorted
+from nnet3py.transducers.lattice import read_lattice, write_lattice
 
 
 @dataclass

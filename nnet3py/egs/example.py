@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.io.general import GeneralMatrix, compressed, read_general_matrix, write_general_matrix
-from nnet3py.io.holders import Holder
-from nnet3py.io.index_vector import read_index_vector, write_index_vector
+from nnet3py.formats.general import GeneralMatrix, compressed, read_general_matrix, write_general_matrix
+from nnet3py.formats.holders import Holder
+from nnet3py.formats.index_vector import read_index_vector, write_index_vector
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
 

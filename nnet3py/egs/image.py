@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
-from nnet3py.io.general import to_dense
+from nnet3py.formats.general import to_dense
 from nnet3py.random_sequence import CRandom
 
 FILL_MODES = ("nearest", "reflect")

@@ -18,15 +18,15 @@ from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.egs.merger import joined_indexes, merge_examples
 from nnet3py.egs.walk_example import walk_example
 from nnet3py.errors import Nnet3Error
+from nnet3py.formats.compressed import CompressedMatrix, decode_batch
+from nnet3py.formats.compressed_code import expect_decoding
+from nnet3py.formats.general import write_general_matrix
+from nnet3py.formats.index_vector import write_index_vector
+from nnet3py.formats.raw_matrix import Part
+from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.byte_pieces import BytePieces
-from nnet3py.io.compressed import CompressedMatrix, decode_batch
-from nnet3py.io.compressed_code import expect_decoding
-from nnet3py.io.general import write_general_matrix
 from nnet3py.io.holder import Holder
-from nnet3py.io.index_vector import write_index_vector
-from nnet3py.io.raw_matrix import Part
 from nnet3py.io.skim import Entry, Layout, Skimmer
-from nnet3py.io.sparse import SparseMatrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _SPARSE_HEAD, _ROW_HEAD, _PAIR = 8, 13, 10     # bytes: of a sparse matrix, of a row, of an element

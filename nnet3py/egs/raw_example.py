@@ -70,7 +70,7 @@ def read_raw(reader: TokenReader) -> RawExample:
         from nnet3py.egs.example import NnetExample
 
         return NnetExample.read(reader)
-    from nnet3py.io.index_vector import skip_codes
+    from nnet3py.formats.index_vector import skip_codes
 
     recorder = _Recorder(reader)
     for _ in range(recorder.count_after(b"<Nnet3Eg> <NumIo> ", 1)):

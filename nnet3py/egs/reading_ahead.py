@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from nnet3py.io.compressed import CompressedMatrix
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.read_ahead import read_ahead
-from nnet3py.io.sparse import SparseMatrix
 
 MOST_BYTES = 1 << 26            # of the examples that are held; an example of common size is a megabyte
 _MOST = 8                       # examples that are held; more would not hide more

@@ -9,8 +9,8 @@ import numpy as np
 
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.compressed import CompressedMatrix
-from nnet3py.io.general import scaled, take_rows
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.general import scaled, take_rows
 from nnet3py.random_sequence import CRandom
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ import numpy as np
 
 from nnet3py.egs.example import MAX_IO, NnetIo
 from nnet3py.errors import ShapeError
-from nnet3py.io.general import compressed
-from nnet3py.io.index_vector import read_index_vector, write_index_vector
+from nnet3py.formats.general import compressed
+from nnet3py.formats.index_vector import read_index_vector, write_index_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 Output = TypeVar("Output", bound="SequenceOutput")

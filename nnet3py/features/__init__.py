@@ -5,6 +5,6 @@ Functions of float32 (frames, dim) arrays. ``cmvn.py``: statistics are float64 (
 delta_filters(order, window))``, ``select_columns``, ``subsample``, ``shift``, ``paste``, ``transform``. ``lda.py``:
 ``estimate(stats, dim, …) -> LdaTransform``. ``speech.py``: ``SpeechFeatures(SpeechOptions(kind, …)).compute(samples,
 rate)``, MFCC and filterbanks by kaldi-native-fbank (an extra, imported late; no VTLN); ``resample.py``. Sound:
-``io/wave_file.py``, ``Wave(rate, samples)`` with samples float32 (channels, samples) of the range of 16 bits, and the
-holders ``WAVE`` and ``WAVE_DURATION``.
+``formats/wave_file.py``, ``Wave(rate, samples)`` with samples float32 (channels, samples) of the range of 16 bits,
+and the holders ``WAVE`` and ``WAVE_DURATION``.
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import NumericError
-from nnet3py.io.lda_stats import LdaStats
+from nnet3py.formats.lda_stats import LdaStats
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Algorithms on finite-state transducers and on language models with back-off. OpenFst; Kaldi: ``fstext``, ``lm``.
 
-Algorithms on ``io.fst.Fst`` arrays; loops over states and arcs are compiled (``*_loops.py``). ``arcs.py``: sorting,
-sides, labels, loops, union, closure, replacement, all vectorised. ``text.py``: lines of text and back;
+Algorithms on ``transducers.fst.Fst`` arrays; loops over states and arcs are compiled (``*_loops.py``). ``arcs.py``:
+sorting, sides, labels, loops, union, closure, replacement, all vectorised. ``text.py``: lines of text and back;
 ``symbols.py``: tables of symbols. ``local_epsilons.py``, ``push.py`` (special push): Kaldi's. ``openfst.py`` is the
 one door to kaldifst: composition, determinisation, minimisation, shortest paths; a graph passes it as a file.
 Language models: ``arpa.py`` (``read_arpa(rxfilename, WordIds(ids or None), Warner(most)) -> Arpa``, n-grams as

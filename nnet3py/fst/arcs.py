@@ -10,8 +10,8 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_properties import reached, top_sorted
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_properties import reached, top_sorted
 
 EPSILON = 0
 
@@ -85,7 +85,7 @@ def without_symbols(fst: Fst, symbols: Collection[int], on_output: bool = False)
 
 def without_arcs_of(fst: Fst, symbols: Collection[int], on_output: bool = False) -> Fst:
     """Without the arcs of some input (output) labels. Kaldi: RemoveArcsWithSomeInputSymbols."""
-    from nnet3py.io.fst_operations import connected
+    from nnet3py.transducers.fst_operations import connected
 
     labels = fst.output_labels if on_output else fst.input_labels
     return connected(kept(fst, ~np.isin(labels, list(symbols))))

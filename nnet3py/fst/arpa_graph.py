@@ -11,8 +11,8 @@ from nnet3py.fst.arcs import arc_sorted, changed
 from nnet3py.fst.arpa import Arpa, Section, Warner
 from nnet3py.fst.histories import MISSING, Histories
 from nnet3py.fst.local_epsilons import without_local_epsilons
-from nnet3py.io.fst import NO_WEIGHT, Fst
 from nnet3py.log import kaldi_place
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from nnet3py.fst.symbols import names_of
 from nnet3py.fst.text import TextForm
-from nnet3py.io.fst import Fst
+from nnet3py.transducers.fst import Fst
 
 _FONT = "fontsize = 14"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.fst.arcs import EPSILON, reachable
-from nnet3py.io import fst_properties as bits
-from nnet3py.io.fst import Fst
+from nnet3py.transducers import fst_properties as bits
+from nnet3py.transducers.fst import Fst
 
 _WIDTH = 50
 _PROPERTIES = (

@@ -9,8 +9,8 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.fst.arcs import changed, taken
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_operations import connected
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_operations import connected
 
 _remove = Loop("nnet3py.fst.local_epsilons_loops", "remove",
                "i4[] i4[] f4[] i4[] f4[] i8[] i8[] i8[] i8[] i8[] b1 b1")

@@ -7,7 +7,7 @@ import numpy as np
 
 from nnet3py.errors import FormatError
 from nnet3py.fst.arcs import changed
-from nnet3py.io.fst import Fst
+from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_operations import connected
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import connected
 
 _TRIES = 1000            # of finding a path that is short enough
 _END = -1

@@ -10,8 +10,8 @@ import re
 import struct
 
 from nnet3py.errors import FormatError
-from nnet3py.io.fst import Fst, Stored
 from nnet3py.io.streams import failed_command, open_input
+from nnet3py.transducers.fst import Fst, Stored
 
 INPUT, OUTPUT = 1, 2                       # bits of a file's flags: which tables it has
 _MAGIC = struct.pack("<i", 2125658996)
@@ -60,7 +60,7 @@ def with_symbols(fst: Fst, inputs: Symbols | None, outputs: Symbols | None, name
     flags = (INPUT if inputs is not None else 0) | (OUTPUT if outputs is not None else 0)
     if not flags:
         return dataclasses.replace(fst, stored=None)
-    from nnet3py.io.fst_properties import MUTABLE, known_properties
+    from nnet3py.transducers.fst_properties import MUTABLE, known_properties
 
     tables = b"".join(_table_bytes(table, name) for table in (inputs, outputs) if table is not None)
     return dataclasses.replace(fst, stored=Stored("vector", known_properties(fst) | MUTABLE, 0, flags, tables))

@@ -13,7 +13,7 @@ import numpy as np
 from nnet3py.errors import FormatError
 from nnet3py.fst.arpa import first_fields
 from nnet3py.fst.symbols import Symbols, names_of
-from nnet3py.io.fst import NO_STATE, NO_WEIGHT, Fst
+from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
 
 _LARGEST = np.iinfo(np.int32).max
 _SHOWN = 60                                # characters of a line in a message

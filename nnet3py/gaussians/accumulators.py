@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import FormatError, ShapeError
+from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
 from nnet3py.gaussians.symmetric import outer_products
-from nnet3py.io.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 MEANS, VARIANCES, WEIGHTS, TRANSITIONS = 1, 2, 4, 8

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
+from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.io.transition_model import TransitionModel
 
 _SMALLEST = 40          # bytes of a mixture in a file, at least
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import FormatError
+from nnet3py.formats.matrices import read_matrix, read_packed, write_matrix, write_packed
 from nnet3py.gaussians.diag_gmm import DiagGmm, read_weights, write_weights
 from nnet3py.gaussians.symmetric import packed, unpacked
-from nnet3py.io.matrices import read_matrix, read_packed, write_matrix, write_packed
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 

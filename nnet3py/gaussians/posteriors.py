@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from nnet3py.errors import ShapeError
+from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.full_gmm import FullGmm
 from nnet3py.gaussians.symmetric import lower_triangle, outer_products
-from nnet3py.io.posteriors import Posterior
 
 Mixture: TypeAlias = "DiagGmm | FullGmm"
 _BLOCK = 1000          # frames whose products with themselves are in memory at a time

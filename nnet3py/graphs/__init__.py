@@ -1,10 +1,10 @@
 """Graphs: finite-state transducers of phones, context windows, transition-ids and words.
 
-Graphs are ``io.fst.Fst`` everywhere; labels of supervisions and denominator graphs are pdf + 1. ``openfst.py`` is the
-one door to kaldifst (an extra, imported late; ``to_openfst(fst)``, ``from_openfst(fst)``), ``context.py``:
-``expand_context(fst, width, central) -> (fst, windows)`` with window ids as labels, ``windows[id - 1]`` a tuple of
-phones; ``hmms.py``: ``expand_hmms(fst, windows, tree, model, transition_scale) -> Fst`` (labels are transition-ids,
-no self-loops), ``hmm_transducer(windows, tree, model, transition_scale) -> (fst, labels of disambiguation symbols)``
-(transition-ids to window ids) and ``to_pdfs(fst, model)``; ``self_loops.py``: ``add_self_loops(fst, model, scale,
-check=True, reorder=True)``. docs/chain.md is for users.
+Graphs are ``transducers.fst.Fst`` everywhere; labels of supervisions and denominator graphs are pdf + 1.
+``openfst.py`` is the one door to kaldifst (an extra, imported late; ``to_openfst(fst)``, ``from_openfst(fst)``),
+``context.py``: ``expand_context(fst, width, central) -> (fst, windows)`` with window ids as labels, ``windows[id -
+1]`` a tuple of phones; ``hmms.py``: ``expand_hmms(fst, windows, tree, model, transition_scale) -> Fst`` (labels are
+transition-ids, no self-loops), ``hmm_transducer(windows, tree, model, transition_scale) -> (fst, labels of
+disambiguation symbols)`` (transition-ids to window ids) and ``to_pdfs(fst, model)``; ``self_loops.py``:
+``add_self_loops(fst, model, scale, check=True, reorder=True)``. docs/chain.md is for users.
 """

@@ -11,8 +11,8 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_operations import connected
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import connected
 
 EPSILON = 0
 NO_PHONE = 0          # in a window: before the first phone or behind the last

@@ -12,11 +12,11 @@ import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.graphs.context import EPSILON, Window
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_operations import breadth_first, connected
-from nnet3py.io.topology import NO_PDF, HmmState
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
+from nnet3py.hmm.topology import NO_PDF, HmmState
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import breadth_first, connected
 
 
 class HmmArc(NamedTuple):

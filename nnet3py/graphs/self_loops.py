@@ -7,8 +7,8 @@ from collections.abc import Collection
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 _NO_CLASS = -1        # of a state without arcs
 

@@ -5,9 +5,9 @@ import re
 from pathlib import Path
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.inspection.facts import FolderFacts
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tree import ContextDependency
 
 # Small text files whose content is shown.
 SETTINGS = ("frame_subsampling_factor", "cmvn_opts", "splice_opts", "delta_opts", "online_cmvn", "final.ie.id",

@@ -9,10 +9,10 @@ import numpy as np
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import Nnet3Error
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.inspection.facts import Layer, ModelFacts, NetworkFacts, Port, PriorFacts, TransitionFacts
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader
-from nnet3py.io.transition_model import TransitionModel
 from nnet3py.network.consistency import orphan_components, orphan_nodes
 from nnet3py.network.loops import is_recurrent
 from nnet3py.network.model_file import read_nnet_body

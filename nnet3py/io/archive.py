@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import within
@@ -21,6 +21,22 @@ _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
 _LONGEST_KEY = 10000        # bytes; what is longer is no archive
 _PATIENCE = 1 << 22         # bytes; a value that has not ended after so many is read
 _MOST_UNUSUAL = 3           # values in a row; then all are read
+
+
+class Moved(NamedTuple):
+    """An entry: its key, where its value begins, counted from the begin of its run, and its rows."""
+
+    key: str
+    value_at: int
+    num_rows: int
+
+
+class Run(NamedTuple):
+    """Entries that stand one after the other in a file, from byte ``first`` up to ``end``."""
+
+    first: int
+    end: int
+    entries: list[Moved]
 
 
 class ArchiveScanner(Generic[Value]):

@@ -8,11 +8,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-import numpy as np
-
 from nnet3py.io.holder import BINARY_HEADER
-from nnet3py.io.matrices import read_matrix
-from nnet3py.io.specifiers import split_range
 from nnet3py.io.streams import InputStream, failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -46,15 +42,3 @@ def write_object(wxfilename: str | os.PathLike[str], write: Callable[[TokenWrite
         if binary:
             stream.write(BINARY_HEADER)
         write(TokenWriter(stream, binary))
-
-
-def read_matrix_file(rxfilename: str, dtype: type = np.float32) -> np.ndarray:
-    """One matrix (rows, cols) of ``dtype`` from a file; the name may end with a range: ``feats.ark:15[0:9,:]``.
-
-    Compressed matrices are decoded. Kaldi: ReadKaldiObject for Matrix.
-    """
-    from nnet3py.io.holders import select_matrix_range
-
-    name, rows_and_columns = split_range(rxfilename)
-    matrix = read_object(name, lambda reader: read_matrix(reader, dtype=dtype))
-    return matrix if rows_and_columns is None else select_matrix_range(matrix, rows_and_columns)

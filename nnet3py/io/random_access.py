@@ -15,6 +15,7 @@ from nnet3py.io.holder import Holder
 from nnet3py.io.script import LoadedObject, Script, sort_key
 from nnet3py.io.specifiers import Rspecifier, is_token, parse_rspecifier
 from nnet3py.io.streams import failed_command, open_input
+from nnet3py.io.token_values import TOKEN
 
 logger = logging.getLogger(__name__)
 
@@ -245,8 +246,6 @@ class RandomAccessMappedReader(Generic[Value]):
         self._table = RandomAccessReader(rspecifier, holder)
         self._map: RandomAccessReader[str] | None = None
         if utt2spk:
-            from nnet3py.io.holders import TOKEN
-
             try:
                 self._map = RandomAccessReader(utt2spk, TOKEN)
             except BaseException:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.archive import ArchiveScanner
+from nnet3py.io.archive import ArchiveScanner, Run
 from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.holder import BINARY_HEADER, Holder
-from nnet3py.io.moving import Run, dense_runs
 from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReader
 from nnet3py.io.read_ahead import read_ahead
 from nnet3py.io.script import LoadedObject, Script, read_script_line
@@ -23,11 +22,9 @@ from nnet3py.io.specifiers import Medium, is_token, parse_rspecifier, parse_wspe
 from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_input, open_output
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from nnet3py.io.tokens import TokenWriter
 
-__all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "read_matrices"]
+__all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter"]
 
 logger = logging.getLogger(__name__)
 
@@ -85,13 +82,13 @@ class SequentialReader(_Closing, Generic[Value]):
                    else ((key, load()) for key, load in self._script_entries()))
         return read_ahead(entries) if self.specifier.background else entries
 
-    def dense_runs(self) -> Iterator[Run]:
-        """Yield the dense matrices in front of an archive that is a file, for :meth:`TableWriter.move`.
+    def runs(self, find: Callable[[InputStream], Iterator[Run]]) -> Iterator[Run]:
+        """Yield what ``find`` finds at the front of an archive that is a file, for :meth:`TableWriter.move`.
 
         Iterating gives the entries after them.
         """
         if self.specifier.kind == "ark" and not self.specifier.background:
-            for run in dense_runs(self.stream):
+            for run in find(self.stream):
                 self._first = False
                 yield run
 
@@ -280,14 +277,3 @@ class TableWriter(_Closing, Generic[Value]):
         for stream in (self._archive, self._script):
             if stream is not None:
                 stream.close()
-
-
-def read_matrices(rspecifier: str) -> Iterator[tuple[str, np.ndarray]]:
-    """The matrices of a table: yields (key, float32 array (rows, cols)); compressed matrices are decoded.
-
-    Raises SpecifierError, FormatError, Nnet3Error. Kaldi: SequentialBaseFloatMatrixReader.
-    """
-    from nnet3py.io.holders import FLOAT_MATRIX
-
-    with SequentialReader(rspecifier, FLOAT_MATRIX) as reader:
-        yield from reader

@@ -10,10 +10,10 @@ import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
+from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.full_gmm import FullGmm
 from nnet3py.gaussians.symmetric import outer_products, packed, unpacked
-from nnet3py.io.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
-from nnet3py.io.posteriors import Posterior
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.random_sequence import CRandom
 

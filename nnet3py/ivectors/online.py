@@ -13,10 +13,10 @@ import numpy as np
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions, empty_stats
 from nnet3py.features.frames import splice, transform
+from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.posteriors import log_likelihoods, pruned_posteriors
 from nnet3py.gaussians.symmetric import unpacked
-from nnet3py.io.posteriors import Posterior
 from nnet3py.ivectors.extractor import IvectorExtractor, UtteranceStats, check_dimensions, check_online
 
 logger = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
+from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 from nnet3py.gaussians.symmetric import descending_eigen
-from nnet3py.io.matrices import read_matrix, read_vector, write_matrix, write_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 

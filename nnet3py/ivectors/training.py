@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
 from nnet3py.gaussians.symmetric import packed, unpacked
-from nnet3py.io.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.ivectors.eigen import symmetric_eigen
 from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, objective_of

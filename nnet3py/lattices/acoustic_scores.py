@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.io.fst import Fst
 from nnet3py.lattices.states import LatticeError, from_start, state_times, with_weights
+from nnet3py.transducers.fst import Fst
 
 
 class AcousticScores:

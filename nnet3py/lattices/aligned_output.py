@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.lattices.states import LatticeError, infinite_weights, newly_sorted, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice
 
 Ids: TypeAlias = tuple[int, ...]
 Weight: TypeAlias = tuple[np.float32, np.float32, Ids]       # graph cost, acoustic cost, transition-ids

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.io.alignment import check_transition_ids
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.alignment import check_transition_ids
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.forward_backward import forward_backward
 from nnet3py.lattices.states import LatticeError, from_start, state_times, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice
 
 
 def arc_lines(key: str, lattice: CompactLattice, model: TransitionModel | None, print_alignment: bool,

@@ -6,10 +6,10 @@ import dataclasses
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.io.compact_lattice import CompactLattice, taken
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.lattice import LATTICE
 from nnet3py.lattices.states import LatticeError, infinite_weights, top_sorted, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice, taken
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.lattice import LATTICE
 
 _compose = Loop("nnet3py.lattices.composition_loops", "compose",
                 "i8[] i4[] i4[] u1[] i8[] i4[] i4[] f4[,] i4[] i8 i8 i4[] i8[] i8[] i4[,] f4[,]")

@@ -3,11 +3,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.fst import Fst
 from nnet3py.lattices.best_path import best_paths, path_of
 from nnet3py.lattices.determinize import DeterminizeOptions, determinize_pruned
 from nnet3py.lattices.states import top_sorted, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import Fst
 
 LARGEST = 1.0e10           # the confidence if there is only one word sequence
 

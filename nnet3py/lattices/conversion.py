@@ -5,10 +5,10 @@ import dataclasses
 
 import numpy as np
 
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.fst_operations import without_epsilons
-from nnet3py.io.lattice import LATTICE
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_operations import without_epsilons
+from nnet3py.transducers.lattice import LATTICE
 
 
 def on_words(lattice: CompactLattice) -> Fst:

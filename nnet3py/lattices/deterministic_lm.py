@@ -10,9 +10,9 @@ import numpy as np
 
 from nnet3py.errors import FormatError
 from nnet3py.fst.const_arpa import ConstArpa
-from nnet3py.io.fst import Fst
-from nnet3py.io.fst_text import read_fst
 from nnet3py.io.object_files import read_object
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import read_fst
 
 State = TypeVar("State")
 _MOST_KEPT = 5_000_000         # words looked up; then all are forgotten

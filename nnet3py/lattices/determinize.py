@@ -14,14 +14,14 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.fst import Fst
-from nnet3py.io.state_graphs import starts_of
 from nnet3py.lattices import subset_layout as layout
 from nnet3py.lattices.growing import enlarged
 from nnet3py.lattices.pruning import pruned
 from nnet3py.lattices.states import top_sorted
 from nnet3py.log import kaldi_place
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.state_graphs import starts_of
 
 _log = logging.getLogger(__name__)
 _HERE = "nnet3py.lattices."

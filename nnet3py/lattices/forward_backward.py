@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.io.fst import Fst
-from nnet3py.io.posteriors import Posterior
+from nnet3py.formats.posteriors import Posterior
 from nnet3py.lattices.states import Lattice, LatticeError, from_start, state_times
+from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nnet3py.io.alignment import check_transition_ids
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.alignment import check_transition_ids
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.aligned_output import Ids, Weight
 from nnet3py.lattices.states import top_sorted
 from nnet3py.lattices.super_final import with_super_final
+from nnet3py.transducers.compact_lattice import CompactLattice
 
 
 class Transitions(NamedTuple):

@@ -5,12 +5,12 @@ from collections import defaultdict
 from typing import Any, NamedTuple
 
 from nnet3py.errors import FormatError
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.aligned_output import NO_WORD, ONE, AlignedOutput, Ids, most_states
 from nnet3py.lattices.input_arcs import InputArcs, Transitions
 from nnet3py.lattices.phone_alignment import align_phones
 from nnet3py.lattices.word_alignment import Alignment
+from nnet3py.transducers.compact_lattice import CompactLattice
 
 _LARGEST = 2**31 - 1
 

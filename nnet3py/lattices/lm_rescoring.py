@@ -8,13 +8,13 @@ import numpy as np
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
 from nnet3py.fst.const_arpa import ConstArpa
-from nnet3py.io.compact_lattice import CompactLattice, taken
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.lattice import expanded
 from nnet3py.lattices.composition import Composer
 from nnet3py.lattices.determinize import determinize
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.states import LatticeError, top_sorted, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice, taken
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.lattice import expanded
 
 _USES = ["nnet3py.fst.const_arpa_loops"]
 _MODEL = "i4[] f4[] i8[]"

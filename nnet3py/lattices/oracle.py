@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.io.compact_lattice import CompactLattice
 from nnet3py.lattices.best_path import linear
 from nnet3py.lattices.states import LatticeError, from_start, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice
 
 _distances = Loop("nnet3py.lattices.oracle_loops", "distances",
                   "i8[] i4[] i4[] i4[] i4[] i4[,] i8[,] i4[,]")

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.io.alignment import check_transition_ids
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.lattice_conversion import expanded, factored
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.alignment import check_transition_ids
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.determinize import DELTA, Determinized, DeterminizeOptions, determinize_pruned
 from nnet3py.lattices.states import LatticeError, top_sorted, trimmed
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.lattice_conversion import expanded, factored
 
 _log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.compact_lattice import CompactLattice, taken
-from nnet3py.io.fst import NO_WEIGHT
 from nnet3py.lattices.deterministic_lm import DeterministicLm
 from nnet3py.lattices.states import arc_costs, final_costs, top_sorted, trimmed
+from nnet3py.transducers.compact_lattice import CompactLattice, taken
+from nnet3py.transducers.fst import NO_WEIGHT
 
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
 _END = -1                        # stands for the end among the arcs of a state

@@ -4,9 +4,6 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.engine.loop import Loop
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.fst import NO_WEIGHT
-from nnet3py.io.state_graphs import ranges
 from nnet3py.lattices.states import (
     Lattice,
     arc_costs,
@@ -18,6 +15,9 @@ from nnet3py.lattices.states import (
     with_states,
     with_weights,
 )
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import NO_WEIGHT
+from nnet3py.transducers.state_graphs import ranges
 
 _forward_costs = Loop("nnet3py.lattices.path_loops", "forward_costs", "i8 i8[] i4[] f8[] f8[] i8[]")
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")

@@ -6,11 +6,11 @@ import dataclasses
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.io.alignment import check_transition_ids
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.alignment import check_transition_ids
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.states import Lattice, LatticeError, arc_lengths, from_start, state_times, with_weights
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,9 +8,9 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.fst import NO_WEIGHT, Fst
-from nnet3py.io.state_graphs import is_top_sorted, selected, top_order, useful_states
+from nnet3py.transducers.compact_lattice import CompactLattice
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.state_graphs import is_top_sorted, selected, top_order, useful_states
 
 Lattice = TypeVar("Lattice", Fst, CompactLattice)
 

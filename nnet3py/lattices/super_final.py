@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.io.compact_lattice import CompactLattice, taken
 from nnet3py.lattices.states import infinite_weights
+from nnet3py.transducers.compact_lattice import CompactLattice, taken
 
 
 def with_super_final(lattice: CompactLattice) -> tuple[CompactLattice, int]:

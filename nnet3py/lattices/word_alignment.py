@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nnet3py.errors import FormatError
-from nnet3py.io.compact_lattice import CompactLattice
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.aligned_output import NO_WORD, ONE, AlignedOutput, Ids, most_states
 from nnet3py.lattices.input_arcs import InputArcs, Transitions
+from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
 

@@ -64,7 +64,7 @@ def subsampling_beside(path: str | None) -> int:
 def read_nnet_or_model(reader: TokenReader) -> Nnet:
     """Read a network, or an acoustic model of which only the network is kept; the header is consumed already."""
     if reader.peek_token() == "T":
-        from nnet3py.io.transition_model import TransitionModel
+        from nnet3py.hmm.transition_model import TransitionModel
 
         TransitionModel.read(reader)
     return read_nnet_body(reader)

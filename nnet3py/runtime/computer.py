@@ -8,7 +8,7 @@ import numpy as np
 from nnet3py.compiler.computation import CommandType, Computation
 from nnet3py.components.natural_gradient import check_preconditioners, named_preconditioners
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.io.general import check_finite
+from nnet3py.formats.general import check_finite
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena, BoundComputation, Stage

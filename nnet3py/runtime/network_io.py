@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.io.general import check_finite
+from nnet3py.formats.general import check_finite
 from nnet3py.network.nnet import Nnet
 
 

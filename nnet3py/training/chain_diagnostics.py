@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.egs.chain_example import NnetChainExample
-from nnet3py.io.general import to_dense
+from nnet3py.formats.general import to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache

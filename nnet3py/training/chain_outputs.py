@@ -11,7 +11,7 @@ from nnet3py.chain.numerator import check_supervision
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import Nnet3Error, ShapeError, within
-from nnet3py.io.general import check_finite, to_dense
+from nnet3py.formats.general import check_finite, to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
 from nnet3py.training.chain_objective import ChainObjectiveComputation, ChainOptions

@@ -11,7 +11,7 @@ from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.general import check_finite, to_dense
+from nnet3py.formats.general import check_finite, to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
 from nnet3py.training.chain_outputs import LWF_POSTERIORS

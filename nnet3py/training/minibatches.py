@@ -15,9 +15,9 @@ from nnet3py.egs.minibatch_size import MinibatchSizes
 from nnet3py.egs.reorder import shuffle
 from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
-from nnet3py.io.general import GeneralMatrix
-from nnet3py.io.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
-from nnet3py.io.posteriors import Posterior
+from nnet3py.formats.general import GeneralMatrix
+from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
+from nnet3py.formats.posteriors import Posterior
 from nnet3py.io.tables import RandomAccessReader, SequentialReader
 from nnet3py.network.nnet import Nnet
 

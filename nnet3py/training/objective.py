@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.io.general import check_finite, to_dense
-from nnet3py.io.sparse import SparseMatrix
+from nnet3py.formats.general import check_finite, to_dense
+from nnet3py.formats.sparse import SparseMatrix
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray

@@ -21,7 +21,7 @@ from nnet3py.components.base import Properties
 from nnet3py.components.natural_gradient import check_preconditioners, named_preconditioners
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.io.general import to_dense
+from nnet3py.formats.general import to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
-from nnet3py.io.transition_model import TransitionModel
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.log import kaldi_place
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.topology import HmmTopology
-from nnet3py.io.tree import Constant, ContextDependency, Map, Root, Split, Table, stub_tree
+from nnet3py.hmm.topology import HmmTopology
+from nnet3py.hmm.tree import Constant, ContextDependency, Map, Root, Split, Table, stub_tree
 from nnet3py.trees.clustering import bottom_up
 from nnet3py.trees.growing import Grown, grow
 from nnet3py.trees.questions import Questions

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.tree import PDF_CLASS, Constant, ContextDependency, Map, Split
+from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Split
 
 _PLAIN, _ON_PATH = ("black", 1), ("red", 3)          # colour and width of lines
 

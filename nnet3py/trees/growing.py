@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 
-from nnet3py.io.tree import Constant, Map, Split
+from nnet3py.hmm.tree import Constant, Map, Split
 from nnet3py.trees.clustering import refine
 from nnet3py.trees.questions import Questions, QuestionsForKey
 from nnet3py.trees.stats import ABSENT, TreeStats, objective

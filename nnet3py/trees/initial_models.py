@@ -14,9 +14,9 @@ import numpy as np
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.features.cmvn import mean_and_variance
 from nnet3py.gaussians.diag_gmm import DiagGmm, GmmModel
-from nnet3py.io.topology import HmmTopology
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import PDF_CLASS, Constant, ContextDependency, Map, Table, initial_transition_model
+from nnet3py.hmm.topology import HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Table, initial_transition_model
 from nnet3py.random_sequence import CRandom
 from nnet3py.trees.build import leaves_of
 from nnet3py.trees.stats import TreeStats, check_not_empty

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.tree import PDF_CLASS, Constant, ContextDependency, Map, Split
+from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Split
 
 _LINE, _COLUMN, _MARGIN, _LETTER = 18, 190, 12, 6.2        # pixels; the last, the width of a letter of the font
 _LONGEST = 26                                              # letters of a question that are shown

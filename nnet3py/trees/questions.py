@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.hmm.tree import PDF_CLASS
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.io.tree import PDF_CLASS
 from nnet3py.random_sequence import CRandom
 from nnet3py.trees.clustering import Clusters, best_of, k_means, top_down
 from nnet3py.trees.stats import TreeStats

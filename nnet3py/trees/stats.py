@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.io.alignment import phone_starts
-from nnet3py.io.matrices import read_matrix, write_matrix
+from nnet3py.formats.matrices import read_matrix, write_matrix
+from nnet3py.hmm.alignment import phone_starts
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 if TYPE_CHECKING:
-    from nnet3py.io.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import TransitionModel
 
 ABSENT = -1                  # the value of a key that an event does not have
 _PDF_CLASS = 0               # the column of the pdf class; phones follow

@@ -136,8 +136,8 @@ def main() -> None:
     parser.add_argument("--phones", type=Path, default=Path(__file__).parents[1] / "data" / "phones.txt")
     args = parser.parse_args()
 
-    from nnet3py.io.compressed import CompressedMatrix
-    from nnet3py.io.holders import GENERAL_MATRIX
+    from nnet3py.formats.compressed import CompressedMatrix
+    from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.io.tables import TableWriter
 
     phone_lines = (line.rsplit(None, 1) for line in args.phones.read_text().splitlines())

@@ -13,7 +13,7 @@ from pathlib import Path
 from make_ranges import read_pairs
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.holders import GENERAL_MATRIX
+from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 

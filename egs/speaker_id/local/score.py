@@ -20,7 +20,7 @@ import numpy as np
 from verification import class_scatter, equal_error_rate, lda, log_likelihood_ratios, unit_length
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.io.holders import FLOAT_VECTOR
+from nnet3py.formats.holders import FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader
 
 

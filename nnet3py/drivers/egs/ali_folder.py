@@ -5,9 +5,9 @@ from pathlib import Path
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
-from nnet3py.io.transition_model import TransitionModel
-from nnet3py.io.tree import ContextDependency
 
 
 class AliFolder:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.holders import GENERAL_MATRIX
+from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.io.script import sort_key
 from nnet3py.io.specifiers import is_token
 from nnet3py.io.streams import write_text

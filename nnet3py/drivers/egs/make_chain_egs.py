@@ -21,8 +21,8 @@ from nnet3py.drivers.egs.options import ChainEgsOptions
 from nnet3py.drivers.egs.steps import check_plain
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import FormatError, UsageError
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tree import ContextDependency
 
 _GRAPHS = ("tree", "0.trans_mdl", "normalization.fst")
 

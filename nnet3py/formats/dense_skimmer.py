@@ -1,0 +1,54 @@
+"""Matrices made of their bytes in an archive, in a fraction of the time that reading token by token takes."""
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.compressed_code import address, decode_columns, expect_decoding
+from nnet3py.formats.matrix_skimmer import Found, Head, MatrixSkimmer, head_of
+
+
+def _stored(data: bytes, head: Head) -> CompressedMatrix | np.ndarray:
+    """The matrix with this head in ``data``, as it is stored; a dense one is new and writable."""
+    kind, minimum, range_, num_rows, num_cols, begin = head
+    count = num_rows * num_cols
+    if kind == "FM":
+        return np.frombuffer(data, "<f4", count, begin).astype(np.float32).reshape(num_rows, num_cols)
+    if kind == "CM":
+        percentiles = np.frombuffer(data, "<u2", 4 * num_cols, begin).astype(np.uint16).reshape(num_cols, 4)
+        codes = np.frombuffer(data, np.uint8, count, head.end - count).reshape(num_cols, num_rows)
+        return CompressedMatrix(kind, minimum, range_, codes, percentiles)
+    code: Any = np.uint16 if kind == "CM2" else np.uint8
+    elements = np.frombuffer(data, np.dtype(code).newbyteorder("<"), count, begin).astype(code)
+    return CompressedMatrix(kind, minimum, range_, elements.reshape(num_rows, num_cols))
+
+
+def _dense(matrix: Any) -> np.ndarray:
+    return matrix.to_dense() if isinstance(matrix, CompressedMatrix) else matrix
+
+
+def dense_matrix(value: Any) -> np.ndarray:
+    """A matrix, compressed or not or its bytes, as float32 (rows, cols)."""
+    return _dense(_stored(value, head_of(value)) if isinstance(value, bytes) else value)
+
+
+def _all_dense(data: bytes, found: list[Found]) -> list[np.ndarray]:
+    return [_decoded(data, one.head) if one.head.kind == "CM" else _dense(_stored(data, one.head)) for one in found]
+
+
+def _decoded(data: bytes, head: Head) -> np.ndarray:
+    num_rows, num_cols = head.num_rows, head.num_cols
+    if not expect_decoding(num_rows * num_cols):
+        return _dense(_stored(data, head))
+    result = np.empty((num_rows, num_cols), dtype=np.float32)
+    decode_columns(data, data, struct.pack("=5q", head.begin, head.end - result.size, 0, num_rows, num_cols),
+                   struct.pack("=2f", head.minimum, head.range), address(result))
+    return result
+
+
+def dense_skimmer() -> MatrixSkimmer:
+    """Finds the matrices of an archive and makes them dense: float32 (rows, cols)."""
+    return MatrixSkimmer(_all_dense)

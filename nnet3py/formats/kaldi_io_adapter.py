@@ -1,0 +1,124 @@
+"""The one place that uses the package kaldi-io: values of plain binary tables (matrices, vectors, integer vectors).
+
+kaldi-io decodes well what is well-formed and small enough for its 32-bit arithmetic. It looks at nothing it allocates,
+takes a truncated value for a ValueError, and knows neither ranges, CM2 nor CM3, nor empty frames of posteriors; so
+the header of a value is checked here before it sees it, and whatever is not plain is read by this package's own
+functions. Both ways give the same arrays.
+"""
+from __future__ import annotations
+
+import functools
+import io
+import os
+import sys
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from nnet3py.formats import matrices
+from nnet3py.io.tokens import TokenReader
+
+_HEADER = b"\0B"
+_SIZES = {b"F": 4, b"D": 8}
+_INT32 = 4
+_SIZED_INT32 = 5
+_LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products overflow
+
+
+@functools.cache
+def kaldi_io() -> ModuleType:
+    """The package, imported so that no trace remains: importing it edits PATH and KALDI_ROOT and prints a warning."""
+    before = {name: os.environ.get(name) for name in ("PATH", "KALDI_ROOT")}
+    stderr, popen = sys.stderr, os.popen
+    os.environ["KALDI_ROOT"] = os.sep           # a folder that exists, which silences the warning
+    try:
+        with open(os.devnull, "w") as nowhere, warnings.catch_warnings():
+            warnings.simplefilter("ignore")     # its regular expressions use invalid escapes
+            sys.stderr = nowhere
+            # It starts a shell to extend PATH, and an "except:" around that would swallow a Ctrl-C.
+            os.popen = lambda *_: io.StringIO()  # type: ignore[assignment,return-value]
+            import kaldi_io as module
+    finally:
+        sys.stderr, os.popen = stderr, popen
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+    return module
+
+
+class _AsFile:
+    """A value in a stream as the file that kaldi-io expects: the header, consumed long ago, then the value's bytes."""
+
+    def __init__(self, reader: TokenReader) -> None:
+        self._reader = reader
+        self._pending = _HEADER
+        self.last = b""
+
+    def read(self, count: int) -> bytes:
+        if self._pending:
+            self._pending = b""
+            return _HEADER
+        self.last = bytes(self._reader.raw(int(count)))
+        return self.last
+
+
+def _plain_size(reader: TokenReader, kind: bytes, num_dims: int) -> int | None:
+    """Bytes of the elements if ``FM``, ``DV`` or the like follows with sane dimensions; None for everything else."""
+    if not reader.binary:
+        return None
+    start = reader.peek(3 + num_dims * _SIZED_INT32)
+    size = _SIZES.get(start[:1])
+    if size is None or start[1:3] != kind + b" " or len(start) < 3 + num_dims * _SIZED_INT32:
+        return None
+    for dim in range(num_dims):
+        field = start[3 + dim * _SIZED_INT32:][:_SIZED_INT32]
+        value = int.from_bytes(field[1:], "little", signed=True)
+        if field[0] != _INT32 or value <= 0:
+            return None
+        size *= value
+    return size if size <= _LARGEST else None
+
+
+def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+    """A matrix (rows, cols) of ``dtype``, as ``matrices.read_matrix`` reads it."""
+    size = _plain_size(reader, b"M", 2)
+    if size is None:
+        return matrices.read_matrix(reader, dtype)
+    reader.check_count(size, 1, "bytes")
+    return kaldi_io().read_mat(_AsFile(reader)).astype(dtype)       # a copy: kaldi-io's array cannot be written to
+
+
+def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+    """A vector (dim,) of ``dtype``, as ``matrices.read_vector`` reads it."""
+    size = _plain_size(reader, b"V", 1)
+    if size is None:
+        return matrices.read_vector(reader, dtype)
+    reader.check_count(size, 1, "bytes")
+    return kaldi_io().read_vec_flt(_AsFile(reader)).astype(dtype)
+
+
+def read_int_vector(reader: TokenReader) -> np.ndarray:
+    """A binary table value of integers: int32 (count,)."""
+    start = reader.peek(_SIZED_INT32)
+    if len(start) < _SIZED_INT32 or start[0] != _INT32:
+        raise reader.error(f"expected a number of 4-byte integers, found {start!r}")
+    count = int.from_bytes(start[1:], "little", signed=True)
+    reader.check_count(count, _SIZED_INT32, "integers")
+    if count == 0:
+        reader.raw(_SIZED_INT32)
+        return np.zeros(0, dtype=np.int32)
+    if count * _SIZED_INT32 > _LARGEST:
+        raise reader.error(f"{count} integers in one value are more than can be read")
+    source = _AsFile(reader)
+    try:
+        values = kaldi_io().read_vec_int(source)
+    except AssertionError:
+        values = None
+    # kaldi-io looks at the size byte of the first integer only
+    if values is None or np.any(np.frombuffer(source.last, dtype=np.int8)[::_SIZED_INT32] != _INT32):
+        raise reader.error("expected 4-byte integers, found another size")
+    return np.array(values, dtype=np.int32)

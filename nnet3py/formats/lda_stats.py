@@ -1,0 +1,104 @@
+"""Statistics for linear discriminant analysis: counts, sums and scatter of vectors by class. Kaldi: ``LdaEstimate``."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.errors import ShapeError
+from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
+from nnet3py.io.tokens import TokenReader, TokenWriter
+
+
+@dataclass
+class LdaStats:
+    """What LDA needs to know of classified vectors.
+
+    Attributes
+    ----------
+    counts : float64 (classes,), how many vectors each class has; weights may be fractions
+    sums : float64 (classes, dim), their sums
+    scatter : float64 (dim (dim + 1) / 2,), the lower triangle by rows of the sum of (x - m)(x - m)ᵀ over all vectors,
+        with m the mean of a vector's class
+    """
+
+    counts: np.ndarray
+    sums: np.ndarray
+    scatter: np.ndarray
+
+    @classmethod
+    def zeros(cls, num_classes: int, dim: int) -> LdaStats:
+        """Statistics of no vectors."""
+        return cls(np.zeros(num_classes), np.zeros((num_classes, dim)), np.zeros(dim * (dim + 1) // 2))
+
+    @property
+    def num_classes(self) -> int:
+        """Classes."""
+        return len(self.counts)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the vectors."""
+        return self.sums.shape[1]
+
+    def add(self, other: LdaStats) -> None:
+        """Add the statistics of other vectors, in place; ShapeError if classes or dimensions differ."""
+        if self.sums.shape != other.sums.shape:
+            raise ShapeError(f"statistics of {other.num_classes} classes and dimension {other.dim} cannot be added to "
+                             f"those of {self.num_classes} classes and dimension {self.dim}")
+        total = self._total_second() + other._total_second()
+        self.counts, self.sums = self.counts + other.counts, self.sums + other.sums
+        self.scatter = total - self.second_of_means()
+
+    def _total_second(self) -> np.ndarray:
+        """float64 (dim (dim + 1) / 2,), the sum of x xᵀ."""
+        return self.scatter + self.second_of_means()
+
+    def second_of_means(self) -> np.ndarray:
+        """float64 (dim (dim + 1) / 2,), the sum of n m mᵀ over classes with vectors."""
+        used = self.counts != 0.0
+        sums = self.sums[used]
+        return (sums.T @ (sums / self.counts[used, None]))[np.tril_indices(self.dim)]
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> LdaStats:
+        """Read from ``<LDAACCS>`` to ``</LDAACCS>``; FormatError for anything else."""
+        reader.expect("<LDAACCS>")
+        reader.expect("<VECSIZE>")
+        dim = reader.integer()
+        reader.expect("<NUMCLASSES>")
+        num_classes = reader.integer()
+        if dim < 1 or num_classes < 1:
+            raise reader.error(f"expected LDA statistics of some classes and dimensions, found {num_classes} classes "
+                               f"and dimension {dim}")
+        readers = {"<ZERO_ACCS>": (read_vector, (num_classes,)), "<FIRST_ACCS>": (read_matrix, (num_classes, dim)),
+                   "<SECOND_ACCS>": (read_packed, (dim * (dim + 1) // 2,))}
+        found: dict[str, np.ndarray] = {}
+        while (token := reader.token()) != "</LDAACCS>":
+            read, shape = readers.get(token, (None, ()))
+            if read is None or token in found or token == "<SECOND_ACCS>" and len(found) < 2:
+                raise reader.error(f"expected {' '.join(sorted(readers))}, each once, in LDA statistics, "
+                                   f"found '{token[:40]}'")
+            found[token] = read(reader, dtype=np.float64)
+            if found[token].shape != shape:
+                raise reader.error(f"expected {shape} numbers after {token}, found {found[token].shape}")
+        if len(found) < len(readers):
+            raise reader.error(f"LDA statistics lack {', '.join(sorted(set(readers) - set(found)))}")
+        return cls(found["<ZERO_ACCS>"], found["<FIRST_ACCS>"], found["<SECOND_ACCS>"])
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write it; the numbers become float32, those that are too large infinite."""
+        with np.errstate(over="ignore"):
+            counts, sums, scatter = (a.astype(np.float32) for a in (self.counts, self.sums, self.scatter))
+        writer.token("<LDAACCS>")
+        writer.token("<VECSIZE>")
+        writer.integer(self.dim)
+        writer.token("<NUMCLASSES>")
+        writer.integer(self.num_classes)
+        writer.token("<ZERO_ACCS>")
+        write_vector(writer, counts)
+        writer.token("<FIRST_ACCS>")
+        write_matrix(writer, sums)
+        writer.token("<SECOND_ACCS>")
+        write_packed(writer, scatter)
+        writer.token("</LDAACCS>")

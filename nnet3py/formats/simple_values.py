@@ -1,0 +1,214 @@
+"""Table values without tokens of their own: scalars, integer vectors, pairs.
+
+In text they end with their line; in binary every number carries its size byte. Kaldi: BasicHolder, BasicVectorHolder,
+BasicVectorVectorHolder, BasicPairVectorHolder.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3py.formats import kaldi_io_adapter
+from nnet3py.io.token_values import line_of
+from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
+
+_SIZED = np.dtype([("size", "i1"), ("value", "<i4")])
+_SIZED_FLOAT = np.dtype([("size", "i1"), ("value", "<f4")])
+_INTEGER = re.compile(rb"[+-]?[0-9]+")
+_REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_INT32 = np.iinfo(np.int32)
+
+
+def _shown(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+# -- scalars ---------------------------------------------------------------------------------------------------------
+
+
+def _scalar_word(reader: TokenReader) -> bytes:
+    words = line_of(reader).split()
+    if len(words) != 1:
+        raise reader.error(f"expected one value on the line, found {len(words)}")
+    return words[0]
+
+
+def read_integer_value(reader: TokenReader) -> int:
+    """An int32 alone on its line, or binary."""
+    if reader.binary:
+        return reader.integer()
+    return int(_int32s(reader, [_scalar_word(reader)])[0])
+
+
+def write_integer_value(writer: TokenWriter, value: int) -> None:
+    """Write an int32; in text with the blank before the newline that Kaldi writes."""
+    writer.integer(int(value))
+    writer.newline_if_text()
+
+
+def read_real_value(reader: TokenReader) -> float:
+    """A float or double alone on its line, or binary."""
+    if reader.binary:
+        return reader.real()
+    word = _scalar_word(reader)
+    try:
+        if not re.match(rb"[+-]?[0-9.]", word) or b"_" in word:
+            raise ValueError                 # C++ streams read neither inf nor nan
+        return float(word)
+    except ValueError:
+        raise reader.error(f"expected a number, found '{_shown(word)}'") from None
+
+
+def write_real_value(writer: TokenWriter, value: float, double: bool) -> None:
+    """Write a float (or a double)."""
+    (writer.float64 if double else writer.float32)(value)
+    writer.newline_if_text()
+
+
+def read_bool_value(reader: TokenReader) -> bool:
+    """T or F."""
+    if reader.binary:
+        return reader.boolean()
+    word = _scalar_word(reader)
+    if word not in (b"T", b"F"):
+        raise reader.error(f"expected T or F, found '{_shown(word)}'")
+    return word == b"T"
+
+
+def write_bool_value(writer: TokenWriter, value: bool) -> None:
+    """Write T or F."""
+    writer.boolean(bool(value))
+    writer.newline_if_text()
+
+
+# -- integer vectors ---------------------------------------------------------------------------------------------------
+
+
+def _int32s(reader: TokenReader, words: Sequence[bytes]) -> np.ndarray:
+    """int32 array of the words of a text line."""
+    try:
+        if any(b"_" in word for word in words):      # Python takes 1_000 for an integer
+            raise ValueError
+        values = np.array(words).astype(np.int64) if words else np.zeros(0, dtype=np.int64)
+    except (ValueError, OverflowError):
+        bad = next((word for word in words if not _INTEGER.fullmatch(word)), words[0])
+        raise reader.error(f"expected integers, found '{_shown(bad)}'") from None
+    if values.size and (values.min() < _INT32.min or values.max() > _INT32.max):
+        raise reader.error("expected 32-bit integers, found a larger one")
+    return values.astype(np.int32)
+
+
+def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
+    """``count`` binary integers, each after its size byte: int32 (count,)."""
+    reader.check_count(count, _SIZED.itemsize)
+    data = np.frombuffer(reader.raw(count * _SIZED.itemsize), dtype=_SIZED)
+    if np.any(data["size"] != 4):
+        raise reader.error("expected 4-byte integers, found another size")
+    return np.ascontiguousarray(data["value"])
+
+
+def _with_sizes(values: np.ndarray) -> bytes:
+    data = np.empty(values.size, dtype=_SIZED)
+    data["size"] = 4
+    data["value"] = values.reshape(-1)
+    return data.tobytes()
+
+
+def _text(values: np.ndarray) -> bytes:
+    return b"".join(b"%d " % value for value in values.tolist())
+
+
+def read_int_vector(reader: TokenReader) -> np.ndarray:
+    """int32 (count,). Kaldi: an alignment, for example."""
+    if reader.binary:
+        return kaldi_io_adapter.read_int_vector(reader)
+    return _int32s(reader, line_of(reader).split())
+
+
+def write_int_vector(writer: TokenWriter, value: Any) -> None:
+    """Write int32 (count,)."""
+    values = np.asarray(value, dtype=np.int32)
+    if writer.binary:
+        writer.integer(values.size)
+        writer.raw(_with_sizes(values))
+    else:
+        writer.raw(_text(values) + b"\n")
+
+
+def read_int_vectors(reader: TokenReader) -> list[np.ndarray]:
+    """A list of int32 arrays; in text each is ended by a semicolon."""
+    if reader.binary:
+        count = reader.integer()
+        reader.check_count(count, _SIZED.itemsize)
+        return [_sized_integers(reader, reader.integer()) for _ in range(count)]
+    pieces = line_of(reader).split(b";")
+    if pieces.pop().strip():
+        raise reader.error("expected every list of integers to end with ';'")
+    return [_int32s(reader, piece.split()) for piece in pieces]
+
+
+def write_int_vectors(writer: TokenWriter, value: Sequence[Any]) -> None:
+    """Write a list of int32 arrays."""
+    vectors = [np.asarray(one, dtype=np.int32) for one in value]
+    if writer.binary:
+        writer.integer(len(vectors))
+        for one in vectors:
+            writer.integer(one.size)
+            writer.raw(_with_sizes(one))
+    else:
+        writer.raw(b"".join(_text(one) + b"; " for one in vectors) + b"\n")
+
+
+def read_int_pairs(reader: TokenReader) -> np.ndarray:
+    """int32 (count, 2); in text a semicolon separates the pairs."""
+    if reader.binary:
+        count = reader.integer()
+        reader.check_count(count, 2 * _SIZED.itemsize)
+        return _sized_integers(reader, 2 * count).reshape(count, 2)
+    line = line_of(reader).strip()
+    pairs = [piece.split() for piece in line.split(b";")] if line else []
+    if any(len(pair) != 2 for pair in pairs):
+        raise reader.error("expected pairs of integers with ';' between them")
+    return _int32s(reader, [word for pair in pairs for word in pair]).reshape(-1, 2)
+
+
+def write_int_pairs(writer: TokenWriter, value: Any) -> None:
+    """Write int32 (count, 2)."""
+    pairs = np.asarray(value, dtype=np.int32).reshape(-1, 2)
+    if writer.binary:
+        writer.integer(len(pairs))
+        writer.raw(_with_sizes(pairs))
+    else:
+        writer.raw(b"; ".join(b"%d %d " % (a, b) for a, b in pairs.tolist()) + b"\n")
+
+
+def read_float_pairs(reader: TokenReader) -> np.ndarray:
+    """float32 (count, 2); in text a semicolon separates the pairs."""
+    if reader.binary:
+        count = reader.integer()
+        reader.check_count(count, 2 * _SIZED_FLOAT.itemsize)
+        values = reader.array(_SIZED_FLOAT, 2 * count)
+        if np.any(values["size"] != 4):
+            raise reader.error("expected 4-byte numbers, found another size")
+        return values["value"].astype(np.float32).reshape(count, 2)
+    line = line_of(reader).strip()
+    pairs = [piece.split() for piece in line.split(b";")] if line else []
+    if any(len(pair) != 2 or not all(map(_REAL.fullmatch, pair)) for pair in pairs):
+        raise reader.error("expected pairs of numbers with ';' between them")
+    with np.errstate(over="ignore"):
+        return np.array([[float(word) for word in pair] for pair in pairs]).astype(np.float32).reshape(-1, 2)
+
+
+def write_float_pairs(writer: TokenWriter, value: Any) -> None:
+    """Write float32 (count, 2)."""
+    pairs = np.asarray(value, dtype=np.float32).reshape(-1, 2)
+    if writer.binary:
+        data = np.empty(pairs.size, dtype=_SIZED_FLOAT)
+        data["size"], data["value"] = 4, pairs.ravel()
+        writer.integer(len(pairs))
+        writer.raw(data.tobytes())
+    else:
+        writer.raw(b"; ".join((TEXT_FLOAT * 2) % (a, b) for a, b in pairs.tolist()) + b"\n")

@@ -1,0 +1,269 @@
+"""Compact lattices: acceptors of words or phones whose arcs bear the transition-ids of all their frames.
+
+Kaldi: ``CompactLattice``. Files are read and written in ``lattice.py``.
+"""
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nnet3py.engine.loop import Loop
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers.fst import Fst, Header, binary_header
+from nnet3py.transducers.fst_properties import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
+from nnet3py.transducers.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_of
+
+_MOST_WORDS = 50_000           # 20 ms of Python's time
+_MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage
+_LEAST_ASKED = 1 << 14             # bytes; how much of a lattice is looked at first
+_WORD = 4                          # bytes; all that binary FSTs hold is as long, or twice
+_ARC_TYPE = re.compile(r"compactlattice([48])4")
+ARC_TYPE = "compactlattice44"
+
+
+class ReadingLoop(Loop):
+    """A loop over what was read: Python's own until so much was read that loading the compiled one costs less."""
+
+    words_read = 0             # by this process without compiled loops
+
+    def __call__(self, words: bytes, *args: Any) -> int:
+        if "llvmlite" not in sys.modules and ReadingLoop.words_read < _MOST_WORDS:
+            ReadingLoop.words_read += len(words) // _WORD
+            from nnet3py.transducers import lattice_loops
+
+            whole = memoryview(words)[:len(words) // _WORD * _WORD].cast("i")
+            return int(getattr(lattice_loops, self.name)(whole, *args))
+        return int(super().__call__(words, *args))
+
+
+_walk = ReadingLoop("nnet3py.transducers.lattice_loops", "walk", "i4* i8 i8 i8 i8 i8[]")
+_fill = ReadingLoop("nnet3py.transducers.lattice_loops", "fill",
+                    "i4* i8 i8 i4[,] i8[] i4[] i8[] i4[] i4[,] i8[] i4[] i4[]")
+fill_plain = ReadingLoop("nnet3py.transducers.lattice_loops", "fill_plain", "i4* i8 i8 i4[,] i8[] i4[,]")
+
+
+@dataclass(frozen=True, eq=False)
+class CompactLattice:
+    """A compact lattice.
+
+    Attributes
+    ----------
+    start : the start state; -1 if there are no states
+    arc_starts : int64 (states + 1,), where the arcs of each state begin, and the end
+    labels, next_states : int32 (arcs,); labels are words or phones, 0 for none
+    weights : float32 (arcs, 2), graph and acoustic costs
+    string_starts : int64 (arcs + 1,), where the transition-ids of each arc begin
+    ids : int32, the transition-ids of the arcs
+    final_weights : float32 (states, 2); infinity: not final
+    final_string_starts : int64 (states + 1,), where the transition-ids of each final weight begin
+    final_ids : int32, the transition-ids of final weights
+    """
+
+    start: int
+    arc_starts: np.ndarray
+    labels: np.ndarray
+    next_states: np.ndarray
+    weights: np.ndarray
+    string_starts: np.ndarray
+    ids: np.ndarray
+    final_weights: np.ndarray
+    final_string_starts: np.ndarray
+    final_ids: np.ndarray
+
+    @classmethod
+    def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, labels: ArrayLike,
+                  weights: ArrayLike, lengths: ArrayLike, ids: ArrayLike, next_states: ArrayLike,
+                  final_lengths: ArrayLike | None = None, final_ids: ArrayLike = ()) -> CompactLattice:
+        """A lattice of arcs in any order, each with the state that it leaves; those of a state keep their order.
+
+        ``lengths`` are how many of ``ids`` each arc has; ``final_lengths`` those of the final weights, None for none.
+        """
+        finals = np.asarray(final_weights, dtype=np.float32).reshape(-1, 2)
+        leaving = np.asarray(sources, dtype=np.int64)
+        order = np.argsort(leaving, kind="stable")
+        string_starts, string_ids = taken(starts_of(np.asarray(lengths, dtype=np.int64)),
+                                          np.asarray(ids, dtype=np.int32), order)
+        ends = np.zeros(len(finals), dtype=np.int64) if final_lengths is None else np.asarray(final_lengths)
+        return cls(start, starts_of(np.bincount(leaving, minlength=len(finals))),
+                   np.asarray(labels, dtype=np.int32)[order], np.asarray(next_states, dtype=np.int32)[order],
+                   np.asarray(weights, dtype=np.float32).reshape(-1, 2)[order], string_starts, string_ids, finals,
+                   starts_of(ends), np.asarray(final_ids, dtype=np.int32))
+
+    @classmethod
+    def empty(cls) -> CompactLattice:
+        """A lattice without states."""
+        return cls.from_arcs(-1, [], [], [], [], [], [], [])
+
+    @property
+    def num_states(self) -> int:
+        """States, which count from 0."""
+        return len(self.final_weights)
+
+    @property
+    def num_arcs(self) -> int:
+        """Arcs of all states."""
+        return len(self.next_states)
+
+    @property
+    def sources(self) -> np.ndarray:
+        """int32 (arcs,), the state that each arc leaves."""
+        return sources_of(self.arc_starts)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64 (arcs,), transition-ids of each arc."""
+        return np.diff(self.string_starts)
+
+    @property
+    def final_lengths(self) -> np.ndarray:
+        """int64 (states,), transition-ids that come with each final weight."""
+        return np.diff(self.final_string_starts)
+
+    @property
+    def is_final(self) -> np.ndarray:
+        """bool (states,)."""
+        return np.logical_not(np.isposinf(self.final_weights).all(axis=1))
+
+    def string(self, arc: int) -> np.ndarray:
+        """int32, the transition-ids of an arc."""
+        return self.ids[self.string_starts[arc]:self.string_starts[arc + 1]]
+
+    def final_string(self, state: int) -> np.ndarray:
+        """int32, the transition-ids that come with the final weight of a state."""
+        return self.final_ids[self.final_string_starts[state]:self.final_string_starts[state + 1]]
+
+    def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> CompactLattice:
+        """Some of the states, in another order, and the arcs between them of which ``keep`` (bool) is true."""
+        chosen = Selection.of(self.arc_starts, self.next_states, states, keep)
+        arcs = chosen.arcs
+        string_starts, ids = taken(self.string_starts, self.ids, arcs)
+        final_string_starts, final_ids = taken(self.final_string_starts, self.final_ids, chosen.states)
+        return CompactLattice(chosen.start(self.start), chosen.arc_starts, self.labels[arcs],
+                              chosen.numbers[self.next_states[arcs]], self.weights[arcs], string_starts, ids,
+                              self.final_weights[chosen.states], final_string_starts, final_ids)
+
+    def equals(self, other: CompactLattice) -> bool:
+        """True if states, arcs, weights and strings are the same, numbered the same."""
+        return self.start == other.start and all(
+            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
+            for name in (field.name for field in dataclasses.fields(self)) if name != "start")
+
+
+def taken(starts: np.ndarray, ids: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The strings number ``order`` of those that begin in ``ids`` at ``starts``: where they begin now, and they."""
+    counts = np.diff(starts)[order]
+    return starts_of(counts), ids[ranges(starts[:-1][order], counts)]
+
+
+def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
+    """``lattice``, if its states exist; else FormatError."""
+    if not -1 <= lattice.start < lattice.num_states:
+        raise reader.error(f"expected a lattice: the start state is {lattice.start}, but there are "
+                           f"{lattice.num_states} states")
+    if lattice.num_arcs and not 0 <= lattice.next_states.min() <= lattice.next_states.max() < lattice.num_states:
+        raise reader.error("expected a lattice: an arc leads to a state that does not exist; there are "
+                           f"{lattice.num_states}")
+    return lattice
+
+
+def read_state_words(reader: TokenReader, num_states: int, weight_words: int, has_strings: bool) -> tuple[
+        bytes, list[int]]:
+    """The states of a binary FST as bytes, and how many arcs, transition-ids of arcs and of final weights they have.
+
+    ``weight_words``: 4-byte words of a weight. ``has_strings``: transition-ids follow each weight. FormatError for
+    what is none.
+    """
+    reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of an FST")
+    place = np.zeros(6, dtype=np.int64)
+    asked = 1 if num_states else 0
+    status = _MORE if num_states else _DONE
+    while status == _MORE:
+        data = bytes(reader.peek(asked))
+        status = _walk(data, len(data) // _WORD, weight_words, int(has_strings), num_states, place)
+        if status == _MORE and len(data) < asked:
+            raise reader.error(f"expected the {num_states} states of an FST, found the end of the file",
+                               hint="the file is truncated or damaged")
+        asked = max(2 * len(data), _LEAST_ASKED)
+    if status != _DONE:
+        raise reader.error(f"expected how many arcs or transition-ids follow in an FST, found damage "
+                           f"{_WORD * int(place[0])} bytes after its head", hint="the file is damaged")
+    return bytes(reader.raw(_WORD * int(place[0]))), place[3:].tolist()
+
+
+def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) -> tuple[
+        np.ndarray, np.ndarray, np.ndarray]:
+    """What :func:`read_state_words` gave, taken apart: int32 (states, words of a weight), arc starts, int32 (arcs, …).
+
+    An arc is its two labels, its weight and its next state.
+    """
+    finals = np.empty((num_states, weight_words), dtype=np.int32)
+    arc_starts = np.zeros(num_states + 1, dtype=np.int64)
+    arcs = np.empty((num_arcs, weight_words + 3), dtype=np.int32)
+    fill_plain(data, weight_words, num_states, finals, arc_starts, arcs)
+    return finals, arc_starts, arcs
+
+
+def is_compact(arc_type: str) -> bool:
+    """Whether arcs of this type are those of compact lattices."""
+    return _ARC_TYPE.fullmatch(arc_type) is not None
+
+
+def read_binary_compact(reader: TokenReader, header: Header) -> CompactLattice:
+    """Read a binary compact lattice after its head; FormatError for what is none."""
+    match = _ARC_TYPE.fullmatch(header.arc_type)
+    if header.kind != "vector" or match is None:
+        raise reader.error(f"expected a compact lattice, found '{header.arc_type}' in an FST of type '{header.kind}'")
+    stored = np.dtype("<f" + match[1])
+    weight_words = 2 * stored.itemsize // _WORD
+    data, (num_arcs, num_ids, num_final_ids) = read_state_words(reader, header.num_states, weight_words, True)
+    size = header.num_states
+    finals, weights = np.empty((size, weight_words), dtype=np.int32), np.empty((num_arcs, weight_words), dtype=np.int32)
+    final_starts, arc_starts = np.zeros(size + 1, dtype=np.int64), np.zeros(size + 1, dtype=np.int64)
+    string_starts = np.zeros(num_arcs + 1, dtype=np.int64)
+    labels, next_states = np.empty(num_arcs, dtype=np.int32), np.empty(num_arcs, dtype=np.int32)
+    ids, final_ids = np.empty(num_ids, dtype=np.int32), np.empty(num_final_ids, dtype=np.int32)
+    differ = _fill(data, weight_words, size, finals, final_starts, final_ids, arc_starts, labels, weights,
+                   string_starts, ids, next_states)
+    if differ:
+        raise reader.error("expected a compact lattice, found an arc with different input and output labels")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return checked(reader, CompactLattice(
+            header.start, arc_starts, labels, next_states, weights.view(stored).astype(np.float32), string_starts,
+            ids, finals.view(stored).astype(np.float32), final_starts, final_ids))
+
+
+def write_binary_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
+    """Write a compact lattice in OpenFst's binary form."""
+    lengths, final_lengths = lattice.lengths, lattice.final_lengths
+    arc_ends, state_ends = np.cumsum(lengths + 6), np.cumsum(final_lengths + 5)      # in words of 4 bytes
+    before = starts_of(lengths + 6)
+    arc_at = before[:-1] + state_ends[lattice.sources]
+    state_at = state_ends - (final_lengths + 5) + before[lattice.arc_starts[:-1]]
+    total = (int(arc_ends[-1]) if len(arc_ends) else 0) + (int(state_ends[-1]) if len(state_ends) else 0)
+    words = np.zeros(total, dtype="<i4")
+    for at, weights, counts, starts, ids in (
+            (state_at, lattice.final_weights, final_lengths, lattice.final_string_starts, lattice.final_ids),
+            (arc_at + 2, lattice.weights, lengths, lattice.string_starts, lattice.ids)):
+        pairs = np.ascontiguousarray(weights, dtype="<f4").view("<i4")
+        words[at], words[at + 1], words[at + 2] = pairs[:, 0], pairs[:, 1], counts
+        words[ranges(at + 3, counts)] = ids[starts[0]:starts[-1]]
+    words[state_at + 3 + final_lengths] = np.diff(lattice.arc_starts)
+    words[arc_at], words[arc_at + 1] = lattice.labels, lattice.labels
+    words[arc_at + 5 + lengths] = lattice.next_states
+    writer.raw(binary_header("vector", ARC_TYPE, lattice_properties(lattice) | 1 << ACCEPTOR, lattice.start,
+                             lattice.num_states))
+    writer.raw(words.tobytes())
+
+
+def lattice_properties(lattice: CompactLattice | Fst) -> int:
+    """Properties that are told quickly: whether states are in topological order, which makes a lattice acyclic."""
+    bits = EXPANDED | MUTABLE
+    if is_top_sorted(lattice.arc_starts, lattice.next_states):
+        bits |= 1 << TOP_SORTED | 1 << CYCLIC + 1 | 1 << INITIAL_CYCLIC + 1
+    return bits

@@ -1,0 +1,173 @@
+"""Finite-state transducers in text: a newline, a line per arc and per final state, an empty line.
+
+The arcs of the start state come first. A cost of 0 is left out. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``,
+``LatticeReader``.
+"""
+from __future__ import annotations
+
+import math
+import os
+import re
+
+import numpy as np
+
+from nnet3py.io.holder import Holder
+from nnet3py.io.streams import failed_command, open_input, open_output
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers.fst import ARC_TYPES, NO_STATE, NO_WEIGHT, Fst, finished_fst, read_binary_fst, write_binary_fst
+
+_BLANKS = re.compile(rb"[ \t\r]*")
+_LABEL = re.compile(rb"-?[0-9]{1,10}")
+_NUMBER = re.compile(rb"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_SPECIAL = {b"Infinity": np.inf, b"-Infinity": -np.inf, b"BadNumber": np.nan}
+_INT32 = np.iinfo(np.int32)
+
+
+def read_fst(reader: TokenReader) -> Fst:
+    """Read an FST of a table or of a file of its own, in text if it begins with a blank; neither has a header.
+
+    FormatError for what is none.
+    """
+    first = reader.peek(1)
+    return read_text_fst(reader) if first and first in b" \t\r\n" else read_binary_fst(reader)
+
+
+def write_fst(writer: TokenWriter, fst: Fst) -> None:
+    """Write an FST for :func:`read_fst`."""
+    if writer.binary:
+        write_binary_fst(writer, fst)
+    else:
+        write_text_fst(writer, fst)
+
+
+def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
+    """Read a graph from a file or pipe, binary or text; FormatError for what is none. An empty name is standard input.
+
+    Kaldi: ReadFstKaldiGeneric.
+    """
+    with open_input(rxfilename or "-") as stream:
+        reader = TokenReader(stream, path=stream.path, size=stream.size)
+        if reader.at_end():
+            raise reader.error("expected a graph, found nothing")
+        fst = read_fst(reader)
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
+    return fst
+
+
+def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:
+    """Write an FST to a file of its own, binary and without a header, as Kaldi's graphs are. Kaldi: WriteFstKaldi."""
+    with open_output(wxfilename) as stream:
+        write_binary_fst(TokenWriter(stream, binary=True), fst)
+
+
+class Lines:
+    """The states and arcs of lines as they are read; ``width`` is that of the weights."""
+
+    def __init__(self, reader: TokenReader, width: int) -> None:
+        self.reader, self.width = reader, width
+        self.start = NO_STATE
+        self.count = 0
+        self.arcs: list[tuple[int, int, int, int]] = []      # state, next state, input label, output label
+        self.weights: list[tuple[float, ...]] = []
+        self.finals: dict[int, tuple[float, ...]] = {}
+
+    def add(self, fields: list[bytes]) -> None:
+        """The fields of a line; FormatError for what is none."""
+        if len(fields) not in (1, 2, 4, 5):
+            raise self.reader.error(f"expected a line of 1, 2, 4 or 5 fields in an FST, found {len(fields)}")
+        state = self._number(fields[0], "a state", 0)
+        if not self.count:
+            self.start = state
+        self.count += 1
+        if len(fields) <= 2:
+            self.finals[state] = self._weight(fields[1:])
+            return
+        self.arcs.append((state, self._number(fields[1], "a state", 0), self._number(fields[2], "a label"),
+                          self._number(fields[3], "a label")))
+        self.weights.append(self._weight(fields[4:]))
+
+    def _number(self, word: bytes, what: str, least: int = _INT32.min) -> int:
+        number = int(word) if _LABEL.fullmatch(word) else _INT32.max + 1
+        if not least <= number <= _INT32.max:
+            raise self.reader.error(f"expected {what} in an FST, found {word[:40]!r}")
+        return number
+
+    def _weight(self, fields: list[bytes]) -> tuple[float, ...]:
+        """The weight in the last field of a line; 0 if it has none."""
+        if not fields:
+            return (0.0,) * self.width
+        words = fields[0].split(b",")
+        if len(words) == self.width and all(word in _SPECIAL or _NUMBER.fullmatch(word) for word in words):
+            values = tuple(_SPECIAL[word] if word in _SPECIAL else float(word) for word in words)
+            with np.errstate(over="ignore"):
+                fits = [bool(np.isinf(np.float32(value))) == (word in _SPECIAL and bool(np.isinf(value)))
+                        for value, word in zip(values, words, strict=True)]
+            if all(fits):
+                return values
+        raise self.reader.error(f"expected {'a cost' if self.width == 1 else 'two costs'} in an FST, found "
+                                f"{fields[0][:40]!r}")
+
+
+def read_text_fst(reader: TokenReader, arc_type: str = "standard") -> Fst:
+    """Read an FST in text, from the newline before it to the empty line after it; weights are float32."""
+    reader.take_while(_BLANKS)
+    if reader.peek(1) != b"\n":
+        raise reader.error(f"expected a newline before an FST in text, found {reader.peek(1)!r}")
+    reader.raw(1)
+    width = ARC_TYPES[arc_type].width
+    lines = Lines(reader, width)
+    while fields := reader.read_line().split():
+        lines.add(fields)
+    return finished_fst(reader, _from_lines(reader, lines, arc_type, width))
+
+
+def _from_lines(reader: TokenReader, lines: Lines, arc_type: str, width: int) -> Fst:
+    arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
+    states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
+    if states > 2 * lines.count:
+        raise reader.error(f"an FST of {lines.count} lines cannot have {states} states")
+    order = np.argsort(arcs[:, 0], kind="stable")
+    arcs = arcs[order]
+    weights = np.array(lines.weights, dtype=np.float32).reshape(-1, width)[order]
+    final = np.full((states, width), NO_WEIGHT, dtype=np.float32)
+    for state, weight in lines.finals.items():
+        final[state] = weight
+    if width == 1:
+        weights, final = weights[:, 0], final[:, 0]
+    starts = np.concatenate(([0], np.cumsum(np.bincount(arcs[:, 0], minlength=states))))
+    return Fst(lines.start, final, starts, arcs[:, 2].copy(), arcs[:, 3].copy(), weights, arcs[:, 1].copy(), arc_type)
+
+
+def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:
+    """Write an FST in text; costs get so many digits."""
+    weights, finals = _texts(fst.weights, digits), _texts(fst.final_weights, digits)
+    is_final = fst.is_final.tolist()
+    heads = [b"%d\t%d\t%d\t%d" % row for row in zip(
+        fst.sources.tolist(), fst.next_states.tolist(), fst.input_labels.tolist(), fst.output_labels.tolist(),
+        strict=True)]
+    parts = [b"\n"]
+    starts = fst.arc_starts.tolist()
+    first = [fst.start] if fst.start >= 0 else []
+    for state in first + [state for state in range(fst.num_states) if state not in first]:
+        begin, end = starts[state], starts[state + 1]
+        parts += [head + weight + b"\n" for head, weight in zip(heads[begin:end], weights[begin:end], strict=True)]
+        if is_final[state] or begin == end:
+            parts.append(b"%d%b\n" % (state, finals[state]))
+    writer.raw(b"".join(parts) + b"\n")
+
+
+def _texts(weights: np.ndarray, digits: int) -> list[bytes]:
+    """Each weight after a tab; nothing for a weight of 0."""
+    rows = (weights if weights.ndim == 2 else weights[:, None]).tolist()
+    return [b"\t" + b",".join(cost_text(value, digits) for value in row) if any(row) else b"" for row in rows]
+
+
+def cost_text(value: float, digits: int) -> bytes:
+    """A cost with so many digits, as OpenFst writes it."""
+    if math.isfinite(value):
+        return b"%.*g" % (digits, value)
+    return b"BadNumber" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
+
+
+FST: Holder[Fst] = Holder("FST", read_fst, write_fst, has_header=False)
