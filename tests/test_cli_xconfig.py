@@ -112,3 +112,5 @@ def test_values_after_a_blank():
     assert attach_values(declared, ["--other", "x", "--dir", "--flag", "--", "--dir"]) == \
         ["--other", "x", "--dir", "--flag", "--", "--dir"]
     assert attach_values(declared, ["--dir", "x", "y"]) == ["--dir=x", "y"]
+    assert attach_values(declared, ["--dir", "--a=b --c=d", "--dir", "--flag"]) == \
+        ["--dir=--a=b --c=d", "--dir", "--flag"]

@@ -94,15 +94,17 @@ def options_of_file(path: str, options: Iterable[Option]) -> Options:
 def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
     """The words with ``--name value`` written as ``--name=value``, as Kaldi's scripts in Python take both.
 
-    A word after an option that has no ``=`` is its value, unless it begins with ``--`` or the option is a boolean and
-    the word is neither true nor false.
+    A word after an option that has no ``=`` is its value, unless it begins with ``--`` and has no space in it, or the
+    option is a boolean and the word is neither true nor false. With a space it can only be a value, as in
+    ``--feat.cmvn-opts "--norm-means=false --norm-vars=false"``.
     """
     types = {one.name: one.type.name for one in options}
     attached: list[str] = []
     wants_value = False
     for word in words:
-        if wants_value and not word.startswith("--") and (types[normalise(attached[-1][2:])] != "bool"
-                                                          or word.lower() in ("true", "false")):
+        of_an_option = word.startswith("--") and " " not in word
+        if wants_value and not of_an_option and (types[normalise(attached[-1][2:])] != "bool"
+                                                 or word.lower() in ("true", "false")):
             attached[-1] += f"={word}"
             wants_value = False
             continue
