@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 if TYPE_CHECKING:
     from functools import cached_property as cached_property
 else:
-    class cached_property(Generic[Value]):
+    class cached_property(Generic[Value]):      # noqa: N801 - the library's name
         """A property that is computed once for each object; assigning to it replaces it, ``del`` forgets it.
 
         Threads that ask at the same time may compute it twice; all are given the same object.

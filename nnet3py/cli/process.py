@@ -53,7 +53,7 @@ def _occupy_closed_streams() -> None:
         if stream is None:
             os.open(os.devnull, flags)   # gets the lowest free number
     if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)
+        sys.stderr = open(2, "w", closefd=False)        # noqa: SIM115 - it lasts as long as the process
 
 
 def _clean_up_and_die(number: int, frame: Any) -> None:

@@ -64,7 +64,7 @@ class Variables:
 
     def of(self, s: int) -> np.ndarray:
         """The variables of sub-matrix ``s``, ascending."""
-        return self.flat[self.starts[s]:self.starts[s] + self.counts[s]]
+        return np.asarray(self.flat[self.starts[s]:self.starts[s] + self.counts[s]])
 
     def text(self, variable: int) -> str:
         """``m3``, or ``m3(0:4,:)`` where the matrix is cut."""

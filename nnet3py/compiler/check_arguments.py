@@ -226,8 +226,10 @@ def changed_rows_are_distinct(subject: Subject) -> None:
 
 
 def _pairs(subject: Subject) -> Iterator[tuple[CommandType, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """The commands with pairs, by type: of every pair the sub-matrix that it stands for a row of, the command, the pair
-    itself (pairs, 2) and the row."""
+    """The commands with pairs, by type.
+
+    Of every pair the sub-matrix that it stands for a row of, the command, the pair itself (pairs, 2) and the row.
+    """
     for kind, args in _arguments(subject, *_PAIRS):
         numbers = subject.table.numbers[kind]
         entries = [subject.computation.indexes_multi[entry] for entry in args[:, 1].tolist()]

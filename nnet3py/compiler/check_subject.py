@@ -98,17 +98,17 @@ class Subject:
         return Analysis(straight, self.nnet)
 
     def has(self, components: np.ndarray, flag: Properties) -> np.ndarray:
-        """bool, for each of the components (int): has it this property?"""
+        """bool, for each of the components (int): whether it has this property."""
         return np.asarray(self.flags[components] & int(flag) != 0)
 
     # -- comparing sub-matrices ------------------------------------------------------------------------------------
 
     def same_place(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """bool, for each pair of sub-matrices: are they the same elements?"""
+        """bool, for each pair of sub-matrices: whether they are the same elements."""
         return np.asarray((self.submatrices[a] == self.submatrices[b]).all(axis=1) & (a > 0))
 
     def overlap(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """bool, for each pair of sub-matrices: have they elements in common?"""
+        """bool, for each pair of sub-matrices: whether they have elements in common."""
         first, second = self.submatrices[a], self.submatrices[b]
         common = (first[:, 0] == second[:, 0]) & (a > 0) & (b > 0)
         for offset in (1, 3):

@@ -141,11 +141,12 @@ class Computation:
 
         Lists are compared element by element, which is fast since their elements mostly are the very same objects.
         """
-        known, result = self._kept.get(make, ([], None))
+        known, kept = self._kept.get(make, ([], None))
+        result: _Made = kept
         if not known or any(old != getattr(self, name) for old, name in zip(known, names, strict=True)):
             result = make(self)
             self.keep(make, result, *names)
-        return result      # type: ignore[return-value]
+        return result
 
     def keep(self, make: Callable[[Computation], _Made], result: _Made, *names: str) -> None:
         """Remember what :meth:`made` would make of the lists as they are."""

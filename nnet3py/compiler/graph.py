@@ -65,11 +65,11 @@ class Graph:
         starts = self.dependency_starts
         if len(numbers) and numbers[-1] - numbers[0] == len(numbers) - 1:
             return self.dependencies[starts[numbers[0]]:starts[numbers[-1] + 1]]
-        return self.dependencies[ragged(starts[numbers], starts[numbers + 1] - starts[numbers])]
+        return np.asarray(self.dependencies[ragged(starts[numbers], starts[numbers + 1] - starts[numbers])])
 
 
 def ragged(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """starts[0], starts[0] + 1, … (lengths[0] of them), then the same for starts[1], …"""
+    """starts[0], starts[0] + 1, … (lengths[0] of them), then the same for starts[1] and so on."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(starts - (ends - lengths), lengths) + np.arange(total)
@@ -275,7 +275,7 @@ class GraphBuilder:
         return reached[:-1]
 
     def _possible_dependencies(self, node: int, ids: np.ndarray) -> np.ndarray:
-        return self.tables[node].dependencies[self.row[ids[self.status[ids] != NOT_COMPUTABLE]]]
+        return np.asarray(self.tables[node].dependencies[self.row[ids[self.status[ids] != NOT_COMPUTABLE]]])
 
     # -- the store of cindexes -------------------------------------------------------------------------------------
 

@@ -200,8 +200,10 @@ class NodeRules(list[NodeRule]):
 
 
 class Chains:
-    """Nodes that need exactly the same rows: each but the first has the rows of the one before it, its only source,
-    and is the only one to use it. Every node is in one chain.
+    """Nodes that need exactly the same rows.
+
+    Each but the first has the rows of the one before it, its only source, and is the only one to use it. Every node is
+    in one chain.
 
     Attributes
     ----------

@@ -65,7 +65,7 @@ class Sequences:
         return joined[np.argsort(self.space.keys(joined))]
 
     def expand_each(self, indexes: np.ndarray, bounds: list[int]) -> list[np.ndarray]:
-        """The same for each of the groups indexes[bounds[0]:bounds[1]], indexes[bounds[1]:bounds[2]], …"""
+        """The same for each of the groups indexes[bounds[0]:bounds[1]], indexes[bounds[1]:bounds[2]] and so on."""
         pairs = list(zip(bounds[:-1], bounds[1:], strict=True))
         if len(self.members) > 1:
             return [self.expand(indexes[begin:end]) for begin, end in pairs]
@@ -80,7 +80,7 @@ class Sequences:
         stands = (first[order][at] == indexes[:, 0]) & (indexes[:, 1] != NO_TIME)
         out = indexes[stands].copy()
         out[:, 0] = order[at[stands]]
-        return out
+        return np.asarray(out)
 
     def sizes(self) -> np.ndarray:
         """How many sequences each shape has."""

@@ -163,7 +163,7 @@ class _Expander:
 
     def _place(self, rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
         """Where the row of sequence 0 that has the same t and x as each row stands in the large matrix."""
-        return rows // (2 * stride) * (self.num_sequences * stride) + rows % stride
+        return np.asarray(rows // (2 * stride) * (self.num_sequences * stride) + rows % stride)
 
     # -- commands with index lists ---------------------------------------------------------------------------------
 

@@ -37,7 +37,8 @@ class PartSources(NamedTuple):
         if self.only >= 0:
             return [self.only]
         steps = self.locations[0]
-        return np.flatnonzero(np.bincount(steps[steps >= 0])).tolist()
+        found: list[int] = np.flatnonzero(np.bincount(steps[steps >= 0])).tolist()
+        return found
 
 
 class SourceFinder:

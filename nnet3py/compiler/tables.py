@@ -114,7 +114,7 @@ def whole_submatrices(computation: Computation) -> np.ndarray:
     subs, sizes = submatrix_table(computation), matrix_sizes(computation)
     whole = (subs[:, 2] == sizes[subs[:, 0], 0]) & (subs[:, 4] == sizes[subs[:, 0], 1])
     whole[0] = False
-    return whole
+    return np.asarray(whole)
 
 
 def least_at(count: int, places: np.ndarray, values: np.ndarray, none: int) -> np.ndarray:

@@ -99,8 +99,7 @@ class ConvolutionModel:
         return None if used.all() else int(np.argmin(used))
 
     def _heights_reached(self) -> tuple[np.ndarray, np.ndarray]:
-        """For each offset the first and last output height whose input is no padding, int64 (P,); first > last: none.
-        """
+        """For each offset the first and last output height with input, int64 (P,); first > last: none."""
         height, step = self.offsets[:, 1].astype(np.int64), self.height_subsample_out
         return np.maximum(-(height // step), 0), np.minimum((self.height_in - 1 - height) // step, self.height_out - 1)
 

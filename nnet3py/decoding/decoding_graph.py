@@ -123,6 +123,7 @@ def address(array: np.ndarray) -> int:
 
 
 def table_words(records: np.ndarray, width: int) -> np.ndarray:
+    """Records of ``width`` words of 32 bits each, as rows of int32; no copy."""
     return np.frombuffer(records, dtype=np.int32).reshape(-1, width)
 
 

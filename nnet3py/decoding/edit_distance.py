@@ -1,5 +1,6 @@
-"""Edit distances between sequences, alignments, and how sure error rates are. Kaldi: ``edit-distance.h``,
-``compute-wer-bootci``.
+"""Edit distances between sequences, alignments, and how sure error rates are.
+
+Kaldi: ``edit-distance.h``, ``compute-wer-bootci``.
 """
 from __future__ import annotations
 
@@ -86,7 +87,9 @@ class Resampler:
             return mean, _TWO_SIDED * float(np.sqrt(max(0.0, float(np.square(rates).mean()) - mean * mean)))
 
     def improvement(self, errors: Sequence[int], others: Sequence[int]) -> float:
-        """How probable it is that the second of two systems has fewer errors. Kaldi:
-        GetBootstrapWERTwoSystemComparison."""
+        """How probable it is that the second of two systems has fewer errors.
+
+        Kaldi: GetBootstrapWERTwoSystemComparison.
+        """
         differences = np.array(errors, dtype=np.int64) - np.array(others, dtype=np.int64)
         return float((self._samples(differences.tolist(), [0] * len(differences))[:, 0] > 0).mean())

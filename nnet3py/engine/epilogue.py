@@ -40,6 +40,7 @@ def begin_sums(sums, first_row, last_row, first, last):
 
 @inline
 def set_rows(part, vec):
+    """Every row of ``part`` becomes ``vec``."""
     for i in range(part.shape[0]):
         target = row(part, i)
         for j in range(target.shape[0]):

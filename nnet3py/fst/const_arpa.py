@@ -75,8 +75,10 @@ class ConstArpa:
         return self.unigrams, self.pool, self.scores, self.overflow
 
     def log_prob(self, history: Sequence[int], word: int) -> float:
-        """Natural log P(word | history), the oldest word first; -infinity for a word that cannot come. Kaldi:
-        GetNgramLogprob."""
+        """Natural log P(word | history), the oldest word first; -infinity for a word that cannot come.
+
+        Kaldi: GetNgramLogprob.
+        """
         kept = np.array(history[max(0, len(history) - self.order + 1):], dtype=np.int32)
         return float(_log_prob(*self.arrays, self.unk, kept, int(word)))
 

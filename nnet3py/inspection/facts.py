@@ -194,7 +194,7 @@ class Lack:
 
 @dataclass
 class Readiness:
-    """Can the model be used for a purpose?
+    """Whether the model can be used for a purpose.
 
     Attributes
     ----------

@@ -55,8 +55,10 @@ class Composer:
                 self._finals[state] = cost + self._finals[here]
 
     def compose(self, lattice: CompactLattice) -> CompactLattice:
-        """The paths of a lattice whose words the FST accepts, with what it makes of them; trimmed, topologically
-        sorted. LatticeError if there is no end of them."""
+        """The paths of a lattice whose words the FST accepts, with what it makes of them.
+
+        Trimmed, topologically sorted. LatticeError if there is no end of them.
+        """
         if lattice.start < 0 or self.start < 0:
             return CompactLattice.empty()
         lattice = top_sorted(lattice)

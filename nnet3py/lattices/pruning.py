@@ -85,9 +85,9 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
 
 
 def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
-    """The lattice with at most ``most_arcs`` arcs in each frame: those on the best paths. Kaldi:
+    """The lattice with at most ``most_arcs`` arcs in each frame: those on the best paths.
 
-    CompactLatticeLimitDepth.
+    Kaldi: CompactLatticeLimitDepth.
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:

@@ -177,6 +177,7 @@ def _keep_needed(lattice: Any, scratch: Any, count: int) -> int:
 
 @inline
 def copy_element(source: Any, i: int, target: Any, place: int) -> None:
+    """Element ``i`` of a subset goes to row ``place`` of ``target``."""
     target[place, STATE], target[place, STRING] = source[i, STATE], source[i, STRING]
     target[place, GRAPH], target[place, ACOUSTIC] = source[i, GRAPH], source[i, ACOUSTIC]
 
@@ -227,6 +228,7 @@ def has_room_for_strings(lattice: Any, tree: Any, scratch: Any, count: int) -> b
 
 @inline
 def bucket_of_subset(elements: Any, first: int, count: int, num_buckets: int) -> int:
+    """Where in a hash table a subset of ``count`` elements belongs."""
     mixed = np.uint64(count)
     for i in range(first, first + count):
         word = (np.uint64(elements[i, STATE]) << np.uint64(32)) | np.uint64(elements[i, STRING])

@@ -77,4 +77,4 @@ def orphan_components(nnet: Nnet) -> list[int]:
     for node in nnet.nodes:
         if isinstance(node, ComponentNode):
             used[node.component_index] = True
-    return np.flatnonzero(~used).tolist()
+    return [int(c) for c in np.flatnonzero(~used)]

@@ -213,7 +213,7 @@ class Round(_Wrapper):
     def _moved(self, indexes: np.ndarray) -> np.ndarray:
         moved = indexes.copy()
         moved[:, 1] -= indexes[:, 1] % self.step
-        return moved
+        return np.asarray(moved)
 
 
 @dataclass(eq=False, repr=False)
@@ -233,7 +233,7 @@ class ReplaceIndex(_Wrapper):
     def _moved(self, indexes: np.ndarray) -> np.ndarray:
         moved = indexes.copy()
         moved[:, COLUMNS[self.variable]] = self.value
-        return moved
+        return np.asarray(moved)
 
 
 @dataclass(eq=False, repr=False)

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,7 @@ class Expression:
 
     op: str
     args: tuple[Expression, ...] = ()
-    numbers: tuple = ()
+    numbers: tuple[Any, ...] = ()
     depth: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -163,7 +164,7 @@ class _Parser:
                 args.append(self.expression(depth))
         return Expression(word, tuple(args))
 
-    def _mover_numbers(self, word: str) -> tuple:
+    def _mover_numbers(self, word: str) -> tuple[Any, ...]:
         self._expect(",", word)
         if word == "Round":
             return (self._integer(word, least=1),)
@@ -330,7 +331,7 @@ def _to_expression(part: Part) -> Expression:
     if isinstance(part, Source):
         node = Expression("node", numbers=(part.node,))
         return node if part.scale == 1.0 else Expression("Scale", (node,), (part.scale,))
-    numbers: tuple = ()
+    numbers: tuple[Any, ...] = ()
     if isinstance(part, Offset):
         numbers = part.t, part.x
     elif isinstance(part, Round):

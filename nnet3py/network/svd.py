@@ -95,7 +95,7 @@ def _shrinks(component: Any, singular_values: np.ndarray, dim: int, threshold: f
     logger.info("Shrinkage ratio is %.6g", ratio)
     if ratio > threshold:
         logger.info("Shrinkage ratio %.6g greater than threshold : %.6g Skipping SVD for this layer.", ratio, threshold)
-    return ratio <= threshold
+    return bool(ratio <= threshold)
 
 
 def _factors(component: Any, factors: tuple[np.ndarray, np.ndarray, np.ndarray],

@@ -174,7 +174,7 @@ def constrain_matrix(ops: Ops, weights: Any, constraint: float) -> Callable[[], 
     ops.orthonormal_step(p, ratio, constraint)
     ops.copy_mat(copied, weights, 1.0)
     ops.add_mat_mat(weights, *((p, copied) if wide else (copied, p)), -1.0, 1.0)
-    return ops.read_later(ratio)     # type: ignore[no-any-return]
+    return ops.read_later(ratio)
 
 
 def check_ratio(ratio: float, name: str) -> None:

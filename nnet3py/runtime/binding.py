@@ -256,7 +256,7 @@ class BoundComputation:
         table = np.array([(self.plan.offsets[sub.matrix] + sub.row_offset * strides[sub.matrix] + sub.col_offset,
                            strides[sub.matrix]) for sub in self.computation.submatrices], dtype=np.int64)
         s, row = pairs[:, 0].astype(np.int64), pairs[:, 1].astype(np.int64)
-        return self.ops.upload(np.where(s < 0, -1, table[s, 0] + row * table[s, 1]))
+        return np.asarray(self.ops.upload(np.where(s < 0, -1, table[s, 0] + row * table[s, 1])))
 
     # -- components ------------------------------------------------------------------------------------------------
 

@@ -125,7 +125,7 @@ class Computer:
 
     def output(self, name: str) -> np.ndarray:
         """A float32 copy (rows, dim) of an output, or after the backward run of an input's derivative."""
-        return self.ops.copy_out(self.output_view(name))
+        return np.asarray(self.ops.copy_out(self.output_view(name)))
 
     def output_view(self, name: str) -> Any:
         """The device's own matrix of an output; its contents last until the next run."""

@@ -179,7 +179,7 @@ class Cutter:
         if last_row < 0 or (known // period - last_row) * period > self.IVECTOR_TOLERANCE:
             raise Nnet3Error(f"Could not get iVector for frame {middle}: there are {last_row + 1} online i-vectors, "
                              f"one every {period} frames", "check --online-ivector-period")
-        return online[min(middle // period, last_row)]
+        return np.asarray(online[min(middle // period, last_row)])
 
     def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
         """The frame whose i-vector is wanted, and the one that must not be too far behind the last i-vector."""

@@ -160,7 +160,7 @@ class DeviceNnet(Nnet):
         self.push()
 
     @property
-    def version(self) -> int:      # type: ignore[override]
+    def version(self) -> int:
         """The host's: a twin of an older structure is void."""
         return self.host.version
 
@@ -224,7 +224,7 @@ class DeviceNnet(Nnet):
         for limit, mine, twin in zip(limits, self.components, change.components, strict=True):
             if not np.isnan(limit):
                 _merge_marks(mine, twin)
-        return self.ops.read_later(self._found)    # type: ignore[no-any-return]
+        return self.ops.read_later(self._found)
 
     def _queue_addition(self, change: DeviceNnet, global_limit: float, scale: float, momentum: float) -> None:
         from nnet3py.ops.cuda.store import limit_changes

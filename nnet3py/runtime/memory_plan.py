@@ -65,7 +65,7 @@ class _Holes:
         self.holes = sorted(merged)
 
 
-def plan_memory(computation: Computation, same: dict[int, int] | None = None,
+def plan_memory(computation: Computation, same: dict[int, int] | None = None,    # noqa: C901
                 held: dict[int, int] | None = None) -> MemoryPlan:
     """Lay the matrices of ``computation`` out in one block, by lifetime.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def _place(line: int) -> dict:
+def _place(line: int) -> dict[str, Any]:
     return kaldi_place("main", "nnet3-show-progress.cc", line)
 
 
@@ -66,7 +66,7 @@ def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segm
         changes += change / (totals.weight * num_segments)
     logger.info(f"Total objf change per component is {format_per_component(old, changes.tolist())}",
                 extra=_place(128))
-    return changes.tolist()
+    return [float(change) for change in changes]
 
 
 def log_parameter_changes(old: Nnet, new: Nnet) -> Nnet:

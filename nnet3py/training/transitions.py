@@ -121,7 +121,7 @@ def priors_of_counts(model: TransitionModel, counts: np.ndarray, floor: float) -
         raise NumericError("no transitions were counted, so there are no priors",
                            "are the alignments empty? --set-priors=false leaves the priors alone")
     priors = np.maximum((pdf_counts / pdf_counts.sum()).astype(np.float32), np.float32(floor))
-    return priors / priors.sum()
+    return np.asarray(priors / priors.sum())
 
 
 def _states_by_pdf(model: TransitionModel) -> list[list[int]]:
@@ -150,7 +150,7 @@ def _floored(counts: np.ndarray, floor: np.float32) -> np.ndarray:
     probs = (counts / counts.sum()).astype(np.float32)
     for _ in range(_FLOORING_PASSES):
         probs = np.maximum(probs / probs.sum(), floor)
-    return probs
+    return np.asarray(probs)
 
 
 def _log_update(improvement: Improvement, num_floored: int, num_skipped: int, model: TransitionModel,

@@ -28,7 +28,7 @@ def starts_of(counts: np.ndarray) -> np.ndarray:
 
 
 def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """int64: ``first[0]``, ``first[0] + 1``, … (``counts[0]`` numbers), ``first[1]``, …"""
+    """int64: ``first[0]``, ``first[0] + 1``, … (``counts[0]`` numbers), ``first[1]`` and so on."""
     starts = starts_of(counts)
     return np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
 

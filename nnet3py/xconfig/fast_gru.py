@@ -1,4 +1,4 @@
-"""GRU layers with one component for the cell: ``fast-gru-layer``, ``fast-pgru-layer``, ``fast-opgru-layer``, …
+"""GRU layers ``fast-gru-layer``, ``fast-pgru-layer``, ``fast-opgru-layer`` and their like.
 
 Here c is the cell and y the output; the cell's component gives the proposal h and the cell side by side.
 """

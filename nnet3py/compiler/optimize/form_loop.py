@@ -90,7 +90,7 @@ class _States:
         starts, ends = accesses.starts[:-1], accesses.starts[1:]
         before = np.bincount(accesses.owners[accesses.commands < c], minlength=len(starts))
         following = np.minimum(starts + before, len(accesses.kinds) - 1)
-        return (before > 0) & (starts + before < ends) & (accesses.kinds[following] != WRITE)
+        return np.asarray((before > 0) & (starts + before < ends) & (accesses.kinds[following] != WRITE))
 
     def _live_parts(self, m: int, live: np.ndarray) -> bytes:
         """The same bytes for the same parts, however the matrix is cut into variables."""

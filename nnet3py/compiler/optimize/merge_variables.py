@@ -271,12 +271,13 @@ class _Merger:
     def _is_whole(self, s: int) -> bool:
         """Whether a sub-matrix is all of its root."""
         root = self.root[s]
-        return (self.row[s] == 0 and self.end_row[s] == self.num_rows[root]
-                and self.column[s] == 0 and self.end_column[s] == self.num_columns[root])
+        whole: bool = (self.row[s] == 0 and self.end_row[s] == self.num_rows[root]
+                       and self.column[s] == 0 and self.end_column[s] == self.num_columns[root])
+        return whole
 
     def _overlapping(self, s: int) -> list[int]:
         """The used sub-matrices that share an element with ``s``, itself among them."""
-        others = self.members[self.root[s]]
+        others: list[int] = self.members[self.root[s]]
         if len(others) == 1 or self._is_whole(s):
             return others
         row, end_row, column, end_column = self.row, self.end_row, self.column, self.end_column
@@ -294,8 +295,10 @@ class _Merger:
         return found
 
     def _overlap(self, s: int, t: int) -> bool:
-        return (self.root[s] == self.root[t] and self.row[s] < self.end_row[t] and self.row[t] < self.end_row[s]
-                and self.column[s] < self.end_column[t] and self.column[t] < self.end_column[s])
+        overlap: bool = (self.root[s] == self.root[t]
+                         and self.row[s] < self.end_row[t] and self.row[t] < self.end_row[s]
+                         and self.column[s] < self.end_column[t] and self.column[t] < self.end_column[s])
+        return overlap
 
     # -- when they are used ----------------------------------------------------------------------------------------
 

@@ -35,4 +35,4 @@ def move_sizing_commands(computation: Computation, nnet: Nnet) -> Computation:
 
 def _of_used(numbers: np.ndarray, analysis: Analysis, last: np.ndarray) -> np.ndarray:
     """Those of the sizing commands whose matrix is used."""
-    return numbers[last[analysis.matrix_of[analysis.table.rows[numbers, 0]]] >= 0]
+    return np.asarray(numbers[last[analysis.matrix_of[analysis.table.rows[numbers, 0]]] >= 0])

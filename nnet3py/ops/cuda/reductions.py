@@ -36,6 +36,7 @@ DOUBLE_ZERO = np.float64(0)
 
 @column_sums("mat")
 def sum_of_values(src):
+    """What is summed of each element."""
     return src
 
 
