@@ -115,14 +115,14 @@ NOT_MEASURED = {
                      "nnet3-latgen-faster-looped", "nnet3-latgen-faster-looped-parallel",
                      "nnet3-latgen-faster-lookahead",
                      "nnet3-align-compiled"), _KERNELS),
-    **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
-                     "make-chain-egs"), _CHILDREN),
     **{name: _LOOPS for group in ("Lattices", "Scoring") for name in GROUPS[group]},
     **{name: _GRAPHS for group in ("Graphs", "Parts of graphs", "FSTs (OpenFst's programs)", "Language models")
        for name in GROUPS[group]},
     **dict.fromkeys(("latgen-faster-mapped", "latgen-faster-mapped-parallel", "word-error-rate"), _LOOPS),
     **{name: "it works with a model of speakers or its statistics, which no few lines of text can be"
        for name in GROUPS["Speakers and i-vectors"] if name not in {name for name, *_ in COMMANDS}},
+    **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
+                     "make-chain-egs", "nnet3-build-tree", "train-ivector-extractor", "extract-ivectors"), _CHILDREN),
     "nnet3-report": "it draws with matplotlib, which takes a second to load",
 }
 

@@ -15,6 +15,7 @@ from nnet3py.trees.stats import distance, objective
 
 FLOOR = 0.01
 SINGLE = 1e-4          # gains are differences of float32 sums
+MOST_OBJECTIVES = 10_000      # of 10 tries; a point that went to and fro took a hundred times as many
 
 
 def points_of(groups: list[float], each: int, seed: int = 0) -> np.ndarray:
@@ -82,6 +83,24 @@ def test_from_the_top_down() -> None:
     assert any(part <= {0, 1, 2} for part in first_split) and not any(
         part & {0, 1, 2} and part & {3, 4, 5} for part in first_split)
     assert len(tree.nodes) == len(np.unique(tree.leaves)) - 1
+
+
+def test_points_without_statistics_cost_little_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = 0
+
+    def counting(moments: np.ndarray, floor: float) -> np.ndarray:
+        nonlocal counted
+        counted += 1
+        return objective(moments, floor)
+
+    monkeypatch.setattr("nnet3py.trees.clustering.objective", counting)
+    points = points_of([0.0, 5.0], 6)
+    with_empty = np.insert(points, 3, np.zeros(points.shape[1]), axis=0)
+    for given_points in (points, with_empty):
+        counted = 0
+        found = best_of(k_means(given_points, 2, 10, CRandom(), FLOOR)).assignment
+        assert same_partition(found[given_points[:, 0] > 0], np.repeat([0, 1], 6))
+        assert counted < MOST_OBJECTIVES
 
 
 def test_from_the_bottom_up() -> None:

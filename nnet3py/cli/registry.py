@@ -1,8 +1,8 @@
 """Every command: Kaldi's name, the module and function that run it, and one line of help.
 
 Help, shell completion, ``bin/`` and the entry points of the package are made from this table, so none of them
-imports a command. A person's name for a command is Kaldi's without ``nnet3-``. ``nnet3-inspect``, ``nnet3-extras``
-and ``nnet3-compile`` are ours: Kaldi has no such programs.
+imports a command. A person's name for a command is Kaldi's without ``nnet3-``. ``nnet3-inspect``, ``nnet3-extras``,
+``nnet3-compile`` and ``nnet3-build-tree`` are ours: Kaldi has no such programs.
 """
 from __future__ import annotations
 
@@ -338,11 +338,17 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "gmm-init-biphone": Entry("gmm_init", "gmm_init_biphone",
                                   "Make the tree of all pairs of phones, and a model of it."),
         "make-topology": Entry("make_topology", "make_topology", "Make the HMM topology of lists of phones."),
+        "nnet3-build-tree": Entry("preparation_drivers", "nnet3_build_tree", "Build a tree of alignments and features, "
+                                  "and convert the alignments to it."),
         "make-mono-tree": Entry("align_phones", "make_mono_tree",
                                 "Make a tree without context, and its transition model."),
         "tree-info": Entry("transitions", "tree_info", "Print what a tree is for."),
     },
     "Speakers and i-vectors": {
+        "train-ivector-extractor": Entry("preparation_drivers", "train_ivector_extractor",
+                                         "Train an extractor of i-vectors, from features on."),
+        "extract-ivectors": Entry("preparation_drivers", "extract_ivectors",
+                                  "Extract the i-vectors of a data directory, for training and decoding."),
         "gmm-global-init-from-feats": Entry("gmm_global", "gmm_global_init_from_feats",
                                             "Train a mixture of Gaussians on features."),
         "gmm-global-acc-stats": Entry("gmm_global", "gmm_global_acc_stats",

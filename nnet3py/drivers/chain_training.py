@@ -18,7 +18,7 @@ from nnet3py.cached_property import cached_property
 from nnet3py.drivers.chain_commands import CHAIN, ChainCommands
 from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.commands import ModelFiles
-from nnet3py.drivers.egs.ali_folder import AliFolder
+from nnet3py.drivers.egs.ali_folder import AliFolder, phone_lines
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
 from nnet3py.drivers.egs.options import ChainEgsOptions
@@ -77,8 +77,8 @@ class ChainTraining(FrameLevelTraining):
                 raise FormatError(f"expected a folder with a tree and a transition model, but it has no {name}",
                                   path=str(self.tree_dir), hint="--tree-dir needs tree, final.mdl, ali.*.gz, num_jobs")
         labels = self.options.ali_dir or self.options.lat_dir
-        if labels and _phones(self.tree_dir) and _phones(Path(labels)) and (
-                _phones(self.tree_dir) != _phones(Path(labels))):
+        if labels and phone_lines(self.tree_dir) and phone_lines(Path(labels)) and (
+                phone_lines(self.tree_dir) != phone_lines(Path(labels))):
             raise FormatError(f"the phones are others than those in {self.tree_dir}/phones.txt",
                               path=f"{labels}/phones.txt", hint="make the tree for these phones")
 
@@ -221,13 +221,6 @@ def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int)
             raise Nnet3Error(f"the examples in {egs.path} have an output every {times[1] - times[0]} frames ({key}), "
                              f"but --chain.frame-subsampling-factor={frame_subsampling_factor}",
                              "give the factor that the examples were made with, or make them again")
-
-
-def _phones(folder: Path) -> list[str]:
-    """The lines of ``phones.txt``, without disambiguation symbols; empty if there is none."""
-    path = folder / "phones.txt"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
 def train_chain(options: ChainOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:

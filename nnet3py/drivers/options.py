@@ -38,6 +38,12 @@ class Declared:
         if values:
             raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
 
+    def binding(self) -> dict[str, Any]:
+        """The values on which the result depends, by option name."""
+        return {one.metadata["name"]: getattr(self, one.name)
+                for one in dataclasses.fields(self)   # type: ignore[arg-type]
+                if one.metadata["effect"] == RESULT}
+
 
 @dataclass(init=False, repr=False, eq=False)
 class CommonOptions(Declared):
@@ -126,11 +132,6 @@ class CommonOptions(Declared):
             raise UsageError(f"--{_OPTIMIZATION}momentum={self.momentum:g}: expected 0 or more, and below 1")
         if self.max_param_change < 0.0:
             raise UsageError(f"--trainer.max-param-change={self.max_param_change:g}: expected 0 (no limit) or more")
-
-    def binding(self) -> dict[str, Any]:
-        """The values on which the model depends, by option name."""
-        return {one.metadata["name"]: getattr(self, one.name) for one in dataclasses.fields(self)
-                if one.metadata["effect"] == RESULT}
 
 
 @dataclass(init=False, repr=False, eq=False)

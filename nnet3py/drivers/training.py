@@ -17,7 +17,6 @@ from nnet3py.drivers.diagnostics import Diagnostics, read_job_logs, write_report
 from nnet3py.drivers.display import Display
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
-from nnet3py.drivers.jobs.command import parse_command
 from nnet3py.drivers.jobs.executor import Executor, Job, make_executor
 from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
@@ -133,7 +132,8 @@ class Training(ABC):
                 logger.info("%s is trained already: %s", self.folder.path, self.folder.model("final"))
                 self._end()
                 return
-            self.executor = self._given_executor or self._make_executor()
+            self.executor = self._given_executor or make_executor(
+                self.options.cmd or LOCAL, self.options.scheduler, cores=self.options.num_threads or None)
             try:
                 if self._train(start):
                     self._keep_record(**{_FINISHED: True})
@@ -178,14 +178,6 @@ class Training(ABC):
         if self.terminal is not None:
             self.terminal.write("\r\x1b[K")
         logger.warning("%s", line)
-
-    def _make_executor(self) -> Executor:
-        command = parse_command(self.options.cmd or LOCAL)
-        if command.is_local and not self.options.scheduler:
-            from nnet3py.drivers.jobs.local import LocalExecutor
-
-            return LocalExecutor(command.max_jobs, command.threads, self.options.num_threads or None)
-        return make_executor(self.options.cmd or LOCAL, self.options.scheduler)
 
     # -- where to begin ------------------------------------------------------------------------------------------------
 

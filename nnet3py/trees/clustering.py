@@ -32,12 +32,17 @@ class _Candidate:
 
 
 class _Refinement:
-    """Moves points between clusters for as long as that gains something. Kaldi: RefineClusterer."""
+    """Moves points between clusters for as long as that gains something. Kaldi: RefineClusterer.
+
+    Points without statistics, such as phones that never occur, gain by rounding and may go to and fro in every pass.
+    They change no cluster, so once they alone have moved in a pass, nothing else will.
+    """
 
     def __init__(self, points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, nearest: int,
                  var_floor: float) -> None:
         self._points, self._clusters, self._assignment, self._floor = points, clusters, assignment, var_floor
         self._objectives = objective(clusters, var_floor)
+        self._empty = [not any(point) for point in points.tolist()]
         self._changed = [0] * len(clusters)
         self._time = 0
         self._candidates = [self._nearest(point, min(nearest, len(clusters))) for point in range(len(points))]
@@ -63,12 +68,15 @@ class _Refinement:
     def run(self, passes: int) -> np.float32:
         """Go over the points, at most ``passes`` times; what was gained."""
         gained = np.float32(0)
+        points: Sequence[int] = range(len(self._points))
         for _ in range(passes):
-            moves = self._time
-            for point in range(len(self._points)):
+            moves, changed = self._time, max(self._changed)
+            for point in points:
                 gained = np.float32(gained + self._move(point))
             if self._time == moves:
                 break
+            if max(self._changed) == changed:
+                points = [point for point in points if self._empty[point]]
         return gained
 
     def _move(self, point: int) -> np.float32:
@@ -85,6 +93,8 @@ class _Refinement:
             if gain > 0:
                 self._time += 1
                 self._assignment[point] = target
+                if self._empty[point]:
+                    return np.float32(gain)
                 for cluster, sign in ((target, 1.0), (source, -1.0)):
                     self._clusters[cluster] += sign * self._points[point]
                     self._objectives[cluster] = objective(self._clusters[cluster], self._floor)

@@ -7,6 +7,7 @@
 # It makes, under --dir, and skips what is complete:
 #   data/{train,test}    feats.scp utt2spk spk2utt text utt2num_frames cmvn.scp
 #   lang                 phones.txt (numbered from 1, as Kaldi does) words.txt lexicon.txt phones/*.{txt,int,csl} topo
+#   lang_chain           the same with the chain topology
 #   ali_{train,test}     tree final.mdl ali.*.gz num_jobs phones.txt: one state a phone, so 28 pdfs
 #   chain_tree           the same of the training data with the chain topology and a third of the frames
 
@@ -64,10 +65,21 @@ if ! complete $lang; then
     paste -sd: $lang/phones/$kind.int > $lang/phones/$kind.csl
   done
   rm $lang/both
+  # For building trees: each phone is a set and a root of its own; silence, which has no context, is a question.
+  cp $lang/phones/silence.csl $lang/phones/context_indep.csl
+  awk '$2 > 0 { print $2 }' $lang/phones.txt > $lang/phones/sets.int
+  sed 's/^/shared split /' $lang/phones/sets.int > $lang/phones/roots.int
+  cat $lang/phones/silence.int > $lang/phones/extra_questions.int
   phones=$(awk '$2 > 0 { print $2 }' $lang/phones.txt | paste -sd' ')
   topology "$phones" '<PdfClass> 0' > $lang/topo
   topology "$phones" '<ForwardPdfClass> 0 <SelfLoopPdfClass> 1' > $lang/topo_chain
   touch $lang/.complete
+fi
+if ! complete ${lang}_chain; then
+  mkdir -p ${lang}_chain
+  cp -r $lang/phones $lang/*.txt ${lang}_chain/
+  cp $lang/topo_chain ${lang}_chain/topo
+  touch ${lang}_chain/.complete
 fi
 
 start_alignments() {   # start_alignments DIR TOPO: all but the alignments themselves

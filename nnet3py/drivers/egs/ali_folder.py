@@ -74,3 +74,10 @@ class AliFolder:
     def transition_model(self) -> TransitionModel:
         """The transition model of the alignments."""
         return read_object(self.model, TransitionModel.read)
+
+
+def phone_lines(folder: Path) -> list[str]:
+    """The lines of ``phones.txt``, without disambiguation symbols; empty if there is none."""
+    path = folder / "phones.txt"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return [line for line in lines if line.strip() and not line.startswith("#")]

@@ -173,7 +173,8 @@ class Executor(ABC):
         return started
 
 
-def make_executor(cmd: str = "run.pl", scheduler: str | None = None, slots: int | None = None) -> Executor:
+def make_executor(cmd: str = "run.pl", scheduler: str | None = None, slots: int | None = None,
+                  cores: int | None = None) -> Executor:
     """The executor that a driver's options ask for.
 
     Parameters
@@ -182,6 +183,7 @@ def make_executor(cmd: str = "run.pl", scheduler: str | None = None, slots: int 
         ``queue.pl -l …``, ``slurm.pl …``, ``ssh.pl …`` or another such command is called for each job
     scheduler : the address of a dask scheduler whose workers run the jobs, or ``local`` for workers started here
     slots : the most jobs at once; None for the number of cores (run.pl), or no limit
+    cores : that jobs on this machine share; None for all that this process may use
     """
     if scheduler:
         from nnet3py.drivers.jobs.on_dask import DaskExecutor
@@ -192,5 +194,5 @@ def make_executor(cmd: str = "run.pl", scheduler: str | None = None, slots: int 
 
     command = parse_command(cmd)
     if command.is_local:
-        return LocalExecutor(slots or command.max_jobs, command.threads)
+        return LocalExecutor(slots or command.max_jobs, command.threads, cores)
     return CommandExecutor(command, slots)

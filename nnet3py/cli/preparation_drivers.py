@@ -1,0 +1,85 @@
+"""train-ivector-extractor, extract-ivectors, nnet3-build-tree: what Kaldi's scripts do before a network is trained."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.field_options import driver_options, fields_from
+from nnet3py.cli.options import Options
+from nnet3py.drivers.preparation_options import ExtractorOptions, IvectorOptions, TreeOptions
+
+_RESUMES = """
+Work that was interrupted in any way goes on where it stood when the command is given again; --stage=N begins at stage
+N instead. Jobs are processes on this machine, which share its cores, unless --cmd or --scheduler say otherwise; each
+has a log in log/ of the folder."""
+
+
+def _run(module: str, driver: str, declared: Any, options: Options) -> int:
+    values = fields_from(declared, options)
+    values.check()
+    from importlib import import_module
+
+    terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None
+    getattr(import_module(f"nnet3py.drivers.{module}"), driver)(values, terminal=terminal)
+    return 0
+
+
+@kaldi_command("train-ivector-extractor", usage=f"""
+Train an extractor of i-vectors for online recognition: a transform of spliced features (PCA, or one that is given), a
+mixture of Gaussians, and the extractor. The folder holds final.ie, final.dubm, final.mat, global_cmvn.stats,
+online_cmvn.conf and splice_opts in the end, as those of Kaldi's steps/online/nnet2/train_ivector_extractor.sh do.
+{_RESUMES}
+
+The stages: -6 lists, -5 transform, -4 mixture in memory, -3 passes over all data for it, -2 full covariances and the
+first extractor, -1 posteriors, 0 to --num-iters less one the iterations.
+
+Usage:  train-ivector-extractor [options]
+
+e.g.:
+train-ivector-extractor --feat-dir=data/train_hires --dir=exp/nnet3/extractor --nj=10
+See also: extract-ivectors, ivector-extract-online2
+""", arguments=(0, 0), options=driver_options(ExtractorOptions), detached_values=True)
+def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
+    """Train an extractor."""
+    return _run("ivector_extractor", "train_ivector_extractor", ExtractorOptions, options)
+
+
+@kaldi_command("extract-ivectors", usage=f"""
+Extract the i-vectors of a data directory, one every so many frames, as an online recogniser would: ivector_online.scp,
+ivector_period, final.ie.id and conf/, as of Kaldi's steps/online/nnet2/extract_ivectors_online.sh. The folder is what
+--feat.online-ivector-dir of train-chain wants.
+{_RESUMES}
+
+Usage:  extract-ivectors [options]
+
+e.g.:
+extract-ivectors --feat-dir=data/train_hires --extractor-dir=exp/nnet3/extractor --dir=exp/nnet3/ivectors_train \\
+  --utts-per-spk-max=2
+See also: train-ivector-extractor, ivector-extract-online2, train-chain
+""", arguments=(0, 0), options=driver_options(IvectorOptions), detached_values=True)
+def extract_ivectors(args: Sequence[str], options: Options) -> int:
+    """Extract i-vectors."""
+    return _run("ivector_extraction", "extract_ivectors", IvectorOptions, options)
+
+
+@kaldi_command("nnet3-build-tree", usage=f"""
+Build a tree of alignments and features, for the topology of a language's folder: statistics, questions, tree, model,
+and the alignments converted to it. The folder holds tree, final.mdl, ali.*.gz, num_jobs and phones.txt in the end, as
+that of Kaldi's steps/nnet3/chain/build_tree.sh, and is what --tree-dir of train-chain wants. The program that builds a
+tree of statistics is build-tree.
+{_RESUMES}
+
+The stages: -5 model without context, -4 statistics, -3 questions and tree, -2 model, -1 alignments.
+
+Usage:  nnet3-build-tree [options]
+
+e.g.:
+nnet3-build-tree --frame-subsampling-factor=3 --context-opts="--context-width=2 --central-position=1" \\
+  --num-leaves=3500 --feat-dir=data/train --lang=data/lang_chain --ali-dir=exp/tri_ali --dir=exp/chain/tree
+See also: build-tree, tree-info, draw-tree, train-chain
+""", arguments=(0, 0), options=driver_options(TreeOptions), detached_values=True)
+def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
+    """Build a tree."""
+    return _run("tree", "build_tree", TreeOptions, options)

@@ -1,0 +1,159 @@
+"""The options of what comes before networks: extractors of i-vectors, i-vectors, trees.
+
+Names and defaults are those of Kaldi's scripts, as far as they have such options.
+"""
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nnet3py.drivers.egs.steps import check_plain
+from nnet3py.drivers.options import HARMLESS, Declared, opt
+from nnet3py.errors import UsageError
+
+
+@dataclass(init=False, repr=False, eq=False)
+class WorkOptions(Declared):
+    """What all of them take."""
+
+    dir: str = opt("dir", "", "Folder for the result, its logs and what is needed on the way", effect=HARMLESS)
+    feat_dir: str = opt("feat-dir", "", "Folder of data with feats.scp and utt2spk", effect=HARMLESS)
+    stage: int | None = opt("stage", None, "Begin at this stage, doing all from there on anew; blank: go on where the "
+                            "folder stands", effect=HARMLESS)
+    exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", effect=HARMLESS)
+    cmd: str | None = opt("cmd", None, "How jobs are started, such as 'queue.pl --mem 4G'; blank: processes here",
+                          effect=HARMLESS)
+    scheduler: str | None = opt("scheduler", None, "Address of a dask.distributed scheduler that runs the jobs",
+                                effect=HARMLESS)
+    num_threads: int = opt("num-threads", 0, "Cores that the jobs here share (0: all this process may use)",
+                           effect=HARMLESS)
+    cleanup: bool = opt("cleanup", True, "Remove what is not needed any more", effect=HARMLESS)
+
+    folders: ClassVar[tuple[str, ...]] = ("dir", "feat_dir")           # that must be given
+    more_folders: ClassVar[tuple[str, ...]] = ()                       # that may be given, and stand in commands
+    least: ClassVar[dict[str, float]] = {"num_threads": 0, "nj": 1}
+
+    def check(self) -> None:
+        """UsageError if a value cannot be used, or one that must be there is missing."""
+        names = {one.name: one.metadata["name"] for one in dataclasses.fields(self)}
+        for field in self.folders:
+            if not getattr(self, field):
+                raise UsageError(f"--{names[field]} was not given", "see --help for an example")
+        for field in (*self.folders, *self.more_folders):
+            if getattr(self, field):
+                check_plain(f"--{names[field]}", getattr(self, field))
+        for field, bound in self.least.items():
+            if field in names and getattr(self, field) < bound:
+                raise UsageError(f"--{names[field]}={getattr(self, field):g}: expected {bound:g} or more")
+
+
+@dataclass(init=False, repr=False, eq=False)
+class ExtractorOptions(WorkOptions):
+    """Options of train-ivector-extractor."""
+
+    nj: int = opt("nj", 4, "Parts of the data, with a job each")
+    online_cmvn_config: str | None = opt("online-cmvn-config", None, "File of options of apply-cmvn-online",
+                                         effect=HARMLESS)
+    transform_dir: str | None = opt("transform-dir", None, "Folder with a transform of spliced features to use: "
+                                    "final.mat, splice_opts; blank: one is estimated (PCA)", effect=HARMLESS)
+    splice_opts: str = opt("splice-opts", "--left-context=3 --right-context=3", "Options of splice-feats, if the "
+                           "transform is estimated")
+    pca_dim: int = opt("pca.dim", 40, "Dimension after the transform")
+    pca_subsample: int = opt("pca.subsample", 5, "One in so many frames is used for it")
+    pca_max_utts: int = opt("pca.max-utts", 5000, "Utterances used for it, at most")
+    ubm_feat_dir: str | None = opt("ubm.feat-dir", None, "Data for transform and mixture, such as a part of "
+                                   "--feat-dir; blank: all of that", effect=HARMLESS)
+    num_gauss: int = opt("ubm.num-gauss", 512, "Gaussians of the mixture")
+    ubm_num_iters: int = opt("ubm.num-iters", 4, "Passes over all data for the mixture")
+    ubm_num_iters_init: int = opt("ubm.num-iters-init", 20, "Iterations on frames in memory before")
+    ubm_num_frames: int = opt("ubm.num-frames", 500000, "Frames in memory for these")
+    initial_gauss_proportion: float = opt("ubm.initial-gauss-proportion", 0.5, "Part of the Gaussians they begin with")
+    ubm_num_gselect: int = opt("ubm.num-gselect", 30, "Gaussians of a frame that count in the passes")
+    ubm_subsample: int = opt("ubm.subsample", 2, "One in so many frames counts in the passes")
+    min_gaussian_weight: float = opt("ubm.min-gaussian-weight", 1.0e-4, "Least weight of a Gaussian")
+    remove_low_count_gaussians: bool = opt("ubm.remove-low-count-gaussians", True, "Remove Gaussians with too little "
+                                           "data after the last pass")
+    full_num_iters: int = opt("ubm.full-num-iters", 0, "Passes in which full covariances are trained for the extractor "
+                              "to begin with; 0: it begins with diagonal ones, as in Kaldi's recipes")
+    ivector_dim: int = opt("ivector-dim", 100, "Dimension of the i-vectors")
+    num_iters: int = opt("num-iters", 10, "Iterations of training the extractor")
+    num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most")
+    posterior_scale: float = opt("posterior-scale", 0.1, "Factor of the posteriors, since frames are alike")
+    min_post: float = opt("min-post", 0.025, "Least posterior that counts")
+    subsample: int = opt("subsample", 2, "One in so many frames counts in training the extractor")
+    online_cmvn_iextractor: bool = opt("online-cmvn-iextractor", False, "Let the extractor see normalised features")
+    extract_to: str | None = opt("extract-to", None, "Also extract the i-vectors of --feat-dir, into this folder, as "
+                                 "extract-ivectors does", effect=HARMLESS)
+
+    more_folders = ("online_cmvn_config", "transform_dir", "ubm_feat_dir", "extract_to")
+    least = {**WorkOptions.least, "pca_dim": 1, "pca_subsample": 1, "pca_max_utts": 1, "num_gauss": 1,
+             "ubm_num_iters": 1, "ubm_num_iters_init": 1, "ubm_num_frames": 1, "ubm_num_gselect": 1, "ubm_subsample": 1,
+             "min_gaussian_weight": 0, "full_num_iters": 0, "ivector_dim": 1, "num_iters": 1, "num_gselect": 1,
+             "subsample": 1, "min_post": 0}
+
+    def check(self) -> None:
+        super().check()
+        if not 0.0 < self.initial_gauss_proportion <= 1.0 or int(self.initial_gauss_proportion * self.num_gauss) < 1:
+            raise UsageError(f"--ubm.initial-gauss-proportion={self.initial_gauss_proportion:g}: expected a part, "
+                             f"above 0 and at most 1, of {self.num_gauss} Gaussians that is one or more")
+        if not 0.0 < self.posterior_scale <= 1.0:
+            raise UsageError(f"--posterior-scale={self.posterior_scale:g}: expected above 0, and at most 1")
+        if self.min_post >= 0.5:
+            raise UsageError(f"--min-post={self.min_post:g}: expected below 0.5")
+
+
+@dataclass(init=False, repr=False, eq=False)
+class IvectorOptions(WorkOptions):
+    """Options of extract-ivectors."""
+
+    extractor_dir: str = opt("extractor-dir", "", "Folder of the extractor, as train-ivector-extractor leaves it",
+                             effect=HARMLESS)
+    nj: int = opt("nj", 4, "Parts of the data, with a job each", effect=HARMLESS)
+    utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Take speakers apart into ones of so many utterances, 2 for "
+                                "training data, so that i-vectors vary; 0: as they are")
+    ivector_period: int = opt("ivector-period", 10, "Frames from one i-vector to the next")
+    num_gselect: int = opt("num-gselect", 5, "Gaussians of a frame that count, at most")
+    min_post: float = opt("min-post", 0.025, "Least posterior that counts")
+    posterior_scale: float = opt("posterior-scale", 0.1, "Factor of the posteriors, since frames are alike")
+    max_count: float = opt("max-count", 0.0, "Frames, times the factor, from which on more count no more; 0: never")
+    use_vad: bool = opt("use-vad", False, "Weight frames by vad.scp of the data")
+    compress: bool = opt("compress", True, "Store i-vectors compressed")
+
+    folders = (*WorkOptions.folders, "extractor_dir")
+    least = {**WorkOptions.least, "utts_per_spk_max": 0, "ivector_period": 1, "num_gselect": 1, "min_post": 0,
+             "max_count": 0}
+
+
+@dataclass(init=False, repr=False, eq=False)
+class TreeOptions(WorkOptions):
+    """Options of nnet3-build-tree."""
+
+    lang: str = opt("lang", "", "Folder with topo, phones.txt and phones/: the topology may be another than that of "
+                    "the alignments", effect=HARMLESS)
+    ali_dir: str = opt("ali-dir", "", "Folder of alignments: ali.*.gz, num_jobs, final.mdl, tree, phones.txt; perhaps "
+                       "also final.mat, trans.* and the options of their features", effect=HARMLESS)
+    num_leaves: int = opt("num-leaves", 0, "Leaves of the tree, at most, such as 3500")
+    context_opts: str = opt("context-opts", "", "Options on the window of phones; chain models take "
+                            "'--context-width=2 --central-position=1', the phone and its left neighbour")
+    frame_subsampling_factor: int = opt("frame-subsampling-factor", 1, "Input frames per frame of the model; 3 for "
+                                        "chain models")
+    alignment_subsampling_factor: int | None = opt("alignment-subsampling-factor", None, "Frames of the alignments per "
+                                                   "frame of the model; blank: --frame-subsampling-factor")
+    cluster_thresh: float = opt("cluster-thresh", -1.0, "Leaves that lose less when put together are merged. Negative: "
+                                "the smallest gain of a split; 0: none are")
+    repeat_frames: bool = opt("repeat-frames", False, "Repeat the converted alignments' frames, for the full rate")
+    tree_stats_opts: str = opt("tree-stats-opts", "", "Further options of acc-tree-stats")
+    cluster_phones_opts: str = opt("cluster-phones-opts", "", "Further options of cluster-phones")
+
+    folders = (*WorkOptions.folders, "lang", "ali_dir")
+    least = {**WorkOptions.least, "frame_subsampling_factor": 1}
+
+    def check(self) -> None:
+        super().check()
+        if self.num_leaves < 1:
+            raise UsageError(f"--num-leaves={self.num_leaves}: expected how many leaves the tree may have",
+                             "about 3500 for 100 hours of speech and more, some hundreds for few hours")
+        factor = self.alignment_subsampling_factor
+        if factor is not None and factor < 1:
+            raise UsageError(f"--alignment-subsampling-factor={factor}: expected 1 or more")
