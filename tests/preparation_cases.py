@@ -8,11 +8,11 @@ from egs_source import DIM, NAMES, make_source
 
 from nnet3py.cli.main import load
 from nnet3py.drivers.egs.ali_folder import AliFolder
-from nnet3py.io.alignment import phone_starts
-from nnet3py.io.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.hmm.alignment import phone_starts
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tables import SequentialReader, TableWriter
-from nnet3py.io.transition_model import TransitionModel
 
 NUM_PHONES = 28
 

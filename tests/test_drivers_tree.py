@@ -18,11 +18,11 @@ from nnet3py.drivers.egs.ali_folder import AliFolder
 from nnet3py.drivers.preparation_options import TreeOptions
 from nnet3py.drivers.tree import build_tree
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.alignment import phone_starts
-from nnet3py.io.holders import INT_VECTOR
+from nnet3py.formats.holders import INT_VECTOR
+from nnet3py.hmm.alignment import phone_starts
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.tree import ContextDependency
 
 LEFT_BIPHONE = "--context-width=2 --central-position=1"
 NUM_LEAVES = 64

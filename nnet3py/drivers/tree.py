@@ -20,7 +20,7 @@ from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.drivers.preparation_options import TreeOptions
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.errors import FormatError
-from nnet3py.io.holders import INT_VECTOR
+from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader
 
@@ -169,8 +169,8 @@ class TreeBuilding(StagedWork):
                    needs=[path / "treeacc"], found=self._leaves)
 
     def _leaves(self) -> str:
+        from nnet3py.hmm.tree import ContextDependency
         from nnet3py.io.object_files import read_object
-        from nnet3py.io.tree import ContextDependency
 
         return f"{read_object(self.path / 'tree', ContextDependency.read).num_pdfs} leaves"
 
