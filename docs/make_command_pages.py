@@ -56,6 +56,7 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("*diagonal-gmm", "a mixture of Gaussians with diagonal covariance, a file"),
     ("*full-gmm", "a mixture of Gaussians with full covariance, a file"),
     ("scale", "a number"),
+    ("number-of-components", "how many Gaussians the statistics are of"),
     ("plda", "a PLDA model, a file to read"),
     ("reco2utt", "a table to read: each recording's utterances"),
     ("phone-sym*", "names of phones with their numbers, a text file to read"),

@@ -90,6 +90,15 @@ def test_copied_posteriors(capsys: pytest.CaptureFixture[str]) -> None:
     run("copy-post", "ark:/dev/null", "ark:out", status=1)
 
 
+def test_posteriors_weighted_by_frames(capsys: pytest.CaptureFixture[str]) -> None:
+    """A frame without a weight weighs nothing; more of them than the tolerance are an error."""
+    Path("weights").write_text("u1 [ 2 0 ]\nu2 [ 1 1 1 1 ]\n")
+    assert run("weight-post", "ark:post", "ark:weights", "ark,t:out") == "u1 [ 1 1 4 0.5 ] [ ] [ ] \n"
+    assert "have wrong size 4 vs. 1" in capsys.readouterr().err
+    assert run("weight-post", "--length-tolerance=3", "ark:post", "ark:weights", "ark,t:out").endswith("u2 [ 4 1 ] \n")
+    run("weight-post", "ark:post", "ark:/dev/null", "ark:out", status=1)
+
+
 def test_sparse_matrices(capsys: pytest.CaptureFixture[str]) -> None:
     run("post-to-smat", "--dim=21", "ark:post", "ark:smat")
     found = dict(SequentialReader("ark:smat", GENERAL_MATRIX))

@@ -51,6 +51,9 @@ def test_from_features_to_scores(capfd: pytest.CaptureFixture[str]) -> None:
     run("gmm-global-to-fgmm", "final.dubm", "0.fgmm")
     run("fgmm-global-acc-stats", "0.fgmm", "ark:feats", "f.acc")
     run("fgmm-global-est", "0.fgmm", "f.acc", "final.fgmm")
+    run("fgmm-global-init-from-accs", "f.acc", "4", "alone.fgmm")
+    assert Path("alone.fgmm").read_bytes() == Path("final.fgmm").read_bytes()       # all have data enough
+    run("fgmm-global-init-from-accs", "f.acc", "5", "none.fgmm", status=255)
     run("fgmm-global-to-gmm", "final.fgmm", "diag")
     run("fgmm-gselect", "--n=2", "final.fgmm", "ark:feats", "ark:gselect2")
     run("fgmm-global-gselect-to-post", "final.fgmm", "ark:feats", "ark:gselect2", "ark:fpost")

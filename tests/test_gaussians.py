@@ -18,6 +18,7 @@ from nnet3py.gaussians.estimation import (
     FrameSample,
     FullOptions,
     add_frames,
+    begin_full,
     begin_mixture,
     diag_objective,
     estimate_diag,
@@ -185,6 +186,24 @@ def test_gaussians_with_little_data() -> None:
     assert len(kept.weights) == 5
     nothing = GmmStats.zeros(5, 3, ALL, False)
     assert len(estimate_diag(nothing, diag, DiagOptions(), ALL).gmm.weights) == 1
+
+
+def test_full_gaussians_of_statistics_alone() -> None:
+    full = mixtures(15)[0]
+    stats = GmmStats.zeros(5, 3, ALL, True)
+    stats.add(features_of(16, 90), dense_posteriors([np.array([0, 2])] * 90, [np.array([0.5, 0.5])] * 90, 5))
+    options = FullOptions(min_occupancy=0.0, remove_low_count=False)
+    expected = estimate_full(stats, full, options, ALL).gmm
+    assert isinstance(expected, FullGmm)
+    found = begin_full(stats, options, CRandom())
+    for name in ("weights", "means_inv_covars", "inv_covars"):
+        np.testing.assert_array_equal(getattr(found, name)[[0, 2]], getattr(expected, name)[[0, 2]])
+    assert (found.weights[[1, 3, 4]] == np.float32(1e-10)).all() and np.unique(found.means()[[1, 3, 4]]).size == 9
+    np.testing.assert_array_equal(found.covariances()[1], np.eye(3))
+    with pytest.raises(Nnet3Error, match="no frames"):
+        begin_full(GmmStats.zeros(5, 3, ALL, True), options, CRandom())
+    with pytest.raises(Nnet3Error, match="no products"):
+        begin_full(GmmStats.zeros(5, 3, ALL, False), options, CRandom())
 
 
 def test_training_finds_clusters() -> None:

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.posterior_weights import frame_sums, of_log_probs, summed_by_id, weighted_entries, weighted_frames
+from nnet3py.formats.posterior_weights import (
+    frame_sums,
+    of_log_probs,
+    scaled_frames,
+    summed_by_id,
+    weighted_entries,
+    weighted_frames,
+)
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.random_sequence import CRandom
 
@@ -34,6 +41,11 @@ def test_frames() -> None:
     assert [len(frame) for frame in weighted_frames(POSTERIOR, MARKED, 0.0)] == [2, 0, 0, 3]
     with pytest.raises(Nnet3Error, match="negative"):
         weighted_frames(Posterior.from_lists([[(1, -0.5)]]), np.array([True]), 0.5)
+
+
+def test_a_factor_for_each_frame() -> None:
+    found = scaled_frames(POSTERIOR, np.array([0.5, 2.0, 0.0, -1.0], dtype=np.float32))
+    assert list(found) == [[(1, 0.125), (5, 0.375)], [], [], [(3, -0.5), (1, -0.5), (1, -1.0)]]
 
 
 def test_sums() -> None:

@@ -21,9 +21,14 @@ _REMOVE = option("remove-low-count-gaussians", bool, True, "Remove Gaussians wit
                                                            "they were")
 _DIAG_OPTIONS = (_MIN_WEIGHT, option("min-gaussian-occupancy", float, 10.0, "Frames that a Gaussian must have"),
                  option("min-variance", float, 0.001, "Variance floor"), _REMOVE)
+_COVARIANCE_FLOORS = (option("variance-floor", float, 0.001, "Floor of the eigenvalues of covariances"),
+                      option("max-condition", float, 1.0e4, "The largest eigenvalue over the smallest, at most"))
 _FULL_OPTIONS = (_MIN_WEIGHT, option("min-gaussian-occupancy", float, 100.0, "Frames that a Gaussian must have"),
-                 option("variance-floor", float, 0.001, "Floor of the eigenvalues of covariances"),
-                 option("max-condition", float, 1.0e4, "The largest eigenvalue over the smallest, at most"), _REMOVE)
+                 *_COVARIANCE_FLOORS, _REMOVE)
+_ALL_STAY = "all Gaussians stay"
+_FLOOR_OPTIONS = (*_COVARIANCE_FLOORS, *(
+    option(one.name, type(one.default), one.default, f"No effect: {_ALL_STAY}", idle=_ALL_STAY)
+    for one in _FULL_OPTIONS if one not in _COVARIANCE_FLOORS))
 _ACC_OPTIONS = (BINARY, _UPDATE_FLAGS,
                 option("gselect", str, "", "Gaussians of each frame (rspecifier), instead of all"),
                 option("weights", str, "", "Weights of frames (rspecifier), vectors"))
@@ -277,6 +282,33 @@ def fgmm_global_est(args: list[str], options: Options) -> None:
         options.min_gaussian_weight, options.min_gaussian_occupancy, options.variance_floor, options.max_condition,
         options.remove_low_count_gaussians), parse_flags(options.update_flags))
     _write_estimated(args[2], options, found.gmm, found.improvement, found.frames)
+
+
+@kaldi_command("fgmm-global-init-from-accs", usage="""
+Make a mixture of Gaussians with full covariance from statistics alone, without a model before.
+
+Usage:  fgmm-global-init-from-accs [options] <stats-in> <number-of-components> <model-out>
+e.g.: fgmm-global-init-from-accs 1.acc 2048 1.ubm
+See also: fgmm-global-acc-stats, fgmm-global-est
+""", arguments=(3, 3), options=[BINARY, *_FLOOR_OPTIONS])
+def fgmm_global_init_from_accs(args: list[str], options: Options) -> None:
+    """Make a mixture."""
+    from nnet3py.gaussians.accumulators import GmmStats
+    from nnet3py.gaussians.estimation import FullOptions, begin_full
+    from nnet3py.io.object_files import read_object, write_object
+    from nnet3py.random_sequence import CRandom
+
+    if not args[1].isdecimal():
+        raise OptionError(f"expected a number of Gaussians, found '{args[1]}'")
+    stats = read_object(args[0], GmmStats.read)
+    if len(stats.occupancy) != int(args[1]):
+        raise ShapeError(f"the statistics are of {len(stats.occupancy)} Gaussians, not of {args[1]}",
+                         "give their number")
+    with within(args[0]):
+        gmm = begin_full(stats, FullOptions(variance_floor=options.variance_floor, max_condition=options.max_condition),
+                         CRandom())
+    write_object(args[2], gmm.write, options.binary)
+    log.log(f"Written model to {args[2]}")
 
 
 def _write_estimated(wxfilename: str, options: Options, gmm: Any, improvement: float, frames: float) -> None:

@@ -32,7 +32,7 @@ _INSTEAD: dict[str, str] = {
         gmm-latgen-simple gmm-latgen-tracking gmm-make-regtree gmm-mixup gmm-post-to-gpost gmm-rescore-lattice
         gmm-sum-accs gmm-train-lvtln-special gmm-transform-means gmm-transform-means-global
         fgmm-global-acc-stats-post fgmm-global-acc-stats-twofeats fgmm-global-get-frame-likes fgmm-global-info
-        fgmm-global-init-from-accs fgmm-global-merge fgmm-global-mixdown sgmm2-acc-stats sgmm2-acc-stats-gpost
+        fgmm-global-merge fgmm-global-mixdown sgmm2-acc-stats sgmm2-acc-stats-gpost
         sgmm2-acc-stats2 sgmm2-align-compiled sgmm2-comp-prexform sgmm2-copy sgmm2-est sgmm2-est-ebw
         sgmm2-est-fmllr sgmm2-est-fmllr-gpost sgmm2-est-spkvecs sgmm2-est-spkvecs-gpost sgmm2-gselect sgmm2-info
         sgmm2-init sgmm2-latgen-faster sgmm2-latgen-faster-parallel sgmm2-post-to-gpost sgmm2-project
@@ -75,7 +75,6 @@ _INSTEAD: dict[str, str] = {
     "use copy-feats": "copy-feats-to-htk copy-feats-to-sphinx",
     "write both with copy-feats ark:A ark,t:- and compare the text": "compare-feats",
     "write both with copy-int-vector ark:A ark,t:- and compare the text": "compare-int-vector",
-    "use copy-post with --scale": "weight-post",
     "use post-to-smat": "post-to-feats",
     "posteriors come from alignments, with ali-to-post": "post-to-phone-post prob-to-post get-post-on-ali",
     "use copy-post on one table after the other": "sum-post",

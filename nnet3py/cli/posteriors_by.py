@@ -1,4 +1,4 @@
-"""weight-silence-post, post-to-weights, post-to-pdf-post and logprob-to-post: posteriors by what they are of."""
+"""Posteriors by what they are of: weight-post, weight-silence-post, post-to-weights and the like."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -56,6 +56,48 @@ def weight_silence_post(args: list[str], options: Options) -> int:
     count, _ = convert_table(args[3], args[4], POSTERIOR, POSTERIOR, weighted)
     log.log(f"Done {count} posteriors.")
     return 0 if count else 1
+
+
+@kaldi_command("weight-post", usage="""
+Multiply the posteriors of each frame by the frame's weight; frames of weight 0 become empty.
+
+Usage:  weight-post [options] <posteriors-rspecifier> <weights-rspecifier> <posteriors-wspecifier>
+e.g.:
+ weight-post ark:1.post ark:weights.ark ark:weighted.post
+See also: post-to-weights, weight-silence-post, scale-post
+""", arguments=(3, 3), options=[
+    option("length-tolerance", int, 2, "Frames by which posteriors and weights may differ in length; a frame without a "
+                                       "weight becomes empty"),
+])
+def weight_post(args: list[str], options: Options) -> int:
+    """Weight a table; 1 if nothing was written."""
+    from contextlib import ExitStack
+
+    import numpy as np
+
+    from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
+    from nnet3py.formats.posterior_weights import scaled_frames
+    from nnet3py.io.tables import RandomAccessReader
+
+    with ExitStack() as inputs:
+        table = inputs.enter_context(RandomAccessReader(args[1], FLOAT_VECTOR))
+
+        def weighted(key: str, posterior: Posterior) -> Posterior | None:
+            if key not in table:
+                log.warning(f"No weights for utterance {key}")
+                return None
+            weights = table[key]
+            if abs(len(weights) - len(posterior)) > options.length_tolerance:
+                log.warning(f"Weights for utterance {key} have wrong size {len(weights)} vs. {len(posterior)}")
+                return None
+            factors = np.zeros(len(posterior), dtype=np.float32)
+            both = min(len(weights), len(posterior))
+            factors[:both] = weights[:both]
+            return scaled_frames(posterior, factors)
+
+        done, errors = convert_table(args[0], args[2], POSTERIOR, POSTERIOR, weighted, inputs=inputs)
+    log.log(f"Scaled {done} posteriors; errors on {errors}")
+    return 0 if done else 1
 
 
 @kaldi_command("post-to-weights", usage="""

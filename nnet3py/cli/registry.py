@@ -306,6 +306,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
     },
     "Alignments and posteriors": {
         "show-alignments": Entry("alignments", "show_alignments", "Print alignments as a person can read them."),
+        "weight-post": Entry("posteriors_by", "weight_post", "Weight the posteriors of each frame."),
         "weight-silence-post": Entry("posteriors_by", "weight_silence_post", "Weight the posteriors of silence."),
         "post-to-weights": Entry("posteriors_by", "post_to_weights", "Sum the posteriors of each frame."),
         "post-to-pdf-post": Entry("posteriors_by", "post_to_pdf_post", "Turn posteriors into those of pdf-ids."),
@@ -364,6 +365,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "fgmm-global-sum-accs": Entry("gmm_global", "fgmm_global_sum_accs",
                                       "Add statistics of Gaussians with full covariance."),
         "fgmm-global-est": Entry("gmm_global", "fgmm_global_est", "Estimate Gaussians with full covariance."),
+        "fgmm-global-init-from-accs": Entry("gmm_global", "fgmm_global_init_from_accs",
+                                            "Make Gaussians with full covariance of statistics alone."),
         "fgmm-global-copy": Entry("gmm_global", "fgmm_global_copy",
                                   "Copy a mixture of Gaussians with full covariance."),
         "fgmm-global-to-gmm": Entry("gmm_global", "fgmm_global_to_gmm", "Turn full covariances into diagonal ones."),

@@ -41,7 +41,13 @@ def weighted_frames(posterior: Posterior, marked: np.ndarray, weight: float) -> 
     total = np.bincount(frames, values, minlength=len(posterior))
     with np.errstate(invalid="ignore", divide="ignore"):
         factors = np.where(total > 0, (silence * weight + (total - silence)) / total, 1.0).astype(np.float32)
-    return _kept(posterior, factors[frames] != 0.0, posterior.ids, posterior.weights * factors[frames])
+    return scaled_frames(posterior, factors)
+
+
+def scaled_frames(posterior: Posterior, factors: np.ndarray) -> Posterior:
+    """Frames times ``factors`` float32 (frames,); frames of factor 0 become empty."""
+    of_entries = factors[_frames(posterior)]
+    return _kept(posterior, of_entries != 0.0, posterior.ids, posterior.weights * of_entries)
 
 
 def frame_sums(posterior: Posterior) -> np.ndarray:

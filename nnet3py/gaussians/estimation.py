@@ -22,6 +22,7 @@ from nnet3py.random_sequence import CRandom, float32
 logger = logging.getLogger(__name__)
 
 _SPLIT_PERTURBATION = 0.1
+_NO_DATA = 1.0e-10                 # frames, and the weight of a Gaussian that has none
 _FRAMES_PER_GAUSSIAN = 10          # at least, to begin with
 _BLOCK = 20000                     # frames whose posteriors are in memory at a time
 
@@ -133,13 +134,10 @@ def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: in
     learnt = _learnt(stats, options.min_weight, options.min_occupancy)
     old_covariances = gmm.covariances()
     old_means = np.einsum("ide,ie->id", old_covariances, gmm.means_inv_covars.astype(np.float64))
-    safe = np.where(learnt, stats.occupancy, 1.0)[:, None]
-    own_means = stats.means / safe
+    own_means, own = _full_moments(stats, learnt)
     means = np.where(learnt[:, None] & bool(flags & MEANS), own_means, old_means)
     covariances = old_covariances
     if flags & VARIANCES:
-        own = unpacked(stats.squares) / safe[:, :, None]
-        own = own - np.einsum("id,ie->ide", own_means, own_means)
         if not flags & MEANS:
             away = old_means - own_means
             own = own + np.einsum("id,ie->ide", away, away)
@@ -153,6 +151,32 @@ def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: in
         made = FullGmm((remaining / remaining.sum()).astype(np.float32), made.means_inv_covars[keep],
                        made.inv_covars[keep])
     return Estimated(made, after - before, float(stats.occupancy.sum()))
+
+
+def begin_full(stats: GmmStats, options: FullOptions, random: CRandom) -> FullGmm:
+    """A mixture of the statistics alone. Kaldi: fgmm-global-init-from-accs.
+
+    A Gaussian without data gets next to no weight, a mean at random and covariance 1.
+    """
+    if not stats.is_full or not stats.flags & VARIANCES:
+        raise Nnet3Error("the statistics have no products of features", "gather them by fgmm-global-acc-stats, or by "
+                                                                        "others for full covariances")
+    learnt = stats.occupancy >= _NO_DATA
+    if not learnt.any():
+        raise Nnet3Error("the statistics have no frames")
+    means, covariances = _full_moments(stats, learnt)
+    for number in np.flatnonzero(~learnt):
+        logger.warning("Gaussian %d has no data", number)
+        means[number] = [random.normal() for _ in range(stats.dim)]
+    covariances = np.where(learnt[:, None, None], _floored(covariances, options), np.eye(stats.dim))
+    return FullGmm.of_moments(np.where(learnt, stats.occupancy / stats.occupancy.sum(), _NO_DATA), means, covariances)
+
+
+def _full_moments(stats: GmmStats, learnt: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and covariances of the statistics, float64, meaningless for Gaussians that are not ``learnt``."""
+    safe = np.where(learnt, stats.occupancy, 1.0)[:, None]
+    means = stats.means / safe
+    return means, unpacked(stats.squares) / safe[:, :, None] - np.einsum("id,ie->ide", means, means)
 
 
 def _floored(covariances: np.ndarray, options: FullOptions) -> np.ndarray:
