@@ -10,6 +10,7 @@ TYPES: dict[str, Any] = {
     "dmat": types.Array(types.float64, 2, "A"),     # columns adjacent, any row stride
     "imat": types.Array(types.int32, 2, "C"),       # (begin, end) pairs
     "vec": types.Array(types.float32, 1, "C"),
+    "rowvec": types.Array(types.float32, 1, "C"),   # an element for each row
     "dvec": types.Array(types.float64, 1, "C"),
     "ivec": types.Array(types.int32, 1, "C"),       # row indexes, -1 for none
     "lvec": types.Array(types.int64, 1, "C"),       # element offsets into an arena, -1 for none
@@ -17,6 +18,8 @@ TYPES: dict[str, Any] = {
     "f32": types.float32,
     "f64": types.float64,
     "int": types.intp,
+    "f32cell": types.float32,                       # on a GPU an array of one element, see `cell_type`
+    "intcell": types.intp,
     "bool": types.boolean,
 }
 
@@ -29,6 +32,6 @@ def kinds_of(text: str) -> tuple[Any, ...]:
     return tuple(TYPES[kind] for kind in text.split())
 
 
-def cell_type(scalar: Any) -> Any:
-    """The type of a scalar of type ``scalar`` that lies in device memory, in an array of one element."""
-    return types.Array(scalar, 1, "C")
+def cell_type(kind: str) -> Any:
+    """The type of an array of one element, which a number of a kind whose name ends in "cell" is on a GPU."""
+    return types.Array(TYPES[kind], 1, "C")

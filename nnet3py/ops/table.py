@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnet3py.cached_property import cached_property
 from nnet3py.ops import layer_operations as layer
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.random import Random
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Operations(matrix.Rows, matrix.Elementwise, matrix.Products, matrix.Reductions, matrix.ByFactor, matrix.Random,
@@ -173,3 +175,9 @@ FAMILIES: dict[str, tuple[Operation, ...]] = {     # the family's name is that o
     for family in Operations.__bases__ if family is not Protocol}
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}
 OPERATIONS: dict[str, Operation] = {operation.name: operation for members in FAMILIES.values() for operation in members}
+
+
+def documented(function: Function) -> Function:
+    """A function of an operation's name, which gets the documentation that the declaration has."""
+    function.__doc__ = OPERATIONS[function.__name__].meaning
+    return function

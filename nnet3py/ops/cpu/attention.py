@@ -10,15 +10,15 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.jit import kernel, row, span
+from nnet3py.engine.jit import row, span
+from nnet3py.ops.cpu.operation import operation
 
 ZERO = np.float32(0)
 LOG_FLOOR = np.float32(1.0e-20)
 
 
-@kernel("mat mat mat int f32", reassociate=True)
+@operation(reassociate=True)
 def add_shifted_dots(dst, a, b, shift, alpha):
-    """``dst[i, o] += alpha`` (``a[i]`` times ``b[i + o * shift]``). Kaldi: GetAttentionDotProducts."""
     for first in range(min(shift, a.shape[0])):
         for i in range(first, a.shape[0], shift):
             d, s = row(dst, i), row(a, i)
@@ -30,9 +30,8 @@ def add_shifted_dots(dst, a, b, shift, alpha):
                 d[o] += alpha * total
 
 
-@kernel("mat mat mat int f32")
+@operation()
 def add_shifted_rows(dst, scales, src, shift, alpha):
-    """``dst[i] += alpha`` (sum over o of ``scales[i, o] src[i + o * shift]``), o rising. Kaldi: ApplyScalesToOutput."""
     for first in range(min(shift, dst.shape[0])):
         for i in range(first, dst.shape[0], shift):
             d, c = row(dst, i), row(scales, i)
@@ -42,9 +41,8 @@ def add_shifted_rows(dst, scales, src, shift, alpha):
                     d[j] += scale * s[j]
 
 
-@kernel("mat mat mat int f32")
+@operation()
 def add_to_shifted_rows(dst, scales, src, shift, alpha):
-    """``dst[i + o * shift] += alpha scales[i, o] src[i]``, for each row with i rising. Kaldi: ApplyScalesToInput."""
     for first in range(min(shift, src.shape[0])):
         for i in range(first, src.shape[0], shift):
             s, c = row(src, i), row(scales, i)
@@ -54,12 +52,8 @@ def add_to_shifted_rows(dst, scales, src, shift, alpha):
                     d[j] += scale * s[j]
 
 
-@kernel("dvec dvec dmat mat int")
+@operation()
 def attention_store_stats(count, entropy, posterior, weights, draw):
-    """Add the rows of ``weights`` (rows, heads * positions), their entropy for each head, and the columns' sums.
-
-    Nothing if ``draw`` is 0. Kaldi: RestrictedAttentionComponent::StoreStats.
-    """
     if draw == 0:
         return
     num_heads, positions = posterior.shape

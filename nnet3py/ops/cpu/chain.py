@@ -16,15 +16,15 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.jit import inline, kernel, row
+from nnet3py.engine.jit import inline, row
 from nnet3py.ops.cpu.element_formulas import exp
+from nnet3py.ops.cpu.operation import operation
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
 
-@kernel("mat mat f32 int int")
+@operation()
 def chain_exp(dst, src, limit, first, num_sequences):
-    """``dst[t cols + p, s] = exp(src[t num_sequences + first + s, p])``, src within +-limit; NaN counts as -limit."""
     cols, width = src.shape[1], dst.shape[1]
     for t in range(src.shape[0] // num_sequences):
         for p in range(cols):
@@ -64,9 +64,8 @@ def _leak(dst, total, initial, leaky):
             d[s] += scale * total[s]
 
 
-@kernel("mat mat mat mat vec vec lvec ivec lvec ivec f32")
+@operation()
 def chain_forward(sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs, leaky):
-    """The leaky forward pass: sums over paths to each entry and frame. Kaldi: DenominatorComputation::Forward."""
     num_states, num_entries, width = initial.shape[0], entry_pdfs.shape[0], sums.shape[1]
     num_frames = sums.shape[0] - 1
     num_pdfs = y.shape[0] // num_frames
@@ -100,10 +99,9 @@ def chain_forward(sums, alpha, arriving, y, initial, probs, arc_starts, sources,
         _leak(alpha, total, initial, leaky)
 
 
-@kernel("mat mat mat mat vec vec lvec ivec lvec ivec ivec ivec f32")
+@operation()
 def chain_backward(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
                    entry_states, leaky):
-    """The leaky backward pass, which turns ``y`` into posteriors. Kaldi: DenominatorComputation::Backward."""
     num_states, num_entries, width = initial.shape[0], entry_pdfs.shape[0], sums.shape[1]
     num_frames, num_pdfs = sums.shape[0] - 1, pdf_starts.shape[0] - 1
     total, acc = row(beta, num_states), row(beta, num_states + 1)
@@ -145,9 +143,8 @@ def chain_backward(y, arriving, beta, sums, initial, probs, arc_starts, entries,
             _sum_of_arcs(row(beta, i), arriving, t * num_entries, probs, entries, arc_starts[i], arc_starts[i + 1])
 
 
-@kernel("mat mat int int f32")
+@operation()
 def chain_add_posteriors(dst, src, first, num_sequences, alpha):
-    """``dst[t num_sequences + first + s, p] += alpha src[t cols + p, s]``."""
     cols, width = dst.shape[1], src.shape[1]
     for t in range(dst.shape[0] // num_sequences):
         for p in range(cols):
@@ -156,9 +153,8 @@ def chain_add_posteriors(dst, src, first, num_sequences, alpha):
                 dst[t * num_sequences + first + s, p] += alpha * g[s]
 
 
-@kernel("mat mat f32 f32")
+@operation()
 def chain_out_of_range(dst, src, limit, scale):
-    """``dst -= scale`` times how far ``src`` lies above ``limit``, or, negative, below ``-limit``."""
     for i in range(dst.shape[0]):
         d, x = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
@@ -168,9 +164,8 @@ def chain_out_of_range(dst, src, limit, scale):
                 d[j] -= scale * (x[j] + limit)
 
 
-@kernel("dmat mat vec f32")
+@operation()
 def chain_log_probs(found, sums, initial, leaky):
-    """``found[0, s]`` = the log-probability of sequence s, from the ``sums`` of ``chain_forward``."""
     last, leak = sums.shape[0] - 1, np.float64(0)
     for i in range(initial.shape[0]):
         leak += initial[i]
@@ -181,9 +176,8 @@ def chain_log_probs(found, sums, initial, leaky):
         found[0, s] = total
 
 
-@kernel("dmat mat mat mat vec int f32")
+@operation()
 def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
-    """``found[1, s]`` = sum of alpha beta, ``found[2, s]`` = sum of posteriors, both in frame 0; they should be 1."""
     for s in range(found.shape[1]):
         product, posterior = 0.0, 0.0
         for i in range(initial.shape[0]):
@@ -193,8 +187,7 @@ def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
         found[1, s], found[2, s] = product, posterior
 
 
-@kernel("vec mat ivec ivec")
+@operation()
 def chain_gather(dst, src, rows, columns):
-    """``dst[k] = src[rows[k], columns[k]]``."""
     for k in range(dst.shape[0]):
         dst[k] = src[rows[k], columns[k]]

@@ -3,15 +3,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine.jit import kernel, row, span
+from nnet3py.engine.jit import row, span
+from nnet3py.ops.cpu.operation import operation
 
 ZERO = np.float32(0)
 TILE = 32      # rows and columns of a transposition's tiles: read and written cache lines stay near
 
 
-@kernel("mat mat ivec")
+@operation()
 def copy_col_blocks(dst, src, blocks):
-    """Block j of the columns of ``dst`` = block ``blocks[j]`` of ``src``, zeros for -1. Kaldi: CopyCols."""
     width = dst.shape[1] // max(blocks.shape[0], 1)
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -31,12 +31,8 @@ def copy_col_blocks(dst, src, blocks):
                     target[c] = source[c]
 
 
-@kernel("mat mat ivec")
+@operation()
 def add_to_col_blocks(dst, src, blocks):
-    """Block ``blocks[j]`` of the columns of ``dst`` += block j of ``src``, nothing for -1. Kaldi: AddCols.
-
-    Several blocks of ``src`` may go to one of ``dst``; they are added in their order.
-    """
     width = src.shape[1] // max(blocks.shape[0], 1)
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -47,9 +43,8 @@ def add_to_col_blocks(dst, src, blocks):
                     target[c] += source[c]
 
 
-@kernel("mat mat")
+@operation()
 def copy_transposed(dst, src):
-    """``dst[i, j] = src[j, i]``. Kaldi: CopyFromMat with kTrans."""
     rows, cols = dst.shape
     for first_row in range(0, rows, TILE):
         for first_col in range(0, cols, TILE):

@@ -3,23 +3,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine.jit import kernel, row
+from nnet3py.engine.jit import row
+from nnet3py.ops.cpu.operation import operation
 
 ZERO, ONE, TWO, FOUR = np.float32(0), np.float32(1), np.float32(2), np.float32(4)
 
 
-@kernel("mat mat mat f32")
+@operation()
 def dropout_elements(dst, src, draws, proportion):
-    """``dst = src`` where ``draws`` (uniform, of the same size) is above ``proportion``, else 0."""
     for i in range(dst.shape[0]):
         d, s, u = row(dst, i), row(src, i), row(draws, i)
         for j in range(d.shape[0]):
             d[j] = s[j] if u[j] > proportion else ZERO
 
 
-@kernel("mat mat mat f32")
+@operation()
 def dropout_rows(dst, src, draws, proportion):
-    """``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         if draws[i, 0] > proportion:
@@ -30,36 +29,32 @@ def dropout_rows(dst, src, draws, proportion):
                 d[j] = ZERO
 
 
-@kernel("mat mat mat mat")
+@operation()
 def dropout_backprop(dx, x, y, dy):
-    """``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
     for i in range(dx.shape[0]):
         d, s, v, e = row(dx, i), row(x, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
             d[j] = e[j] * (v[j] / s[j]) if s[j] != ZERO else e[j]
 
 
-@kernel("mat f32 f32")
+@operation()
 def binary_mask(mask, proportion, kept):
-    """Uniform numbers become ``kept`` where they are above ``proportion``, else 0."""
     for i in range(mask.shape[0]):
         m = row(mask, i)
         for j in range(m.shape[0]):
             m[j] = kept if m[j] > proportion else ZERO
 
 
-@kernel("mat mat f32")
+@operation()
 def complementary_masks(mask, draws, proportion):
-    """Two columns of ``mask`` from one draw (uniform): 1 if above ``proportion``; 1 if below 1 minus that."""
     for i in range(mask.shape[0]):
         m, u = row(mask, i), row(draws, i)
         m[0] = ONE if u[0] > proportion else ZERO
         m[1] = ONE if ONE - proportion > u[0] else ZERO
 
 
-@kernel("mat f32")
+@operation()
 def continuous_mask(mask, proportion):
-    """Uniform numbers u become 4 proportion u + 1 - 2 proportion."""
     slope, start = FOUR * proportion, ONE - TWO * proportion
     for i in range(mask.shape[0]):
         m = row(mask, i)
@@ -67,13 +62,8 @@ def continuous_mask(mask, proportion):
             m[j] = slope * m[j] + start
 
 
-@kernel("mat mat int")
+@operation()
 def specaugment_mask(mask, draws, max_zeroed):
-    """Each row of ``mask`` becomes 1 with a random band of at most ``max_zeroed`` zeros, split into regions.
-
-    ``draws`` (uniform) has a column for the band's width, one for its start, and one for each region after the first:
-    there a stretch of a quarter of the row is mirrored around its middle, which cuts a band in two.
-    """
     width = mask.shape[1]
     half = width // 2
     quarter = half // 2
@@ -93,14 +83,8 @@ def specaugment_mask(mask, draws, max_zeroed):
                 m[a], m[b] = m[b], m[a]
 
 
-@kernel("vec mat ivec ivec f32 int int")
+@operation()
 def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kept):
-    """Stretches of zeros and ones by turns in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
-
-    A sequence begins with ones with probability ``start_kept``; lengths are uniform from 1 to the longest, and what
-    reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers, of which sequence s uses
-    those from ``starts[s] + s`` on. Kaldi: SpecAugmentTimeMaskComponent::GetMemo.
-    """
     u = row(draws, 0)
     for s in range(starts.shape[0] - 1):
         place, end, draw = starts[s], starts[s + 1], starts[s] + s
@@ -115,9 +99,8 @@ def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kep
             keep = not keep
 
 
-@kernel("mat mat mat ivec")
+@operation()
 def mul_mask_rows(dst, src, mask, indexes):
-    """``dst[i] = src[i] mask[indexes[i]]``, elementwise; ``dst`` may be ``src``. Kaldi: MulRows."""
     for i in range(dst.shape[0]):
         d, s, m = row(dst, i), row(src, i), row(mask, indexes[i])
         for j in range(d.shape[0]):

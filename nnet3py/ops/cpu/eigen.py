@@ -14,9 +14,10 @@ import numpy as np
 from nnet3py.engine import compiling, symbols
 from nnet3py.engine.addresses import address, exponent_of, times_power_of_two
 from nnet3py.engine.code_files import Code
-from nnet3py.engine.jit import inline, kernel, row
+from nnet3py.engine.jit import inline, row
 from nnet3py.engine.kinds import kinds_of
 from nnet3py.engine.team_code import address_of_eigen, put_aside, wait_for
+from nnet3py.ops.cpu.operation import operation
 
 f32 = np.float32
 PRECISION = f32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is nothing
@@ -199,18 +200,11 @@ def make_part() -> Code:
     return compiling.make_part(decompose, kinds_of("vec mat mat mat"), symbols.PROVIDERS, {"reassoc", "nsz"})
 
 
-@kernel("vec mat mat mat lvec", needs=(symbols.EIGEN,))
+@operation(needs=(symbols.EIGEN,))
 def symmetric_eigen(values, vectors, matrix, work, job):
-    """Begin to find the eigenvalues and eigenvectors of a symmetric matrix, which is destroyed.
-
-    After :func:`finish_aside` ``values`` are the eigenvalues, in no order, the rows of ``vectors`` the eigenvectors;
-    with NaN or infinity in the matrix, ``values`` are NaN. ``work`` has three rows of the matrix's size, ``job``
-    JOB_WORDS words; until then all must live, and stay as they are. It is one thread's work, and others can go on.
-    """
     put_aside(address(job), address_of_eigen(), (values, vectors, matrix, work))
 
 
-@kernel("lvec")
+@operation()
 def finish_aside(job):
-    """Wait until what was begun with ``job`` is finished."""
     wait_for(address(job))

@@ -10,10 +10,11 @@ import math
 import numpy as np
 
 from nnet3py.engine.addresses import get_double, set_double, stack_doubles, stack_vector
-from nnet3py.engine.jit import inline, kernel, row, segment
+from nnet3py.engine.jit import inline, row, segment
 from nnet3py.engine.numba_target import numba
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops import natural_gradient_formulas as formulas
+from nnet3py.ops.cpu.operation import operation
 from nnet3py.ops.cpu.reductions import BLOCKS, sum_all_products
 from nnet3py.ops.natural_gradient_formulas import (
     DELTA,
@@ -38,26 +39,19 @@ _factor, _put_difference, _fault = _bound.factor, _bound.put_difference, _bound.
 # -- sizes and the factor ----------------------------------------------------------------------------------------------
 
 
-@kernel("dvec mat f64 bool", reassociate=True)
+@operation(reassociate=True)
 def natural_gradient_size(numbers, x, more, further):
-    """``numbers[SIZE]`` = the sum of all ``x[i, j]^2`` plus ``more``, and plus what it was if ``further``."""
     total = sum_all_products(x, x)
     numbers[SIZE] = (numbers[SIZE] + total if further else total) + more
 
 
-@kernel("dvec mat", reassociate=True)
+@operation(reassociate=True)
 def natural_gradient_rest(numbers, x):
-    """``numbers[REST]`` = the sum of all ``x[i, j]^2``: of rows that have been preconditioned."""
     numbers[REST] = sum_all_products(x, x)
 
 
-@kernel("dvec mat mat", reassociate=True)
+@operation(reassociate=True)
 def preconditioned_size(numbers, cross, gram):
-    """The sum of squares of rows after preconditioning, as a difference from that of before, in float64.
-
-    ``cross`` is the product PᵀP of their projections P = X Wᵀ, ``gram`` is W Wᵀ. If too few digits are left,
-    ``numbers[WANTED]`` becomes 1, for :func:`exact_size`.
-    """
     total = 0.0
     for i in range(cross.shape[0]):
         total -= 2.0 * np.float64(cross[i, i])
@@ -94,12 +88,8 @@ def _sum_block_rests(first, last, sums, x, projected, w, start, ones):
         set_double(sums + block * 8, total)
 
 
-@kernel("dvec mat mat mat int bool")
+@operation()
 def exact_size(numbers, x, projected, w, start, ones):
-    """Add to ``numbers[REST]`` the sum of squares of X - P W, if ``numbers[WANTED]`` is 1.
-
-    ``x`` is what X has from column ``start`` on; with ``ones``, X has a last column of ones, which counts, too.
-    """
     if numbers[WANTED] == 0.0:
         return
     sums = stack_doubles(BLOCKS)
@@ -110,21 +100,16 @@ def exact_size(numbers, x, projected, w, start, ones):
         numbers[REST] += get_double(sums + block * 8)
 
 
-@kernel("vec dvec dvec f64 bool")
+@operation()
 def natural_gradient_factor(factor, inner, outer, rate, both):
-    """``factor[0]`` = ``rate`` times what restores the size that ``inner`` knows of, and ``outer`` if ``both``.
-
-    It is 0 if they were given what cannot be used.
-    """
     total = _factor(inner)
     if both:
         total *= _factor(outer)
     factor[0] = np.float32(total * rate)
 
 
-@kernel("dvec")
+@operation()
 def natural_gradient_fault(numbers):
-    """What was wrong with the rows: 0 nothing, 1 not finite or too large to square, 2 too large for the moments."""
     return _fault(numbers[SIZE], numbers[TRACE])
 
 
@@ -137,13 +122,8 @@ def _put_inverse_lengths(inverse, spectrum, rank, smoothing):
         inverse[i] = ONE / _direction_length(spectrum[i], smoothing)
 
 
-@kernel("mat dvec vec mat mat vec f64 f64 f64 f64")
+@operation()
 def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_rows, dim, eta, alpha):
-    """``z`` = Z / ``numbers[TRACE]``, the new estimate along the old directions; that is its trace, at least 1.
-
-    ``square`` is J Jᵀ and ``cross`` W Jᵀ, with J the moment of rows and their projections; ``inverse`` becomes those of
-    the lengths of W's rows.
-    """
     rank, total = z.shape[0], 0.0
     _put_inverse_lengths(inverse, spectrum, rank, _smoothing(spectrum, rank, dim, alpha))
     for i in range(rank):
@@ -166,15 +146,9 @@ def _sort_falling(order, values):
         order[k] = np.float32(i)
 
 
-@kernel("mat vec vec vec dvec vec vec vec mat f64 f64 f64 f64")
+@operation()
 def natural_gradient_directions(mix, kept, lengths, spectrum, numbers, order, inverse, eigenvalues, vectors, num_rows,
                                 dim, eta, alpha):
-    """What makes the new W of J and the old W: W' = ``mix`` (J + diag(``kept``) W); ``spectrum`` becomes the new one.
-
-    ``lengths`` are those of the rows of W'; ``numbers[SUSPECT]`` becomes 1 if their orthogonality has to be checked,
-    else 0, ``numbers[TRACE]`` NaN if an eigenvalue is not finite. ``eigenvalues``, in any order, and the rows of
-    ``vectors`` are those of Z / trace; ``order`` is work space, ``inverse`` what the moments left.
-    """
     rank = eigenvalues.shape[0]
     scale = np.float32(numbers[TRACE])
     keep, per_row = ONE - np.float32(eta), np.float32(eta) / np.float32(num_rows)

@@ -10,11 +10,12 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.jit import CACHE_LINE, inline, kernel, row, segment, span
+from nnet3py.engine.jit import CACHE_LINE, inline, row, segment, span
 from nnet3py.engine.team_code import address_of, part_address, share
 from nnet3py.ops.cpu.element_formulas import exp, sigmoid_slope, tanh_slope
 from nnet3py.ops.cpu.element_formulas import sigmoid as _sigmoid
 from nnet3py.ops.cpu.element_formulas import tanh as _tanh
+from nnet3py.ops.cpu.operation import operation
 
 COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
 REPAIR_PROBABILITY = np.float32(0.5)
@@ -24,27 +25,24 @@ ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat", rows_of="dst", cost=8)
+@operation(rows_of="dst", cost=8)
 def sigmoid(first, last, dst, src):
-    """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
     for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
             d[j] = _sigmoid(s[j])
 
 
-@kernel("mat mat", rows_of="dst", cost=8)
+@operation(rows_of="dst", cost=8)
 def tanh(first, last, dst, src):
-    """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
     for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
             d[j] = _tanh(s[j])
 
 
-@kernel("mat mat", rows_of="dst")
+@operation(rows_of="dst")
 def relu(first, last, dst, src):
-    """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
     for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
@@ -59,9 +57,8 @@ def _maximum(vector):
     return largest
 
 
-@kernel("mat mat", reassociate=True, rows_of="dst", cost=10)
+@operation(reassociate=True, rows_of="dst", cost=10)
 def softmax(first, last, dst, src):
-    """Each row: exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``. Kaldi: SoftMaxPerRow, ApplyFloor."""
     for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         largest = _maximum(s)
@@ -76,9 +73,8 @@ def softmax(first, last, dst, src):
             d[j] = SOFTMAX_FLOOR if value < SOFTMAX_FLOOR else value
 
 
-@kernel("mat mat", reassociate=True, rows_of="dst", cost=10)
+@operation(reassociate=True, rows_of="dst", cost=10)
 def log_softmax(first, last, dst, src):
-    """Each row: src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
     for i in range(first, last):
         d, s = row(dst, i), row(src, i)
         largest = _maximum(s)
@@ -95,36 +91,32 @@ def log_softmax(first, last, dst, src):
 # -- derivatives ------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat mat vec", rows_of="dx")
+@operation(rows_of="dx")
 def sigmoid_backprop(first, last, dx, y, dy, repair):
-    """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
     for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
             d[j] = e[j] * sigmoid_slope(v[j]) - repair[j] * (TWO * v[j] - ONE)
 
 
-@kernel("mat mat mat vec", rows_of="dx")
+@operation(rows_of="dx")
 def tanh_backprop(first, last, dx, y, dy, repair):
-    """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
     for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
             d[j] = e[j] * tanh_slope(v[j]) - repair[j] * v[j]
 
 
-@kernel("mat mat mat vec", rows_of="dx")
+@operation(rows_of="dx")
 def relu_backprop(first, last, dx, y, dy, repair):
-    """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
     for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
             d[j] = (e[j] if v[j] > ZERO else ZERO) - repair[j]
 
 
-@kernel("mat mat mat", reassociate=True, rows_of="dx", cost=2)
+@operation(reassociate=True, rows_of="dx", cost=2)
 def softmax_backprop(first, last, dx, y, dy):
-    """Each row: ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
     for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         total = ZERO
@@ -134,9 +126,8 @@ def softmax_backprop(first, last, dx, y, dy):
             d[j] = v[j] * (e[j] - total)
 
 
-@kernel("mat mat mat", reassociate=True, rows_of="dx", cost=8)
+@operation(reassociate=True, rows_of="dx", cost=8)
 def log_softmax_backprop(first, last, dx, y, dy):
-    """Each row: ``dx = dy - exp(y) (sum of dy)``; ``dx`` may be ``dy``. Kaldi: DiffLogSoftmaxPerRow."""
     for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         total = ZERO
@@ -185,36 +176,32 @@ def _square_sums(first, last, oderiv_sumsq, dy):
             total[j] += e[j] * e[j]
 
 
-@kernel("dvec dvec dvec mat int")
+@operation()
 def sigmoid_stats(value_sum, deriv_sum, counters, y, draw):
-    """Add the columns' sums of ``y`` and y (1 - y), unless ``draw`` is 0 and something is stored already."""
     if not _is_refused(counters, COUNT, draw):
         counters[COUNT] += y.shape[0]
         arguments = (value_sum, deriv_sum, y)
         share(part_address(_sigmoid_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
 
 
-@kernel("dvec dvec dvec mat int")
+@operation()
 def tanh_stats(value_sum, deriv_sum, counters, y, draw):
-    """Add the columns' sums of ``y`` and 1 - y^2, unless ``draw`` is 0 and something is stored already."""
     if not _is_refused(counters, COUNT, draw):
         counters[COUNT] += y.shape[0]
         arguments = (value_sum, deriv_sum, y)
         share(part_address(_tanh_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
 
 
-@kernel("dvec dvec dvec mat int")
+@operation()
 def relu_stats(value_sum, deriv_sum, counters, y, draw):
-    """Add the columns' sums of ``y`` and how often it is positive, unless ``draw`` is 0 and something is stored."""
     if not _is_refused(counters, COUNT, draw):
         counters[COUNT] += y.shape[0]
         arguments = (value_sum, deriv_sum, y)
         share(part_address(_relu_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
 
 
-@kernel("dvec dvec mat")
+@operation()
 def value_stats(value_sum, counters, y):
-    """Add the columns' sums of ``y``."""
     counters[COUNT] += y.shape[0]
     for i in range(y.shape[0]):
         v = row(y, i)
@@ -222,18 +209,16 @@ def value_stats(value_sum, counters, y):
             value_sum[j] += v[j]
 
 
-@kernel("dvec dvec mat int")
+@operation()
 def output_deriv_stats(oderiv_sumsq, counters, dy, draw):
-    """Add the columns' sums of squares of ``dy``, unless ``draw`` is 0 and something is stored already."""
     if not _is_refused(counters, ODERIV_COUNT, draw):
         counters[ODERIV_COUNT] += dy.shape[0]
         arguments = (oderiv_sumsq, dy)
         share(part_address(_square_sums, arguments), address_of(arguments), dy.shape[1], dy.shape[0], CACHE_LINE, 1)
 
 
-@kernel("dvec dvec mat int int")
+@operation()
 def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw):
-    """The same of a matrix of ``num_rows`` rows; the sums of its squares are the columns' sums of ``squares``."""
     if not _is_refused(counters, ODERIV_COUNT, draw):
         counters[ODERIV_COUNT] += num_rows
         for p in range(squares.shape[0]):
@@ -245,13 +230,8 @@ def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw)
 # -- self-repair ------------------------------------------------------------------------------------------------------
 
 
-@kernel("vec dvec dvec dvec f32 f32 f32")
+@operation()
 def low_slope_repair(repair, updated_counters, deriv_sum, counters, threshold, scale, draw):
-    """What ``sigmoid_backprop`` and ``tanh_backprop`` need to repair columns of low average derivative.
-
-    ``repair`` becomes 2 ``scale`` in the columns whose average derivative is below ``threshold``, 0 in the others; 0
-    everywhere if nothing is stored or ``draw`` is above 0.5. ``updated_counters`` may be ``counters``.
-    """
     count = counters[COUNT]
     limit = threshold * np.float32(count)
     active = scale != ZERO and count != 0.0 and draw <= REPAIR_PROBABILITY
@@ -264,14 +244,8 @@ def low_slope_repair(repair, updated_counters, deriv_sum, counters, threshold, s
     updated_counters[NUM_REPAIRED] += num_repaired
 
 
-@kernel("vec dvec dvec dvec int f32 f32 f32 f32")
+@operation()
 def relu_repair(repair, updated_counters, deriv_sum, counters, block_dim, lower, upper, scale, draw):
-    """What ``relu_backprop`` needs to repair units that are too rarely or too often active.
-
-    ``repair`` becomes -2 ``scale`` where a unit is active in at most ``lower`` of the rows, 2 ``scale`` where in more
-    than ``upper``, 0 between; 0 everywhere if nothing is stored or ``draw`` is above 0.5. A unit is a place in a block
-    of ``block_dim`` columns, and its activity the mean over the blocks. ``updated_counters`` may be ``counters``.
-    """
     count = counters[COUNT]
     repair[:] = ZERO
     if count == 0.0 or draw > REPAIR_PROBABILITY:

@@ -5,10 +5,11 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.jit import inline, kernel, row
+from nnet3py.engine.jit import inline, row
 from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops import formulas
+from nnet3py.ops.cpu.operation import operation
 from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -18,12 +19,8 @@ _row_scale = inline(formulas.row_scale)
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
 
 
-@kernel("mat mat f32", reassociate=True, rows_of="dst", cost=2)
+@operation(reassociate=True, rows_of="dst", cost=2)
 def normalize_rows(first, last, dst, src, target_rms):
-    """Scale each row to the rms ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.
-
-    If ``dst`` has a column more than ``src``, it gets the logarithm of the row's rms.
-    """
     dim = src.shape[1]
     inverse = ONE / (np.float32(dim) * target_rms * target_rms)
     for i in range(first, last):
@@ -38,12 +35,8 @@ def normalize_rows(first, last, dst, src, target_rms):
             d[dim] = np.float32(math.log(target_rms)) - np.float32(math.log(scale))
 
 
-@kernel("mat mat mat f32 f32", reassociate=True, rows_of="x", cost=3)
+@operation(reassociate=True, rows_of="x", cost=3)
 def normalize_rows_backprop(first, last, dx, x, dy, target_rms, beta):
-    """Derivative of ``normalize_rows``, plus ``beta`` (0 or 1) times ``dx``; ``dx`` may be ``dy`` if ``beta`` is 0.
-
-    Kaldi: DiffNormalizePerRow.
-    """
     dim = x.shape[1]
     inverse = ONE / (np.float32(dim) * target_rms * target_rms)
     for i in range(first, last):
@@ -90,17 +83,15 @@ def _products(first, last, sums, y, dy):
                 product[j] += v[j] * e[j]
 
 
-@kernel("mat mat mat")
+@operation()
 def column_products(sums, y, dy):
-    """Row p of ``sums``: sums of columns of ``dy`` over the p-th ROWS_OF_A_SUM rows; of y dy in the second half."""
     arguments = (sums, y, dy)
     share(part_address(_products, arguments), address_of(arguments), sums.shape[0] // 2,
           2 * ROWS_OF_A_SUM * dy.shape[1], 1, CHUNKS_PER_THREAD)
 
 
-@kernel("mat mat")
+@operation()
 def column_moments(sums, src):
-    """The same of ``src``, and of its squares: of its products with itself."""
     arguments = (sums, src, src)
     share(part_address(_products, arguments), address_of(arguments), sums.shape[0] // 2,
           2 * ROWS_OF_A_SUM * src.shape[1], 1, CHUNKS_PER_THREAD)
@@ -124,13 +115,8 @@ def _standardise(first, last, dst, memo, src):
             d[j] = (s[j] - mean[j]) * scale[j]
 
 
-@kernel("mat mat mat mat f32 f32")
+@operation()
 def batch_norm_propagate(dst, memo, src, sums, epsilon, target_rms):
-    """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
-
-    ``sums`` are the ``column_moments`` of ``src``. ``memo`` gets the columns' mean, mean square and scale, and two rows
-    of work space. The variance is a difference of float32 numbers, as in Kaldi.
-    """
     num_rows, count = src.shape[0], sums.shape[0] // 2
     mean, square, scale = row(memo, MEAN), row(memo, UNCENTERED_VARIANCE), row(memo, SCALE)
     _add_parts(mean, sums, 0, count)
@@ -172,12 +158,8 @@ def _standardise_backprop(first, last, dx, memo, y, dy):
             d[j] = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
 
 
-@kernel("mat mat mat mat mat f32")
+@operation()
 def batch_norm_backprop(dx, memo, y, dy, sums, target_rms):
-    """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``.
-
-    ``sums`` are the ``column_products`` of ``y`` and ``dy``.
-    """
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
     arguments = (dx, memo, y, dy)
     share(part_address(_standardise_backprop, arguments), address_of(arguments), dy.shape[0], 2 * dy.shape[1], 1,
@@ -198,21 +180,16 @@ def _standardise_relu_backprop(first, last, dx, squares, memo, y, dy, active, re
                 d[j] = (between if a[j] > ZERO else ZERO) - repair[j]
 
 
-@kernel("mat mat mat mat mat mat mat vec f32")
+@operation()
 def batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, active, repair, target_rms):
-    """``batch_norm_backprop``, and then ``relu_backprop`` by ``active``, the rectifier's output; ``dx`` may be ``dy``.
-
-    Row p of ``squares`` gets the columns' sums of squares of what is between the two, over the p-th ROWS_OF_A_SUM rows.
-    """
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
     arguments = (dx, squares, memo, y, dy, active, repair)
     share(part_address(_standardise_relu_backprop, arguments), address_of(arguments), squares.shape[0],
           4 * ROWS_OF_A_SUM * dy.shape[1], 1, CHUNKS_PER_THREAD)
 
 
-@kernel("dvec dvec dvec mat int")
+@operation()
 def batch_norm_store_stats(count, total, total_square, memo, num_rows):
-    """Add to the sums what ``batch_norm_propagate`` found in ``num_rows`` rows."""
     mean, square = row(memo, MEAN), row(memo, UNCENTERED_VARIANCE)
     count[0] += num_rows
     for j in range(mean.shape[0]):

@@ -8,8 +8,9 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.jit import inline, kernel, row
+from nnet3py.engine.jit import inline, row
 from nnet3py.ops.cpu.element_formulas import exp
+from nnet3py.ops.cpu.operation import operation
 
 ZERO, NOTHING = np.float32(0), np.float32(-np.inf)
 
@@ -21,14 +22,9 @@ def _log_add(a, b):
     return high if low == -np.inf else high + math.log1p(math.exp(low - high))
 
 
-@kernel("vec dvec dvec dmat vec vec vec ivec ivec lvec ivec lvec ivec lvec int f32", rows_of="sums",
-        cost="scores.shape[0] * 50 // sums.shape[0]")
+@operation(rows_of="sums", cost="scores.shape[0] * 50 // sums.shape[0]")
 def chain_numerator(first, last, posteriors, alpha, beta, sums, scores, costs, finals, sources, nexts, in_starts,
                     in_arcs, out_starts, out_arcs, level_starts, num_levels, weight):
-    """Sums over the paths of graphs whose nodes lie in levels, an arc leading to the next. Kaldi: NumeratorComputation.
-
-    ``sums[s]`` are the logs of the sums over all paths of graph s, of the forward and the backward pass.
-    """
     for s in range(first, last):
         begin, end = level_starts[s * num_levels], level_starts[(s + 1) * num_levels]
         alpha[begin], total = 0.0, -np.inf
@@ -115,16 +111,10 @@ def _cyclic_forward(s, begin, end, alpha, scales, scores, finals, in_weights, in
     return (log_total + ending if ending > NOTHING else -np.inf), ending
 
 
-@kernel("mat mat mat dmat mat vec vec vec lvec ivec ivec lvec ivec ivec lvec ivec ivec lvec lvec f32", rows_of="sums",
-        cost="scores.shape[0] * out_weights.shape[0] * 20 // sums.shape[0]")
+@operation(rows_of="sums", cost="scores.shape[0] * out_weights.shape[0] * 20 // sums.shape[0]")
 def chain_cyclic_numerator(first, last, posteriors, alpha, scales, sums, scores, finals, in_weights, out_weights,
                            in_starts, in_sources, in_columns, out_starts, out_nexts, out_columns, column_starts,
                            column_arcs, sources, first_states, first_columns, weight):
-    """Sums over paths of FSTs that may have cycles, a frame for each arc. Kaldi: GenericNumeratorComputation.
-
-    ``sums[s, 0]`` is the log of that over all; minus infinity where no path is as long as the scores, and NaN where
-    scores are not finite: then the posteriors are undefined.
-    """
     num_frames = scores.shape[0]
     for s in range(first, last):
         begin, end = first_states[s], first_states[s + 1]

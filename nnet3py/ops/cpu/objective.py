@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine.jit import kernel, row
+from nnet3py.engine.jit import row
+from nnet3py.ops.cpu.operation import operation
 
 
-@kernel("mat lvec ivec vec")
+@operation()
 def sum_product_sparse(src, row_starts, columns, values):
-    """Sum of ``src`` times the sparse matrix (row_starts, columns, values), elementwise, in float64."""
     total = 0.0
     for r in range(src.shape[0]):
         s = row(src, r)
@@ -17,9 +17,8 @@ def sum_product_sparse(src, row_starts, columns, values):
     return total
 
 
-@kernel("mat lvec ivec vec")
+@operation()
 def copy_from_sparse(dst, row_starts, columns, values):
-    """Set ``dst`` to the sparse matrix (row_starts, columns, values); entries of the same place add up."""
     for r in range(dst.shape[0]):
         d = row(dst, r)
         for c in range(d.shape[0]):

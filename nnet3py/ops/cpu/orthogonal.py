@@ -7,18 +7,15 @@ import numpy as np
 
 from nnet3py.ops.cpu import load
 from nnet3py.ops.natural_gradient_formulas import LARGEST_INVERSE_FACTOR, ORTHOGONALITY, SUSPECT, TRACE
+from nnet3py.ops.table import documented
 
 logger = logging.getLogger(__name__)
 f32 = np.float32
 
 
+@documented
 def orthogonalise(w: np.ndarray, gram: np.ndarray, square: np.ndarray, moment: np.ndarray, lengths: np.ndarray,
                   numbers: np.ndarray) -> None:
-    """Make the rows of ``w``, divided by ``lengths``, orthonormal again if rounding has spoiled that; in place.
-
-    Nothing is done unless ``numbers[SUSPECT]`` is 1. ``gram`` (R, R) is w wᵀ, and is that afterwards, too; ``square``
-    (R, R) and ``moment`` (R, D) are work space.
-    """
     if numbers[SUSPECT] == 0.0 or not np.isfinite(numbers[TRACE]):
         return
     add_mat_mat = load("add_mat_mat")

@@ -3,19 +3,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine.jit import inline, kernel, row
+from nnet3py.engine.jit import inline, row
+from nnet3py.ops.cpu.operation import operation
 from nnet3py.ops.orthonormal_formulas import ZERO, orthonormal_move
 
 _move = inline(orthonormal_move)
 
 
-@kernel("mat vec f32")
+@operation()
 def orthonormal_step(p, ratio, constraint):
-    """``p`` = f (p - s² I), such that M -= p M is a step of M towards M Mᵀ = s² I; p is M Mᵀ before.
-
-    ``ratio[0]`` says how unequal the singular values are, see ``orthonormal_move``. Kaldi:
-    ConstrainOrthonormalInternal.
-    """
     trace, trace_of_square = 0.0, 0.0
     for i in range(p.shape[0]):
         r = row(p, i)

@@ -5,15 +5,15 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.jit import kernel, row, span
+from nnet3py.engine.jit import row, span
+from nnet3py.ops.cpu.operation import operation
 
 ZERO = np.float32(0)
 LOWEST = np.float32(-1e20)      # a maximum is never below this, as in Kaldi
 
 
-@kernel("mat mat")
+@operation()
 def pnorm(dst, src):
-    """``dst[i, j]`` = the 2-norm of the j-th group of consecutive columns of ``src[i]``. Kaldi: GroupPnorm."""
     size = src.shape[1] // dst.shape[1]
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -24,9 +24,8 @@ def pnorm(dst, src):
             d[j] = math.sqrt(total)
 
 
-@kernel("mat mat mat mat")
+@operation()
 def pnorm_backprop(dx, x, y, dy):
-    """Derivative of ``pnorm``: ``dx = dy x / y`` with y and dy of the group, 0 where ``y`` is 0."""
     size = x.shape[1] // y.shape[1]
     for i in range(dx.shape[0]):
         d, s, norm, e = row(dx, i), row(x, i), row(y, i), row(dy, i)
@@ -35,12 +34,8 @@ def pnorm_backprop(dx, x, y, dy):
                 d[k] = s[k] / norm[j] * e[j] if norm[j] != ZERO else ZERO
 
 
-@kernel("mat mat ivec")
+@operation()
 def max_pool(dst, src, shape):
-    """``dst`` = the maxima of boxes of the tensors that the rows of ``src`` are.
-
-    ``shape`` (12,) is the tensor's x, y, z dimensions, the box's, its steps, and how many boxes there are, along each.
-    """
     plane, line = shape[1] * shape[2], shape[2]
     for r in range(dst.shape[0]):
         d, s = row(dst, r), row(src, r)
@@ -55,9 +50,8 @@ def max_pool(dst, src, shape):
             d[p] = largest
 
 
-@kernel("mat mat mat mat ivec")
+@operation()
 def max_pool_backprop(dx, x, y, dy, shape):
-    """Add the derivative of ``max_pool`` to ``dx``: every member of a box equal to its maximum gets all of ``dy``."""
     plane, line = shape[1] * shape[2], shape[2]
     for r in range(dx.shape[0]):
         d, s, largest, e = row(dx, r), row(x, r), row(y, r), row(dy, r)

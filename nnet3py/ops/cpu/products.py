@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.engine.epilogue import affine_block, set_rows
-from nnet3py.engine.jit import inline, kernel, row, span
+from nnet3py.engine.jit import inline, row, span
 from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.engine.tiles import KNOWN_PROCESSOR, PANEL, TILE_ROWS
+from nnet3py.ops.cpu.operation import operation
 
 if KNOWN_PROCESSOR:
     from nnet3py.engine.tiles import multiply
@@ -62,9 +63,8 @@ def _share_product(function, place, dst, k, rows_at_once):
         share(function, place, n, m * k // PER_ADDITION, COLUMNS_AT_ONCE, CHUNKS_PER_THREAD)
 
 
-@kernel("mat mat mat vec")
+@operation()
 def affine(dst, src, weights, bias):
-    """``dst[i] = weights src[i] + bias``; each block begins as the bias while it is in the cache."""
     (m, n), k = dst.shape, src.shape[1]
     arguments = (dst, src, weights, bias)
     if m == 0 or n == 0:
@@ -86,25 +86,16 @@ def _spliced_affine_part(first, last, dst, sums, src, weights, bias, scale, offs
                  stride, floor)
 
 
-@kernel("mat mat mat mat vec vec vec ivec int f32")
+@operation()
 def spliced_affine(dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    """``dst[i] = max(floor, bias + sum over p of W_p src[starts[p] + stride i]) scale + offset``, in one pass.
-
-    W_p are blocks of columns of ``weights``. ``scale`` and ``offset`` are empty, or have an element for each column.
-    ``sums`` is empty, or gets sums of columns after the floor, as ``column_moments`` makes them. ``floor`` may be -inf.
-    """
     arguments = (dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
     if dst.shape[0] and dst.shape[1]:
         _share_product(part_address(_spliced_affine_part, arguments), address_of(arguments), dst, weights.shape[1],
                        max(ROWS_OF_A_SUM, ROWS_AT_ONCE))
 
 
-@kernel("mat mat mat f32 f32 bool bool")
+@operation()
 def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
-    """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to. Kaldi: AddMatMat.
-
-    With beta 0 the old content of ``dst`` does not count, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
-    """
     m, n = dst.shape
     k = a.shape[0] if trans_a else a.shape[1]
     if m == 0 or n == 0:

@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine.jit import inline, kernel, row
+from nnet3py.engine.jit import inline, row
 from nnet3py.ops import random_formulas
+from nnet3py.ops.cpu.operation import operation
 
 _bound = random_formulas.bind(inline)
 _block_words, _unit, _normal_pair = _bound.block_words, _bound.unit, _bound.normal_pair
@@ -16,9 +17,8 @@ def _keys(seed):
     return np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32 & 0xFFFFFFFF)
 
 
-@kernel("mat int int int int")
+@operation()
 def philox_uniform(dst, seed, block, minibatch, component):
-    """Fill ``dst`` with numbers in [0, 1) from the blocks that start at ``block``, row by row."""
     cols = dst.shape[1]
     k0, k1 = _keys(seed)
     position = 0
@@ -33,9 +33,8 @@ def philox_uniform(dst, seed, block, minibatch, component):
             position += 1
 
 
-@kernel("mat int int int int")
+@operation()
 def philox_normal(dst, seed, block, minibatch, component):
-    """Fill ``dst`` with standard normal numbers from the blocks that start at ``block``, row by row."""
     cols = dst.shape[1]
     k0, k1 = _keys(seed)
     position = 0

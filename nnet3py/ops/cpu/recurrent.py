@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.engine.addresses import stack_vector
-from nnet3py.engine.jit import inline, kernel, row, span
+from nnet3py.engine.jit import inline, row, span
 from nnet3py.ops.cpu.element_formulas import (
     gru_cell,
     gru_cell_backprop,
@@ -19,6 +19,7 @@ from nnet3py.ops.cpu.element_formulas import (
     tanh_slope,
 )
 from nnet3py.ops.cpu.nonlinear import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
+from nnet3py.ops.cpu.operation import operation
 
 ZERO, ONE = np.float32(0), np.float32(1)
 TILE = 64                   # cells
@@ -28,12 +29,8 @@ PARTS, WEIGHTS, REPAIRS, OUTPUT_DERIVS, INPUT_DERIVS, SUMS, WORK_TILES = 0, 5, 8
 WORK_SIZE = WORK_TILES * TILE
 
 
-@kernel("mat mat mat", rows_of="dst", cost=16)
+@operation(rows_of="dst", cost=16)
 def lstm_propagate(first, last, dst, src, params):
-    """The cells of every row: ``dst`` = (c, m), from ``src`` = (i, f, c, o parts, c_prev, perhaps 3 masks).
-
-    ``params`` are the peephole weights (3, cells). Kaldi: ComputeLstmNonlinearity.
-    """
     cells = params.shape[1]
     w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
     for r in range(first, last):
@@ -101,14 +98,8 @@ def _differentiate_tile(work, length, i_scale, f_scale, o_scale):
         slope_u[j] += tanh_slope(u)
 
 
-@kernel("mat mat mat mat mat mat bool", columns_of="params", cost="20 * x.shape[0]")
+@operation(columns_of="params", cost="20 * x.shape[0]")
 def lstm_backprop(first, last, dx, sums, x, dy, params, repair, want_dx):
-    """Derivatives of ``lstm_propagate`` with self-repair, and sums over the rows. Kaldi: BackpropLstmNonlinearity.
-
-    ``dx`` gets the derivatives at the five parts, if ``want_dx``; columns of masks stay as they are. ``sums`` (13,
-    cells) gets the derivatives of ``params``, then the sums of the five nonlinearities' values, then of their
-    derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made.
-    """
     cells = params.shape[1]
     work = stack_vector(WORK_SIZE)
     for start in range(first, last, TILE):
@@ -134,13 +125,8 @@ def lstm_backprop(first, last, dx, sums, x, dy, params, repair, want_dx):
             _copy(span(row(sums, k), start, length), span(work, (SUMS + k) * TILE, length))
 
 
-@kernel("mat vec dmat dvec vec")
+@operation()
 def lstm_self_repair(repair, flagged, deriv_sum, count, config):
-    """``repair[k, j]`` = the scale of nonlinearity k if its average derivative in cell j is too small, else 0.
-
-    ``config`` holds five thresholds, then five scales; averages are over ``count`` + 1 rows, so that cells of which
-    nothing is known are repaired. ``flagged[k]`` becomes the number of such cells.
-    """
     divisor = np.float32(ONE + np.float32(count[0]))
     for k in range(NUM_GATES):
         r, total = row(repair, k), row(deriv_sum, k)
@@ -153,9 +139,8 @@ def lstm_self_repair(repair, flagged, deriv_sum, count, config):
         flagged[k] = num_flagged
 
 
-@kernel("dmat dmat dvec dvec mat vec int")
+@operation()
 def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagged, num_rows):
-    """Add to the statistics what ``lstm_backprop`` and ``lstm_self_repair`` found in ``num_rows`` rows."""
     for k in range(NUM_GATES):
         values, slopes = row(sums, 3 + k), row(sums, 3 + NUM_GATES + k)
         total, total_slope = row(value_sum, k), row(deriv_sum, k)
@@ -169,9 +154,8 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
 # -- GRU --------------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat mat", rows_of="dst", cost=8)
+@operation(rows_of="dst", cost=8)
 def gru_propagate(first, last, dst, z, c_prev):
-    """``dst`` = (h, c), in whose first half the sums stand of which h is the tanh; c = h - z h + z c_prev."""
     cells = z.shape[1]
     for i in range(first, last):
         d, gate, previous = row(dst, i), row(z, i), row(c_prev, i)
@@ -182,9 +166,8 @@ def gru_propagate(first, last, dst, z, c_prev):
             c[j] = cell[1]
 
 
-@kernel("mat mat mat mat", rows_of="dst", cost=2)
+@operation(rows_of="dst", cost=2)
 def gru_sum_deriv(first, last, dst, z, y, dy):
-    """``dst`` = the derivative at the sums, from ``dy`` at the output ``y`` = (h, c) of ``gru_propagate``."""
     cells = z.shape[1]
     for i in range(first, last):
         d, gate, e = row(dst, i), row(z, i), row(dy, i)
@@ -193,9 +176,8 @@ def gru_sum_deriv(first, last, dst, z, y, dy):
             d[j] = gru_cell_backprop(h[j], gate[j], ZERO, dh[j], dc[j])[0]
 
 
-@kernel("mat mat mat mat mat mat", rows_of="dz", cost=2)
+@operation(rows_of="dz", cost=2)
 def gru_gate_deriv(first, last, dz, dc_prev, z, c_prev, y, dy):
-    """Add the derivatives at the gate z and, as far as they come through z, at the previous c."""
     cells = z.shape[1]
     for i in range(first, last):
         d, d_previous, gate, previous = row(dz, i), row(dc_prev, i), row(z, i), row(c_prev, i)
@@ -206,12 +188,8 @@ def gru_gate_deriv(first, last, dz, dc_prev, z, c_prev, y, dy):
             d_previous[j] += deriv[2]
 
 
-@kernel("vec dvec dvec dvec mat f32 f32")
+@operation()
 def gru_repair(repair, value_sum, deriv_sum, counters, h, threshold, draw):
-    """Add the columns' sums of ``h`` and 1 - h^2, then ``repair[j]`` = 2 where the average of 1 - h^2 is too small.
-
-    Elsewhere, and everywhere if ``draw`` is above 0.5, in which case nothing is added, ``repair`` is 0.
-    """
     for j in range(repair.shape[0]):
         repair[j] = ZERO
     if draw > REPAIR_PROBABILITY:

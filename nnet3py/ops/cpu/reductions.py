@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.engine.addresses import get_double, set_double, stack_doubles
-from nnet3py.engine.jit import inline, kernel, row, segment, span
+from nnet3py.engine.jit import inline, row, segment, span
 from nnet3py.engine.numba_target import numba
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.ops.cpu.elementwise import keep
+from nnet3py.ops.cpu.operation import operation
 
 BLOCKS = 64     # of rows, that sums of a whole matrix are made of
 
@@ -29,9 +30,8 @@ def _prepare(dst, beta):
         dst[j] = keep(beta, dst[j])
 
 
-@kernel("vec mat f32 f32", columns_of="src")
+@operation(columns_of="src")
 def add_row_sum(first, last, dst, src, alpha, beta):
-    """``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
     total = span(dst, first, last - first)
     _prepare(total, beta)
     num_rows = src.shape[0]
@@ -46,9 +46,8 @@ def add_row_sum(first, last, dst, src, alpha, beta):
             total[j] += alpha * a[j]
 
 
-@kernel("vec mat f32 f32", columns_of="src")
+@operation(columns_of="src")
 def add_row_sum_sq(first, last, dst, src, alpha, beta):
-    """``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
     total = span(dst, first, last - first)
     _prepare(total, beta)
     num_rows = src.shape[0]
@@ -63,9 +62,8 @@ def add_row_sum_sq(first, last, dst, src, alpha, beta):
             total[j] += alpha * (a[j] * a[j])
 
 
-@kernel("vec mat mat f32 f32", columns_of="a")
+@operation(columns_of="a")
 def add_row_sum_product(first, last, dst, a, b, alpha, beta):
-    """``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``. Kaldi: AddDiagMatMat of the transposes."""
     total = span(dst, first, last - first)
     _prepare(total, beta)
     num_rows = a.shape[0]
@@ -81,9 +79,8 @@ def add_row_sum_product(first, last, dst, a, b, alpha, beta):
             total[j] += alpha * (a0[j] * b0[j])
 
 
-@kernel("dvec mat f64", columns_of="src")
+@operation(columns_of="src")
 def add_row_sum_double(first, last, dst, src, alpha):
-    """``dst[j] += alpha (sum over i of src[i, j])`` in float64. Kaldi: AddRowSumMat, then an addition in double."""
     total = span(dst, first, last - first)
     num_rows = src.shape[0]
     blocked = num_rows - num_rows % 4
@@ -103,9 +100,8 @@ def _square(value):
     return wide * wide
 
 
-@kernel("dvec mat f64", columns_of="src")
+@operation(columns_of="src")
 def add_row_sum_sq_double(first, last, dst, src, alpha):
-    """``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64. Kaldi: AddDiagMat2, then an addition in double."""
     total = span(dst, first, last - first)
     num_rows = src.shape[0]
     blocked = num_rows - num_rows % 4
@@ -127,9 +123,8 @@ def _dot(a, b):
     return total
 
 
-@kernel("vec mat mat f32 f32", reassociate=True, rows_of="a", cost=2)
+@operation(reassociate=True, rows_of="a", cost=2)
 def add_col_sum_product(first, last, dst, a, b, alpha, beta):
-    """``dst[i] = alpha (sum over j of a[i, j] b[i, j]) + beta dst[i]``, summed in float64. Kaldi: AddDiagMatMat."""
     for i in range(first, last):
         dst[i] = alpha * np.float32(_dot(row(a, i), row(b, i))) + keep(beta, dst[i])
 
@@ -156,19 +151,16 @@ def sum_all_products(a, b):
     return total
 
 
-@kernel("mat", reassociate=True)
+@operation(reassociate=True)
 def sum_sq(src):
-    """The sum of all ``src[i, j]^2``, in float64. Kaldi: TraceMatMat(src, src, trans)."""
     return sum_all_products(src, src)
 
 
-@kernel("mat mat", reassociate=True)
+@operation(reassociate=True)
 def sum_product(a, b):
-    """The sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
     return sum_all_products(a, b)
 
 
-@kernel("vec vec", reassociate=True)
+@operation(reassociate=True)
 def dot(a, b):
-    """The sum of all ``a[i] b[i]``, in float64. Kaldi: VecVec."""
     return _dot(a, b)

@@ -5,8 +5,9 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.jit import inline, kernel, row, span
+from nnet3py.engine.jit import inline, row, span
 from nnet3py.ops import formulas
+from nnet3py.ops.cpu.operation import operation
 
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 _excess = inline(formulas.excess)
@@ -14,9 +15,8 @@ _excess = inline(formulas.excess)
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat ivec")
+@operation()
 def copy_cols(dst, src, indexes):
-    """``dst[i, j] = src[i, indexes[j]]``, a zero column where the index is -1. Kaldi: CopyCols."""
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
@@ -24,9 +24,8 @@ def copy_cols(dst, src, indexes):
             d[j] = s[c] if c >= 0 else ZERO
 
 
-@kernel("mat mat")
+@operation()
 def multiply_blocks(dst, src):
-    """``dst`` = the elementwise product of the blocks of ``src`` that are as wide as ``dst``."""
     width = dst.shape[1]
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -38,9 +37,8 @@ def multiply_blocks(dst, src):
                 d[j] *= factor[j]
 
 
-@kernel("mat mat mat")
+@operation()
 def multiply_blocks_backprop(dx, x, dy):
-    """Derivative of ``multiply_blocks``: each block gets ``dy`` times the product of the other blocks of ``x``."""
     width = dy.shape[1]
     for i in range(dx.shape[0]):
         s, e = row(x, i), row(dy, i)
@@ -55,9 +53,8 @@ def multiply_blocks_backprop(dx, x, dy):
                         d[j] *= factor[j]
 
 
-@kernel("mat mat f32")
+@operation()
 def add_sum_of_blocks(dst, src, alpha):
-    """``dst += alpha`` times the sum of the blocks of ``src`` that are as wide as ``dst``. Kaldi: AddMatBlocks."""
     width = dst.shape[1]
     for i in range(dst.shape[0]):
         d = row(dst, i)
@@ -67,9 +64,8 @@ def add_sum_of_blocks(dst, src, alpha):
                 d[j] += alpha * s[j]
 
 
-@kernel("mat mat f32")
+@operation()
 def add_to_blocks(dst, src, alpha):
-    """Every block of ``dst`` that is as wide as ``src`` gets ``alpha src`` added. Kaldi: AddMatBlocks."""
     width = src.shape[1]
     for i in range(dst.shape[0]):
         s = row(src, i)
@@ -79,9 +75,8 @@ def add_to_blocks(dst, src, alpha):
                 d[j] += alpha * s[j]
 
 
-@kernel("mat mat imat")
+@operation()
 def sum_column_groups(dst, src, groups):
-    """``dst[i, j]`` = sum of ``src[i, groups[j, 0]:groups[j, 1]]``. Kaldi: SumColumnRanges."""
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         for j in range(d.shape[0]):
@@ -91,9 +86,8 @@ def sum_column_groups(dst, src, groups):
             d[j] = total
 
 
-@kernel("mat mat imat")
+@operation()
 def copy_to_column_groups(dst, src, groups):
-    """``dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]``. Kaldi: CopyCols."""
     for i in range(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         for j in range(s.shape[0]):
@@ -101,18 +95,16 @@ def copy_to_column_groups(dst, src, groups):
                 d[k] = s[j]
 
 
-@kernel("mat mat imat")
+@operation()
 def copy_row_pieces(dst, src, places):
-    """``dst[i]`` = the columns of ``src[places[i, 0]]`` from ``places[i, 1]`` on. Kaldi: CopyRows of pointers."""
     for i in range(dst.shape[0]):
         d, s = row(dst, i), span(row(src, places[i, 0]), places[i, 1], dst.shape[1])
         for j in range(d.shape[0]):
             d[j] = s[j]
 
 
-@kernel("mat mat imat")
+@operation()
 def copy_to_row_pieces(dst, src, places):
-    """The columns of ``dst[places[i, 0]]`` from ``places[i, 1]`` on = ``src[i]``. Kaldi: CopyToRows."""
     for i in range(src.shape[0]):
         d, s = span(row(dst, places[i, 0]), places[i, 1], src.shape[1]), row(src, i)
         for j in range(d.shape[0]):
@@ -122,9 +114,8 @@ def copy_to_row_pieces(dst, src, places):
 # -- derivatives in bounds ---------------------------------------------------------------------------------------------
 
 
-@kernel("mat dvec mat f32 bool")
+@operation()
 def clip_elements(dx, counters, dy, limit, store):
-    """``dx = dy`` held between -``limit`` and ``limit``; ``dx`` may be ``dy``; with ``store``, counters[3] += 1."""
     for i in range(dx.shape[0]):
         d, e = row(dx, i), row(dy, i)
         for j in range(d.shape[0]):
@@ -149,12 +140,8 @@ def _square(vector):
     return (a + b) + (c + d)
 
 
-@kernel("mat dvec mat f32 bool")
+@operation()
 def clip_rows(dx, counters, dy, limit, store):
-    """``dx = dy``, rows of a larger norm than ``limit`` scaled down to it; ``dx`` may be ``dy``.
-
-    With ``store``, ``counters`` (rows clipped, rows seen, -, calls) go up; a row of just that norm counts as clipped.
-    """
     inverse = ONE / (limit * limit)
     num_clipped = 0
     for i in range(dx.shape[0]):
@@ -180,13 +167,8 @@ def _sum_of_norms(matrix):
     return total
 
 
-@kernel("mat dvec mat dvec f32 f32 f32 f32")
+@operation()
 def clip_gradient_repair(dx, updated_counters, x, counters, proportion_threshold, target, scale, draw):
-    """Pull ``x`` back towards ``target`` if more rows than ``proportion_threshold`` are clipped; the norms' sum stays.
-
-    ``counters`` (rows clipped, rows seen, calls repaired, calls) decide, and a ``draw`` of at most 0.5; counters[2] of
-    ``updated_counters`` goes up. Kaldi: ClipGradientComponent::RepairGradients.
-    """
     if counters[1] == 0.0 or draw > 0.5:
         return
     proportion = np.float32(counters[0] / counters[1])
@@ -217,13 +199,8 @@ def clip_gradient_repair(dx, updated_counters, x, counters, proportion_threshold
                 d[j] *= factor
 
 
-@kernel("mat dvec mat vec f32 f32 f32 bool")
+@operation()
 def truncate_gradient(dx, counters, dy, zeroing, scale, clipping_threshold, zeroing_threshold, store):
-    """``dx = scale dy``, its rows clipped to a norm, or zero where ``zeroing`` is -1 and the norm is above a threshold.
-
-    With ``store``, ``counters`` (rows clipped, rows zeroed, rows seen, rows at boundaries) go up. ``dx`` may be ``dy``.
-    Kaldi: BackpropTruncationComponent::Backprop.
-    """
     inverse = ONE / (clipping_threshold * clipping_threshold)
     num_clipped, num_zeroed, num_boundaries = 0, 0, ZERO
     for i in range(dx.shape[0]):

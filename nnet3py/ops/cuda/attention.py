@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cuda.launch import MAX_BLOCKS, Shape, forced, kernel
+from nnet3py.ops.cuda.launch import MAX_BLOCKS, Shape, forced, kernel, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_teams, sum_along_team, sum_down_column, sum_over_block
 from nnet3py.ops.cuda.threads import (
     block_rows,
@@ -22,6 +22,7 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.table import documented
 
 ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
 LOG_FLOOR = np.float32(1.0e-20)
@@ -43,15 +44,14 @@ def _add_shifted_dots(dst, a, b, shift, alpha):
             dst[i, o] += alpha * total
 
 
+@documented
 def add_shifted_dots(dst: Any, a: Any, b: Any, shift: int, alpha: float) -> None:
-    """``dst[i, o] += alpha`` (``a[i]`` times ``b[i + o * shift]``). Kaldi: GetAttentionDotProducts."""
     if dst.size and a.size:
         _add_shifted_dots.launch(launch_teams(dst.size, a.shape[1]), dst, a, b, shift, alpha)
 
 
-@kernel("mat mat mat int f32")
+@operation()
 def add_shifted_rows(dst, scales, src, shift, alpha):
-    """``dst[i] += alpha`` (sum over o of ``scales[i, o] src[i + o * shift]``), o rising. Kaldi: ApplyScalesToOutput."""
     for i in own_rows(dst.shape[0]):
         d, c = row(dst, i), row(scales, i)
         for j in own_columns(d.shape[0]):
@@ -61,9 +61,8 @@ def add_shifted_rows(dst, scales, src, shift, alpha):
             d[j] = total
 
 
-@kernel("mat mat mat int f32")
+@operation()
 def add_to_shifted_rows(dst, scales, src, shift, alpha):
-    """``dst[i + o * shift] += alpha scales[i, o] src[i]``, for each row with i rising. Kaldi: ApplyScalesToInput."""
     positions = scales.shape[1]
     for r in own_rows(dst.shape[0]):
         d = row(dst, r)
@@ -83,7 +82,7 @@ def launch_heads(rows: int, cols: int) -> Shape:
     return (1, shape[0][1]), shape[1]
 
 
-@kernel("dvec dmat mat int", over=1, shape=launch_heads, cells=(3,))
+@kernel("dvec dmat mat intcell", over=1, shape=launch_heads)
 def _add_weights(entropy, posterior, weights, draw):
     if draw[0] == 0:
         return
@@ -106,17 +105,14 @@ def _add_weights(entropy, posterior, weights, draw):
             entropy[h] += total
 
 
-@kernel("dvec int int", cells=(2,))
+@kernel("dvec int intcell")
 def _add_count(count, num_rows, draw):
     for _ in own_rows(1):
         for j in own_columns(1):
             count[j] += num_rows if draw[0] != 0 else 0
 
 
+@documented
 def attention_store_stats(count: Any, entropy: Any, posterior: Any, weights: Any, draw: Any) -> None:
-    """Add the rows of ``weights`` (rows, heads * positions), their entropy for each head, and the columns' sums.
-
-    Nothing if ``draw`` is 0. Kaldi: RestrictedAttentionComponent::StoreStats.
-    """
     _add_count(count, weights.shape[0], draw)
     _add_weights(entropy, posterior, weights, draw)

@@ -5,16 +5,16 @@ from typing import Any
 
 from nnet3py.ops.cuda.column_sums import total
 from nnet3py.ops.cuda.each_element import add_row, first_row, launch_elements, row_distance
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.products import add_mat_mat_times
 from nnet3py.ops.cuda.reductions import sum_of_values
 from nnet3py.ops.cuda.threads import own_columns, own_rows, row
 from nnet3py.ops.natural_gradient_formulas import ZERO
+from nnet3py.ops.table import documented
 
 
-@kernel("mat mat vec", shape=launch_elements)
+@operation(shape=launch_elements)
 def add_mat_by(dst, src, factor):
-    """``dst += factor[0] src``; nothing if that factor is 0, whatever ``src`` holds."""
     if factor[0] == ZERO:
         return
     i, step = first_row(), row_distance()
@@ -31,11 +31,11 @@ def _add_sums(dst, parts, factor):
                 dst[j] += factor[0] * total(parts, 0, parts.shape[0], j)
 
 
+@documented
 def add_row_sum_by(dst: Any, src: Any, factor: Any) -> None:
-    """``dst[j] += factor[0] (sum over i of src[i, j])``; nothing if that factor is 0, whatever ``src`` holds."""
     _add_sums(dst, sum_of_values.of(src), factor)
 
 
+@documented
 def add_mat_mat_by(dst: Any, a: Any, b: Any, factor: Any) -> None:
-    """``dst += factor[0] aᵀ b``; nothing if that factor is 0, whatever ``a`` and ``b`` hold."""
     add_mat_mat_times(dst, a, b, factor, True, False)

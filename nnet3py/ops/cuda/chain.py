@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 
 from nnet3py.ops.cuda.graphs import replay
-from nnet3py.ops.cuda.launch import THREADS, cuda, kernel, launch_2d
+from nnet3py.ops.cuda.launch import THREADS, cuda, kernel, launch_2d, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, sum_down_column
 from nnet3py.ops.cuda.threads import block_column, block_rows, column_blocks
+from nnet3py.ops.table import documented
 from nnet3py.ops.training_operations import CHAIN_PARTIAL_SUMS
 
 ZERO, ONE = np.float32(0), np.float32(1)
 DOUBLE_ZERO, DOUBLE_ONE = np.float64(0), np.float64(1)
 
 
-@kernel("mat mat f32 int int")
+@operation()
 def chain_exp(dst, src, limit, first, num_sequences):
-    """``dst[t cols + p, s] = exp(src[t num_sequences + first + s, p])``, src within +-limit; NaN counts as -limit."""
     first_col, first_row = cuda.grid(2)
     col_step, row_step = cuda.gridsize(2)
     cols = src.shape[1]
@@ -41,9 +41,8 @@ def chain_exp(dst, src, limit, first, num_sequences):
             dst[r, s] = math.exp(value if value < limit else limit)
 
 
-@kernel("mat mat int int f32")
+@operation()
 def chain_add_posteriors(dst, src, first, num_sequences, alpha):
-    """``dst[t num_sequences + first + s, p] += alpha src[t cols + p, s]``."""
     first_col, first_row = cuda.grid(2)
     col_step, row_step = cuda.gridsize(2)
     cols, width = dst.shape[1], src.shape[1]
@@ -54,9 +53,8 @@ def chain_add_posteriors(dst, src, first, num_sequences, alpha):
                 dst[r, p] += alpha * src[t * cols + p, s]
 
 
-@kernel("mat mat f32 f32")
+@operation()
 def chain_out_of_range(dst, src, limit, scale):
-    """``dst -= scale`` times how far ``src`` lies above ``limit``, or, negative, below ``-limit``."""
     first_col, first_row = cuda.grid(2)
     col_step, row_step = cuda.gridsize(2)
     for i in range(first_row, dst.shape[0], row_step):
@@ -75,8 +73,8 @@ def _gather(dst, src, rows, columns):
         dst[0, k] = src[rows[k], columns[k]]
 
 
+@documented
 def chain_gather(dst: Any, src: Any, rows: Any, columns: Any) -> None:
-    """``dst[k] = src[rows[k], columns[k]]``."""
     _gather(dst.reshape(1, dst.shape[0]), src, rows, columns)
 
 
@@ -147,9 +145,9 @@ def _forward_frame(sums, alpha, arriving, y, initial, probs, arc_starts, sources
         _leave_part(shared, alpha, parts + then * CHAIN_PARTIAL_SUMS, j, part)
 
 
+@documented
 def chain_forward(sums: Any, alpha: Any, arriving: Any, y: Any, initial: Any, probs: Any, arc_starts: Any, sources: Any,
                   state_entries: Any, entry_pdfs: Any, leaky: float) -> None:
-    """The leaky forward pass: sums over paths to each entry and frame. Kaldi: DenominatorComputation::Forward."""
     replay(_forward_frames, sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs,
            float(leaky))
 
@@ -207,9 +205,9 @@ def _backward_frame(y, arriving, beta, sums, initial, probs, arc_starts, entries
             _leave_part(shared, beta, parts + t % 3 * CHAIN_PARTIAL_SUMS, j, part)
 
 
+@documented
 def chain_backward(y: Any, arriving: Any, beta: Any, sums: Any, initial: Any, probs: Any, arc_starts: Any, entries: Any,
                    pdf_starts: Any, pdf_entries: Any, entry_pdfs: Any, entry_states: Any, leaky: float) -> None:
-    """The leaky backward pass, which turns ``y`` into posteriors. Kaldi: DenominatorComputation::Backward."""
     replay(_backward_frames, y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries,
            entry_pdfs, entry_states, float(leaky))
 
@@ -226,9 +224,8 @@ def _launch(num_states: int, width: int) -> tuple[tuple[int, int], tuple[int, in
     return (grid_x, min(grid_y, CHAIN_PARTIAL_SUMS)), block
 
 
-@kernel("dmat mat vec f32", shape=launch_columns)
+@operation(shape=launch_columns)
 def chain_log_probs(found, sums, initial, leaky):
-    """``found[0, s]`` = the log-probability of sequence s, from the ``sums`` of ``chain_forward``."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     last = sums.shape[0] - 1
     for first in column_blocks(found.shape[1]):
@@ -248,9 +245,8 @@ def _log(value):
     return math.log(value) if value > 0.0 else -math.inf if value == 0.0 else math.nan
 
 
-@kernel("dmat mat mat mat vec int f32", shape=launch_columns)
+@operation(shape=launch_columns)
 def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
-    """``found[1, s]`` = sum of alpha beta, ``found[2, s]`` = sum of posteriors, both in frame 0; they should be 1."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     for first in column_blocks(found.shape[1]):
         j, mine = block_column(first, found.shape[1])

@@ -100,10 +100,9 @@ class ColumnSums(Kernel):
 
     def __init__(self, formula: Callable[..., Any], kinds: str, terms: int, double: bool,
                  unless_refused: int | None) -> None:
-        guarded = " dvec int" if unless_refused is not None else ""
+        guarded = " dvec intcell" if unless_refused is not None else ""
         made = _loop_over(formula, terms, double, unless_refused)
-        cells = (1 + len(kinds.split()) + 1,) if guarded else ()
-        super().__init__(made, f"{'dmat' if double else 'mat'} {kinds}{guarded}", 1, launch_shares, cells, False)
+        super().__init__(made, f"{'dmat' if double else 'mat'} {kinds}{guarded}", 1, launch_shares, False)
         self.terms, self.dtype = terms, np.float64 if double else np.float32
 
     def of(self, *args: Any) -> Any:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cuda.launch import Shape, forced, kernel, launch_2d
+from nnet3py.ops.cuda.launch import Shape, forced, kernel, launch_2d, operation
 from nnet3py.ops.cuda.threads import cuda, own_columns, own_rows, row
+from nnet3py.ops.table import documented
 
 ZERO = np.float32(0)
 TILE = 32               # rows and columns of a transposition's tiles
@@ -17,9 +18,8 @@ PITCH = TILE + 1        # of its rows in shared memory, so that a column's eleme
 TILE_ROWS = 8           # of a tile that a block reads at once
 
 
-@kernel("mat mat ivec")
+@operation()
 def copy_col_blocks(dst, src, blocks):
-    """Block j of the columns of ``dst`` = block ``blocks[j]`` of ``src``, zeros for -1. Kaldi: CopyCols."""
     width = dst.shape[1] // blocks.shape[0]
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -44,11 +44,8 @@ def _add_to_col_blocks(dst, src, blocks, width):
                     d[block * width + c] += s[j * width + c]
 
 
+@documented
 def add_to_col_blocks(dst: Any, src: Any, blocks: Any) -> None:
-    """Block ``blocks[j]`` of the columns of ``dst`` += block j of ``src``, nothing for -1. Kaldi: AddCols.
-
-    Several blocks of ``src`` may go to one of ``dst``; they are added in their order.
-    """
     if src.size:
         width = src.shape[1] // blocks.shape[0]
         _add_to_col_blocks.launch(launch_2d(1, src.shape[0] * width), dst, src, blocks, width)
@@ -60,9 +57,9 @@ def launch_tiles(rows: int, cols: int) -> Shape:
     return (min(grid_x, 4096), min(grid_y, 4096)), block
 
 
-@kernel("mat mat", shape=launch_tiles)
+# By way of shared memory: reads and writes are of neighbours.
+@operation(shape=launch_tiles)
 def copy_transposed(dst, src):
-    """``dst[i, j] = src[j, i]``, by way of shared memory: reads and writes are of neighbours. Kaldi: CopyFromMat."""
     tile = cuda.shared.array((TILE, PITCH), np.float32)
     for first_row in range(cuda.blockIdx.y * TILE, dst.shape[0], cuda.gridDim.y * TILE):
         for first_col in range(cuda.blockIdx.x * TILE, dst.shape[1], cuda.gridDim.x * TILE):

@@ -33,13 +33,13 @@ def _word(k0, k1, block, minibatch, component, place):
     return w0 if place == 0 else w1 if place == 1 else w2 if place == 2 else w3
 
 
-@kernel("lvec int int int int int int int", shape=_one_thread, cells=(4,))
+@kernel("lvec int int int intcell int int int", shape=_one_thread)
 def _integer(cell, k0, k1, block, minibatch, component, place, n):
     """cell = a whole number in 0..n-1."""
     cell[0] = np.int64((_word(k0, k1, block, minibatch[0], component, place) * np.uint64(n)) >> _HALF)
 
 
-@kernel("vec int int int int int int", shape=_one_thread, cells=(4,))
+@kernel("vec int int int intcell int int", shape=_one_thread)
 def _uniform(cell, k0, k1, block, minibatch, component, place):
     """cell = a number in [0, 1)."""
     cell[0] = np.float32(np.int64(_word(k0, k1, block, minibatch[0], component, place))) * _UNIT

@@ -15,7 +15,7 @@ from nnet3py.ops.cuda.each_element import (
     row_distance,
     scale_row,
 )
-from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
+from nnet3py.ops.cuda.launch import Shape, launch_2d, operation
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
 
 ZERO, ONE, TWO, FOUR = np.float32(0), np.float32(1), np.float32(2), np.float32(4)
@@ -38,15 +38,13 @@ def _below(draw, count):
     return number if number < count else count - 1
 
 
-@each_element("mat mat mat f32")
+@each_element
 def dropout_elements(dst, src, draws, proportion):
-    """``dst = src`` where ``draws`` (uniform, of the same size) is above ``proportion``, else 0."""
     return src if draws > proportion else ZERO
 
 
-@kernel("mat mat mat f32", shape=launch_elements)
+@operation(shape=launch_elements)
 def dropout_rows(dst, src, draws, proportion):
-    """``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
     i, step = first_row(), row_distance()
     while i < dst.shape[0]:
         if draws[i, 0] > proportion:
@@ -56,21 +54,18 @@ def dropout_rows(dst, src, draws, proportion):
         i += step
 
 
-@each_element("mat mat mat mat")
+@each_element
 def dropout_backprop(dx, x, y, dy):
-    """``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
     return dy * (y / x) if x != ZERO else dy
 
 
-@each_element("mat f32 f32")
+@each_element
 def binary_mask(mask, proportion, kept):
-    """Uniform numbers become ``kept`` where they are above ``proportion``, else 0."""
     return kept if mask > proportion else ZERO
 
 
-@kernel("mat mat f32", shape=launch_each_row)
+@operation(shape=launch_each_row)
 def complementary_masks(mask, draws, proportion):
-    """Two columns of ``mask`` from one draw (uniform): 1 if above ``proportion``; 1 if below 1 minus that."""
     for _ in own_rows(1):
         for place in own_columns(mask.shape[0]):
             i = np.int64(place)
@@ -79,20 +74,14 @@ def complementary_masks(mask, draws, proportion):
             mask[i, 1] = ONE if ONE - proportion > draw else ZERO
 
 
-@each_element("mat f32")
+@each_element
 def continuous_mask(mask, proportion):
-    """Uniform numbers u become 4 proportion u + 1 - 2 proportion."""
     return FOUR * proportion * mask + (ONE - TWO * proportion)
 
 
-@kernel("mat mat int", shape=launch_each_row)
+# A thread makes a row: there is one for each sequence only.
+@operation(shape=launch_each_row)
 def specaugment_mask(mask, draws, max_zeroed):
-    """Each row of ``mask`` becomes 1 with a random band of at most ``max_zeroed`` zeros, split into regions.
-
-    ``draws`` (uniform) has a column for the band's width, one for its start, and one for each region after the first:
-    there a stretch of a quarter of the row is mirrored around its middle, which cuts a band in two. A thread makes a
-    row: there is one for each sequence only.
-    """
     width = mask.shape[1]
     half = width // 2
     quarter = half // 2
@@ -114,14 +103,8 @@ def specaugment_mask(mask, draws, max_zeroed):
                     m[b] = swapped
 
 
-@kernel("vec mat ivec ivec f32 int int", over=3, shape=launch_sequences)
+@operation(over=3, shape=launch_sequences)
 def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kept):
-    """Stretches of zeros and ones by turns in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
-
-    A sequence begins with ones with probability ``start_kept``; lengths are uniform from 1 to the longest, and what
-    reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers, of which sequence s uses
-    those from ``starts[s] + s`` on. Kaldi: SpecAugmentTimeMaskComponent::GetMemo.
-    """
     u = row(draws, 0)
     for _ in own_rows(1):
         for sequence in own_columns(starts.shape[0] - 1):
@@ -138,9 +121,8 @@ def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kep
                 keep = not keep
 
 
-@kernel("mat mat mat ivec", shape=launch_elements)
+@operation(shape=launch_elements)
 def mul_mask_rows(dst, src, mask, indexes):
-    """``dst[i] = src[i] mask[indexes[i]]``, elementwise; ``dst`` may be ``src``. Kaldi: MulRows."""
     i, step = first_row(), row_distance()
     while i < dst.shape[0]:
         multiply_row(row(dst, i), row(src, i), row(mask, indexes[i]))

@@ -4,11 +4,11 @@ A GPU waits for memory unless much is on its way at once. So a thread asks for s
 stores the first result; the compiler could not arrange that by itself, since a store might change what is read next.
 The formula stands as a function of numbers, under the operation's name and with its arguments::
 
-    @each_element("mat mat vec f32 f32")
+    @each_element
     def add_mat_diag_vec(dst, src, vec, alpha, beta):
         return alpha * src * vec + keep(beta, dst)
 
-A matrix stands for its element, a vector for that of the column, or of the row if ``by_row`` names it, and what the
+A matrix stands for its element, a vector for that of the column, or of the row if it is declared so, and what the
 function returns goes into the first argument. An operation on vectors has no matrices: it is one on a single row.
 """
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Kernel, Shape, forced
 from nnet3py.ops.cuda.threads import cuda, device_function, row
+from nnet3py.ops.table import OPERATIONS, documented
 
 AT_ONCE = 4             # columns whose elements a thread asks for before it uses them
 MOST_BLOCKS = 4096      # of a grid
@@ -164,20 +165,17 @@ def {name}({names}):
 """
 
 
-def each_element(kinds: str, by_row: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a kernel of a formula, see the module; ``by_row`` names vectors that have an element for each row."""
-    return lambda formula: _ElementKernel(formula, kinds, by_row)
+def each_element(formula: Callable[..., Any]) -> Kernel:
+    """Make the kernel of the operation of a formula's name, see the module."""
+    return of_elements(OPERATIONS[formula.__name__].kinds)(documented(formula))
 
 
-class _ElementKernel(Kernel):
-    """A kernel whose function has the formula's signature and documentation."""
-
-    def __init__(self, formula: Callable[..., Any], kinds: str, by_row: tuple[str, ...]) -> None:
-        super().__init__(_loop_over(formula, kinds.split(), by_row), kinds, 0, launch_elements, (), False)
-        self.__doc__ = formula.__doc__
+def of_elements(kinds: str) -> Callable[[Callable[..., Any]], Kernel]:
+    """The same of a part of an operation, whose arguments are of these kinds."""
+    return lambda formula: Kernel(_loop_over(formula, kinds.split()), kinds, 0, launch_elements, False)
 
 
-def _loop_over(formula: Callable[..., Any], kinds: list[str], by_row: tuple[str, ...]) -> Any:
+def _loop_over(formula: Callable[..., Any], kinds: list[str]) -> Any:
     """The function whose loops the formula is for; it stands where the formula stands."""
     place = formula.__code__
     names = place.co_varnames[:place.co_argcount]
@@ -186,14 +184,14 @@ def _loop_over(formula: Callable[..., Any], kinds: list[str], by_row: tuple[str,
     for name, kind in zip(names, kinds, strict=True):
         if kind == "mat":
             rows.append(f"        {name}_row = row({name}, i)")
-        elif name in by_row:
+        elif kind == "rowvec":
             rows.append(f"        {name}_here = {name}[i]")
         elif kind == "vec":
             rows.append(f"        {name}_row = {name}")
-        if kind in ("mat", "vec") and name not in by_row:
+        if kind in ("mat", "vec"):
             loads += [f"            {name}{k} = {name}_row[{'k' if k else 'j'}{k or ''}]" for k in range(AT_ONCE)]
     values = {f"values{k}": ", ".join(
-        f"{name}_here" if name in by_row else f"{name}{k}" if kind in ("mat", "vec") else name
+        f"{name}_here" if kind == "rowvec" else f"{name}{k}" if kind in ("mat", "vec") else name
         for name, kind in zip(names, kinds, strict=True)) for k in range(AT_ONCE)}
     source = _TEMPLATE.format(
         name=formula.__name__, names=", ".join(names), first=names[0], axis=0 if on_vectors else 1,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_square, max_over_block, sum_down_column, sum_over_block
 from nnet3py.ops.cuda.threads import (
     block_rows,
@@ -22,6 +22,7 @@ from nnet3py.ops.cuda.threads import (
     row,
     team_columns,
 )
+from nnet3py.ops.table import documented
 
 PRECISION = np.float32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is 0
 EMPTY_GRID = np.float32(2.0**-100)        # and so is any that small, the matrix's largest value being near 1
@@ -187,13 +188,8 @@ def _find_part(control, diagonal, beside):
     control[FIRST], control[LAST] = first, last
 
 
-@kernel("vec mat mat mat lvec", over=2, shape=launch_square)
+@operation(over=2, shape=launch_square)
 def symmetric_eigen(values, vectors, matrix, work, job):
-    """Eigenvalues (in no order) and eigenvectors (rows of ``vectors``) of a symmetric matrix, which is destroyed.
-
-    ``work`` has three rows of the matrix's size; ``job`` is not used. With NaN or infinity in the matrix, ``values``
-    become NaN.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     control = cuda.shared.array(2, np.int64)
     n = matrix.shape[0]
@@ -242,5 +238,6 @@ def symmetric_eigen(values, vectors, matrix, work, job):
         values[i] = _scaled(values[i], exponent) if found else NOT_A_NUMBER
 
 
+@documented
 def finish_aside(job: Any) -> None:
-    """Nothing: what is queued after it comes after it."""
+    pass         # what is queued after it comes after it

@@ -1,8 +1,8 @@
 """How the GPU kernels are compiled and launched.
 
-A kernel has the name and the arguments of its CPU twin and is decorated like it::
+A kernel has the name and the arguments that the table of operations gives it::
 
-    @kernel("mat mat ivec f32")
+    @operation()
     def copy_rows(dst, src, indexes, alpha):
         first_col, first_row = cuda.grid(2)
         col_step, row_step = cuda.gridsize(2)
@@ -17,8 +17,11 @@ Operations that return a number to the host write it into ``memory.results().pla
 ``memory.results().read(count)``; that is the only way by which an operation may wait.
 
 Scalars that differ from minibatch to minibatch (random draws, the minibatch's number) cannot be part of a captured
-launch. A kernel that takes some names their places: ``@kernel("vec f32 int", cells=(2,))``. Such an argument is a
-device array of one element (int64 for ``int``, float32 for ``f32``), read as ``draw[0]``; a caller may give a number.
+launch. Their kinds are ``f32cell`` and ``intcell``: a device array of one element (float32, int64), read as
+``draw[0]``; a caller may give a number. Kernels that are parts of operations name their arguments' kinds themselves::
+
+    @kernel("dvec int intcell")
+    def _add_count(count, num_rows, draw): ...
 
 Index tables (``ivec``, ``lvec``, ``imat``) may be host arrays that never change: they are uploaded once. So may be
 other arrays that were given to ``ops.keep`` before.
@@ -40,7 +43,7 @@ from nnet3py.engine.kinds import cell_type, kinds_of
 from nnet3py.errors import DeviceError
 from nnet3py.ops import device
 from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
-from nnet3py.ops.table import INDEXES
+from nnet3py.ops.table import INDEXES, OPERATIONS, documented
 
 logger = logging.getLogger(__name__)
 _count = count(1)              # of kernels, for who waits
@@ -87,11 +90,11 @@ class Kernel:
     """A function compiled for one signature when it is first launched, on a grid that fits one of its matrices."""
 
     def __init__(self, function: Callable[..., Any], kinds: str, over: int, shape: Callable[[int, int], Shape],
-                 cells: tuple[int, ...], fastmath: bool) -> None:
+                 fastmath: bool) -> None:
         self.function = function
         self.kinds = tuple(kinds.split())
         types = list(kinds_of(kinds))
-        self._cells = [(place, cell_type(types[place])) for place in cells]
+        self._cells = [(place, cell_type(kind)) for place, kind in enumerate(self.kinds) if kind.endswith("cell")]
         for place, cell in self._cells:
             types[place] = cell
         self.signature = tuple(types)
@@ -169,7 +172,7 @@ def _as_if_on(compute_capability: tuple[int, int]) -> Iterator[None]:
         module.get_current_device = asked
 
 
-def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launch_2d, cells: tuple[int, ...] = (),
+def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launch_2d,
            fastmath: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a :class:`Kernel`.
 
@@ -178,7 +181,12 @@ def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launc
     kinds : as for the CPU
     over : the argument whose (rows, cols) the grid covers; a vector counts as one row
     shape : makes grid and block of rows and columns, EMPTY_GRID where there is nothing to do
-    cells : places of scalars that are given in device memory, see the module
     fastmath : quicker exp, tanh, division … of a few digits less
     """
-    return lambda function: Kernel(function, kinds, over, shape, cells, fastmath)
+    return lambda function: Kernel(function, kinds, over, shape, fastmath)
+
+
+def operation(over: int = 0, shape: Callable[[int, int], Shape] = launch_2d,
+              fastmath: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
+    """Make the kernel of the operation of a function's name, which says the kinds of its arguments; as ``kernel``."""
+    return lambda function: Kernel(documented(function), OPERATIONS[function.__name__].kinds, over, shape, fastmath)

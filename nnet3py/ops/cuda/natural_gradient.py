@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.ops import natural_gradient_formulas as formulas
-from nnet3py.ops.cuda.launch import Shape, kernel
+from nnet3py.ops.cuda.launch import Shape, kernel, operation
 from nnet3py.ops.cuda.memory import results, stream, touch_host, upload
 from nnet3py.ops.cuda.reduce import (
     MOST_PARTS,
@@ -47,6 +47,7 @@ from nnet3py.ops.natural_gradient_formulas import (
     WANTED,
     ZERO,
 )
+from nnet3py.ops.table import documented
 
 _local = threading.local()
 DOUBLE_TWO, NOT_A_NUMBER = np.float64(2), np.float64(np.nan)
@@ -96,23 +97,18 @@ def _parts(rows: int, cols: int) -> tuple[Shape, Any]:
     return shape, results().place(MOST_PARTS)[:shape[0][0] * shape[0][1]]
 
 
+@documented
 def natural_gradient_size(numbers: Any, x: Any, more: float, further: bool) -> None:
-    """``numbers[SIZE]`` = the sum of all ``x[i, j]^2`` plus ``more``, and plus what it was if ``further``."""
     _put_sum_of_squares(numbers, SIZE, x, more, further)
 
 
+@documented
 def natural_gradient_rest(numbers: Any, x: Any) -> None:
-    """``numbers[REST]`` = the sum of all ``x[i, j]^2``: of rows that have been preconditioned."""
     _put_sum_of_squares(numbers, REST, x, 0.0, False)
 
 
-@kernel("dvec mat mat", over=1, shape=launch_square)
+@operation(over=1, shape=launch_square)
 def preconditioned_size(numbers, cross, gram):
-    """The sum of squares of rows after preconditioning, as a difference from that of before, in float64.
-
-    ``cross`` is the product PᵀP of their projections P = X Wᵀ, ``gram`` is W Wᵀ. If too few digits are left,
-    ``numbers[WANTED]`` becomes 1, for :func:`exact_size`.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     part = DOUBLE_ZERO
     for i in block_rows(cross.shape[0]):
@@ -162,11 +158,8 @@ def _add_rests(numbers, parts):
         numbers[REST] += whole
 
 
+@documented
 def exact_size(numbers: Any, x: Any, projected: Any, w: Any, start: int, ones: bool) -> None:
-    """Add to ``numbers[REST]`` the sum of squares of X - P W, if ``numbers[WANTED]`` is 1.
-
-    ``x`` is what X has from column ``start`` on; with ``ones``, X has a last column of ones, which counts, too.
-    """
     shape, parts = _parts(*x.shape)
     _sums_of_rests.launch(shape, parts, numbers, x, projected, w, start, ones)
     _add_rests(numbers, parts)
@@ -183,11 +176,9 @@ def _put_factor(factor, failures, inner, outer, rate, both):
             failures[0] += DOUBLE_ONE
 
 
+# What cannot be used is counted, too.
+@documented
 def natural_gradient_factor(factor: Any, inner: Any, outer: Any, rate: float, both: bool) -> None:
-    """``factor[0]`` = ``rate`` times what restores the size that ``inner`` knows of, and ``outer`` if ``both``.
-
-    It is 0 if they were given what cannot be used; that is counted.
-    """
     _put_factor(factor, natural_gradient_failures(), inner, outer, rate, both)
 
 
@@ -199,8 +190,8 @@ def natural_gradient_failures() -> Any:
     return made
 
 
+@documented
 def natural_gradient_fault(numbers: Any) -> int:
-    """What was wrong with the rows: 0 nothing, 1 not finite or too large to square, 2 too large for the moments."""
     touch_host()
     host = np.empty(numbers.shape)
     numbers.copy_to_host(host, stream=stream())
@@ -218,13 +209,8 @@ def _put_inverse_lengths(inverse, spectrum, rank, smoothing):
     cuda.syncthreads()
 
 
-@kernel("mat dvec vec mat mat vec f64 f64 f64 f64", shape=launch_square)
+@operation(shape=launch_square)
 def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_rows, dim, eta, alpha):
-    """``z`` = Z / ``numbers[TRACE]``, the new estimate along the old directions; that is its trace, at least 1.
-
-    ``square`` is J Jᵀ and ``cross`` W Jᵀ, with J the moment of rows and their projections; ``inverse`` becomes those of
-    the lengths of W's rows.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     rank = z.shape[0]
     _put_inverse_lengths(inverse, spectrum, rank, _smoothing(spectrum, rank, dim, alpha))
@@ -273,15 +259,9 @@ def _find_roots(shared, roots, eigenvalues, order, scale, floor):
     return sum_over_block(shared, whole), sum_over_block(shared, below)
 
 
-@kernel("mat vec vec vec dvec vec vec vec mat f64 f64 f64 f64", shape=launch_square)
+@operation(shape=launch_square)
 def natural_gradient_directions(mix, kept, lengths, spectrum, numbers, order, inverse, eigenvalues, vectors, num_rows,
                                 dim, eta, alpha):
-    """What makes the new W of J and the old W: W' = ``mix`` (J + diag(``kept``) W); ``spectrum`` becomes the new one.
-
-    ``lengths`` are those of the rows of W'; ``numbers[SUSPECT]`` becomes 1 if their orthogonality has to be checked,
-    else 0, ``numbers[TRACE]`` NaN if an eigenvalue is not finite. ``eigenvalues``, in any order, and the rows of
-    ``vectors`` are those of Z / trace; ``order`` is work space, ``inverse`` what the moments left.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     rank = eigenvalues.shape[0]
     scale, size = np.float32(numbers[TRACE]), np.float32(numbers[SIZE])

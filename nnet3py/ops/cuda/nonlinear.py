@@ -15,7 +15,7 @@ from nnet3py.ops.cuda.each_element import each_element
 from nnet3py.ops.cuda.element_formulas import exp, sigmoid_slope, tanh_slope
 from nnet3py.ops.cuda.element_formulas import sigmoid as _sigmoid
 from nnet3py.ops.cuda.element_formulas import tanh as _tanh
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.reduce import (
     MOST_THREADS,
     launch_block,
@@ -34,6 +34,7 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.table import documented
 
 COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
 REPAIR_PROBABILITY = np.float32(0.5)
@@ -44,21 +45,18 @@ LOWEST = np.float32(-np.inf)
 # -- values -----------------------------------------------------------------------------------------------------------
 
 
-@each_element("mat mat")
+@each_element
 def sigmoid(dst, src):
-    """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
     return _sigmoid(src)
 
 
-@each_element("mat mat")
+@each_element
 def tanh(dst, src):
-    """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
     return _tanh(src)
 
 
-@each_element("mat mat")
+@each_element
 def relu(dst, src):
-    """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
     return ZERO if src < ZERO else src
 
 
@@ -70,9 +68,8 @@ def _team_maximum(shared, vector):
     return max_along_team(shared, largest)
 
 
-@kernel("mat mat", shape=launch_teams)
+@operation(shape=launch_teams)
 def softmax(dst, src):
-    """Each row: exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``. Kaldi: SoftMaxPerRow, ApplyFloor."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     for first in row_blocks(dst.shape[0]):
         i, mine = team_row(first, dst.shape[0])
@@ -92,9 +89,8 @@ def softmax(dst, src):
                 d[j] = SOFTMAX_FLOOR if value < SOFTMAX_FLOOR else value
 
 
-@kernel("mat mat", shape=launch_teams)
+@operation(shape=launch_teams)
 def log_softmax(dst, src):
-    """Each row: src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     for first in row_blocks(dst.shape[0]):
         i, mine = team_row(first, dst.shape[0])
@@ -113,27 +109,23 @@ def log_softmax(dst, src):
 # -- derivatives ------------------------------------------------------------------------------------------------------
 
 
-@each_element("mat mat mat vec")
+@each_element
 def sigmoid_backprop(dx, y, dy, repair):
-    """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
     return dy * sigmoid_slope(y) - repair * (TWO * y - ONE)
 
 
-@each_element("mat mat mat vec")
+@each_element
 def tanh_backprop(dx, y, dy, repair):
-    """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
     return dy * tanh_slope(y) - repair * y
 
 
-@each_element("mat mat mat vec")
+@each_element
 def relu_backprop(dx, y, dy, repair):
-    """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
     return (dy if y > ZERO else ZERO) - repair
 
 
-@kernel("mat mat mat", shape=launch_teams)
+@operation(shape=launch_teams)
 def softmax_backprop(dx, y, dy):
-    """Each row: ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     for first in row_blocks(dx.shape[0]):
         i, mine = team_row(first, dx.shape[0])
@@ -146,9 +138,8 @@ def softmax_backprop(dx, y, dy):
                 d[j] = v[j] * (e[j] - total)
 
 
-@kernel("mat mat mat", shape=launch_teams)
+@operation(shape=launch_teams)
 def log_softmax_backprop(dx, y, dy):
-    """Each row: ``dx = dy - exp(y) (sum of dy)``; ``dx`` may be ``dy``. Kaldi: DiffLogSoftmaxPerRow."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     for first in row_blocks(dx.shape[0]):
         i, mine = team_row(first, dx.shape[0])
@@ -189,7 +180,7 @@ def _square_sums(dy):
     return dy * dy
 
 
-@kernel("dvec dvec dvec dmat int int", shape=launch_block, cells=(5,))
+@kernel("dvec dvec dvec dmat int intcell", shape=launch_block)
 def _add_two(value_sum, deriv_sum, counters, parts, num_rows, draw):
     """Add the sums of two terms, and count the rows: in one block, which asks the counter before it changes it."""
     if is_refused(counters, COUNT, draw):
@@ -203,7 +194,7 @@ def _add_two(value_sum, deriv_sum, counters, parts, num_rows, draw):
         counters[COUNT] += num_rows
 
 
-@kernel("dvec dvec int dmat int int", shape=launch_block, cells=(5,))
+@kernel("dvec dvec int dmat int intcell", shape=launch_block)
 def _add_one(sums, counters, place, parts, num_rows, draw):
     """The same with one term."""
     if is_refused(counters, place, draw):
@@ -215,34 +206,33 @@ def _add_one(sums, counters, place, parts, num_rows, draw):
         counters[place] += num_rows
 
 
+@documented
 def sigmoid_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
-    """Add the columns' sums of ``y`` and y (1 - y), unless ``draw`` is 0 and something is stored already."""
     _add_two(value_sum, deriv_sum, counters, _sigmoid_sums.of(y, counters, draw), y.shape[0], draw)
 
 
+@documented
 def tanh_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
-    """Add the columns' sums of ``y`` and 1 - y^2, unless ``draw`` is 0 and something is stored already."""
     _add_two(value_sum, deriv_sum, counters, _tanh_sums.of(y, counters, draw), y.shape[0], draw)
 
 
+@documented
 def relu_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
-    """Add the columns' sums of ``y`` and how often it is positive, unless ``draw`` is 0 and something is stored."""
     _add_two(value_sum, deriv_sum, counters, _relu_sums.of(y, counters, draw), y.shape[0], draw)
 
 
+@documented
 def value_stats(value_sum: Any, counters: Any, y: Any) -> None:
-    """Add the columns' sums of ``y``."""
     _add_one(value_sum, counters, COUNT, _value_sums.of(y), y.shape[0], 1)
 
 
+@documented
 def output_deriv_stats(oderiv_sumsq: Any, counters: Any, dy: Any, draw: Any) -> None:
-    """Add the columns' sums of squares of ``dy``, unless ``draw`` is 0 and something is stored already."""
     _add_one(oderiv_sumsq, counters, ODERIV_COUNT, _square_sums.of(dy, counters, draw), dy.shape[0], draw)
 
 
-@kernel("dvec dvec mat int int", shape=launch_block, cells=(4,))
+@operation(shape=launch_block)
 def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw):
-    """The same of a matrix of ``num_rows`` rows; the sums of its squares are the columns' sums of ``squares``."""
     if is_refused(counters, ODERIV_COUNT, draw):
         return
     for j in places_in_block(oderiv_sumsq.shape[0]):
@@ -256,13 +246,8 @@ def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw)
 # -- self-repair ------------------------------------------------------------------------------------------------------
 
 
-@kernel("vec dvec dvec dvec f32 f32 f32", shape=launch_block, cells=(6,))
+@operation(shape=launch_block)
 def low_slope_repair(repair, updated_counters, deriv_sum, counters, threshold, scale, draw):
-    """What ``sigmoid_backprop`` and ``tanh_backprop`` need to repair columns of low average derivative.
-
-    ``repair`` becomes 2 ``scale`` in the columns whose average derivative is below ``threshold``, 0 in the others; 0
-    everywhere if nothing is stored or ``draw`` is above 0.5. ``updated_counters`` may be ``counters``.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     count = counters[COUNT]
     limit = threshold * np.float32(count)
@@ -278,14 +263,8 @@ def low_slope_repair(repair, updated_counters, deriv_sum, counters, threshold, s
         updated_counters[NUM_REPAIRED] += num_repaired
 
 
-@kernel("vec dvec dvec dvec int f32 f32 f32 f32", shape=launch_block, cells=(8,))
+@operation(shape=launch_block)
 def relu_repair(repair, updated_counters, deriv_sum, counters, block_dim, lower, upper, scale, draw):
-    """What ``relu_backprop`` needs to repair units that are too rarely or too often active.
-
-    ``repair`` becomes -2 ``scale`` where a unit is active in at most ``lower`` of the rows, 2 ``scale`` where in more
-    than ``upper``, 0 between; 0 everywhere if nothing is stored or ``draw`` is above 0.5. A unit is a place in a block
-    of ``block_dim`` columns, and its activity the mean over the blocks. ``updated_counters`` may be ``counters``.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     count = counters[COUNT]
     active_now = count != 0.0 and draw[0] <= REPAIR_PROBABILITY

@@ -8,9 +8,9 @@ import numpy as np
 
 from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.ops.cuda.column_sums import total
-from nnet3py.ops.cuda.each_element import each_element
+from nnet3py.ops.cuda.each_element import of_elements
 from nnet3py.ops.cuda.element_formulas import row_scale
-from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Shape, forced, kernel
+from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Shape, forced, kernel, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, WARP, launch_teams, sum_along_team, sum_down_column
 from nnet3py.ops.cuda.threads import (
     block_column,
@@ -25,17 +25,14 @@ from nnet3py.ops.cuda.threads import (
     team_row,
 )
 from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
+from nnet3py.ops.table import documented
 
 ZERO, ONE = np.float32(0), np.float32(1)
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
 
 
-@kernel("mat mat f32", over=1, shape=launch_teams)
+@operation(over=1, shape=launch_teams)
 def normalize_rows(dst, src, target_rms):
-    """Scale each row to the rms ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.
-
-    If ``dst`` has a column more than ``src``, it gets the logarithm of the row's rms.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     dim = src.shape[1]
     inverse = ONE / (np.float32(dim) * target_rms * target_rms)
@@ -52,12 +49,8 @@ def normalize_rows(dst, src, target_rms):
                 d[dim] = np.float32(math.log(target_rms)) - np.float32(math.log(scale))
 
 
-@kernel("mat mat mat f32 f32", shape=launch_teams)
+@operation(shape=launch_teams)
 def normalize_rows_backprop(dx, x, dy, target_rms, beta):
-    """Derivative of ``normalize_rows``, plus ``beta`` (0 or 1) times ``dx``; ``dx`` may be ``dy`` if ``beta`` is 0.
-
-    Kaldi: DiffNormalizePerRow.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     dim = x.shape[1]
     inverse = ONE / (np.float32(dim) * target_rms * target_rms)
@@ -107,9 +100,8 @@ def _rows_of_part(p, num_rows):
     return range(p * ROWS_OF_A_SUM + cuda.threadIdx.y, end if end < num_rows else num_rows, cuda.blockDim.y)
 
 
-@kernel("mat mat mat", shape=launch_parts_of_sums)
+@operation(shape=launch_parts_of_sums)
 def column_products(sums, y, dy):
-    """Row p of ``sums``: sums of columns of ``dy`` over the p-th ROWS_OF_A_SUM rows; of y dy in the second half."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     count = sums.shape[0] // 2
     for p in _parts(count):
@@ -126,8 +118,8 @@ def column_products(sums, y, dy):
                 sums[count + p, j] = product
 
 
+@documented
 def column_moments(sums: Any, src: Any) -> None:
-    """The same of ``src``, and of its squares: of its products with itself."""
     column_products(sums, src, src)
 
 
@@ -149,17 +141,13 @@ def _put_moments(memo, parts, num_rows, epsilon, target_rms):
             memo[TOWARDS_Y, j] = ZERO
 
 
-@each_element("mat mat vec vec")
+@of_elements("mat mat vec vec")
 def _standardize(dst, src, mean, scale):
     return (src - mean) * scale
 
 
+@documented
 def batch_norm_propagate(dst: Any, memo: Any, src: Any, sums: Any, epsilon: float, target_rms: float) -> None:
-    """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
-
-    ``sums`` are the ``column_moments`` of ``src``. ``memo`` gets the columns' mean, mean square and scale, and two rows
-    of work space. The variance is a difference of float32 numbers, as in Kaldi.
-    """
     _put_moments(memo, sums, src.shape[0], epsilon, target_rms)
     _standardize(dst, src, memo[MEAN], memo[SCALE])
 
@@ -175,16 +163,13 @@ def _put_deriv_moments(memo, parts, num_rows, target_rms):
             memo[TOWARDS_Y, j] = total(parts, count, 2 * count, j) * factor * memo[SCALE, j]
 
 
-@each_element("mat mat mat vec vec vec")
+@of_elements("mat mat mat vec vec vec")
 def _standardize_backprop(dx, y, dy, scale, mean_deriv, towards_y):
     return scale * (dy - mean_deriv) + towards_y * y
 
 
+@documented
 def batch_norm_backprop(dx: Any, memo: Any, y: Any, dy: Any, sums: Any, target_rms: float) -> None:
-    """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``.
-
-    ``sums`` are the ``column_products`` of ``y`` and ``dy``.
-    """
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
     _standardize_backprop(dx, y, dy, memo[SCALE], memo[MEAN_DERIV], memo[TOWARDS_Y])
 
@@ -209,19 +194,15 @@ def _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair):
                 squares[p, j] = square
 
 
+@documented
 def batch_norm_relu_backprop(dx: Any, squares: Any, memo: Any, y: Any, dy: Any, sums: Any, active: Any, repair: Any,
                              target_rms: float) -> None:
-    """``batch_norm_backprop``, and then ``relu_backprop`` by ``active``, the rectifier's output; ``dx`` may be ``dy``.
-
-    Row p of ``squares`` gets the columns' sums of squares of what is between the two, over the p-th ROWS_OF_A_SUM rows.
-    """
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
     _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair)
 
 
-@kernel("dvec dvec dvec mat int", over=1)
+@operation(over=1)
 def batch_norm_store_stats(count, total, total_square, memo, num_rows):
-    """Add to the sums what ``batch_norm_propagate`` found in ``num_rows`` rows."""
     mean, square = row(memo, MEAN), row(memo, UNCENTERED_VARIANCE)
     for _ in own_rows(1):
         for j in own_columns(total.shape[0]):

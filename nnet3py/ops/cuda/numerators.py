@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from nnet3py.ops.cuda.element_formulas import exp
-from nnet3py.ops.cuda.launch import MAX_BLOCKS, Shape, forced, kernel
+from nnet3py.ops.cuda.launch import MAX_BLOCKS, Shape, forced, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, max_over_block, sum_over_block
 from nnet3py.ops.cuda.threads import cuda, device_function, row
 
@@ -34,13 +34,9 @@ def _log_add(a, b):
     return high if low == DOUBLE_NOTHING else high + math.log1p(math.exp(low - high))
 
 
-@kernel("vec dvec dvec dmat vec vec vec ivec ivec lvec ivec lvec ivec lvec int f32", over=3, shape=launch_sequences)
+@operation(over=3, shape=launch_sequences)
 def chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, sources, nexts, in_starts, in_arcs,
                     out_starts, out_arcs, level_starts, num_levels, weight):
-    """Sums over the paths of graphs whose nodes lie in levels, an arc leading to the next. Kaldi: NumeratorComputation.
-
-    ``sums[s]`` are the logs of the sums over all paths of graph s, of the forward and the backward pass.
-    """
     for s in range(cuda.blockIdx.x, sums.shape[0], cuda.gridDim.x):
         first = s * num_levels
         begin, total = level_starts[first], DOUBLE_NOTHING
@@ -114,16 +110,10 @@ def _all_finite(shared, scores, begin, end):
     return sum_over_block(shared, part) == ZERO
 
 
-@kernel("mat mat mat dmat mat vec vec vec lvec ivec ivec lvec ivec ivec lvec ivec ivec lvec lvec f32", over=3,
-        shape=launch_sequences)
+@operation(over=3, shape=launch_sequences)
 def chain_cyclic_numerator(posteriors, alpha, scales, sums, scores, finals, in_weights, out_weights, in_starts,
                            in_sources, in_columns, out_starts, out_nexts, out_columns, column_starts, column_arcs,
                            sources, first_states, first_columns, weight):
-    """Sums over paths of FSTs that may have cycles, a frame for each arc. Kaldi: GenericNumeratorComputation.
-
-    ``sums[s, 0]`` is the log of that over all; minus infinity where no path is as long as the scores, and NaN where
-    scores are not finite: then the posteriors are undefined.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     num_frames, step = scores.shape[0], cuda.blockDim.x
     for s in range(cuda.blockIdx.x, sums.shape[0], cuda.gridDim.x):

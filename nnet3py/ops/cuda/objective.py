@@ -5,20 +5,18 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.memory import results
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_parts, sum_over_block
 from nnet3py.ops.cuda.threads import cuda, is_first_of_block, own_columns, own_rows, row
+from nnet3py.ops.table import documented
 
 ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
 
 
-@kernel("mat lvec ivec vec")
+# A thread looks for the entries of its element; there are few in a row.
+@operation()
 def copy_from_sparse(dst, row_starts, columns, values):
-    """Set ``dst`` to the sparse matrix (row_starts, columns, values); entries of the same place add up.
-
-    A thread looks for the entries of its element; there are few in a row.
-    """
     for i in own_rows(dst.shape[0]):
         d, first, last = row(dst, i), row_starts[i], row_starts[i + 1]
         for place in own_columns(d.shape[0]):
@@ -45,11 +43,8 @@ def _products(parts, src, row_starts, columns, values):
         parts[cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x] = total
 
 
+@documented
 def sum_product_sparse(src: Any, row_starts: Any, columns: Any, values: Any) -> float:
-    """Sum of ``src`` times the sparse matrix (row_starts, columns, values), elementwise, in float64.
-
-    The host waits for it.
-    """
     if not src.size:
         return 0.0
     shape = launch_parts(1, src.shape[0])

@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from nnet3py.ops import random_formulas
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_square, sum_over_block
 from nnet3py.ops.cuda.threads import (
     block_rows,
@@ -154,13 +154,8 @@ def _orthonormalise_rows(shared, rows):
                 _draw(target, i, attempt)
 
 
-@kernel("mat mat mat mat vec dvec", shape=launch_square)
+@operation(shape=launch_square)
 def orthogonalise(w, gram, square, moment, lengths, numbers):
-    """Make the rows of ``w``, divided by ``lengths``, orthonormal again if rounding has spoiled that; in place.
-
-    Nothing is done unless ``numbers[SUSPECT]`` is 1. ``gram`` (R, R) is w wᵀ, and is that afterwards, too; ``square``
-    (R, R) and ``moment`` (R, D) are work space.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     if numbers[SUSPECT] == DOUBLE_ZERO or not math.isfinite(numbers[TRACE]):
         return

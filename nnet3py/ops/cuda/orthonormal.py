@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_square, sum_over_block
 from nnet3py.ops.cuda.threads import block_rows, cuda, device_function, is_first_of_block, row, team_columns
 from nnet3py.ops.orthonormal_formulas import ZERO, orthonormal_move
@@ -12,13 +12,8 @@ DOUBLE_ZERO = np.float64(0)
 _move = device_function(orthonormal_move)
 
 
-@kernel("mat vec f32", shape=launch_square)
+@operation(shape=launch_square)
 def orthonormal_step(p, ratio, constraint):
-    """``p`` = f (p - s² I), such that M -= p M is a step of M towards M Mᵀ = s² I; p is M Mᵀ before.
-
-    ``ratio[0]`` says how unequal the singular values are, see ``orthonormal_move``. Kaldi:
-    ConstrainOrthonormalInternal.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     trace, trace_of_square = DOUBLE_ZERO, DOUBLE_ZERO
     for i in block_rows(p.shape[0]):

@@ -9,13 +9,11 @@ from nnet3py.ops.cuda.element_formulas import away_from_zero
 ONE = np.float32(1)
 
 
-@each_element("mat mat vec vec f32")
+@each_element
 def scale_and_offset(dst, src, scales, offsets, smallest):
-    """``dst[i, j] = s[j] src[i, j] + offsets[j]``, s the scales kept away from 0; ``dst`` may be ``src``."""
     return src * away_from_zero(scales, smallest) + offsets
 
 
-@each_element("mat mat mat vec vec f32")
+@each_element
 def scale_gradient_from_output(dst, y, dy, scales, offsets, smallest):
-    """``dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j]``: the rows' gradients of the scales, from the output."""
     return (y - offsets) * (ONE / away_from_zero(scales, smallest)) * dy

@@ -5,16 +5,15 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row, span
 
 ZERO = np.float32(0)
 LOWEST = np.float32(-1e20)      # a maximum is never below this, as in Kaldi
 
 
-@kernel("mat mat")
+@operation()
 def pnorm(dst, src):
-    """``dst[i, j]`` = the 2-norm of the j-th group of consecutive columns of ``src[i]``. Kaldi: GroupPnorm."""
     size = src.shape[1] // dst.shape[1]
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -25,9 +24,8 @@ def pnorm(dst, src):
             d[j] = math.sqrt(total)
 
 
-@kernel("mat mat mat mat", over=2)
+@operation(over=2)
 def pnorm_backprop(dx, x, y, dy):
-    """Derivative of ``pnorm``: ``dx = dy x / y`` with y and dy of the group, 0 where ``y`` is 0."""
     size = x.shape[1] // y.shape[1]
     for i in own_rows(dx.shape[0]):
         d, s, norm, e = row(dx, i), row(x, i), row(y, i), row(dy, i)
@@ -37,12 +35,8 @@ def pnorm_backprop(dx, x, y, dy):
                 d[k] = s[k] / norm[j] * e[j] if norm[j] != ZERO else ZERO
 
 
-@kernel("mat mat ivec")
+@operation()
 def max_pool(dst, src, shape):
-    """``dst`` = the maxima of boxes of the tensors that the rows of ``src`` are.
-
-    ``shape`` (12,) is the tensor's x, y, z dimensions, the box's, its steps, and how many boxes there are, along each.
-    """
     plane, line = shape[1] * shape[2], shape[2]
     for r in own_rows(dst.shape[0]):
         d, s = row(dst, r), row(src, r)
@@ -67,12 +61,9 @@ def _boxes_over(place, size, step, count):
     return first, (end if end < count else count)
 
 
-@kernel("mat mat mat mat ivec")
+# A thread looks for the boxes that its element is in, so that nobody else adds to it.
+@operation()
 def max_pool_backprop(dx, x, y, dy, shape):
-    """Add the derivative of ``max_pool`` to ``dx``: every member of a box equal to its maximum gets all of ``dy``.
-
-    A thread looks for the boxes that its element is in, so that nobody else adds to it.
-    """
     plane, line = shape[1] * shape[2], shape[2]
     for r in own_rows(dx.shape[0]):
         d, s, largest, e = row(dx, r), row(x, r), row(y, r), row(dy, r)

@@ -12,11 +12,12 @@ import numpy as np
 
 from nnet3py.ops import device
 from nnet3py.ops.cuda import cublas
-from nnet3py.ops.cuda.each_element import each_element
+from nnet3py.ops.cuda.each_element import of_elements
 from nnet3py.ops.cuda.elementwise import add_vec_to_rows
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, cuda, kernel
 from nnet3py.ops.cuda.memory import constant_cell
 from nnet3py.ops.cuda.normalize import column_moments
+from nnet3py.ops.table import documented
 
 ZERO = np.float32(0)
 
@@ -90,12 +91,9 @@ def tiled(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool, tr
     _tiled(dst, a, b, alpha, beta, trans_a, trans_b, _one())
 
 
+@documented
 def add_mat_mat(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool = False,
                 trans_b: bool = False) -> None:
-    """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to. Kaldi: AddMatMat.
-
-    With beta 0 the old content of ``dst`` does not count, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
-    """
     library = cublas.handle()
     if library is None or 0 in a.shape:
         tiled(dst, a, b, alpha, beta, trans_a, trans_b)
@@ -116,30 +114,26 @@ def _one() -> Any:
     return constant_cell(1.0, "float32")
 
 
+@documented
 def affine(dst: Any, src: Any, weights: Any, bias: Any) -> None:
-    """``dst[i] = weights src[i] + bias``."""
     add_vec_to_rows(dst, bias, 1.0, 0.0)
     add_mat_mat(dst, src, weights, 1.0, 1.0, trans_b=True)
 
 
-@each_element("mat f32")
+@of_elements("mat f32")
 def _raise_to_floor(dst, floor):
     return floor if dst < floor else dst
 
 
-@each_element("mat vec vec")
+@of_elements("mat vec vec")
 def _scale_and_shift(dst, scale, offset):
     return dst * scale + offset
 
 
+# ``starts`` is a host array.
+@documented
 def spliced_affine(dst: Any, sums: Any, src: Any, weights: Any, bias: Any, scale: Any, offset: Any, starts: Any,
                    stride: int, floor: float) -> None:
-    """``dst[i] = max(floor, bias + sum over p of W_p src[starts[p] + stride i]) scale + offset``.
-
-    W_p are blocks of columns of ``weights``. ``scale`` and ``offset`` are empty, or have an element for each column.
-    ``sums`` is empty, or gets sums of columns after the floor, as ``column_moments`` makes them. ``floor`` may be -inf.
-    ``starts`` is a host array.
-    """
     add_vec_to_rows(dst, bias, 1.0, 0.0)
     length, dim = stride * (dst.shape[0] - 1) + 1, src.shape[1]
     for p in range(starts.shape[0]):

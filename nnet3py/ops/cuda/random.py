@@ -12,6 +12,7 @@ import numpy as np
 from nnet3py.ops import random_formulas
 from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows
+from nnet3py.ops.table import documented
 
 _bound = random_formulas.bind(device_function)
 _block_words, _unit, _normal_pair = _bound.block_words, _bound.unit, _bound.normal_pair
@@ -32,7 +33,7 @@ def _put(dst, position, value):
         dst[i, position - i * cols] = value
 
 
-@kernel("mat int int int int int", shape=launch_quads, cells=(4,))
+@kernel("mat int int int intcell int", shape=launch_quads)
 def _uniform(dst, k0, k1, block, minibatch, component):
     for _ in own_rows(1):
         for place in own_columns((dst.shape[0] * dst.shape[1] + 3) // 4):
@@ -44,7 +45,7 @@ def _uniform(dst, k0, k1, block, minibatch, component):
             _put(dst, 4 * quad + 3, _unit(w3))
 
 
-@kernel("mat int int int int int", shape=launch_quads, cells=(4,))
+@kernel("mat int int int intcell int", shape=launch_quads)
 def _normal(dst, k0, k1, block, minibatch, component):
     for _ in own_rows(1):
         for place in own_columns((dst.shape[0] * dst.shape[1] + 3) // 4):
@@ -58,11 +59,11 @@ def _normal(dst, k0, k1, block, minibatch, component):
             _put(dst, 4 * quad + 3, n3)
 
 
+@documented
 def philox_uniform(dst: Any, seed: int, block: int, minibatch: Any, component: int) -> None:
-    """Fill ``dst`` with numbers in [0, 1) from the blocks that start at ``block``, row by row."""
     _uniform(dst, seed & _MASK, seed >> 32 & _MASK, block, minibatch, component)
 
 
+@documented
 def philox_normal(dst: Any, seed: int, block: int, minibatch: Any, component: int) -> None:
-    """Fill ``dst`` with standard normal numbers from the blocks that start at ``block``, row by row."""
     _normal(dst, seed & _MASK, seed >> 32 & _MASK, block, minibatch, component)

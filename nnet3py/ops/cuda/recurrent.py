@@ -18,7 +18,7 @@ from nnet3py.ops.cuda.element_formulas import (
     sigmoid_slope,
     tanh_slope,
 )
-from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
+from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d, operation
 from nnet3py.ops.cuda.nonlinear import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
 from nnet3py.ops.cuda.reduce import (
     MOST_THREADS,
@@ -45,6 +45,7 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.table import documented
 
 ZERO, ONE = np.float32(0), np.float32(1)
 NUM_GATES = 5
@@ -64,12 +65,8 @@ def _masks(src, cells):
     return ONE, ONE, ONE
 
 
-@kernel("mat mat mat", shape=launch_cells)
+@operation(shape=launch_cells)
 def lstm_propagate(dst, src, params):
-    """The cells of every row: ``dst`` = (c, m), from ``src`` = (i, f, c, o parts, c_prev, perhaps 3 masks).
-
-    ``params`` are the peephole weights (3, cells). Kaldi: ComputeLstmNonlinearity.
-    """
     cells = params.shape[1]
     w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
     for r in own_rows(dst.shape[0]):
@@ -85,14 +82,8 @@ def lstm_propagate(dst, src, params):
             m_out[j] = cell[1]
 
 
-@kernel("mat mat mat mat mat mat bool", over=1, shape=launch_columns)
+@operation(over=1, shape=launch_columns)
 def lstm_backprop(dx, sums, x, dy, params, repair, want_dx):
-    """Derivatives of ``lstm_propagate`` with self-repair, and sums over the rows. Kaldi: BackpropLstmNonlinearity.
-
-    ``dx`` gets the derivatives at the five parts, if ``want_dx``; columns of masks stay as they are. ``sums`` (13,
-    cells) gets the derivatives of ``params``, then the sums of the five nonlinearities' values, then of their
-    derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     cells = params.shape[1]
     for first in column_blocks(cells):
@@ -152,13 +143,8 @@ def _put_sum(shared, sums, place, j, mine, part):
         sums[place, j] = total
 
 
-@kernel("mat vec dmat dvec vec", shape=launch_teams)
+@operation(shape=launch_teams)
 def lstm_self_repair(repair, flagged, deriv_sum, count, config):
-    """``repair[k, j]`` = the scale of nonlinearity k if its average derivative in cell j is too small, else 0.
-
-    ``config`` holds five thresholds, then five scales; averages are over ``count`` + 1 rows, so that cells of which
-    nothing is known are repaired. ``flagged[k]`` becomes the number of such cells.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     divisor = ONE + np.float32(count[0])
     for first in row_blocks(NUM_GATES):
@@ -175,9 +161,8 @@ def lstm_self_repair(repair, flagged, deriv_sum, count, config):
             flagged[k] = num_flagged
 
 
-@kernel("dmat dmat dvec dvec mat vec int")
+@operation()
 def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagged, num_rows):
-    """Add to the statistics what ``lstm_backprop`` and ``lstm_self_repair`` found in ``num_rows`` rows."""
     for k in own_rows(NUM_GATES):
         values, slopes = row(sums, 3 + k), row(sums, 3 + NUM_GATES + k)
         total, total_slope = row(value_sum, k), row(deriv_sum, k)
@@ -193,9 +178,8 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
 # -- GRU --------------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat mat", shape=launch_cells)
+@operation(shape=launch_cells)
 def gru_propagate(dst, z, c_prev):
-    """``dst`` = (h, c), in whose first half the sums stand of which h is the tanh; c = h - z h + z c_prev."""
     cells = z.shape[1]
     for i in own_rows(dst.shape[0]):
         d, gate, previous = row(dst, i), row(z, i), row(c_prev, i)
@@ -206,9 +190,8 @@ def gru_propagate(dst, z, c_prev):
             c[j] = cell[1]
 
 
-@kernel("mat mat mat mat")
+@operation()
 def gru_sum_deriv(dst, z, y, dy):
-    """``dst`` = the derivative at the sums, from ``dy`` at the output ``y`` = (h, c) of ``gru_propagate``."""
     cells = z.shape[1]
     for i in own_rows(dst.shape[0]):
         d, gate, e = row(dst, i), row(z, i), row(dy, i)
@@ -217,9 +200,8 @@ def gru_sum_deriv(dst, z, y, dy):
             d[j] = gru_cell_backprop(h[j], gate[j], ZERO, dh[j], dc[j])[0]
 
 
-@kernel("mat mat mat mat mat mat")
+@operation()
 def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
-    """Add the derivatives at the gate z and, as far as they come through z, at the previous c."""
     cells = z.shape[1]
     for i in own_rows(dz.shape[0]):
         d, d_previous, gate, previous = row(dz, i), row(dc_prev, i), row(z, i), row(c_prev, i)
@@ -235,7 +217,7 @@ def _gru_sums(h):
     return h, tanh_slope(h)
 
 
-@kernel("vec dvec dvec dvec dmat int f32 f32", shape=launch_block, cells=(7,))
+@kernel("vec dvec dvec dvec dmat int f32 f32cell", shape=launch_block)
 def _gru_repair(repair, value_sum, deriv_sum, counters, parts, num_rows, threshold, draw):
     """Add the sums and decide what is repaired: in one block, whose threads all know the new count."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
@@ -258,9 +240,6 @@ def _gru_repair(repair, value_sum, deriv_sum, counters, parts, num_rows, thresho
         counters[NUM_REPAIRED] += num_repaired
 
 
+@documented
 def gru_repair(repair: Any, value_sum: Any, deriv_sum: Any, counters: Any, h: Any, threshold: float, draw: Any) -> None:
-    """Add the columns' sums of ``h`` and 1 - h^2, then ``repair[j]`` = 2 where the average of 1 - h^2 is too small.
-
-    Elsewhere, and everywhere if ``draw`` is above 0.5, in which case nothing is added, ``repair`` is 0.
-    """
     _gru_repair(repair, value_sum, deriv_sum, counters, _gru_sums.of(h), h.shape[0], threshold, draw)

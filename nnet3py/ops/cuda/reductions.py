@@ -11,7 +11,7 @@ import numpy as np
 
 from nnet3py.ops.cuda.column_sums import column_sums, total
 from nnet3py.ops.cuda.element_formulas import keep
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.memory import results
 from nnet3py.ops.cuda.reduce import (
     MOST_THREADS,
@@ -30,6 +30,7 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.table import documented
 
 DOUBLE_ZERO = np.float64(0)
 
@@ -74,34 +75,33 @@ def _add_double_sums(dst, parts, alpha):
             dst[j] += alpha * total(parts, 0, parts.shape[0], j)
 
 
+@documented
 def add_row_sum(dst: Any, src: Any, alpha: float, beta: float) -> None:
-    """``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
     _put_sums(dst, sum_of_values.of(src), alpha, beta)
 
 
+@documented
 def add_row_sum_sq(dst: Any, src: Any, alpha: float, beta: float) -> None:
-    """``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
     _put_sums(dst, _squares.of(src), alpha, beta)
 
 
+@documented
 def add_row_sum_product(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> None:
-    """``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``. Kaldi: AddDiagMatMat of the transposes."""
     _put_sums(dst, _column_products.of(a, b), alpha, beta)
 
 
+@documented
 def add_row_sum_double(dst: Any, src: Any, alpha: float) -> None:
-    """``dst[j] += alpha (sum over i of src[i, j])`` in float64. Kaldi: AddRowSumMat, then an addition in double."""
     _add_double_sums(dst, _double_values.of(src), alpha)
 
 
+@documented
 def add_row_sum_sq_double(dst: Any, src: Any, alpha: float) -> None:
-    """``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64. Kaldi: AddDiagMat2, then an addition in double."""
     _add_double_sums(dst, _double_squares.of(src), alpha)
 
 
-@kernel("vec mat mat f32 f32", over=1, shape=launch_teams)
+@operation(over=1, shape=launch_teams)
 def add_col_sum_product(dst, a, b, alpha, beta):
-    """``dst[i] = alpha (sum over j of a[i, j] b[i, j]) + beta dst[i]``, summed in float64. Kaldi: AddDiagMatMat."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     for first in row_blocks(a.shape[0]):
         i, mine = team_row(first, a.shape[0])
@@ -130,8 +130,8 @@ def _products(parts, a, b):
         parts[cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x] = whole
 
 
+@documented
 def sum_product(a: Any, b: Any) -> float:
-    """The sum of all ``a[i, j] b[i, j]``, in float64; the host waits for it. Kaldi: TraceMatMat(a, b, trans)."""
     if not a.size:
         return 0.0
     shape = launch_parts(*a.shape)
@@ -140,11 +140,11 @@ def sum_product(a: Any, b: Any) -> float:
     return float(results().read(count).sum())
 
 
+@documented
 def sum_sq(src: Any) -> float:
-    """The sum of all ``src[i, j]^2``, in float64; the host waits for it. Kaldi: TraceMatMat(src, src, trans)."""
     return sum_product(src, src)
 
 
+@documented
 def dot(a: Any, b: Any) -> float:
-    """The sum of all ``a[i] b[i]``, in float64; the host waits for it. Kaldi: VecVec."""
     return sum_product(a.reshape(1, a.size), b.reshape(1, b.size))

@@ -10,7 +10,7 @@ import operator
 import numpy as np
 
 from nnet3py.ops import device
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
 
 ZERO, ONE, TWO, HALF = np.float32(0), np.float32(1), np.float32(2), np.float32(0.5)
@@ -20,12 +20,8 @@ ZERO, ONE, TWO, HALF = np.float32(0), np.float32(1), np.float32(2), np.float32(0
 _product = operator.mul if device.is_simulated() else device.libdevice().fmul_rn
 
 
-@kernel("mat mat imat")
+@operation()
 def extract_statistics(dst, src, ranges):
-    """``dst[i]`` += the number of rows in ``ranges[i]``, their sum in ``src``, and the sum of their squares.
-
-    The squares are left out where ``dst`` has no columns for them. Kaldi: StatisticsExtractionComponent::Propagate.
-    """
     dim = src.shape[1]
     for i in own_rows(dst.shape[0]):
         d, first, last = row(dst, i), ranges[i, 0], ranges[i, 1]
@@ -44,9 +40,8 @@ def extract_statistics(dst, src, ranges):
             d[j] = total
 
 
-@kernel("mat mat mat ivec")
+@operation()
 def extract_statistics_backprop(dx, x, dy, rows):
-    """``dx[r]`` = the derivative of the sums in ``dy[rows[r]]``, and 2 ``x`` times that of the squares."""
     dim = dx.shape[1]
     for r in own_rows(dx.shape[0]):
         d, s, e = row(dx, r), row(x, r), row(dy, rows[r])
@@ -63,14 +58,8 @@ def _range_sum(src, first, last, column):
     return total
 
 
-@kernel("mat mat imat int bool f32")
+@operation()
 def pool_statistics(dst, src, ranges, num_log_counts, stddevs, variance_floor):
-    """Means of sums: the rows of ``src`` in ``ranges[i]`` added up, and divided by their count, in column 0 of ``src``.
-
-    The first ``num_log_counts`` columns of ``dst`` become the logarithm of the count. With ``stddevs`` the second half
-    of the means, those of squares, becomes standard deviations; ``variance_floor`` is the smallest variance.
-    Kaldi: StatisticsPoolingComponent::Propagate.
-    """
     half = (dst.shape[1] - num_log_counts) // 2
     for i in own_rows(dst.shape[0]):
         d, first, last = row(dst, i), ranges[i, 0], ranges[i, 1]
@@ -89,13 +78,8 @@ def pool_statistics(dst, src, ranges, num_log_counts, stddevs, variance_floor):
                 d[place] = value
 
 
-@kernel("mat mat mat mat int bool")
+@operation()
 def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
-    """``dst`` = derivative by the sums that ``pool_statistics`` divided, of its output ``y`` and derivative ``dy``.
-
-    ``counts`` (rows, 1) holds the counts, or their logarithms if there are log-count columns. Nothing flows through the
-    counts, and the floor of the variance has no effect. ``y`` is read only with ``stddevs``.
-    """
     half = dst.shape[1] // 2
     for i in own_rows(dst.shape[0]):
         d, v, e = row(dst, i), row(y, i), row(dy, i)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from nnet3py.ops.cuda.element_formulas import excess
-from nnet3py.ops.cuda.launch import kernel
+from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_block, launch_teams, sum_along_team, sum_over_block
 from nnet3py.ops.cuda.threads import (
     cuda,
@@ -24,15 +24,15 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.table import documented
 
 ZERO, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float32(2), np.float64(0)
 
 # -- columns ----------------------------------------------------------------------------------------------------------
 
 
-@kernel("mat mat ivec")
+@operation()
 def copy_cols(dst, src, indexes):
-    """``dst[i, j] = src[i, indexes[j]]``, a zero column where the index is -1. Kaldi: CopyCols."""
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         for j in own_columns(d.shape[0]):
@@ -40,9 +40,8 @@ def copy_cols(dst, src, indexes):
             d[j] = s[c] if c >= 0 else ZERO
 
 
-@kernel("mat mat")
+@operation()
 def multiply_blocks(dst, src):
-    """``dst`` = the elementwise product of the blocks of ``src`` that are as wide as ``dst``."""
     width = dst.shape[1]
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -53,9 +52,8 @@ def multiply_blocks(dst, src):
             d[j] = product
 
 
-@kernel("mat mat mat", over=2)
+@operation(over=2)
 def multiply_blocks_backprop(dx, x, dy):
-    """Derivative of ``multiply_blocks``: each block gets ``dy`` times the product of the other blocks of ``x``."""
     width = dy.shape[1]
     for i in own_rows(dx.shape[0]):
         d, s, e = row(dx, i), row(x, i), row(dy, i)
@@ -68,9 +66,8 @@ def multiply_blocks_backprop(dx, x, dy):
                 span(d, start, width)[j] = product
 
 
-@kernel("mat mat f32")
+@operation()
 def add_sum_of_blocks(dst, src, alpha):
-    """``dst += alpha`` times the sum of the blocks of ``src`` that are as wide as ``dst``. Kaldi: AddMatBlocks."""
     width = dst.shape[1]
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -81,9 +78,8 @@ def add_sum_of_blocks(dst, src, alpha):
             d[j] = total
 
 
-@kernel("mat mat f32", over=1)
+@operation(over=1)
 def add_to_blocks(dst, src, alpha):
-    """Every block of ``dst`` that is as wide as ``src`` gets ``alpha src`` added. Kaldi: AddMatBlocks."""
     width = src.shape[1]
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
@@ -93,9 +89,8 @@ def add_to_blocks(dst, src, alpha):
                 span(d, start, width)[j] += value
 
 
-@kernel("mat mat imat")
+@operation()
 def sum_column_groups(dst, src, groups):
-    """``dst[i, j]`` = sum of ``src[i, groups[j, 0]:groups[j, 1]]``. Kaldi: SumColumnRanges."""
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         for j in own_columns(d.shape[0]):
@@ -105,9 +100,8 @@ def sum_column_groups(dst, src, groups):
             d[j] = total
 
 
-@kernel("mat mat imat", over=1)
+@operation(over=1)
 def copy_to_column_groups(dst, src, groups):
-    """``dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]``. Kaldi: CopyCols."""
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         for j in own_columns(s.shape[0]):
@@ -115,9 +109,8 @@ def copy_to_column_groups(dst, src, groups):
                 d[k] = s[j]
 
 
-@kernel("mat mat imat")
+@operation()
 def copy_row_pieces(dst, src, places):
-    """``dst[i]`` = the columns of ``src[places[i, 0]]`` from ``places[i, 1]`` on. Kaldi: CopyRows of pointers."""
     for i in own_rows(dst.shape[0]):
         d = row(dst, i)
         s = span(row(src, places[i, 0]), places[i, 1], d.shape[0])
@@ -125,9 +118,8 @@ def copy_row_pieces(dst, src, places):
             d[j] = s[j]
 
 
-@kernel("mat mat imat", over=1)
+@operation(over=1)
 def copy_to_row_pieces(dst, src, places):
-    """The columns of ``dst[places[i, 0]]`` from ``places[i, 1]`` on = ``src[i]``. Kaldi: CopyToRows."""
     for i in own_rows(src.shape[0]):
         s = row(src, i)
         d = span(row(dst, places[i, 0]), places[i, 1], s.shape[0])
@@ -155,8 +147,8 @@ def _count_rows(counters, num_rows, num_calls):
         counters[3] += num_calls
 
 
+@documented
 def clip_elements(dx, counters, dy, limit, store):  # type: ignore[no-untyped-def]
-    """``dx = dy`` held between -``limit`` and ``limit``; ``dx`` may be ``dy``; with ``store``, counters[3] += 1."""
     _clip_elements(dx, counters, dy, limit, store)
     if store:
         _count_rows(counters, 0.0, 1.0)
@@ -197,11 +189,8 @@ def _clip_rows(dx, counters, dy, limit, store):
         _add_whole(counters, 0, num_clipped)
 
 
+@documented
 def clip_rows(dx, counters, dy, limit, store):  # type: ignore[no-untyped-def]
-    """``dx = dy``, rows of a larger norm than ``limit`` scaled down to it; ``dx`` may be ``dy``.
-
-    With ``store``, ``counters`` (rows clipped, rows seen, -, calls) go up; a row of just that norm counts as clipped.
-    """
     _clip_rows(dx, counters, dy, limit, store)
     if store:
         _count_rows(counters, dx.shape[0], 1.0)
@@ -223,13 +212,9 @@ def _sum_of_norms(shared, matrix, of_excess, target):
     return sum_over_block(shared, total)
 
 
-@kernel("mat dvec mat dvec f32 f32 f32 f32", shape=launch_block, cells=(7,))
+# A single block computes it: it is rare.
+@operation(shape=launch_block)
 def clip_gradient_repair(dx, updated_counters, x, counters, proportion_threshold, target, scale, draw):
-    """Pull ``x`` back towards ``target`` if more rows than ``proportion_threshold`` are clipped; the norms' sum stays.
-
-    ``counters`` (rows clipped, rows seen, calls repaired, calls) decide, and a ``draw`` of at most 0.5; counters[2] of
-    ``updated_counters`` goes up. A single block computes it: it is rare. Kaldi: ClipGradientComponent::RepairGradients.
-    """
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     if counters[1] == 0.0 or draw[0] > np.float32(0.5):
         return
@@ -290,13 +275,9 @@ def _count_truncated(counters, num_rows):
         counters[2] += num_rows
 
 
+@documented
 def truncate_gradient(dx, counters, dy, zeroing, scale, clipping_threshold,  # type: ignore[no-untyped-def]
                       zeroing_threshold, store):
-    """``dx = scale dy``, its rows clipped to a norm, or zero where ``zeroing`` is -1 and the norm is above a threshold.
-
-    With ``store``, ``counters`` (rows clipped, rows zeroed, rows seen, rows at boundaries) go up. ``dx`` may be ``dy``.
-    Kaldi: BackpropTruncationComponent::Backprop.
-    """
     _truncate(dx, counters, dy, zeroing, scale, clipping_threshold, zeroing_threshold, store)
     if store:
         _count_truncated(counters, dx.shape[0])
