@@ -24,13 +24,14 @@ def resample(samples: np.ndarray, rate: int, new_rate: int) -> np.ndarray:
     reach = math.ceil(ZEROS / (2 * cutoff) * rate) + 1          # inputs on each side of an output
     padded = np.pad(samples.astype(np.float64), (reach, reach + 1))
     offsets = np.arange(2 * reach + 1)
+    # An output's place between its inputs is one of few: a filter for each of them.
+    phases = np.arange(step_in)[:, None]
+    filters = _filter(((offsets - reach) * step_in - phases) / ticks, cutoff)
     result = np.empty(count, dtype=np.float32)
     for begin in range(0, count, _BLOCK):
         times = np.arange(begin, min(begin + _BLOCK, count), dtype=np.int64) * step_out      # in ticks
-        first = times // step_in - reach
-        inputs = first[:, None] + offsets
-        weights = _filter((inputs * step_in - times[:, None]) / ticks, cutoff)
-        result[begin:begin + len(times)] = (padded[inputs + reach] * weights).sum(axis=1) / rate
+        inputs = (times // step_in)[:, None] + offsets
+        result[begin:begin + len(times)] = np.einsum("ij,ij->i", padded[inputs], filters[times % step_in]) / rate
     return result
 
 
