@@ -63,7 +63,8 @@ COMMANDS = [
     ("append-vector-to-feats", "ark:feats", "ark:vecs", NO_TABLE), ("transform-feats", "matrix", "ark:feats", NO_TABLE),
     ("transform-vec", "matrix", "ark:vecs", NO_TABLE), ("est-pca", "--dim=2", "ark:feats", NOWHERE),
     ("compute-mfcc-feats", "ark:wav", NO_TABLE), ("compute-fbank-feats", "ark:wav", NO_TABLE),
-    ("wav-copy", "ark:wav", NO_TABLE), ("wav-to-duration", "ark:wav", NO_TABLE),
+    ("wav-copy", "ark:wav", NO_TABLE), ("wav-perturb", "--speed=0.9", "ark:wav", NO_TABLE),
+    ("wav-to-duration", "ark:wav", NO_TABLE),
     ("extract-segments", "ark:wav", "segments", NO_TABLE),
     # Matrices, vectors, statistics
     ("copy-matrix", "ark:feats", NO_TABLE), ("copy-vector", "ark:vecs", NO_TABLE),

@@ -279,7 +279,7 @@ def test_a_failing_step_names_its_log(tmp_path: Path) -> None:
 
 
 def test_kaldi_directories_are_checked(tmp_path: Path) -> None:
-    script = EGS / "mini_librispeech/run.sh"
+    script = EGS / "mini_librispeech/run_frames.sh"
     without = run([script, "--data-dir", "data/train"], tmp_path)
     assert without.returncode == 1 and "--ali-dir is needed" in without.stderr
     for path in ("data/train/feats.scp", "data/train/utt2spk", "lang/phones.txt"):

@@ -1,131 +1,215 @@
 #!/usr/bin/env bash
-# A TDNN-F acoustic model on data and alignments that Kaldi has made, up to posteriors of test data.
+# From sound and transcripts to word error rates: flat start, tree, i-vectors, a chain TDNN-F, decoding, rescoring.
 #
-#   run.sh --data-dir data/train_clean_5 --ali-dir exp/tri3b_ali_train_clean_5 --lang data/lang \
-#          --test-data-dir data/dev_clean_2 --test-ali-dir exp/tri3b_ali_dev_clean_2
+#   run.sh --data data/train --test-data "data/dev data/test" --lexicon lexicon.txt --lm small.arpa --large-lm large.arpa
+#   run.sh --stage 9 …                           from a stage on; training goes on where it was interrupted
 #
-# Run it where Kaldi's recipe runs, if the paths in feats.scp are relative. Without --test-ali-dir there are posteriors
-# but no frame accuracy; --online-ivector-dir and --test-online-ivector-dir may be given. What it makes lies under --dir.
-# A smaller network: --dim 256 --bottleneck 64 --prefinal-dim 128 --strides "1 1 0 3 3 3". Further options stand below.
+# The data are Kaldi's directories: wav.scp (or feats.scp, which are then taken as they are), text, utt2spk, perhaps
+# segments. run_librispeech.sh, run_synthetic.sh and run_digits.sh call this with corpora. What it makes lies under --dir.
+# Language model weight and word penalty are those that are best on the first test directory. Further options stand below.
 
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../utils/recipe.sh"
 
 stage=0
-data_dir=
-ali_dir=
-lang=
-test_data_dir=
-test_ali_dir=
-online_ivector_dir=
-test_online_ivector_dir=
-dir=exp/nnet3_tdnnf
-cmvn_opts="--norm-means=true --norm-vars=false"
-dim=768
+stop_stage=100
+data=
+test_data=
+lexicon=
+lm=
+large_lm=                 # blank: lattices are not rescored
+silence_phones=SIL        # with commas; the first one may stand between words
+unknown_word=             # of the lexicon, for words that it lacks
+dir=exp
+mfcc_config=$here/conf/mfcc.conf
+speeds="0.9 1.0 1.1"
+e2e_width=256
+e2e_bottleneck=64
+e2e_strides="1 1 0 3 3 3"
+e2e_epochs=3
+e2e_copies=2              # of each utterance, at speeds that give it one of a few lengths
+e2e_minibatch=16,8
+e2e_frames_per_iter=150000
+num_leaves=3500
+num_gauss=512
+ivector_dim=100           # 0: without i-vectors
+width=768
 bottleneck=96
-prefinal_dim=192
 strides="1 1 1 0 3 3 3 3 3 3 3 3"
 num_epochs=6
-num_jobs_initial=2
-num_jobs_final=2
-initial_lrate=0.001
-final_lrate=0.0001
-minibatch_size=128
-frames_per_eg=8
-samples_per_iter=20000
+chunk_width=140,100,160
+minibatch=64,32
+frames_per_iter=300000
+initial_lrate=0.002
+final_lrate=0.0002
 dropout_schedule="0,0@0.20,0.3@0.50,0"
-egs_opts=                 # such as "--num-utts-subset 30", for little data
+num_jobs_initial=1
+num_jobs_final=1
+egs_opts="--num-utts-subset 50 --num-egs-diagnostic 100 --num-train-egs-combine 300"
+score_weights="7 8 9 10 11 12 13 14 15 16 17"
+score_penalties="0.0 0.5 1.0"
+srand=1
 use_gpu=optional
-cmd=                      # such as "queue.pl --mem 2G": how jobs are started; none: processes here
+cmd=                      # such as "queue.pl --mem 2G": how training jobs are started; none: processes here
 . "$here/../utils/parse_options.sh"
+export NNET3PY_PYTHON=$python
 
-for name in data_dir ali_dir lang test_data_dir; do
+for name in data test_data lexicon lm; do
   [ -n "${!name}" ] || fail "--${name//_/-} is needed; see $0 --help"
 done
-lists=$dir/lists          # the data directories, with statistics of the features if they had none
+local=$here/local
+train=$dir/data/train     # as it is; train_e2e and train_sp: at other speeds
+lang=$dir/lang
+tests=                    # names of the test directories
+for folder in $test_data; do tests="$tests $(basename "$folder")"; done
+first=$(basename "${test_data%% *}")
+start=$SECONDS
 
-if [ $stage -le 0 ]; then
-  echo "$0: checking the data"
-  need {$data_dir,$test_data_dir}/{feats.scp,utt2spk} $lang/phones.txt $ali_dir/{final.mdl,tree,phones.txt,num_jobs,ali.1.gz}
-  [ -z "$test_ali_dir" ] || need $test_ali_dir/{final.mdl,tree,ali.1.gz}
-  [ -z "$online_ivector_dir" ] || need {$online_ivector_dir,$test_online_ivector_dir}/ivector_online.scp
-  symbols() { grep -v '^#' "$1"; }   # disambiguation symbols may differ
-  cmp -s <(symbols $lang/phones.txt) <(symbols $ali_dir/phones.txt) ||
-    fail "$lang/phones.txt and $ali_dir/phones.txt differ: the alignments were made with other phones"
-  [ -z "$test_ali_dir" ] || cmp -s $ali_dir/tree $test_ali_dir/tree ||
-    fail "$ali_dir/tree and $test_ali_dir/tree differ: the frame accuracy would mean nothing"
-  dims=$(for d in $data_dir $test_data_dir; do feat-to-dim --print-args=false scp:$d/feats.scp -; done | sort -u | xargs)
-  [ "$(wc -w <<< "$dims")" = 1 ] || fail "the features of $data_dir and $test_data_dir have the dimensions $dims"
-  echo "$0: $(wc -l < $data_dir/feats.scp) utterances to train on, $(wc -l < $test_data_dir/feats.scp) to test"
+begin() {   # begin STAGE WHAT: whether the stage is to be done
+  [ $stage -le $1 ] && [ $1 -le $stop_stage ] || return 1
+  echo "$0: stage $1 ($((SECONDS - start)) s): $2"
+}
+
+sound() { [ -s $train/wav.scp ]; }     # whether there is sound that can be made faster and slower
+
+if begin 0 "data"; then
+  need $lexicon $lm $data/{text,utt2spk}
+  has_extra decode || fail "graphs need more packages ($extra_hint)"
+  $local/prepare_data.sh --from $data --to $train
+  $local/make_features.sh --data $train --config $mfcc_config
+  for folder in $test_data; do
+    name=$(basename "$folder")
+    [ $name != train ] || fail "a test directory cannot be named train"
+    $local/prepare_data.sh --from $folder --to $dir/data/$name
+    $local/make_features.sh --data $dir/data/$name --config $mfcc_config
+  done
+  echo "$0: $(wc -l < $train/feats.scp) utterances to train on, to test: $(for name in $tests; do
+    echo "$(wc -l < $dir/data/$name/feats.scp) in $name"; done | paste -sd,)"
 fi
 
-if [ $stage -le 1 ]; then
-  echo "$0: statistics of the features"
-  for part in train test; do
-    source=$data_dir; [ $part = train ] || source=$test_data_dir
-    mkdir -p $lists/$part
-    sort -k1,1 -u $source/feats.scp > $lists/$part/feats.scp
-    sort -k1,1 -u $source/utt2spk | join -o 1.1,1.2 - $lists/$part/feats.scp > $lists/$part/utt2spk
-    [ "$(wc -l < $lists/$part/utt2spk)" = "$(wc -l < $lists/$part/feats.scp)" ] ||
-      fail "$source/utt2spk does not have all utterances of $source/feats.scp"
-    awk '{ of[$2] = of[$2] " " $1 } END { for (s in of) print s of[s] }' $lists/$part/utt2spk |
-      sort -k1,1 > $lists/$part/spk2utt
-    if [ -s $source/cmvn.scp ]; then
-      sort -k1,1 -u $source/cmvn.scp > $lists/$part/cmvn.scp
-    else
-      run $dir/log/cmvn_$part.log compute-cmvn-stats --spk2utt=ark:$lists/$part/spk2utt scp:$lists/$part/feats.scp \
-        ark,scp:$lists/$part/cmvn.ark,$lists/$part/cmvn.scp
-    fi
+if begin 1 "lang folder, grammar"; then
+  run $lang/log/lang.log prepare-lang --silence-phones="$silence_phones" ${unknown_word:+--unknown-word="$unknown_word"} \
+    $lexicon $lang
+  unzipped() { case $1 in *.gz) echo "gunzip -c $1 |" ;; *) echo "$1" ;; esac; }
+  run $lang/log/grammar.log arpa2fst --disambig-symbol='#0' --read-symbol-table=$lang/words.txt "$(unzipped $lm)" $lang/G.fst
+  if [ -n "$large_lm" ]; then
+    number() { awk -v word="$1" '$1 == word { print $2 }' $lang/words.txt; }
+    oov=
+    [ ! -s $lang/oov.int ] || oov=--unk-symbol=$(cat $lang/oov.int)
+    run $lang/log/large.log arpa-to-const-arpa --bos-symbol=$(number '<s>') --eos-symbol=$(number '</s>') $oov \
+      "case $large_lm in *.gz) gunzip -c $large_lm ;; *) cat $large_lm ;; esac | $local/arpa_to_numbers.awk $lang/words.txt - |" \
+      $lang/G.carpa
+  fi
+fi
+
+if begin 2 "other speeds and volumes"; then
+  if sound; then
+    $local/prepare_data.sh --from $train --to ${train}_sp --speeds "$speeds"
+    $local/make_features.sh --data ${train}_sp --config $mfcc_config
+    run ${train}_e2e/log/lengths.log python $local/allowed_lengths.py $train/utt2num_frames ${train}_e2e/allowed_lengths \
+      ${train}_e2e/speeds --copies $e2e_copies
+    $local/prepare_data.sh --from $train --to ${train}_e2e --utt2speed ${train}_e2e/speeds
+    $local/make_features.sh --data ${train}_e2e --config $mfcc_config
+  else
+    echo "$0: features without sound stay as they are"
+    for name in sp e2e; do
+      $local/prepare_data.sh --from $train --to ${train}_$name
+      $local/make_features.sh --data ${train}_$name
+    done
+    run ${train}_e2e/log/lengths.log python $local/allowed_lengths.py $train/utt2num_frames ${train}_e2e/allowed_lengths
+  fi
+  echo "$0: lengths of utterances in end-to-end training: $(cat ${train}_e2e/allowed_lengths)"
+fi
+
+e2e=$dir/e2e
+e2e_tree=$dir/e2e_tree
+if begin 3 "what a flat start needs: tree without context, graphs, examples"; then
+  $local/prepare_e2e.sh --stage tree --lang $lang --data ${train}_e2e --dir $e2e --tree $e2e_tree
+  $local/make_network.sh --data ${train}_e2e --tree $e2e_tree --dir $e2e --width $e2e_width --bottleneck $e2e_bottleneck \
+    --strides "$e2e_strides"
+  $local/prepare_e2e.sh --stage egs --lang $lang --data ${train}_e2e --dir $e2e --tree $e2e_tree \
+    --frames-per-iter $e2e_frames_per_iter
+  rm -f $e2e/*.mdl $e2e/driver_options.json
+fi
+
+train() {   # train OPTION…: what both trainings have in common
+  train-chain ${cmd:+--cmd="$cmd"} --use-gpu=$use_gpu --chain.leaky-hmm-coefficient=0.1 --chain.l2-regularize=0.00005 \
+    --chain.xent-regularize=0.1 --trainer.srand=$srand --trainer.max-param-change=2.0 --cleanup.remove-egs=false \
+    --trainer.optimization.num-jobs-initial=$num_jobs_initial --trainer.optimization.num-jobs-final=$num_jobs_final \
+    --trainer.optimization.initial-effective-lrate=$initial_lrate \
+    --trainer.optimization.final-effective-lrate=$final_lrate "$@"
+}
+
+if begin 4 "training from a flat start"; then
+  train --feat-dir=${train}_e2e --feat.cmvn-opts="--norm-means=true --norm-vars=false" --tree-dir=$e2e_tree \
+    --egs.dir=$e2e/egs --chain.phone-lm=$e2e_tree/phone_lm.fst --trainer.num-epochs=$e2e_epochs \
+    --trainer.num-chunk-per-minibatch=$e2e_minibatch --dir=$e2e || fail "training failed (its logs: $e2e/log)"
+  need $e2e/final.mdl
+fi
+
+if begin 5 "alignments"; then
+  $local/align.sh --data ${train}_sp --lang $lang --model $e2e --dir $dir/e2e_lats
+fi
+
+tree=$dir/tree
+if begin 6 "tree"; then
+  $local/build_tree.sh --data ${train}_sp --lang $lang --ali $dir/e2e_lats --dir $tree --num-leaves $num_leaves
+fi
+
+ivectors() { [ $ivector_dim -eq 0 ] || echo $dir/ivectors/$1; }      # ivectors NAME: their folder, if there are any
+
+if begin 7 "i-vectors"; then
+  if [ $ivector_dim -gt 0 ]; then
+    $local/train_ivectors.sh --data ${train}_sp --dir $dir/extractor --num-gauss $num_gauss --ivector-dim $ivector_dim
+    $local/extract_ivectors.sh --data ${train}_sp --extractor $dir/extractor --dir $(ivectors train_sp) --utts-per-speaker 2
+    for name in $tests; do
+      $local/extract_ivectors.sh --data $dir/data/$name --extractor $dir/extractor --dir $(ivectors $name)
+    done
+  fi
+fi
+
+chain=$dir/chain
+if begin 8 "network"; then
+  rm -rf $chain
+  $local/make_network.sh --data ${train}_sp --tree $tree --dir $chain --width $width --bottleneck $bottleneck \
+    --strides "$strides" --ivectors "$(ivectors train_sp)"
+fi
+
+if begin 9 "training"; then
+  train --feat-dir=${train}_sp --feat.cmvn-opts="--norm-means=false --norm-vars=false" --tree-dir=$tree \
+    --lat-dir=$dir/e2e_lats --chain.alignment-subsampling-factor=1 --chain.left-tolerance=1 --chain.right-tolerance=1 \
+    --chain.lm-opts="--num-extra-lm-states=2000" ${ivector_dim:+$([ $ivector_dim -eq 0 ] ||
+      echo "--feat.online-ivector-dir=$(ivectors train_sp)")} \
+    --egs.chunk-width=$chunk_width --egs.opts="$egs_opts" --trainer.frames-per-iter=$frames_per_iter \
+    --trainer.num-chunk-per-minibatch=$minibatch --trainer.num-epochs=$num_epochs \
+    --trainer.dropout-schedule="$dropout_schedule" --dir=$chain || fail "training failed (its logs: $chain/log)"
+  need $chain/final.mdl
+fi
+
+if begin 10 "decoding"; then
+  run $chain/log/graph.log make-graph --self-loop-scale=1.0 $lang $lang/G.fst $tree/tree $chain/final.mdl $chain/graph
+  for name in $tests; do
+    $local/decode.sh --data $dir/data/$name --model $chain --graph $chain/graph --dir $chain/decode_$name \
+      --ivectors "$(ivectors $name)"
   done
 fi
 
-if [ $stage -le 2 ]; then
-  echo "$0: making the network"
-  rm -rf $dir/configs $dir/egs $dir/driver_options.json $dir/*.mdl
-  feat_dim=$(feat-to-dim --print-args=false scp:$lists/train/feats.scp -)
-  ivector_dim=0
-  [ -z "$online_ivector_dir" ] ||
-    ivector_dim=$(feat-to-dim --print-args=false scp:$online_ivector_dir/ivector_online.scp -)
-  num_pdfs=$(tree-info --print-args=false $ali_dir/tree | awk '$1 == "num-pdfs" { print $2 }')
-  mkdir -p $dir/configs
-  "$here/local/make_xconfig.sh" $feat_dim $ivector_dim $num_pdfs $dir/configs $dim $bottleneck $prefinal_dim "$strides" \
-    > $dir/configs/network.xconfig
-  run $dir/log/xconfig.log xconfig-to-configs --xconfig-file $dir/configs/network.xconfig --config-dir $dir/configs
-  run $dir/log/info.log nnet3-info $dir/configs/ref.raw > $dir/info.txt
-  echo "$0: $(grep num-parameters $dir/info.txt)"
+if begin 11 "rescoring with the large language model"; then
+  for name in $tests; do
+    [ -z "$large_lm" ] ||
+      $local/rescore.sh --old $lang/G.fst --new $lang/G.carpa --from $chain/decode_$name --dir $chain/decode_${name}_large
+  done
 fi
 
-if [ $stage -le 3 ]; then
-  echo "$0: training"
-  train-dnn ${cmd:+--cmd="$cmd"} --use-gpu=$use_gpu \
-    ${online_ivector_dir:+--feat.online-ivector-dir=$online_ivector_dir} --feat.cmvn-opts="$cmvn_opts" \
-    --egs.frames-per-eg=$frames_per_eg ${egs_opts:+--egs.opts="$egs_opts"} \
-    --trainer.samples-per-iter=$samples_per_iter --trainer.num-epochs=$num_epochs \
-    --trainer.dropout-schedule="$dropout_schedule" \
-    --trainer.optimization.num-jobs-initial=$num_jobs_initial --trainer.optimization.num-jobs-final=$num_jobs_final \
-    --trainer.optimization.initial-effective-lrate=$initial_lrate \
-    --trainer.optimization.final-effective-lrate=$final_lrate \
-    --trainer.optimization.minibatch-size=$minibatch_size \
-    --feat-dir=$lists/train --lang=$lang --ali-dir=$ali_dir --dir=$dir || fail "training failed (its logs: $dir/log)"
-  need $dir/final.mdl
-fi
-
-if [ $stage -le 4 ]; then
-  echo "$0: posteriors of the test data"
-  ivectors=()
-  [ -z "$test_online_ivector_dir" ] || ivectors=(--online-ivectors=scp:$test_online_ivector_dir/ivector_online.scp
-    --online-ivector-period="$(cat $test_online_ivector_dir/ivector_period)")
-  feats="scp:$lists/test/cmvn.scp scp:$lists/test/feats.scp"
-  run $dir/log/compute.log nnet3-compute --use-priors=false --apply-exp=true --frames-per-chunk=150 \
-    ${ivectors[@]+"${ivectors[@]}"} $dir/final.mdl \
-    "ark:apply-cmvn $cmvn_opts --utt2spk=ark:$lists/test/utt2spk $feats ark:- |" ark,scp:$dir/post.ark,$dir/post.scp
-fi
-
-if [ $stage -le 5 ] && [ -n "$test_ali_dir" ]; then
-  run $dir/log/ali_to_pdf.log ali-to-pdf $test_ali_dir/final.mdl "ark:gunzip -c $test_ali_dir/ali.*.gz |" \
-    ark,t:$dir/test_pdfs.txt
-  run $dir/log/accuracy.log python "$here/../utils/frame_accuracy.py" scp:$dir/post.scp $dir/test_pdfs.txt \
-    > $dir/results.txt
-  cat $dir/results.txt
+if begin 12 "scoring"; then
+  for suffix in "" ${large_lm:+_large}; do
+    for name in $tests; do
+      like=
+      [ $name = $first ] || like=$chain/decode_$first$suffix
+      $local/score.sh --data $dir/data/$name --words $chain/graph/words.txt --dir $chain/decode_$name$suffix --like "$like" \
+        --weights "$score_weights" --penalties "$score_penalties"
+      echo "$name, ${suffix:+large }language model: $(grep -h '^%WER\|weight' $chain/decode_$name$suffix/wer | paste -sd' ')"
+    done
+  done | tee $dir/results.txt
 fi

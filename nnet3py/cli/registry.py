@@ -59,6 +59,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "compute-mfcc-feats": Entry("speech_feats", "compute_mfcc_feats", "Compute MFCC features of sound."),
         "compute-fbank-feats": Entry("speech_feats", "compute_fbank_feats", "Compute filterbank features of sound."),
         "wav-copy": Entry("wav", "wav_copy", "Copy sound."),
+        "wav-perturb": Entry("wav_perturb", "wav_perturb", "Change the speed and the volume of sound."),
         "wav-to-duration": Entry("wav", "wav_to_duration", "Write how many seconds sound lasts."),
         "extract-segments": Entry("wav", "extract_segments", "Cut segments out of recordings."),
         "copy-feats": Entry("copy_feats", "copy_feats", "Copy features; optionally compress them."),
@@ -254,6 +255,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "nbest-to-prons": Entry("nbest", "nbest_to_prons", "Print the words of best paths with their phones."),
     },
     "Graphs": {
+        "prepare-lang": Entry("prepare_lang", "prepare_lang", "Make a lang folder of a lexicon."),
         "make-graph": Entry("make_graph", "make_graph", "Make the decoding graph of a lexicon, a grammar and a model."),
         "compile-train-graphs": Entry("align_compiled", "compile_train_graphs", "Make the graphs of known words."),
         "compile-train-graphs-fsts": Entry("align_compiled", "compile_train_graphs_fsts",

@@ -1,0 +1,60 @@
+"""prepare-lang: a lang folder of a lexicon."""
+from __future__ import annotations
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.options import OptionError, Options, option
+
+
+@kaldi_command("prepare-lang", usage="""
+Make a lang folder of a lexicon: words.txt, phones.txt, L.fst and L_disambig.fst, the topology topo, and in phones/ the
+lists from which trees are built. Kaldi has a script utils/prepare_lang.sh, which can do more, such as phones that
+depend on their position in the word.
+
+<lexicon> has lines WORD PHONE ... or WORD PROBABILITY PHONE ...
+
+Usage: prepare-lang [options] <lexicon> <lang-dir>
+e.g.: prepare-lang --silence-phones=SIL,SPN '--unknown-word=<UNK>' lexicon.txt data/lang
+See also: make-graph, compile-train-graphs, text-to-phones
+""", arguments=(2, 2), options=[
+    option("silence-phones", str, "SIL", "Phones that are no speech, with commas between; the first one may stand "
+           "before, between and after words"),
+    option("silence-prob", float, 0.5, "How probable it is there"),
+    option("unknown-word", str, "", "Word of the lexicon that stands for those that it lacks (empty: none)"),
+    option("chain", bool, True, "Topology of chain models: one state a phone"),
+])
+def prepare_lang(args: list[str], options: Options) -> int:
+    """Make the folder."""
+    from nnet3py.decoding.graph import write_lang
+    from nnet3py.decoding.lang_folder import write_phone_lists
+    from nnet3py.decoding.lexicon import Silence, lexicon_phones, make_lang, read_lexicon
+    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.io.object_files import write_object
+    from nnet3py.io.streams import write_text
+    from nnet3py.io.topology_kinds import chain_topology, left_to_right_topology
+
+    lexicon = read_lexicon(args[0])
+    silences = [phone for phone in options.silence_phones.split(",") if phone]
+    if not silences:
+        raise OptionError("--silence-phones must name one phone at least, such as SIL")
+    others = [name for _, name in sorted(lexicon_phones(lexicon, Silence(silences[0])).names.items())
+              if name not in silences and name != "<eps>"]
+    if not others:
+        raise OptionError(f"all phones of {args[0]} are among --silence-phones={options.silence_phones}")
+    lang = make_lang(lexicon, SymbolTable.of([*silences, *others], "phone"),
+                     Silence(silences[0], options.silence_prob))
+    if options.unknown_word and options.unknown_word not in lang.words:
+        raise OptionError(f"--unknown-word={options.unknown_word} is not in {args[0]}")
+    write_lang(args[1], lang)
+    numbers = [[lang.phones[phone] for phone in phones] for phones in (silences, others)]
+    topology = chain_topology(sum(numbers, [])) if options.chain else left_to_right_topology(numbers[1], numbers[0])
+    write_object(f"{args[1]}/topo", topology.write, binary=False)
+    write_phone_lists(args[1], lang.phones, silences, others)
+    write_text(f"{args[1]}/lexicon.txt", "".join(
+        " ".join([one.word, *([f"{one.probability:g}"] if any(other.probability < 1.0 for other in lexicon) else []),
+                  *one.phones]) + "\n" for one in lexicon))
+    if options.unknown_word:
+        write_text(f"{args[1]}/oov.txt", f"{options.unknown_word}\n")
+        write_text(f"{args[1]}/oov.int", f"{lang.words[options.unknown_word]}\n")
+    log.log(f"Wrote {args[1]}, of {len(lexicon)} pronunciations and {len(silences) + len(others)} phones")
+    return 0
