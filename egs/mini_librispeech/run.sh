@@ -24,6 +24,7 @@ unknown_word=             # of the lexicon, for words that it lacks
 dir=exp
 mfcc_config=$here/conf/mfcc.conf
 speeds="0.9 1.0 1.1"
+copies=                   # of each utterance, at so many of these speeds; blank: at all
 e2e_width=256
 e2e_bottleneck=64
 e2e_strides="1 1 0 3 3 3"
@@ -105,7 +106,7 @@ fi
 
 if begin 2 "other speeds and volumes"; then
   if sound; then
-    $local/prepare_data.sh --from $train --to ${train}_sp --speeds "$speeds"
+    $local/prepare_data.sh --from $train --to ${train}_sp --speeds "$speeds" --copies "$copies"
     $local/make_features.sh --data ${train}_sp --config $mfcc_config
     run ${train}_e2e/log/lengths.log python $local/allowed_lengths.py $train/utt2num_frames ${train}_e2e/allowed_lengths \
       ${train}_e2e/speeds --copies $e2e_copies

@@ -20,7 +20,8 @@ num_text_small=4000
 seed=0
 e2e_width=160
 e2e_bottleneck=40
-e2e_epochs=2
+e2e_epochs=1
+copies=1                  # of each training sentence, at one of three speeds
 num_leaves=400
 num_gauss=128
 ivector_dim=32
@@ -41,7 +42,7 @@ if [ $stage -le -1 ]; then
 fi
 "$here/run.sh" --stage $stage --stop-stage $stop_stage --dir $dir --data $corpus/train \
   --test-data "$corpus/dev $corpus/test" --lexicon $corpus/lexicon.txt --lm $corpus/small.arpa --large-lm $corpus/large.arpa \
-  --e2e-width $e2e_width --e2e-bottleneck $e2e_bottleneck --e2e-strides "1 1 3 3" --e2e-epochs $e2e_epochs --e2e-copies 1 \
+  --copies $copies --e2e-width $e2e_width --e2e-bottleneck $e2e_bottleneck --e2e-strides "1 1 3 3" --e2e-epochs $e2e_epochs --e2e-copies 1 \
   --e2e-minibatch 8 --e2e-frames-per-iter 100000 --num-leaves $num_leaves --num-gauss $num_gauss --ivector-dim $ivector_dim \
   --width $width --bottleneck $bottleneck --strides "1 1 0 3 3 3" --num-epochs $num_epochs --minibatch $minibatch \
   --frames-per-iter 150000 --dropout-schedule 0 --egs-opts "$egs_opts" --score-weights "7 9 11 13" --score-penalties "0.0 0.5"

@@ -6,7 +6,8 @@
 #   local/prepare_data.sh --from exp/data/train --to exp/data/train_e2e --utt2speed speeds
 #
 # A line of --utt2speed reads COPY UTTERANCE SPEED; the copy of an utterance is named COPY-UTTERANCE, that of its speaker
-# COPY-SPEAKER. --speeds makes the copies sp0.9, sp1.0, … of all utterances. Sound stays as it is: what it is to become
+# COPY-SPEAKER. --speeds makes the copies sp0.9, sp1.0, … of all utterances, with --copies N at N of these speeds only,
+# another utterance at others. Sound stays as it is: what it is to become
 # stands in utt2speed, which local/make_features.sh reads.
 
 set -euo pipefail
@@ -15,6 +16,7 @@ set -euo pipefail
 from=
 to=
 speeds=
+copies=                   # blank: as many as there are speeds
 utt2speed=
 . "$(dirname "$0")/../../utils/parse_options.sh"
 
@@ -27,9 +29,8 @@ done
 [ -s $to/wav.scp ] || [ -s $to/feats.scp ] || fail "$from has neither wav.scp nor feats.scp"
 
 if [ -n "$speeds" ]; then
-  for speed in $speeds; do
-    awk -v s=$speed '{ print "sp" s, $1, s }' $to/utt2spk
-  done > $to/copies
+  awk -v speeds="$speeds" -v copies="$copies" '{ n = split(speeds, speed, " "); if (!copies) copies = n
+    for (i = 0; i < copies; i++) { s = speed[(NR + i) % n + 1]; print "sp" s, $1, s } }' $to/utt2spk > $to/copies
   utt2speed=$to/copies
 fi
 if [ -n "$utt2speed" ]; then
