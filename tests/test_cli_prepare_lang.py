@@ -9,8 +9,8 @@ import pytest
 from nnet3py.cli.main import load
 from nnet3py.decoding.graph import read_lang
 from nnet3py.decoding.lexicon import Silence, make_lang, read_lexicon
+from nnet3py.hmm.topology import HmmTopology
 from nnet3py.io.object_files import read_object
-from nnet3py.io.topology import HmmTopology
 
 LEXICON = "one W AH N\ntwo T UW\ntwo T AH\n<UNK> SPN\n"
 PHONES = ["<eps>", "SIL", "SPN", "AH", "N", "T", "UW", "W"]

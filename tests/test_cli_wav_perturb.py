@@ -8,8 +8,8 @@ import pytest
 
 from nnet3py.cli.main import load
 from nnet3py.features.perturb import random_volume, with_speed
+from nnet3py.formats.wave_file import WAVE, Wave
 from nnet3py.io.tables import SequentialReader, TableWriter
-from nnet3py.io.wave_file import WAVE, Wave
 
 RATE = 16000
 ROUNDED = 0.5001        # samples are written with 16 bits

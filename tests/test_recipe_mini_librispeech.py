@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from paths import ROOT
 
+from nnet3py.formats.wave_file import WAVE
 from nnet3py.io.tables import SequentialReader
-from nnet3py.io.wave_file import WAVE
 
 RECIPE = ROOT / "egs" / "mini_librispeech"
 LOCAL = RECIPE / "local"

@@ -30,9 +30,9 @@ def wav_perturb(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.copying import convert_table
     from nnet3py.features.perturb import random_volume, with_speed
-    from nnet3py.io.holders import FLOAT
+    from nnet3py.formats.holders import FLOAT
+    from nnet3py.formats.wave_file import WAVE, Wave
     from nnet3py.io.tables import RandomAccessReader
-    from nnet3py.io.wave_file import WAVE, Wave
 
     least, largest = options.min_volume, options.max_volume
     if not 0.0 < least <= largest:

@@ -186,8 +186,8 @@ def lexicon(words: dict[str, list[str]]) -> list[str]:
 def speak(words: list[str], voice: str, rng: np.random.Generator, scratch: Path) -> np.ndarray:
     """float32 (samples,) at RATE: a sentence between pauses, with a little noise."""
     from nnet3py.features.resample import resample
+    from nnet3py.formats.wave_file import read_wave
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.wave_file import read_wave
 
     espeak("-v", voice, "-s", str(rng.integers(*SPEED)), "-p", str(rng.integers(*PITCH)), "-w", str(scratch),
            text=" ".join(words))
@@ -210,8 +210,8 @@ def parts(num_sentences: int) -> list[tuple[str, int]]:
 
 def write_data(out: Path, sentences: list[list[str]], seed: int) -> None:
     """Speak all sentences; write the data directories."""
+    from nnet3py.formats.wave_file import WAVE, Wave
     from nnet3py.io.tables import TableWriter
-    from nnet3py.io.wave_file import WAVE, Wave
 
     lines: dict[str, dict[str, list[str]]] = {}
     places = parts(len(sentences))
