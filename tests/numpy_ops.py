@@ -173,7 +173,6 @@ class NumpyOps:
         dst[...] = alpha * (a * b).sum(axis=1) + (0 if beta == 0 else beta * dst)
 
     symmetric_eigen = staticmethod(reference.symmetric_eigen)
-    finish_aside = staticmethod(reference.finish_aside)
     orthogonalise = staticmethod(reference_natural_gradient.orthogonalise)
     natural_gradient_moments = staticmethod(reference_natural_gradient.natural_gradient_moments)
     natural_gradient_directions = staticmethod(reference_natural_gradient.natural_gradient_directions)

@@ -179,16 +179,12 @@ def dot(a, b):
 # -- eigen ------------------------------------------------------------------------------------------------------------
 
 
-def symmetric_eigen(values, vectors, matrix, work, job):
+def symmetric_eigen(values, vectors, matrix, work):
     if not np.isfinite(matrix).all():
         values[:] = np.nan
         return
     values[:], columns = np.linalg.eigh(matrix)
     vectors[:] = columns.T
-
-
-def finish_aside(job):
-    """Nothing is left to be done."""
 
 
 # -- random -----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import pytest
 
 from nnet3py.engine import team, threads
 from nnet3py.ops import get_ops
-from nnet3py.ops.natural_gradient_formulas import JOB_WORDS
 
 WIDE = (3001, 129)        # enough rows for many chunks, and no round number of them
 LONGER_THAN_WATCHING = 0.01   # seconds: by then workers sleep
@@ -98,29 +97,3 @@ def test_a_fork_computes_alone():
 def _in_child() -> None:
     assert team.size() == 1
     add_once()
-
-
-def test_what_is_put_aside_is_done_whoever_does_it() -> None:
-    """Several at once, from several Python threads, beside kernels that are shared; asleep, awake, and alone."""
-    rng = np.random.default_rng(0)
-    matrices = [(x @ x.T).astype(np.float32) for x in rng.standard_normal((12, 30, 40))]
-    failures = []
-
-    def decompose_all() -> None:
-        ops, begun = get_ops(), []
-        for matrix in matrices:
-            values, vectors, work = np.empty(30, np.float32), np.empty((30, 30), np.float32), matrix.copy()
-            begun.append((matrix, values, vectors, work, np.empty((3, 30), np.float32), np.empty(JOB_WORDS, np.int64)))
-            ops.symmetric_eigen(*begun[-1][1:])
-        add_once(300)
-        for matrix, values, vectors, _, _, job in begun:
-            ops.finish_aside(job)
-            if not np.allclose(vectors.T @ (values[:, None] * vectors), matrix, atol=1e-3):
-                failures.append(matrix)
-
-    for count in (1, 2, 4):
-        threads.set_num_threads(count)
-        time.sleep(LONGER_THAN_WATCHING)
-        decompose_all()
-        in_three_threads(decompose_all)
-    assert not failures

@@ -36,7 +36,7 @@ def natural_gradient_step(ops: Ops, weights: Any, bias: Any, learning_rate: floa
     seen_in, seen_out = inner.observe(ops, inputs), outer.observe(ops, derivs)
     sides = (inner, inputs, seen_in), (outer, derivs, seen_out)
     learning = [None if seen is None else preconditioner.begin_learning(ops, seen, rows.shape[0])
-                for preconditioner, rows, seen in sides]        # which is serial, and goes on beside the products below
+                for preconditioner, rows, seen in sides]        # before the factor, which is 0 if rows cannot be used
     mark = ops.mark_scratch()
     factor, num_cols = ops.scratch_vector(1), weights.shape[1]
     if _gradient_is_smaller(inputs, derivs, inner.rank, outer.rank):

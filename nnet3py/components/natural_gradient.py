@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 EPSILON = np.float32(1.0e-10)         # of the eigenvalues, to begin with
 MAX_FORGETTING = 0.9                  # most that one call replaces of the estimate
 FIRST_UPDATES = 10                    # the estimate is updated in each of the calls up to this one
-NUM_NUMBERS, JOB_WORDS = 5, 64        # what ops keep of a preconditioner, see ops/natural_gradient_formulas.py
+NUM_NUMBERS = 5                       # what ops keep of a preconditioner, see ops/natural_gradient_formulas.py
 f32 = np.float32
 
 # What ops.natural_gradient_fault returns, if not 0.
@@ -104,7 +104,7 @@ class Projection(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """What was begun with a projection: the eigenvalues and vectors that the new estimate is made of are being found.
+    """What was begun with a projection: the eigenvalues and vectors that the new estimate is made of.
 
     All of it is scratch, which nobody else may take until :meth:`OnlineNaturalGradient.finish_learning`.
     """
@@ -114,7 +114,6 @@ class Learning(NamedTuple):
     inverse: Any
     eigenvalues: Any
     vectors: Any
-    work: tuple[Any, Any]        # what finding them takes: it must live as long
     settings: tuple[float, float, float, float]
 
 
@@ -148,7 +147,6 @@ class OnlineNaturalGradient:
         self.spectrum: Any = None                 # d and ρ, (R + 1,), on the device
         self.gram: Any = None                     # w wᵀ, (R, R), on the device
         self.numbers: Any = None                  # float64 (NUM_NUMBERS,), on the device: sizes of the rows, and so on
-        self._job: Any = None                     # int64 (JOB_WORDS,), on the device
 
     @property
     def d(self) -> np.ndarray:
@@ -199,7 +197,6 @@ class OnlineNaturalGradient:
         if self.numbers is None:
             self.numbers = ops.new_vector(NUM_NUMBERS, np.float64)
             ops.copy_in(self.numbers, np.zeros(NUM_NUMBERS))
-            self._job = ops.new_vector(JOB_WORDS, np.int64)
         if dim == 1:
             return None
         rows.find_size(ops, self.numbers)
@@ -291,7 +288,7 @@ class OnlineNaturalGradient:
     def begin_learning(self, ops: Ops, seen: Projection, num_rows: int) -> Learning | None:
         """Begin to take in what the last call has gathered, if it has; until that is finished the estimate stays.
 
-        It goes on beside what is done meanwhile. ``num_rows`` is how many rows the call was given.
+        ``numbers`` know then whether the rows can be used. ``num_rows`` is how many the call was given.
         """
         moment = seen.moment
         if moment is None:
@@ -303,18 +300,17 @@ class OnlineNaturalGradient:
         ops.add_mat_mat(square, moment, moment, 1.0, 0.0, trans_b=True)
         ops.natural_gradient_moments(z, self.numbers, inverse, square, seen.cross, self.spectrum, *settings)
         work = ops.scratch(3, rank)
-        ops.symmetric_eigen(eigenvalues, vectors, z, work, self._job)
-        return Learning(moment, square, inverse, eigenvalues, vectors, (z, work), settings)
+        ops.symmetric_eigen(eigenvalues, vectors, z, work)
+        return Learning(moment, square, inverse, eigenvalues, vectors, settings)
 
     def finish_learning(self, ops: Ops, learning: Learning | None) -> None:
         """Finish what was begun; the estimate changes in place."""
         if learning is None:
             return
-        moment, square, inverse, eigenvalues, vectors, _, settings = learning
+        moment, square, inverse, eigenvalues, vectors, settings = learning
         rank = moment.shape[0]
         mix = ops.scratch(rank, rank)
         lengths, kept, order = (ops.scratch_vector(rank) for _ in range(3))
-        ops.finish_aside(self._job)
         ops.natural_gradient_directions(mix, kept, lengths, self.spectrum, self.numbers, order, inverse, eigenvalues,
                                         vectors, *settings)
         ops.add_diag_vec_mat(moment, kept, self.w, 1.0, 1.0)

@@ -85,17 +85,6 @@ def make_c_function(function: Callable[..., Any], signature: Sequence[Any], need
     return _code(result, _c_entry(result), needs)
 
 
-def make_part(function: Callable[..., Any], signature: Sequence[Any], needs: Iterable[str] = (),
-              fastmath: Any = False) -> Code:
-    """Compile a function that compiled code is to call with the address of a tuple of its arguments.
-
-    Its entry is a C function of that and two integers, which it ignores; the function is compiled as it is by itself,
-    whoever calls it.
-    """
-    result = _compiled(function, tuple(signature), fastmath)
-    return _code(result, _part_entry(result, types.Tuple(tuple(signature))), needs)
-
-
 def _compiled(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: Any) -> Any:
     _load_numba_without_scipy()
     with compile_notice.compiling():
@@ -137,15 +126,6 @@ def _c_entry(result: Any) -> ir.Function:
     kinds = [result.target_context.get_value_type(kind) for kind in result.fndesc.argtypes]
     entry, builder = _new_entry(result, ir.FunctionType(ir.VoidType(), kinds))
     _call(result, builder, entry.args)
-    builder.ret_void()
-    return entry
-
-
-def _part_entry(result: Any, arguments: Any) -> ir.Function:
-    entry, builder = _new_entry(result, ir.FunctionType(ir.VoidType(), [_POINTER, _I64, _I64]))
-    kind = result.target_context.get_value_type(arguments)
-    packed = builder.load(builder.bitcast(entry.args[0], kind.as_pointer()), align=_POINTER_BYTES)
-    _call(result, builder, [builder.extract_value(packed, i) for i in range(len(arguments))])
     builder.ret_void()
     return entry
 

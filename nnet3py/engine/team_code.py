@@ -8,9 +8,6 @@ does more of them itself. Workers watch for the next job for a moment and then s
 All of it is compiled code without Python objects, so that sharing costs about a microsecond. One job runs at a time: a
 kernel called from a second Python thread meanwhile does its work alone. Where sums are formed, chunks never split a
 sum, so that results do not depend on the number of threads.
-
-Beside that, a kernel may put aside a piece of work that cannot be shared and whose result is not needed at once: a
-worker that has nothing to do takes it, while the others go on with what follows.
 """
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ from nnet3py.engine.code_files import Code
 from nnet3py.engine.numba_target import numba
 from nnet3py.engine.team_memory import (
     ARGUMENTS,
-    ASIDE,
     BUSY,
     CHUNK,
     CHUNKS,
@@ -45,9 +41,6 @@ from nnet3py.engine.team_memory import (
 LEAST_WORK = 65536       # elements (of an operation like an addition) that are worth a thread: some 8 microseconds
 CHUNKS_PER_THREAD = 4    # at most: more would cut matrices too small for the caches' sake
 SPINS = 6000             # how often a worker looks for a job before it sleeps: some 100 microseconds
-
-# what is put aside: words of its caller's memory, of which the first is one of these, the second the function's address
-WAITING, DONE, WORD = 0, 1, 8
 
 # the gate: the number of the job, whether it is open, and how many workers are inside
 OPEN, INSIDE, JOB_SHIFT = 1 << 16, (1 << 16) - 1, 17
@@ -167,17 +160,6 @@ def _part_address(typingctx, body, arguments):
     return types.intp(body, arguments), codegen
 
 
-def _address_of_symbol(symbol: str) -> Any:
-    """Address of a function that LLVM knows by a name and that can be called like a part."""
-    def intrinsic_function(typingctx):
-        def codegen(context, builder, signature, args):
-            return builder.ptrtoint(cgutils.get_or_insert_function(builder.module, _PART, symbol), _I64)
-
-        return types.intp(), codegen
-
-    return intrinsic(intrinsic_function)
-
-
 def _address_of(typingctx, arguments):
     """Address of a copy of a tuple in the caller's stack frame."""
     def codegen(context, builder, signature, args):
@@ -186,48 +168,7 @@ def _address_of(typingctx, arguments):
     return types.intp(arguments), codegen
 
 
-def _read_state(typingctx, job):
-    """The first word at an address."""
-    def codegen(context, builder, signature, args):
-        return builder.load_atomic(builder.inttoptr(args[0], _I64.as_pointer()), "seq_cst", 8)
-
-    return types.intp(types.intp), codegen
-
-
-def _write_state(typingctx, job, value):
-    """Set the first word at an address."""
-    def codegen(context, builder, signature, args):
-        builder.atomic_rmw("xchg", builder.inttoptr(args[0], _I64.as_pointer()), args[1], "seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp), codegen
-
-
-def _read_word(typingctx, address):
-    """The word at an address."""
-    def codegen(context, builder, signature, args):
-        return builder.load(builder.inttoptr(args[0], _I64.as_pointer()))
-
-    return types.intp(types.intp), codegen
-
-
-def _write_job(typingctx, job, function, arguments):
-    """Put a function's address and a tuple of arguments where a job has them."""
-    def codegen(context, builder, signature, args):
-        place = builder.inttoptr(builder.add(args[0], ir.Constant(_I64, WORD)), _I64.as_pointer())
-        builder.store(args[1], place)
-        builder.store(args[2], builder.inttoptr(builder.add(args[0], ir.Constant(_I64, 2 * WORD)),
-                                                args[2].type.as_pointer()), align=WORD)
-        return context.get_dummy_value()
-
-    return types.void(types.intp, types.intp, arguments), codegen
-
-
 peek: Any = intrinsic(_peek)
-read_state: Any = intrinsic(_read_state)
-write_state: Any = intrinsic(_write_state)
-read_word: Any = intrinsic(_read_word)
-write_job: Any = intrinsic(_write_job)
 poke: Any = intrinsic(_poke)
 add: Any = intrinsic(_add)
 swap: Any = intrinsic(_swap)
@@ -237,7 +178,6 @@ write_byte: Any = intrinsic(_pass_byte(symbols.WRITE))
 call_part: Any = intrinsic(_call_part)
 part_address: Any = intrinsic(_part_address)
 address_of: Any = intrinsic(_address_of)
-address_of_eigen: Any = _address_of_symbol(symbols.EIGEN)
 inline = numba.njit(error_model="numpy")
 
 # -- jobs -------------------------------------------------------------------------------------------------------------
@@ -342,44 +282,11 @@ def _enter(last_job):
     return -1
 
 
-@inline
-def put_aside(job, function, arguments):
-    """Have ``function`` called, as ``share`` calls it, by another thread if there is one; see ``finish_aside``.
-
-    ``job`` is the address of two words and as many as the tuple ``arguments`` takes.
-    """
-    write_job(job, function, arguments)
-    write_state(job, WAITING)
-    if min(peek(LIMIT), 1 + peek(WORKERS)) <= 1 or not swap(ASIDE, 0, job):     # alone, or something else waits
-        _run_aside(job)
-    elif peek(SLEEPING) > 0:
-        _wake()
-
-
-@inline
-def wait_for(job):
-    """Return when what was put aside is done; by this thread, if nobody has begun."""
-    if swap(ASIDE, job, 0):
-        _run_aside(job)
-    while read_state(job) != DONE:
-        relax()
-
-
-@inline
-def _run_aside(job):
-    call_part(read_word(job + WORD), job + 2 * WORD, 0, 0)
-    write_state(job, DONE)
-
-
 def serve(worker):
     """What worker number ``worker`` does all its life."""
     last_job = 0
     idle = 0
     while True:
-        aside = peek(ASIDE) if worker < peek(LIMIT) - 1 else 0
-        if aside != 0 and swap(ASIDE, aside, 0):
-            _run_aside(aside)
-            idle = 0
         job = _enter(last_job) if worker < peek(LIMIT) - 1 else -1
         if job >= 0:
             number = _take_last()
@@ -402,7 +309,7 @@ def _sleep(last_job):
     """Sleep until a job begins: the caller then takes this worker off the number of sleepers, and writes a byte."""
     add(SLEEPING, 1)
     gate = peek(GATE)
-    if (gate & OPEN and gate >> JOB_SHIFT != last_job) or peek(ASIDE) != 0:
+    if gate & OPEN and gate >> JOB_SHIFT != last_job:
         sleeping = peek(SLEEPING)
         while sleeping > 0:
             if swap(SLEEPING, sleeping, sleeping - 1):

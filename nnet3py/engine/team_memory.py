@@ -11,9 +11,9 @@ from nnet3py.engine import symbols
 
 # words of the team's memory, on a cache line (8 words) of their own where several threads change them
 _LINE = 8
-BUSY, GATE, CHUNKS, SLEEPING, ASIDE = 0, _LINE, 2 * _LINE, 3 * _LINE, 4 * _LINE
-FUNCTION, ARGUMENTS, COUNT, CHUNK, JOB, LIMIT, WORKERS, WAKE, SLEEP = range(5 * _LINE, 5 * _LINE + 9)
-_NUM_WORDS = 7 * _LINE
+BUSY, GATE, CHUNKS, SLEEPING = 0, _LINE, 2 * _LINE, 3 * _LINE
+FUNCTION, ARGUMENTS, COUNT, CHUNK, JOB, LIMIT, WORKERS, WAKE, SLEEP = range(4 * _LINE, 4 * _LINE + 9)
+_NUM_WORDS = 6 * _LINE
 
 
 def _cache_aligned(count: int) -> np.ndarray:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 SIZE, REST, WANTED, TRACE, SUSPECT = range(5)   # places in a preconditioner's numbers
-JOB_WORDS = 64                          # int64 that a device may need for what it does beside other work
 EPSILON = np.float32(1.0e-10)           # floor of the eigenvalues
 DELTA = np.float32(5.0e-4)              # floor of the eigenvalues, relative to the largest
 LARGEST_CONDITION = np.float32(1.0e6)   # of the update's eigenvalues, beyond which orthogonality is to be checked

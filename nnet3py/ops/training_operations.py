@@ -138,17 +138,12 @@ class NaturalGradient(Protocol):
 class Eigen(Protocol):
     """Small symmetric matrices."""
 
-    def symmetric_eigen(self, values: Out[Vec], vectors: Out[Mat], matrix: Out[Mat], work: Out[Mat],
-                        job: Out[LVec]) -> None:
-        """Begin to find the eigenvalues and eigenvectors of a symmetric matrix, which is destroyed.
+    def symmetric_eigen(self, values: Out[Vec], vectors: Out[Mat], matrix: Out[Mat], work: Out[Mat]) -> None:
+        """Find the eigenvalues and eigenvectors of a symmetric matrix, which may be destroyed.
 
-        After ``finish_aside`` ``values`` are the eigenvalues, in no order, the rows of ``vectors`` the eigenvectors;
-        with NaN or infinity in the matrix, ``values`` are NaN. ``work`` has three rows of the matrix's size, ``job``
-        JOB_WORDS words; until then all must live, and stay as they are. It is one thread's work, and others can go on.
+        ``values`` are the eigenvalues, in no order, the rows of ``vectors`` the eigenvectors; with NaN or infinity in
+        the matrix, ``values`` are NaN. ``work`` is work space, three rows of the matrix's size.
         """
-
-    def finish_aside(self, job: Out[LVec]) -> None:
-        """Wait until what was begun with ``job`` is finished."""
 
 
 class Orthogonal(Protocol):

@@ -1,13 +1,12 @@
-"""Eigenvalues of small symmetric matrices on the GPU, by one block; the twin of ``ops/cpu/eigen.py``.
+"""Eigenvalues of small symmetric matrices on the GPU, by one block; the CPU's are LAPACK's (``ops/cpu/eigen.py``).
 
-The method is the same: Householder's reflections to three diagonals, then QR steps with Wilkinson's shift (Golub and
-Van Loan, Matrix Computations, 8.3). The threads share what is as large as the matrix; the rotations of a QR step, which
-follow from each other, are found by one of them, and then carried out by all.
+The method is the textbook's: Householder's reflections to three diagonals, then QR steps with Wilkinson's shift (Golub
+and Van Loan, Matrix Computations, 8.3). The threads share what is as large as the matrix; the rotations of a QR step,
+which follow from each other, are found by one of them, and then carried out by all.
 """
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -22,10 +21,9 @@ from nnet3py.ops.cuda.threads import (
     row,
     team_columns,
 )
-from nnet3py.ops.table import documented
 
 PRECISION = np.float32(2.0**-23)       # an element beside the diagonal that is smaller than its neighbours by this is 0
-EMPTY_GRID = np.float32(2.0**-100)        # and so is any that small, the matrix's largest value being near 1
+NEGLIGIBLE = np.float32(2.0**-100)     # and so is any that small, the matrix's largest value being near 1
 SMALLEST_SQUARE = np.float32(1.0e-30)  # that still has all its digits
 MOST_STEPS = 30                        # QR steps for each eigenvalue; two or three are usual
 COARSE = np.float32(2.0**-24)          # what is nothing after half of them: no more than rounding, if the largest is 1
@@ -189,7 +187,7 @@ def _find_part(control, diagonal, beside):
 
 
 @operation(over=2, shape=launch_square)
-def symmetric_eigen(values, vectors, matrix, work, job):
+def symmetric_eigen(values, vectors, matrix, work):
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     control = cuda.shared.array(2, np.int64)
     n = matrix.shape[0]
@@ -208,7 +206,7 @@ def symmetric_eigen(values, vectors, matrix, work, job):
         control[FIRST], control[LAST] = 0, n - 1
     cuda.syncthreads()
     _tridiagonalise(shared, matrix, vectors, values, beside, v, p)
-    nothing = EMPTY_GRID
+    nothing = NEGLIGIBLE
     for step in range(MOST_STEPS * n):
         if 2 * step == MOST_STEPS * n:      # values of so different sizes that rotations vanish
             nothing = COARSE
@@ -236,8 +234,3 @@ def symmetric_eigen(values, vectors, matrix, work, job):
     found = control[LAST] == 0
     for i in places_in_block(n):
         values[i] = _scaled(values[i], exponent) if found else NOT_A_NUMBER
-
-
-@documented
-def finish_aside(job: Any) -> None:
-    pass         # what is queued after it comes after it
