@@ -156,9 +156,11 @@ def measure_parts(runs: int) -> None:
     from nnet3py.egs.merger import ExampleMerger
     from nnet3py.egs.minibatch_size import MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
+    from nnet3py.egs.raw_example import RAW_EXAMPLE
     from nnet3py.formats.decoded_matrix import decoded_matrix
     from nnet3py.formats.moving import dense_runs
     from nnet3py.formats.raw_matrix import RAW_MATRIX
+    from nnet3py.io.skim import Skimmer
     from nnet3py.io.streams import open_input
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -187,6 +189,10 @@ def measure_parts(runs: int) -> None:
     rate("uncompressing: finding matrices", 0, lambda: read("compressed.ark", RAW_MATRIX), runs)
     rate("uncompressing: finding and decoding, 2 threads", 0, lambda: read("compressed.ark", decoded_matrix(2)), runs)
     rate("uncompressing: writing", 0, lambda: write(matrices, RAW_MATRIX), runs)
+    rate("copying: finding examples, by the layouts that are learnt", 0, lambda: read("egs.ark", RAW_EXAMPLE), runs)
+    learn, Skimmer._learn = Skimmer._learn, lambda *_: None  # type: ignore[method-assign]
+    rate("copying: finding examples, walking over each", 0, lambda: read("egs.ark", RAW_EXAMPLE), runs)
+    Skimmer._learn = learn  # type: ignore[method-assign]
     rate("merging: finding and checking examples", 0, lambda: read("egs.ark", PACKED_EXAMPLE), runs)
     rate("merging: grouping examples", 0, groups, runs)
     rate("merging: decoding and putting together", 0, lambda: [merge_packed(group) for _, group in groups()], runs)

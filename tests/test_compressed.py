@@ -15,7 +15,9 @@ from paths import shared_golden
 
 from nnet3py.errors import FormatError, NumericError, ShapeError
 from nnet3py.formats import compressed, compressed_code
-from nnet3py.formats.compressed import HEADER, CompressedMatrix, CompressionMethod
+from nnet3py.formats.compressed import CompressedMatrix, CompressionMethod
+from nnet3py.formats.general import read_compressed, write_general_matrix
+from nnet3py.formats.layouts import head_bytes
 from nnet3py.formats.matrices import read_matrix, write_matrix
 
 KINDS = {"cm": CompressionMethod.SPEECH_FEATURE, "cm2": CompressionMethod.TWO_BYTE_AUTO,
@@ -32,7 +34,7 @@ def check_folder(folder: Path, name: str) -> None:
     dense = {key: value for key, value, _ in archive(folder / "feats.ark", read_matrix)}
     decoded = {key: value for key, value, _ in archive(folder / f"feats-{name}.decoded.ark", read_matrix)}
     count = 0
-    for key, value, data in archive(folder / f"feats-{name}.ark", CompressedMatrix.read):
+    for key, value, data in archive(folder / f"feats-{name}.ark", read_compressed):
         assert value.token == name.upper()
         assert np.array_equal(bits(value.to_dense()), bits(decoded[key]))
         assert written(lambda w, m: m.write(w), value, binary=True) == data
@@ -86,7 +88,7 @@ def test_decoding_is_close(name: str, rows: int) -> None:
 def test_any_matrix_comes_back_as_bytes(matrix: np.ndarray, method: CompressionMethod) -> None:
     made = CompressedMatrix.compress(matrix, method)
     data = written(lambda w, m: m.write(w), made, binary=True)
-    found = CompressedMatrix.read(reader_of(data, True))
+    found = read_compressed(reader_of(data, True))
     assert found.shape == matrix.shape
     assert written(lambda w, m: m.write(w), found, binary=True) == data
     assert np.array_equal(bits(found.to_dense()), bits(read_matrix(reader_of(data, True))))
@@ -197,26 +199,26 @@ def test_text_and_dense_matrices_are_compressed_when_read() -> None:
     matrix = np.random.default_rng(4).normal(size=(9, 3)).astype(np.float32)
     for binary in (False, True):
         data = written(write_matrix, matrix, binary=binary)
-        assert CompressedMatrix.read(reader_of(data, binary)).token == "CM"
+        assert read_compressed(reader_of(data, binary)).token == "CM"
     made = CompressedMatrix.compress(matrix)
-    assert written(lambda w, m: m.write(w), made, binary=False) == written(write_matrix, made.to_dense(), binary=False)
+    assert written(write_general_matrix, made, binary=False) == written(write_matrix, made.to_dense(), binary=False)
 
 
 def test_empty_matrices() -> None:
     empty = CompressedMatrix.compress(np.empty((0, 0)))
-    assert written(lambda w, m: m.write(w), empty, binary=True) == b"FM \4\0\0\0\0\4\0\0\0\0"
+    assert written(write_general_matrix, empty, binary=True) == b"FM \4\0\0\0\0\4\0\0\0\0"
     for zeros in (16, 20):                         # what is consumed by Kaldi, and what it writes
         reader = reader_of(b"CM " + bytes(zeros) + b"key", True)
-        assert CompressedMatrix.read(reader).shape == (0, 0)
+        assert read_compressed(reader).shape == (0, 0)
         assert reader.peek(3) == b"key"
 
 
 @pytest.mark.parametrize("token", ["CM", "CM2", "CM3"])
 @pytest.mark.parametrize("dims", [(2147483647, 0), (0, 2147483647), (1, 0), (-1, 0), (0, -1), (-1, -1)])
 def test_a_header_without_elements_is_damaged(token: str, dims: tuple[int, int]) -> None:
-    data = token.encode() + b" " + HEADER.pack(0.0, 1.0, *dims) + bytes(100)
+    data = head_bytes(token, *dims, 0.0, 1.0) + bytes(100)
     with pytest.raises(FormatError, match=f"dimensions of a compressed matrix, found {dims[0]} x {dims[1]}"):
-        CompressedMatrix.read(reader_of(data, True))
+        read_compressed(reader_of(data, True))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
@@ -229,11 +231,11 @@ def test_no_numbers(value: float) -> None:
 def test_lengths_are_checked_first(token: str) -> None:
     data = token.encode() + b" " + bytes(8) + b"\xff\xff\xff\x7f\xff\xff\xff\x7f" + bytes(100)
     with pytest.raises(FormatError, match="only 100 bytes follow"):
-        CompressedMatrix.read(reader_of(data, True))
+        read_compressed(reader_of(data, True))
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_bytes_are_refused(name: str) -> None:
     made = CompressedMatrix.compress(np.random.default_rng(5).normal(size=(5, 3)), KINDS[name])
     data = written(lambda w, m: m.write(w), made, binary=True)
-    check_survives(lambda reader: CompressedMatrix.read(reader).to_dense(), data, True, count=300)
+    check_survives(lambda reader: read_compressed(reader).to_dense(), data, True, count=300)

@@ -22,14 +22,13 @@ from nnet3py.formats.compressed import CompressedMatrix, decode_batch
 from nnet3py.formats.compressed_code import expect_decoding
 from nnet3py.formats.general import write_general_matrix
 from nnet3py.formats.index_vector import write_index_vector
-from nnet3py.formats.raw_matrix import Part
+from nnet3py.formats.layouts import SPARSE_HEAD_BYTES, SPARSE_PAIR_BYTES, SPARSE_ROW, Part
 from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.holder import Holder
 from nnet3py.io.skim import Entry, Layout, Skimmer
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
-_SPARSE_HEAD, _ROW_HEAD, _PAIR = 8, 13, 10     # bytes: of a sparse matrix, of a row, of an element
 _PLANS = 64                                    # of minibatches, that are kept
 
 
@@ -65,7 +64,7 @@ class PackedLayout:
         """Whether examples of this layout can be merged as bytes."""
         names = {one.name for one in self.example.io}
         kinds = {part.kind for part in self.parts}
-        return (len(names) == len(self.example.io) and b"DM " not in kinds
+        return (len(names) == len(self.example.io) and "DM" not in kinds
                 and all(one.features.shape[0] for one in self.example.io))
 
     def num_sound(self, examples: np.ndarray) -> int:
@@ -75,7 +74,7 @@ class PackedLayout:
         """
         count = len(examples)
         for places, continues, num_cols in self._sparse:
-            elements = examples[:count, places[:, None] + np.arange(_PAIR)]
+            elements = examples[:count, places[:, None] + np.arange(SPARSE_PAIR_BYTES)]
             columns = np.ascontiguousarray(elements[:, :, 1:5]).view("<i4")[:, :, 0]
             bad = (elements[:, :, 0] != 4) | (elements[:, :, 5] != 4) | (columns < 0) | (columns >= num_cols)
             bad[:, 1:] |= (columns[:, 1:] <= columns[:, :-1]) & continues[1:]
@@ -107,7 +106,7 @@ def _decoded(data: bytes) -> NnetExample:
 
 def _sparse(part: Part, matrix: SparseMatrix) -> _Sparse:
     rows = np.repeat(np.arange(matrix.num_rows), np.diff(matrix.row_starts))
-    places = part.first + _SPARSE_HEAD + _ROW_HEAD * (rows + 1) + _PAIR * np.arange(len(rows))
+    places = part.first + SPARSE_HEAD_BYTES + SPARSE_ROW.size * (rows + 1) + SPARSE_PAIR_BYTES * np.arange(len(rows))
     return _Sparse(places, np.diff(rows, prepend=-1) == 0, matrix.num_cols)
 
 
@@ -131,6 +130,10 @@ class PackingSkimmer(Skimmer):
                 return values, sum(len(key) + len(b" \0B") + len(value) for key, value in found[:len(values)]), True
         return values, consumed, unusual
 
+    def value_at(self, source: int, at: int) -> Any | None:
+        """None: single values are read, since each may have a layout of its own."""
+        return None
+
     def _run(self, entries: list[Entry], layout: Layout | None) -> list[Entry]:
         """The entries of one layout up to the first that cannot be read."""
         packed = None
@@ -139,7 +142,7 @@ class PackingSkimmer(Skimmer):
                 packed = self._packed.get(layout.pattern.pattern)
                 if packed is None:
                     packed = self._packed[layout.pattern.pattern] = PackedLayout(layout)
-                    if len(self._packed) == 1 and any(part.kind == b"CM " for part in packed.parts):
+                    if len(self._packed) == 1 and any(part.kind == "CM" for part in packed.parts):
                         expect_decoding(self.archive_bytes)
             if packed is None or not packed.is_plain:
                 return _read(entries)
@@ -224,7 +227,7 @@ def _write_matrix(writer: TokenWriter, data: np.ndarray, part: Part, matrix: Any
     if isinstance(matrix, SparseMatrix):
         writer.token("SM")
         writer.integer(len(data) * matrix.num_rows)
-        writer.array(data[:, part.first + _SPARSE_HEAD:part.end], np.uint8)
+        writer.array(data[:, part.first + SPARSE_HEAD_BYTES:part.end], np.uint8)
         return
     num_rows, num_cols = matrix.shape
     dense = _memory(len(data) * num_rows * num_cols).reshape(len(data), num_rows, num_cols)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from nnet3py.formats.raw_matrix import walk_matrix
+from nnet3py.formats.layouts import walk_matrix
 from nnet3py.io.skim import Incomplete, Unusual, Walk
 
 _ESCAPE, _FULL_INDEX = b"\x7f", 16             # of a coded list of indexes: the byte before a full one, bytes of that

@@ -15,10 +15,9 @@ import numpy as np
 from nnet3py.errors import NumericError, ShapeError
 from nnet3py.formats import compressed_code
 from nnet3py.formats.compressed_code import PERCENTILE_STEP, address, expect_compressing, expect_decoding
-from nnet3py.formats.matrices import read_matrix_after_token, read_text_matrix, write_matrix
+from nnet3py.formats.layouts import FORMS, RANGE_BYTES, head_bytes, read_head
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
-HEADER = struct.Struct("<ffii")                     # minimum, range, rows, columns
 _PERCENTILE_STEP = np.float32(PERCENTILE_STEP)
 _LOW, _HIGH = 64, 192                                # the codes of the 25th and the 75th percentile
 _FEWEST_COMPILED_ROWS = 5                            # of which four order statistics are taken
@@ -94,30 +93,18 @@ class CompressedMatrix:
     # -- files -----------------------------------------------------------------------------------------------------
 
     @classmethod
-    def read(cls, reader: TokenReader) -> CompressedMatrix:
-        """Read a compressed matrix; a dense one, or text, is compressed with the automatic method."""
-        if not reader.binary:
-            return cls.compress(read_text_matrix(reader))
-        token = reader.token()
-        if token not in ("CM", "CM2", "CM3"):
-            return cls.compress(read_matrix_after_token(reader, token))
-        return cls.read_after_token(reader, token)
-
-    @classmethod
     def read_after_token(cls, reader: TokenReader, token: str) -> CompressedMatrix:
         """Read what follows the token ``CM``, ``CM2`` or ``CM3``."""
-        minimum, range_, rows, cols = HEADER.unpack(reader.raw(HEADER.size))
-        if rows == cols == 0:
+        _, minimum, range_, rows, cols, _, _ = read_head(reader, token)
+        if not rows:
             if reader.peek(4) == bytes(4):       # Kaldi writes 20 bytes after the token of an empty one
                 reader.raw(4)
             return cls._empty()
-        if rows <= 0 or cols <= 0:
-            raise reader.error(f"expected the dimensions of a compressed matrix, found {rows} x {cols}")
         if token == "CM":
             reader.check_count(cols, 8 + rows, "columns of a compressed matrix")
             percentiles = reader.array("u2", 4 * cols).reshape(cols, 4)
             return cls(token, minimum, range_, reader.array("u1", rows * cols).reshape(cols, rows), percentiles)
-        codes = reader.array("u2" if token == "CM2" else "u1", rows * cols, "elements of a compressed matrix")
+        codes = reader.array(FORMS[token].element, rows * cols, "elements of a compressed matrix")
         return cls(token, minimum, range_, codes.reshape(rows, cols))
 
     @classmethod
@@ -125,12 +112,8 @@ class CompressedMatrix:
         return cls("CM3", 0.0, 0.0, np.empty((0, 0), dtype=np.uint8))
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it as it is; in text, or if empty, as a dense matrix."""
-        if not writer.binary or not self.codes.size:
-            write_matrix(writer, self.to_dense())
-            return
-        writer.token(self.token)
-        writer.raw(HEADER.pack(self.minimum, self.range, *self.shape))
+        """Write it in binary as it is; it must not be empty."""
+        writer.raw(head_bytes(self.token, *self.shape, self.minimum, self.range))
         if self.percentiles is not None:
             writer.array(self.percentiles, "u2")
         writer.array(self.codes, self.codes.dtype)
@@ -269,17 +252,18 @@ def decode_batch(like: CompressedMatrix, data: np.ndarray, target: np.ndarray) -
     ``data`` is uint8 (n, bytes), with adjacent bytes: each as it is in a file, from its token on.
     """
     rows, cols = like.shape
-    begin = len(like.token) + 1
+    form = FORMS[like.token]
+    begin, ranges = form.head_bytes, slice(len(form.token), len(form.token) + RANGE_BYTES)
     if like.token == "CM" and expect_decoding(target.size):
-        bodies = np.arange(len(data)) * data.strides[0] + begin + HEADER.size
+        bodies = np.arange(len(data)) * data.strides[0] + begin
         places = np.empty((len(data), 5), dtype=np.int64)
         places[:, 0], places[:, 1] = bodies, bodies + 8 * cols
         places[:, 2], places[:, 3], places[:, 4] = np.arange(len(data)) * rows * cols, rows, cols
         compressed_code.decode_columns(address(data), address(data), places.tobytes(),
-                                       data[:, begin:begin + 8].tobytes(), address(target))
+                                       data[:, ranges].tobytes(), address(target))
         return
-    minimum, range_ = np.ascontiguousarray(data[:, begin:begin + 8]).view("<f4").T[:, :, None, None]
-    body = data[:, begin + HEADER.size:]
+    minimum, range_ = np.ascontiguousarray(data[:, ranges]).view("<f4").T[:, :, None, None]
+    body = data[:, begin:]
     with np.errstate(over="ignore", invalid="ignore"):
         if like.token == "CM":
             percentiles = np.ascontiguousarray(body[:, :8 * cols]).view("<u2").reshape(-1, cols, 4)

@@ -4,18 +4,17 @@ The compressed matrices of a block of the archive are decoded by one call of com
 """
 from __future__ import annotations
 
-import struct
 import sys
 from array import array
 from typing import Any
 
 from nnet3py.formats.compressed_code import decode_columns, expect_decoding
+from nnet3py.formats.layouts import head_bytes
 from nnet3py.formats.matrix_skimmer import Found, MatrixSkimmer
 from nnet3py.formats.raw_matrix import STORED_MATRIX
 from nnet3py.io.byte_pieces import BytePieces
 from nnet3py.io.holder import Holder
 
-_DENSE_HEAD = struct.Struct("<3sbibi")
 _FLOAT = 4
 _BLOCK = 1 << 20                # bytes; enough to be shared by threads
 
@@ -32,9 +31,10 @@ class _Decoder:
         chosen = [one for one in found if one.head.kind == "CM"]
         size = sum(one.head.num_rows * one.head.num_cols for one in chosen)
         if not chosen or sys.byteorder != "little" or not expect_decoding(size):
-            return [_dense(data[one.at:one.end]) for one in found]
+            return [_dense(data[one.at:one.head.end]) for one in found]
         decoded = iter(self._decoded(data, chosen, size))
-        return [next(decoded) if one.head.kind == "CM" else _dense(data[one.at:one.end]) for one in found]
+        return [next(decoded) if one.head.kind == "CM" else _dense(data[one.at:one.head.end])
+                for one in found]
 
     def _decoded(self, data: bytes, chosen: list[Found], size: int) -> list[BytePieces]:
         """The matrices ``chosen``, which have so many elements, decoded by compiled code."""
@@ -46,11 +46,11 @@ class _Decoder:
         places, ranges = array("q"), array("f")
         values = []
         begin = 0
-        for _, _, (_, minimum, range_, num_rows, num_cols, percentiles), end in chosen:
+        for _, _, (_, minimum, range_, num_rows, num_cols, percentiles, end) in chosen:
             count = num_rows * num_cols
             places.extend((percentiles, end - count, begin, num_rows, num_cols))
             ranges.extend((minimum, range_))
-            values.append(BytePieces([_DENSE_HEAD.pack(b"FM ", 4, num_rows, 4, num_cols),
+            values.append(BytePieces([head_bytes("FM", num_rows, num_cols),
                                       memory[_FLOAT * begin:_FLOAT * (begin + count)]]))
             begin += count
         decode_columns(data, data, places.tobytes(), ranges.tobytes(), ctypes.addressof(self._memory),

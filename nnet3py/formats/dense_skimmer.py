@@ -8,22 +8,23 @@ import numpy as np
 
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.compressed_code import address, decode_columns, expect_decoding
-from nnet3py.formats.matrix_skimmer import Found, Head, MatrixSkimmer, head_of
+from nnet3py.formats.layouts import DENSE, FORMS, Head, head_of
+from nnet3py.formats.matrix_skimmer import Found, MatrixSkimmer
+
+_DTYPES = {kind: (np.dtype(form.element), np.dtype(form.element).newbyteorder("=")) for kind, form in FORMS.items()}
 
 
 def _stored(data: bytes, head: Head) -> CompressedMatrix | np.ndarray:
-    """The matrix with this head in ``data``, as it is stored; a dense one is new and writable."""
-    kind, minimum, range_, num_rows, num_cols, begin = head
+    """The matrix with this head in ``data``, as it is stored, in memory of its own."""
+    kind, minimum, range_, num_rows, num_cols, begin, end = head
     count = num_rows * num_cols
-    if kind == "FM":
-        return np.frombuffer(data, "<f4", count, begin).astype(np.float32).reshape(num_rows, num_cols)
+    stored, native = _DTYPES[kind]
+    elements = np.frombuffer(data, stored, count, end - count * stored.itemsize).astype(native)
     if kind == "CM":
         percentiles = np.frombuffer(data, "<u2", 4 * num_cols, begin).astype(np.uint16).reshape(num_cols, 4)
-        codes = np.frombuffer(data, np.uint8, count, head.end - count).reshape(num_cols, num_rows)
-        return CompressedMatrix(kind, minimum, range_, codes, percentiles)
-    code: Any = np.uint16 if kind == "CM2" else np.uint8
-    elements = np.frombuffer(data, np.dtype(code).newbyteorder("<"), count, begin).astype(code)
-    return CompressedMatrix(kind, minimum, range_, elements.reshape(num_rows, num_cols))
+        return CompressedMatrix(kind, minimum, range_, elements.reshape(num_cols, num_rows), percentiles)
+    elements = elements.reshape(num_rows, num_cols)
+    return elements if kind in DENSE else CompressedMatrix(kind, minimum, range_, elements)
 
 
 def _dense(matrix: Any) -> np.ndarray:

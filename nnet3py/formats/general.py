@@ -7,6 +7,7 @@ import numpy as np
 
 from nnet3py.errors import NumericError
 from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.layouts import COMPRESSED
 from nnet3py.formats.matrices import read_matrix_after_token, read_text_matrix, write_matrix
 from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -21,16 +22,27 @@ def read_general_matrix(reader: TokenReader) -> GeneralMatrix:
     if not reader.binary:
         return SparseMatrix.read(reader) if reader.peek_byte() == b"r" else read_text_matrix(reader)
     token = reader.token()
-    if token in ("CM", "CM2", "CM3"):
+    if token in COMPRESSED:
         return CompressedMatrix.read_after_token(reader, token)
     if token == "SM":
         return SparseMatrix.read_after_token(reader, token)
     return read_matrix_after_token(reader, token)
 
 
+def read_compressed(reader: TokenReader) -> CompressedMatrix:
+    """Read a compressed matrix; a dense one, or text, is compressed with the automatic method."""
+    if not reader.binary:
+        return CompressedMatrix.compress(read_text_matrix(reader))
+    token = reader.token()
+    if token in COMPRESSED:
+        return CompressedMatrix.read_after_token(reader, token)
+    return CompressedMatrix.compress(read_matrix_after_token(reader, token))
+
+
 def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
-    """Write a matrix in its form; one without rows is written as an empty dense one."""
-    if isinstance(matrix, CompressedMatrix | SparseMatrix) and matrix.num_rows:
+    """Write a matrix in its form; one without rows, and in text a compressed one, is written as a dense one."""
+    form = SparseMatrix if not writer.binary else CompressedMatrix | SparseMatrix
+    if isinstance(matrix, form) and matrix.num_rows:
         matrix.write(writer)
     else:
         write_matrix(writer, to_dense(matrix).astype(np.float32, copy=False))

@@ -10,7 +10,7 @@ import numpy as np
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.dense_skimmer import dense_skimmer
-from nnet3py.formats.general import read_general_matrix, to_dense, write_general_matrix
+from nnet3py.formats.general import read_compressed, read_general_matrix, to_dense, write_general_matrix
 from nnet3py.formats.kaldi_io_adapter import read_matrix, read_vector
 from nnet3py.formats.matrices import write_matrix, write_vector
 from nnet3py.formats.posteriors import read_posterior, write_posterior
@@ -72,7 +72,7 @@ DOUBLE_MATRIX: Holder[np.ndarray] = Holder("matrix", partial(read_matrix, dtype=
                                            select=select_matrix_range)
 GENERAL_MATRIX: Holder[Any] = Holder("matrix", read_general_matrix, write_general_matrix, select=select_matrix_range)
 COMPRESSED_MATRIX: Holder[Any] = Holder(
-    "compressed matrix", CompressedMatrix.read, lambda writer, value: value.write(writer),
+    "compressed matrix", read_compressed, write_general_matrix,
     select=lambda value, text: CompressedMatrix.compress(select_matrix_range(value, text)))
 FLOAT_VECTOR: Holder[np.ndarray] = Holder("vector", read_vector, write_vector, select=select_vector_range)
 DOUBLE_VECTOR: Holder[np.ndarray] = Holder("vector", partial(read_vector, dtype=np.float64), write_vector,

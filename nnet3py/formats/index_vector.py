@@ -35,11 +35,6 @@ def read_index_vector(reader: TokenReader) -> np.ndarray:
     return indexes
 
 
-def skip_codes(reader: TokenReader, count: int) -> bytes:
-    """Read the bytes of ``count`` coded indexes (what follows token and count) without making sense of them."""
-    return bytes(_read_codes(reader.raw, count)[0])
-
-
 def _read_count(reader: TokenReader) -> int:
     reader.expect("<I1V>")
     count = reader.integer()

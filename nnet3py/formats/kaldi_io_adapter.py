@@ -18,10 +18,12 @@ from typing import Any
 import numpy as np
 
 from nnet3py.formats import matrices
+from nnet3py.formats.layouts import DENSE, LONGEST_HEAD, head_of
+from nnet3py.io.skim import Incomplete, Unusual
 from nnet3py.io.tokens import TokenReader
 
 _HEADER = b"\0B"
-_SIZES = {b"F": 4, b"D": 8}
+_VECTORS = {b"FV ": 4, b"DV ": 8}        # and the bytes of an element
 _INT32 = 4
 _SIZED_INT32 = 5
 _LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products overflow
@@ -66,27 +68,27 @@ class _AsFile:
         return self.last
 
 
-def _plain_size(reader: TokenReader, kind: bytes, num_dims: int) -> int | None:
-    """Bytes of the elements if ``FM``, ``DV`` or the like follows with sane dimensions; None for everything else."""
-    if not reader.binary:
-        return None
-    start = reader.peek(3 + num_dims * _SIZED_INT32)
-    size = _SIZES.get(start[:1])
-    if size is None or start[1:3] != kind + b" " or len(start) < 3 + num_dims * _SIZED_INT32:
-        return None
-    for dim in range(num_dims):
-        field = start[3 + dim * _SIZED_INT32:][:_SIZED_INT32]
-        value = int.from_bytes(field[1:], "little", signed=True)
-        if field[0] != _INT32 or value <= 0:
-            return None
-        size *= value
-    return size if size <= _LARGEST else None
+def _matrix_bytes(reader: TokenReader) -> int:
+    """Bytes of the elements if a dense matrix with sane dimensions follows; 0 for everything else."""
+    try:
+        head = head_of(reader.peek(LONGEST_HEAD))
+    except (Incomplete, Unusual):
+        return 0
+    return head.end - head.begin if head.kind in DENSE else 0
+
+
+def _vector_bytes(reader: TokenReader) -> int:
+    """Bytes of the elements if a vector of floats or doubles follows; 0 for everything else."""
+    start = reader.peek(3 + _SIZED_INT32)
+    if len(start) < 3 + _SIZED_INT32 or start[:3] not in _VECTORS or start[3] != _INT32:
+        return 0
+    return max(0, int.from_bytes(start[4:], "little", signed=True)) * _VECTORS[start[:3]]
 
 
 def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     """A matrix (rows, cols) of ``dtype``, as ``matrices.read_matrix`` reads it."""
-    size = _plain_size(reader, b"M", 2)
-    if size is None:
+    size = _matrix_bytes(reader) if reader.binary else 0
+    if not 0 < size <= _LARGEST:
         return matrices.read_matrix(reader, dtype)
     reader.check_count(size, 1, "bytes")
     return kaldi_io().read_mat(_AsFile(reader)).astype(dtype)       # a copy: kaldi-io's array cannot be written to
@@ -94,8 +96,8 @@ def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
 
 def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     """A vector (dim,) of ``dtype``, as ``matrices.read_vector`` reads it."""
-    size = _plain_size(reader, b"V", 1)
-    if size is None:
+    size = _vector_bytes(reader) if reader.binary else 0
+    if not 0 < size <= _LARGEST:
         return matrices.read_vector(reader, dtype)
     reader.check_count(size, 1, "bytes")
     return kaldi_io().read_vec_flt(_AsFile(reader)).astype(dtype)

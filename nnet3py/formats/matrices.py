@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.formats.compressed import CompressedMatrix
+from nnet3py.formats.layouts import COMPRESSED, DENSE, head_bytes, read_head
 from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
 
 _LARGEST_COUNT = 1 << 40        # elements; keeps products of two damaged dimensions far from overflow
@@ -34,35 +36,24 @@ def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     if not reader.binary:
         return read_text_matrix(reader, dtype)
     token = reader.token()
-    if token in ("CM", "CM2", "CM3"):
-        from nnet3py.formats.compressed import CompressedMatrix
-
+    if token in COMPRESSED:
         return CompressedMatrix.read_after_token(reader, token).to_dense().astype(dtype, copy=False)
     return read_matrix_after_token(reader, token, dtype)
 
 
 def read_matrix_after_token(reader: TokenReader, token: str, dtype: Any = np.float32) -> np.ndarray:
     """Read what follows the token ``FM`` or ``DM`` of a binary matrix (rows, cols)."""
-    if token not in ("FM", "DM"):
+    if token not in DENSE:
         raise reader.unexpected(token, "a matrix (FM, DM or compressed)")
-    stored = _DTYPES[token[0]]
-    rows, cols = read_dimensions(reader)
-    values = reader.array(stored, rows * cols, "matrix elements")
-    return _converted(values.reshape(rows, cols), dtype)
+    head = read_head(reader, token)
+    values = reader.array(_DTYPES[token[0]], head.num_rows * head.num_cols, "matrix elements")
+    return _converted(values.reshape(head.num_rows, head.num_cols), dtype)
 
 
 def _converted(values: np.ndarray, dtype: Any) -> np.ndarray:
     """``values`` as ``dtype``; a double beyond the range of float becomes infinite, as in Kaldi."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)
-
-
-def read_dimensions(reader: TokenReader) -> tuple[int, int]:
-    """Two sized int32, rows and columns; FormatError if negative."""
-    rows, cols = reader.integer(), reader.integer()
-    if rows < 0 or cols < 0 or (rows == 0) != (cols == 0):
-        raise reader.error(f"expected the dimensions of a matrix, found {rows} x {cols}")
-    return rows, cols
 
 
 def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
@@ -196,9 +187,7 @@ def write_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:
     values, letter = _stored(matrix)
     rows, cols = values.shape if values.size else (0, 0)
     if writer.binary:
-        writer.token(letter + "M")
-        writer.integer(rows)
-        writer.integer(cols)
+        writer.raw(head_bytes(letter + "M", rows, cols))
         writer.array(values, values.dtype)
         return
     if rows == 0:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.formats.compressed import HEADER, CompressedMatrix, CompressionMethod
+from nnet3py.formats.compressed import CompressedMatrix, CompressionMethod
 from nnet3py.formats.compressed_code import address, compress_columns, find_ranges
 from nnet3py.formats.dense_skimmer import dense_matrix
-from nnet3py.formats.matrix_skimmer import Head, head_of
+from nnet3py.formats.layouts import Head, head_bytes, head_of
 from nnet3py.io.byte_pieces import BytePieces
 
 BATCH = 1 << 21                 # bytes of floats that are handled at once
@@ -64,5 +64,5 @@ def _compress_columns(values: Sequence[Any], results: list[Any], chosen: list[in
     for i, head, begin, size, column, (minimum, scale) in zip(chosen, heads, begins, sizes, columns, ranges.tolist(),
                                                              strict=False):
         if 0.0 < scale < float("inf"):
-            results[i] = BytePieces([b"CM " + HEADER.pack(minimum, scale, head.num_rows, head.num_cols),
+            results[i] = BytePieces([head_bytes("CM", head.num_rows, head.num_cols, minimum, scale),
                                      shown[8 * column:8 * (column + head.num_cols)], data[begin:begin + size]])

@@ -5,19 +5,15 @@ What moves the bytes is the system, from file to file or down a pipe. Light.
 from __future__ import annotations
 
 import os
-import re
-import struct
 from collections.abc import Iterator
 
+from nnet3py.formats.layouts import head_of
 from nnet3py.io.archive import Moved, Run
-from nnet3py.io.skim import KEY
+from nnet3py.io.skim import Incomplete, Unusual, key_before
 from nnet3py.io.streams import InputStream
 
-_ENTRY = re.compile(KEY + rb"FM \x04(.{9})", re.DOTALL)
-_DIMENSIONS = struct.Struct("<ibi")
 _HEAD = 256                     # bytes; an entry with a longer key is left to whoever reads
 _RUN = 1 << 23                  # bytes that are moved at once
-_FLOAT = 4
 
 
 def dense_runs(stream: InputStream) -> Iterator[Run]:
@@ -29,14 +25,16 @@ def dense_runs(stream: InputStream) -> Iterator[Run]:
     at = first
     entries: list[Moved] = []
     while at < size:
-        head = _ENTRY.match(os.pread(source, _HEAD, at))
-        if head is None:
+        data = os.pread(source, _HEAD, at)
+        try:
+            key, begin = key_before(data, 0)
+            head = head_of(data, begin)
+        except (Incomplete, Unusual):
             break
-        num_rows, size_of_int, num_cols = _DIMENSIONS.unpack(head[2])
-        end = at + head.end() + _FLOAT * num_rows * num_cols
-        if num_rows <= 0 or num_cols <= 0 or size_of_int != 4 or end > size:
+        end = at + head.end
+        if head.kind != "FM" or end > size:
             break
-        entries.append(Moved(head[1].decode("utf-8", "surrogateescape"), at - first + head.end(1) + 1, num_rows))
+        entries.append(Moved(key.decode("utf-8", "surrogateescape"), at - first + len(key) + 1, head.num_rows))
         at = end
         if at - first >= _RUN:
             yield Run(first, at, entries)

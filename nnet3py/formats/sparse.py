@@ -1,18 +1,17 @@
 """Sparse matrices, such as the labels of examples. Kaldi: ``SparseMatrix``, ``SparseVector``."""
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from nnet3py.errors import ShapeError
+from nnet3py.formats.layouts import SPARSE_ROW
 from nnet3py.formats.pair_rows import pair_rows_bytes, read_pair_rows, text_pairs
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 _MAX_ROWS = 10_000_000          # Kaldi's limit
 _MAX_DENSE = 1 << 31            # elements; a larger dense matrix made of a sparse one is a damaged dimension
-_ROW_HEADER = struct.Struct("<3sbibi")
 _ROW_DTYPE = np.dtype([("token", "S3"), ("dim_size", "i1"), ("dim", "<i4"), ("count_size", "i1"), ("count", "<i4")])
 
 
@@ -167,7 +166,7 @@ def _read_binary_rows(reader: TokenReader, num_rows: int) -> tuple[np.ndarray, n
         dims.append(dim)
         return count
 
-    return *read_pair_rows(reader, num_rows, _ROW_HEADER, count_of), dims
+    return *read_pair_rows(reader, num_rows, SPARSE_ROW, count_of), dims
 
 
 def _read_text_rows(reader: TokenReader, num_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[int]]:

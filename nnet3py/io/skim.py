@@ -3,19 +3,26 @@
 A kind of value is known by a function that walks over one: over the bytes that say how much follows (``expect``,
 ``integer``), and over what follows (``skip``). Most values of an archive are laid out alike. So the bytes walked over
 become a regular expression, which finds such values at the speed of copying them; what it does not match is walked.
+That halves the time of nnet3-copy-egs (``benchmarks/tables.py``, "copying: finding examples").
 Whatever is unusual, such as text, is left to whoever reads values properly, who also says what is wrong with it.
 """
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from nnet3py.io.tokens import TokenReader
 
 KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as writers of archives put them
+_HEADER = b"\0B"
 _ENTRY = re.compile(KEY)
 _PARTIAL_ENTRY = re.compile(rb"[!-~\x80-\xfe]{0,10000}( \x00?)?", re.DOTALL)
 _MOST_LAYOUTS = 6               # that are tried on each value; more would cost more than walking
+_FEWEST_PEEKED, _MOST_PEEKED = 1 << 14, 1 << 26        # bytes that are looked at in order to find a single value
 _MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
 _MOST_SEEN = 10_000             # layouts that are counted
 _FEWEST_ALIKE = 3               # values for the first layout, so many more for each other: making one takes 0.3 ms
@@ -87,6 +94,34 @@ class Walk:
         if count:
             self.skipped.append((self.at - self.begin, count))
             self.at += count
+
+
+def _walked_value(peek: Callable[[int], bytes], walk_value: Callable[[Walk], None]) -> bytes | None:
+    """The bytes of the value that comes next; ``peek`` gives as many as it is asked for, fewer only at the end.
+
+    None if it cannot be walked over.
+    """
+    size = _FEWEST_PEEKED
+    while size <= _MOST_PEEKED:
+        data = peek(size)
+        walk = Walk(data, 0)
+        try:
+            walk_value(walk)
+        except Unusual:
+            return None
+        except Incomplete:
+            if len(data) < size:
+                return None
+            size *= 4
+        else:
+            return data[:walk.at]
+    return None
+
+
+def walked(reader: TokenReader, walk_value: Callable[[Walk], None]) -> bytes | None:
+    """The bytes of the value that ``reader`` comes to, if it can be walked over; else None, and nothing is consumed."""
+    value = _walked_value(reader.peek, walk_value)
+    return None if value is None else bytes(reader.raw(len(value)))
 
 
 class Layout(NamedTuple):
@@ -179,8 +214,13 @@ class Skimmer:
         return found, at, False
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """None: single values are read."""
-        return None
+        """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+
+        None if it must be read. Raises OSError.
+        """
+        if os.pread(source, len(_HEADER), at) != _HEADER:
+            return None
+        return _walked_value(lambda size: os.pread(source, size, at + len(_HEADER)), self._walk)
 
     def _walked(self, data: bytes, at: int) -> tuple[Entry, int]:
         """The entry at ``at``, and where it ends."""
