@@ -1,7 +1,13 @@
-"""Machine code: made by numba, kept on disk, and loaded from there by llvmlite alone.
+"""The engine: how functions are compiled, kept on disk, loaded, shared by threads, and how matrices are multiplied.
 
-numba takes 0.3 s and 100 MB to start, and is needed only where something is compiled for the first time. ``compiling``
-compiles a function together with an entry, through which Python calls it; ``code_files`` keeps what comes of that on
-disk and loads it; ``entries`` makes a Python function of an entry. ``jit`` has the decorator of CPU kernels, whose work
-a ``team`` of threads shares; ``tiles`` multiplies matrices in them.
+``README.md`` in this folder tells the story in order. What others rely on:
+
+- ``jit.kernel`` makes an operation of a plain function with loops, ``loop.Loop`` a compiled function of arrays for the
+  rest of the package. Neither may allocate or raise: their machine code then refers to nothing of numba's, and runs in
+  processes in which numba was never imported (``compiling`` refuses what does).
+- What decides machine code decides the folder that it is kept in: sources, versions, the processor. All of this folder
+  counts for every function.
+- A job's chunks never split a sum, and tiles never cross ``partition.ROWS_OF_A_SUM``: results are the same for any
+  number of threads.
+- Whoever makes or loads code holds ``code_files.lock``, for which a fork waits.
 """

@@ -1,4 +1,4 @@
-"""Addresses in compiled code: small work space on the stack, numbers at an address; and numbers' exponents."""
+"""Addresses in compiled code: small work space on the stack, numbers at an address."""
 from __future__ import annotations
 
 from typing import Any
@@ -85,30 +85,6 @@ def _stack_vector(typingctx, count):
     return result(count), codegen
 
 
-def _times_power_of_two(typingctx, value, exponent):
-    """C's ``ldexp``: numba's own is a function of numba's, which kept code must not call."""
-    def codegen(context, builder, signature, args):
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), ir.IntType(32)]), "ldexp")
-        return builder.call(function, [args[0], builder.trunc(args[1], ir.IntType(32))])
-
-    return types.float64(types.float64, types.intp), codegen
-
-
-def _exponent_of(typingctx, value):
-    """C's ``frexp``: the exponent of the power of two that is just above a number's size; 0 for 0."""
-    def codegen(context, builder, signature, args):
-        place = cgutils.alloca_once(builder, ir.IntType(32))
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.DoubleType(), [ir.DoubleType(), place.type]), "frexp")
-        builder.call(function, [args[0], place])
-        return builder.sext(builder.load(place), _I64)
-
-    return types.intp(types.float64), codegen
-
-
-times_power_of_two: Any = intrinsic(_times_power_of_two)
-exponent_of: Any = intrinsic(_exponent_of)
 address: Any = intrinsic(_address)
 stack_vector: Any = intrinsic(prefer_literal=True)(_stack_vector)
 stack_floats, stack_doubles = _on_stack("float"), _on_stack("double")

@@ -33,6 +33,7 @@ from numba.np import arrayobj
 
 from nnet3py.engine import compiling, kernel_files, symbols, team_code
 from nnet3py.engine.code_files import Code
+from nnet3py.engine.generated import function_of_text
 from nnet3py.engine.inline import inline
 from nnet3py.engine.kinds import kinds_of
 from nnet3py.engine.numba_target import numba
@@ -100,13 +101,12 @@ class Shared(NamedTuple):
 class Kernel:
     """A function compiled once, for one signature, when it is first called."""
 
-    def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool, shared: Shared | None,
-                 needs: tuple[str, ...] = ()) -> None:
+    def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool,
+                 shared: Shared | None) -> None:
         self.fastmath = {"reassoc", "nsz"} if reassociate else False
         self.function = function if shared is None else _share(function, shared, self.fastmath)
         self.kinds = tuple(kinds.split())
         self.signature = kinds_of(kinds)
-        self.needs = needs
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self._compiled: Callable[..., Any] | None = None
@@ -119,7 +119,7 @@ class Kernel:
         return self._compiled
 
     def _make_code(self) -> Code:
-        kernel_files.provide([symbols.SHARE, *self.needs])        # numba, too, loads what it has compiled
+        kernel_files.provide([symbols.SHARE])        # numba, too, loads what it has compiled
         return compiling.make(self.function, self.signature, symbols.PROVIDERS, self.fastmath)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -134,7 +134,7 @@ def {name}({header}):
 """
 
 
-def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Callable[..., Any]:
+def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Any:
     """A function of all but the first two arguments of ``function``, which has the threads share rows or columns."""
     parameters = list(inspect.signature(function).parameters.values())[2:]
     names = [p.name for p in parameters]
@@ -144,18 +144,12 @@ def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Calla
         multiple=CACHE_LINE if shared.axis == 1 else 1,
         per_thread=1 if shared.axis == 1 else team_code.CHUNKS_PER_THREAD)     # long pieces of rows are read faster
     body = numba.njit(error_model="numpy", forceinline=True, fastmath=fastmath)(function)      # inlined: see `inline`
-    namespace = {"body": body, "share": team_code.share,
-                 "part_address": team_code.part_address, "address_of": team_code.address_of}
-    exec(source, namespace)
-    made: Any = namespace[function.__name__]
-    place = function.__code__              # numba's disk cache goes by where a function stands
-    made.__code__ = made.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
-    made.__module__, made.__doc__ = function.__module__, function.__doc__
-    return made  # type: ignore[no-any-return]
+    return function_of_text(source, {"body": body, "share": team_code.share, "part_address": team_code.part_address,
+                                     "address_of": team_code.address_of}, function)
 
 
 def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of: str = "",
-           cost: int | str = 1, needs: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Kernel]:
+           cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
     """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks.
 
     Parameters
@@ -166,7 +160,6 @@ def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of:
         say which of them it does
     cost : of an element, in additions of one matrix to another, perhaps as an expression of the arguments; what is
         too cheap is not shared
-    needs : symbols of ours, beside ``symbols.SHARE``, that it refers to
     """
     shared = Shared(rows_of or columns_of, 0 if rows_of else 1, cost) if rows_of or columns_of else None
-    return lambda function: Kernel(function, kinds, reassociate, shared, needs)
+    return lambda function: Kernel(function, kinds, reassociate, shared)

@@ -9,10 +9,10 @@ from nnet3py.ops.table import OPERATIONS, documented
 
 
 def operation(reassociate: bool = False, rows_of: str = "", columns_of: str = "",
-              cost: int | str = 1, needs: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Kernel]:
+              cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
     """Make the kernel of the operation of a function's name; the arguments are those of ``engine.jit.kernel``."""
     def make(function: Callable[..., Any]) -> Kernel:
         kinds = OPERATIONS[function.__name__].kinds
-        return kernel(kinds, reassociate, rows_of, columns_of, cost, needs)(documented(function))
+        return kernel(kinds, reassociate, rows_of, columns_of, cost)(documented(function))
 
     return make

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.engine.generated import function_of_text
 from nnet3py.ops.cuda import launch
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape
 from nnet3py.ops.cuda.memory import new_array
@@ -138,12 +139,8 @@ def _loop_over(formula: Callable[..., Any], terms: int, double: bool, unless_ref
         additions="; ".join(f"sum{t} += value{t}" for t in count),
         reductions="; ".join(f"sum{t} = sum_down_column(shared, sum{t})" for t in count),
         stores="; ".join(f"parts[{t} * num_parts + p, j] = sum{t}" for t in count))
-    namespace = {"np": np, "cuda": cuda, "MOST_THREADS": MOST_THREADS, "dtype": np.float64 if double else np.float32,
-                 "ZERO": ZERO, "DOUBLE_ZERO": DOUBLE_ZERO, "column_blocks": column_blocks, "own_rows": own_rows,
-                 "row": row, "sum_down_column": sum_down_column, "is_refused": is_refused,
-                 "formula": device_function(formula)}
-    exec(source, namespace)
-    made: Any = namespace[formula.__name__]
-    made.__code__ = made.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
-    made.__module__, made.__doc__ = formula.__module__, formula.__doc__
-    return made
+    return function_of_text(source, {
+        "np": np, "cuda": cuda, "MOST_THREADS": MOST_THREADS, "dtype": np.float64 if double else np.float32,
+        "ZERO": ZERO, "DOUBLE_ZERO": DOUBLE_ZERO, "column_blocks": column_blocks, "own_rows": own_rows,
+        "row": row, "sum_down_column": sum_down_column, "is_refused": is_refused,
+        "formula": device_function(formula)}, formula)

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.engine.generated import function_of_text
 from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Kernel, Shape, forced
 from nnet3py.ops.cuda.threads import cuda, device_function, row
 from nnet3py.ops.table import OPERATIONS, documented
@@ -196,11 +197,6 @@ def _loop_over(formula: Callable[..., Any], kinds: list[str]) -> Any:
     source = _TEMPLATE.format(
         name=formula.__name__, names=", ".join(names), first=names[0], axis=0 if on_vectors else 1,
         num_rows="1" if on_vectors else f"{names[0]}.shape[0]", rows="\n".join(rows), loads="\n".join(loads), **values)
-    namespace = {"np": np, "row": row, "first_row": first_row, "row_distance": row_distance,
-                 "first_column": first_column, "column_step": column_step, "inside": inside,
-                 "formula": device_function(formula)}
-    exec(source, namespace)
-    made: Any = namespace[formula.__name__]
-    made.__code__ = made.__code__.replace(co_filename=place.co_filename, co_firstlineno=place.co_firstlineno)
-    made.__module__, made.__doc__ = formula.__module__, formula.__doc__
-    return made
+    return function_of_text(source, {
+        "np": np, "row": row, "first_row": first_row, "row_distance": row_distance, "first_column": first_column,
+        "column_step": column_step, "inside": inside, "formula": device_function(formula)}, formula)

@@ -1,0 +1,34 @@
+"""nnet3py/engine/team_code.py: in every order of the threads' steps each row is done once, and nobody is lost."""
+from __future__ import annotations
+
+import pytest
+from team_model import World, explore, stepwise
+
+MOST_STATES = 400_000
+TWO_JOBS = ((2, 2),)            # of one caller, of two chunks each
+MISTAKES = {
+    "nobody waits for workers": ("    while peek(GATE) & INSIDE:\n        relax()\n", ""),
+    "the gate stays open": ("while not swap(GATE, gate, gate & ~OPEN):", "while not swap(GATE, gate, gate):"),
+    "chunks are taken unseen": ("if swap(CHUNKS, left, left + 1):", "if poke(CHUNKS, left + 1) is None:"),
+    "who wakes up himself stays counted": ("if swap(SLEEPING, sleeping, sleeping - 1):", "if sleeping:"),
+}
+
+
+def test_all_orders_of_a_caller_and_a_worker() -> None:
+    functions = stepwise()
+    assert explore(lambda: World(functions, TWO_JOBS, 1), MOST_STATES) > 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("jobs, workers", [(((2,), (2,)), 1), (((3,),), 2), (((2, 2, 2),), 1)])
+def test_all_orders_of_more(jobs: tuple[tuple[int, ...], ...], workers: int) -> None:
+    functions = stepwise()
+    assert explore(lambda: World(functions, jobs, workers), 10 * MOST_STATES) > 1000
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found(mistake: str) -> None:
+    """The same with a line changed: the exploration would notice."""
+    functions = stepwise(MISTAKES[mistake])
+    with pytest.raises(AssertionError):
+        explore(lambda: World(functions, TWO_JOBS, 1), MOST_STATES)
