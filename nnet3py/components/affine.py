@@ -197,7 +197,7 @@ class NaturalGradientAffineComponent(AffineComponent):
         reader.expect("<RankOut>")
         rank_out = reader.integer()
         constraint = read_orthonormal_constraint(reader)
-        smoothing = read_fields(reader, PRECONDITIONER_FIELDS)
+        smoothing = read_fields(reader, PRECONDITIONER_FIELDS).values()
         cls._read_older_fields(reader, settings)
         reader.check_token(reader.token(), f"</{name}>", f"<{name}>")   # very old files close with the opening tag
         inner, outer = (read_preconditioner(reader, rank, *smoothing) for rank in (rank_in, rank_out))
@@ -304,7 +304,7 @@ class LinearComponent(UpdatableComponent):
         use_natural_gradient = reader.boolean()
         reader.expect("<RankInOut>")
         ranks = reader.integer(), reader.integer()
-        alpha, history, period = read_fields(reader, PRECONDITIONER_FIELDS[::-1])
+        alpha, history, period = read_fields(reader, PRECONDITIONER_FIELDS[::-1]).values()
         reader.expect(f"</{cls.__name__}>")
         inner, outer = (read_preconditioner(reader, rank, period, history, alpha) for rank in ranks)
         return cls(params, inner, outer, constraint, use_natural_gradient, settings)

@@ -10,6 +10,7 @@ import numpy as np
 from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import (
     LARGEST_DIM,
+    Field,
     as_float32,
     fields_text,
     invalid_initializer,
@@ -297,18 +298,19 @@ class RestrictedAttentionComponent(Component):
             raise invalid_initializer(line, cls.__name__, shape.fault())
         return cls(shape)
 
-    _FIELDS = (("<NumHeads>", "integer", "num_heads"), ("<KeyDim>", "integer", "key_dim"),
-               ("<ValueDim>", "integer", "value_dim"), ("<NumLeftInputs>", "integer", "num_left_inputs"),
-               ("<NumRightInputs>", "integer", "num_right_inputs"), ("<TimeStride>", "integer", "time_stride"),
-               ("<NumLeftInputsRequired>", "integer", "num_left_inputs_required"),
-               ("<NumRightInputsRequired>", "integer", "num_right_inputs_required"),
-               ("<OutputContext>", "boolean", "output_context"), ("<KeyScale>", "float32", "key_scale"))
+    _SHAPE = (Field("<NumHeads>", "integer", "num_heads"), Field("<KeyDim>", "integer", "key_dim"),
+              Field("<ValueDim>", "integer", "value_dim"), Field("<NumLeftInputs>", "integer", "num_left_inputs"),
+              Field("<NumRightInputs>", "integer", "num_right_inputs"),
+              Field("<TimeStride>", "integer", "time_stride"),
+              Field("<NumLeftInputsRequired>", "integer", "num_left_inputs_required"),
+              Field("<NumRightInputsRequired>", "integer", "num_right_inputs_required"),
+              Field("<OutputContext>", "boolean", "output_context"), Field("<KeyScale>", "float32", "key_scale"))
 
     @classmethod
     def read(cls, reader: TokenReader) -> RestrictedAttentionComponent:
-        shape = AttentionShape(*read_fields(reader, cls._FIELDS, cls.__name__))
+        shape = AttentionShape(**read_fields(reader, cls._SHAPE, cls.__name__, closed=False))
         if shape.fault():
-            raise reader.error(f"{shape.fault()}; found {fields_text(shape, cls._FIELDS)}")
+            raise reader.error(f"{shape.fault()}; found {fields_text(shape, cls._SHAPE)}")
         component = cls(shape)
         reader.expect("<StatsCount>")
         component.count[0] = reader.real()
@@ -332,7 +334,7 @@ class RestrictedAttentionComponent(Component):
 
     def write(self, writer: TokenWriter) -> None:
         writer.token(f"<{type(self).__name__}>")
-        write_fields(writer, self.shape, self._FIELDS)
+        write_fields(writer, self.shape, self._SHAPE)
         writer.token("<StatsCount>")
         writer.float64(self.count[0])
         writer.token("<EntropyStats>")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from nnet3py.components.fields import Fields, fields_info, read_fields, write_fields
 from nnet3py.errors import ShapeError
 
 if TYPE_CHECKING:
@@ -70,10 +71,12 @@ class Component:
 
     Array attributes that live on after a minibatch are declared by name: ``PARAMETERS`` (float32, trained),
     ``STATISTICS`` (float64 sums). ``scale``, ``add``, ``zero_stats`` and ``parameters`` follow from those lists.
+    Settings that files have one after the other are declared in ``FIELDS``: ``read``, ``write`` and ``info`` follow.
     """
 
     PARAMETERS: ClassVar[tuple[str, ...]] = ()
     STATISTICS: ClassVar[tuple[str, ...]] = ()
+    FIELDS: ClassVar[Fields] = ()
     children: Sequence[Component] = ()      # the components inside, of a CompositeComponent; they hold its arrays
 
     # -- what the compiler asks ------------------------------------------------------------------------------------
@@ -227,15 +230,24 @@ class Component:
     @classmethod
     def read(cls, reader: TokenReader) -> Component:
         """Read the fields after the opening tag, up to and including the closing tag."""
-        raise NotImplementedError
+        made: Any = cls
+        component = made(**read_fields(reader, cls.FIELDS, cls.__name__))
+        component.check_read(reader)
+        return component
+
+    def check_read(self, reader: TokenReader) -> None:
+        """Raise FormatError if the values of ``FIELDS``, just read, do not go together."""
 
     def write(self, writer: TokenWriter) -> None:
         """Write the opening tag, the fields and the closing tag."""
-        raise NotImplementedError
+        writer.token(f"<{type(self).__name__}>")
+        write_fields(writer, self, self.FIELDS)
+        writer.token(f"</{type(self).__name__}>")
 
     def info(self, verbose: int = 0) -> str:
         """The text after ``type=`` in ``nnet3-info``'s line for this component."""
-        return f"{type(self).__name__}, input-dim={self.input_dim}, output-dim={self.output_dim}"
+        shown = fields_info(self, self.FIELDS)
+        return type(self).__name__ + (shown or f", input-dim={self.input_dim}, output-dim={self.output_dim}")
 
 
 class SameDimComponent(Component):

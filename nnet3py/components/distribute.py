@@ -102,13 +102,3 @@ class DistributeComponent(BlockComponent):
         if output_dim <= 0 or not 0 < input_dim <= LARGEST_DIM or input_dim % output_dim:
             raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim")
         return cls(input_dim, output_dim)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> DistributeComponent:
-        component = cls(*cls._read_dims(reader))
-        reader.expect("</DistributeComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        self._write_dims(writer)
-        writer.token("</DistributeComponent>")

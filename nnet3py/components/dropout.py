@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
-from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim
-from nnet3py.components.info_text import number, truth
+from nnet3py.components.fields import Field, as_float32, invalid_initializer
+from nnet3py.components.info_text import number
 from nnet3py.components.normalize import in_blocks
 from nnet3py.index import numbers_by_appearance
 
@@ -27,6 +27,11 @@ class DropoutComponent(SameDimComponent):
     What is kept is not scaled up in training; in test mode everything is multiplied by 1 - dropout_proportion. No mask
     is stored: going back, it is recovered as y / x, and where x is 0 the derivative passes.
     """
+
+    FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
+              Field("<DropoutProportion>", "real", "dropout_proportion", "dropout-proportion"),
+              Field("<DropoutPerFrame>", "boolean", "per_frame", "dropout-per-frame", default=False),
+              Field("<TestMode>", "boolean", "test_mode", default=False))
 
     properties = (Properties.SIMPLE | Properties.BACKPROP_IN_PLACE | Properties.BACKPROP_NEEDS_INPUT
                   | Properties.BACKPROP_NEEDS_OUTPUT | Properties.RANDOM)
@@ -62,36 +67,6 @@ class DropoutComponent(SameDimComponent):
             raise invalid_initializer(line, cls.__name__, "dim must be positive, dropout-proportion given and between "
                                       "0 and 1; other keys are dropout-per-frame and test-mode")
         return cls(dim, proportion, per_frame, test_mode)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> DropoutComponent:
-        reader.expect_one_or_two("<DropoutComponent>", "<Dim>")
-        dim = read_dim(reader, "<Dim>")
-        reader.expect("<DropoutProportion>")
-        component = cls(dim, reader.real())
-        token = reader.token()
-        if token == "<DropoutPerFrame>":
-            component.per_frame, token = reader.boolean(), reader.token()
-        if token == "<TestMode>":
-            component.test_mode, token = reader.boolean(), reader.token()
-        reader.check_token(token, "</DropoutComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<DropoutComponent>")
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        writer.token("<DropoutProportion>")
-        writer.float32(self.dropout_proportion)
-        writer.token("<DropoutPerFrame>")
-        writer.boolean(self.per_frame)
-        writer.token("<TestMode>")
-        writer.boolean(self.test_mode)
-        writer.token("</DropoutComponent>")
-
-    def info(self, verbose: int = 0) -> str:
-        return (f"{type(self).__name__}, dim={self.dim}, dropout-proportion={number(self.dropout_proportion)}, "
-                f"dropout-per-frame={truth(self.per_frame)}")
 
 
 @dataclass
@@ -146,6 +121,15 @@ class GeneralDropoutComponent(SameDimComponent):
     ``time_period`` is the length of a stretch in frames, 0 for the whole sequence. With ``specaugment_max_proportion``
     above 0 the masks zero a random band of columns instead, as in SpecAugment.
     """
+
+    FIELDS = (Field("<Dim>", "dim", "dim"), Field("<BlockDim>", "block_dim", "block_dim"),
+              Field("<TimePeriod>", "integer", "time_period"),
+              Field("<DropoutProportion>", "real", "dropout_proportion"),
+              Field("<SpecAugmentMaxProportion>", "real", "specaugment_max_proportion", default=0.0, omitted=True),
+              Field("<SpecAugmentMaxRegions>", "integer", "specaugment_max_regions", default=1, omitted=True,
+                    needs="specaugment_max_proportion"),
+              Field("<TestMode>", "mark", "test_mode", default=False, omitted=True),
+              Field("<Continuous>", "mark", "continuous", default=False, omitted=True))
 
     def __init__(self, dim: int, block_dim: int | None = None, time_period: int = 0, dropout_proportion: float = 0.5,
                  specaugment_max_proportion: float = 0.0, specaugment_max_regions: int = 1, continuous: bool = False,
@@ -244,55 +228,13 @@ class GeneralDropoutComponent(SameDimComponent):
                                       f"continuous, and specaugment-max-regions between 1 and {MOST_REGIONS}")
         return cls(dim, block_dim, time_period, proportion, max_proportion, max_regions, continuous, test_mode)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> GeneralDropoutComponent:
-        reader.expect_one_or_two("<GeneralDropoutComponent>", "<Dim>")
-        dim = read_dim(reader, "<Dim>")
-        reader.expect("<BlockDim>")
-        component = cls(dim, read_block_dim(reader, dim))
-        reader.expect("<TimePeriod>")
-        component.time_period = reader.integer()
-        reader.expect("<DropoutProportion>")
-        component.dropout_proportion = as_float32(reader.real())
-        token = reader.token()
-        if token == "<SpecAugmentMaxProportion>":
-            component.specaugment_max_proportion, token = as_float32(reader.real()), reader.token()
-            if token == "<SpecAugmentMaxRegions>":
-                component.specaugment_max_regions, token = reader.integer(), reader.token()
-        if token == "<TestMode>":                      # these two stand alone, without a value
-            component.test_mode, token = True, reader.token()
-        if token == "<Continuous>":
-            component.continuous, token = True, reader.token()
-        reader.check_token(token, "</GeneralDropoutComponent>")
-        component._check_read(reader)
-        return component
-
-    def _check_read(self, reader: TokenReader) -> None:
+    def check_read(self, reader: TokenReader) -> None:
         """Refuse what would make no mask: lengths below zero, a band wider than the row."""
         if self.time_period < 0 or not 0.0 <= self.specaugment_max_proportion <= 1.0 \
                 or not 1 <= self.specaugment_max_regions <= MOST_REGIONS:
             raise reader.error(f"expected a time period of at least 0, a SpecAugment proportion between 0 and 1 and 1 "
                                f"to {MOST_REGIONS} regions, found {self.time_period}, "
                                f"{self.specaugment_max_proportion:g} and {self.specaugment_max_regions}")
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<GeneralDropoutComponent>")
-        for tag, value in (("<Dim>", self.dim), ("<BlockDim>", self.block_dim), ("<TimePeriod>", self.time_period)):
-            writer.token(tag)
-            writer.integer(value)
-        writer.token("<DropoutProportion>")
-        writer.float32(self.dropout_proportion)
-        if self.specaugment_max_proportion != 0.0:
-            writer.token("<SpecAugmentMaxProportion>")
-            writer.float32(self.specaugment_max_proportion)
-            if self.specaugment_max_regions != 1:
-                writer.token("<SpecAugmentMaxRegions>")
-                writer.integer(self.specaugment_max_regions)
-        if self.test_mode:
-            writer.token("<TestMode>")
-        if self.continuous:
-            writer.token("<Continuous>")
-        writer.token("</GeneralDropoutComponent>")
 
     def info(self, verbose: int = 0) -> str:
         text = (f"{type(self).__name__}, dim={self.dim}, block-dim={self.block_dim}, "

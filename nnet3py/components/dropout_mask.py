@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.fields import as_float32, invalid_initializer, read_dim
-from nnet3py.components.info_text import number
+from nnet3py.components.fields import Field, as_float32, invalid_initializer
 from nnet3py.errors import NumericError
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -24,6 +22,11 @@ class DropoutMaskComponent(Component):
     the output is the expectation. With 2 or 3 columns the first two share their draw, so that for proportions up to a
     half never both are 0. Kaldi: DropoutMaskComponent.
     """
+
+    FIELDS = (Field("<OutputDim>", "dim", "_output_dim", "output-dim"),
+              Field("<DropoutProportion>", "float32", "dropout_proportion", "dropout-proportion"),
+              Field("<TestMode>", "boolean", "test_mode", default=False),
+              Field("<Continuous>", "mark", "continuous", "continuous", default=False, omitted=True))
 
     properties = Properties.RANDOM
     SHARED_DRAW_DIMS = (2, 3)       # number of gates of a cell; the first two decide what it remembers
@@ -74,34 +77,3 @@ class DropoutMaskComponent(Component):
             raise invalid_initializer(line, cls.__name__, "output-dim must be positive, dropout-proportion between 0 "
                                       "and 1; other keys are continuous and test-mode")
         return cls(dim, proportion, continuous, test_mode)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> DropoutMaskComponent:
-        reader.expect_one_or_two("<DropoutMaskComponent>", "<OutputDim>")
-        dim = read_dim(reader, "<OutputDim>")
-        reader.expect("<DropoutProportion>")
-        component = cls(dim, reader.float32())
-        token = reader.token()
-        if token == "<TestMode>":
-            component.test_mode, token = reader.boolean(), reader.token()
-        if token == "<Continuous>":                    # stands alone, without a value
-            component.continuous, token = True, reader.token()
-        reader.check_token(token, "</DropoutMaskComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<DropoutMaskComponent>")
-        writer.token("<OutputDim>")
-        writer.integer(self._output_dim)
-        writer.token("<DropoutProportion>")
-        writer.float32(self.dropout_proportion)
-        writer.token("<TestMode>")
-        writer.boolean(self.test_mode)
-        if self.continuous:
-            writer.token("<Continuous>")
-        writer.token("</DropoutMaskComponent>")
-
-    def info(self, verbose: int = 0) -> str:
-        text = (f"{type(self).__name__}, output-dim={self._output_dim}, "
-                f"dropout-proportion={number(self.dropout_proportion)}")
-        return f"{text}, continuous=true" if self.continuous else text

@@ -178,7 +178,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
         settings.is_gradient = reader.boolean()
         reader.expect("<Rank>")
         rank = reader.integer()
-        smoothing = read_fields(reader, PRECONDITIONER_FIELDS)
+        smoothing = read_fields(reader, PRECONDITIONER_FIELDS).values()
         if reader.peek_token() == "M":   # in older files
             reader.expect("<MaxChangePerMinibatch>")
             reader.real()

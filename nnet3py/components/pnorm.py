@@ -11,7 +11,6 @@ from nnet3py.components.structural import BlockComponent
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -35,13 +34,3 @@ class PnormComponent(BlockComponent):
         if input_dim <= 0 or output_dim <= 0 or input_dim % output_dim:
             raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim")
         return cls(input_dim, output_dim)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> PnormComponent:
-        component = cls(*cls._read_dims(reader))
-        reader.expect("</PnormComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        self._write_dims(writer)
-        writer.token("</PnormComponent>")

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
-from nnet3py.components.fields import as_float32, invalid_initializer, read_dim
-from nnet3py.components.info_text import number
+from nnet3py.components.fields import Field, as_float32, invalid_initializer
 from nnet3py.errors import CompileError, NumericError
 
 if TYPE_CHECKING:
@@ -62,6 +61,11 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
     Stretches of 1 to ``time_mask_max_frames`` zeroed frames alternate with stretches of kept ones, so long that about
     ``zeroed_proportion`` of all frames is zeroed. What is kept is not scaled. In test mode nothing is zeroed.
     """
+
+    FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
+              Field("<ZeroedProportion>", "float32", "zeroed_proportion", "zeroed-proportion"),
+              Field("<TimeMaskMaxFrames>", "integer", "time_mask_max_frames", "time-mask-max-frames"),
+              Field("<TestMode>", "mark", "test_mode", default=False, omitted=True))
 
     properties = (Properties.RANDOM | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
                   | Properties.USES_MEMO)
@@ -139,33 +143,3 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
                                       "zeroed-proportion 0 or more, and so far below 1 that stretches of kept frames "
                                       "can balance the zeroed ones")
         return component
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> SpecAugmentTimeMaskComponent:
-        reader.expect_one_or_two("<SpecAugmentTimeMaskComponent>", "<Dim>")
-        dim = read_dim(reader, "<Dim>")
-        reader.expect("<ZeroedProportion>")
-        proportion = reader.float32()
-        reader.expect("<TimeMaskMaxFrames>")
-        component = cls(dim, proportion, reader.integer())
-        token = reader.token()
-        if token == "<TestMode>":                      # stands alone, without a value
-            component.test_mode, token = True, reader.token()
-        reader.check_token(token, "</SpecAugmentTimeMaskComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<SpecAugmentTimeMaskComponent>")
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        writer.token("<ZeroedProportion>")
-        writer.float32(self.zeroed_proportion)
-        writer.token("<TimeMaskMaxFrames>")
-        writer.integer(self.time_mask_max_frames)
-        if self.test_mode:
-            writer.token("<TestMode>")
-        writer.token("</SpecAugmentTimeMaskComponent>")
-
-    def info(self, verbose: int = 0) -> str:
-        return (f"{type(self).__name__}, dim={self.dim}, zeroed-proportion={number(self.zeroed_proportion)}, "
-                f"time-mask-max-frames={self.time_mask_max_frames}")

@@ -9,11 +9,10 @@ import numpy as np
 from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import (
     LARGEST_DIM,
+    Field,
     as_float32,
     fields_text,
     invalid_initializer,
-    read_fields,
-    write_fields,
 )
 from nnet3py.components.row_ranges import by_sequence, read_ranges, row_ranges, rows_inside, times_of
 from nnet3py.components.time_grid import at_time_offsets
@@ -85,9 +84,9 @@ class StatisticsExtractionComponent(Component):
     used. Output times are such starts. Kaldi: StatisticsExtractionComponent.
     """
 
-    _FIELDS = (("<InputDim>", "dim", "dim"), ("<InputPeriod>", "integer", "input_period"),
-               ("<OutputPeriod>", "integer", "output_period"),
-               ("<IncludeVarinance>", "boolean", "include_variance"))               # spelled so in files
+    FIELDS = (Field("<InputDim>", "dim", "dim"), Field("<InputPeriod>", "integer", "input_period"),
+              Field("<OutputPeriod>", "integer", "output_period"),
+              Field("<IncludeVarinance>", "boolean", "include_variance"))               # spelled so in files
 
     def __init__(self, dim: int, input_period: int = 1, output_period: int = 1, include_variance: bool = True) -> None:
         self.dim = dim
@@ -174,19 +173,10 @@ class StatisticsExtractionComponent(Component):
         return not 0 < self.input_period <= self.output_period <= MOST_CHOICES * self.input_period \
             or self.output_period % self.input_period != 0
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> StatisticsExtractionComponent:
-        component = cls(*read_fields(reader, cls._FIELDS, cls.__name__))
-        reader.expect(f"</{cls.__name__}>")
-        if component._wrong_periods():
+    def check_read(self, reader: TokenReader) -> None:
+        if self._wrong_periods():
             raise reader.error("expected an output period that is a multiple of the input period, found "
-                               f"{component.output_period} and {component.input_period}")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token(f"<{type(self).__name__}>")
-        write_fields(writer, self, self._FIELDS)
-        writer.token(f"</{type(self).__name__}>")
+                               f"{self.output_period} and {self.input_period}")
 
 
 # -- pooling -----------------------------------------------------------------------------------------------------------
@@ -239,10 +229,11 @@ class StatisticsPoolingComponent(Component):
     Back flows nothing through the counts, and as if no variance was floored.
     """
 
-    _FIELDS = (("<InputDim>", "dim", "input_dim"), ("<InputPeriod>", "integer", "input_period"),
-               ("<LeftContext>", "integer", "left_context"), ("<RightContext>", "integer", "right_context"),
-               ("<NumLogCountFeatures>", "integer", "num_log_count_features"),
-               ("<OutputStddevs>", "boolean", "output_stddevs"), ("<VarianceFloor>", "float32", "variance_floor"))
+    FIELDS = (Field("<InputDim>", "dim", "input_dim"), Field("<InputPeriod>", "integer", "input_period"),
+              Field("<LeftContext>", "integer", "left_context"), Field("<RightContext>", "integer", "right_context"),
+              Field("<NumLogCountFeatures>", "integer", "num_log_count_features"),
+              Field("<OutputStddevs>", "boolean", "output_stddevs"),
+              Field("<VarianceFloor>", "float32", "variance_floor"))
 
     def __init__(self, input_dim: int, input_period: int = 1, left_context: int = 0, right_context: int = 0,
                  num_log_count_features: int = 0, output_stddevs: bool = False, variance_floor: float = 1e-10) -> None:
@@ -351,16 +342,7 @@ class StatisticsPoolingComponent(Component):
             return "with output-stddevs=true, input-dim must be odd: a count, sums and as many sums of squares"
         return ""
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> StatisticsPoolingComponent:
-        component = cls(*read_fields(reader, cls._FIELDS, cls.__name__))
-        reader.expect(f"</{cls.__name__}>")
-        wrong = component._wrong_settings()
+    def check_read(self, reader: TokenReader) -> None:
+        wrong = self._wrong_settings()
         if wrong:
-            raise reader.error(f"{wrong}; found {fields_text(component, cls._FIELDS)}")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token(f"<{type(self).__name__}>")
-        write_fields(writer, self, self._FIELDS)
-        writer.token(f"</{type(self).__name__}>")
+            raise reader.error(f"{wrong}; found {fields_text(self, self.FIELDS)}")

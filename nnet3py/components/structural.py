@@ -1,12 +1,12 @@
 """Components without parameters that copy, permute, sum or multiply columns, and fixed scales and biases."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_dim
+from nnet3py.components.fields import LARGEST_DIM, Field, Fields, as_float32, invalid_initializer, read_dim
 from nnet3py.components.info_text import number, parameter_stats
 from nnet3py.components.updatable import normal, read_config_vector
 from nnet3py.formats.matrices import read_vector, write_vector
@@ -22,6 +22,8 @@ IN_PLACE = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPR
 
 class NoOpComponent(SameDimComponent):
     """Copies its input; the derivative is multiplied by ``backprop_scale``. Kaldi: NoOpComponent."""
+
+    FIELDS = (Field("<Dim>", "dim", "dim"), Field("<BackpropScale>", "real", "backprop_scale"))
 
     properties = IN_PLACE
 
@@ -60,14 +62,6 @@ class NoOpComponent(SameDimComponent):
         reader.expect("</NoOpComponent>")
         return component
 
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<NoOpComponent>")
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        writer.token("<BackpropScale>")
-        writer.float32(self.backprop_scale)
-        writer.token("</NoOpComponent>")
-
     def info(self, verbose: int = 0) -> str:
         text = f"{type(self).__name__}, dim={self.dim}"
         return f"{text}, backprop-scale={number(self.backprop_scale)}" if self.backprop_scale != 1.0 else text
@@ -75,6 +69,9 @@ class NoOpComponent(SameDimComponent):
 
 class BlockComponent(Component):
     """A component whose input has as many columns as several outputs side by side."""
+
+    FIELDS: ClassVar[Fields] = (Field("<InputDim>", "dim", "_input_dim", "input-dim"),
+                                Field("<OutputDim>", "dim", "_output_dim", "output-dim"))
 
     def __init__(self, input_dim: int, output_dim: int) -> None:
         self._input_dim, self._output_dim = input_dim, output_dim
@@ -87,23 +84,10 @@ class BlockComponent(Component):
     def output_dim(self) -> int:
         return self._output_dim
 
-    @classmethod
-    def _read_dims(cls, reader: TokenReader) -> tuple[int, int]:
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<InputDim>")
-        input_dim = read_dim(reader, "<InputDim>")
-        reader.expect("<OutputDim>")
-        output_dim = read_dim(reader, "<OutputDim>")
-        if input_dim % output_dim:
-            raise reader.error(f"expected an output dimension that divides the input dimension {input_dim}, "
-                               f"found {output_dim}")
-        return input_dim, output_dim
-
-    def _write_dims(self, writer: TokenWriter) -> None:
-        writer.token(f"<{type(self).__name__}>")
-        writer.token("<InputDim>")
-        writer.integer(self._input_dim)
-        writer.token("<OutputDim>")
-        writer.integer(self._output_dim)
+    def check_read(self, reader: TokenReader) -> None:
+        if self.input_dim % self.output_dim:
+            raise reader.error(f"expected an output dimension that divides the input dimension {self.input_dim}, "
+                               f"found {self.output_dim}")
 
 
 class ElementwiseProductComponent(BlockComponent):
@@ -129,25 +113,17 @@ class ElementwiseProductComponent(BlockComponent):
             raise invalid_initializer(line, cls.__name__, "input-dim must be a multiple of output-dim, twice or more")
         return cls(input_dim, output_dim)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> ElementwiseProductComponent:
-        component = cls(*cls._read_dims(reader))
-        reader.expect("</ElementwiseProductComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        self._write_dims(writer)
-        writer.token("</ElementwiseProductComponent>")
-
 
 class SumBlockComponent(BlockComponent):
     """y += scale times the sum of the input's blocks of ``output_dim`` columns. Kaldi: SumBlockComponent."""
 
+    FIELDS = (*BlockComponent.FIELDS, Field("<Scale>", "real", "block_scale", "scale"))
+
     properties = Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
 
-    def __init__(self, input_dim: int, output_dim: int, scale: float = 1.0) -> None:
+    def __init__(self, input_dim: int, output_dim: int, block_scale: float = 1.0) -> None:
         super().__init__(input_dim, output_dim)
-        self.block_scale = as_float32(scale)
+        self.block_scale = as_float32(block_scale)
 
     def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.add_sum_of_blocks(y, x, self.block_scale)
@@ -165,23 +141,6 @@ class SumBlockComponent(BlockComponent):
             raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim; the "
                                       "other key is scale")
         return cls(input_dim, output_dim, scale)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> SumBlockComponent:
-        input_dim, output_dim = cls._read_dims(reader)
-        reader.expect("<Scale>")
-        component = cls(input_dim, output_dim, reader.real())
-        reader.expect("</SumBlockComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        self._write_dims(writer)
-        writer.token("<Scale>")
-        writer.float32(self.block_scale)
-        writer.token("</SumBlockComponent>")
-
-    def info(self, verbose: int = 0) -> str:
-        return f"{super().info(verbose)}, scale={number(self.block_scale)}"
 
 
 class SumGroupComponent(Component):

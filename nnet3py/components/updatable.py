@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component
+from nnet3py.components.fields import Field
 from nnet3py.components.info_text import number
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.errors import ConfigError
@@ -207,8 +208,9 @@ def read_config_vector(line: ConfigLine, key: str) -> np.ndarray | None:
 
 
 # what describes a preconditioner in most files, behind its rank
-PRECONDITIONER_FIELDS = (("<UpdatePeriod>", "integer", "update_period"),
-                         ("<NumSamplesHistory>", "float32", "num_samples_history"), ("<Alpha>", "float32", "alpha"))
+PRECONDITIONER_FIELDS = (Field("<UpdatePeriod>", "integer", "update_period"),
+                         Field("<NumSamplesHistory>", "float32", "num_samples_history"),
+                         Field("<Alpha>", "float32", "alpha"))
 
 
 def read_preconditioner(reader: TokenReader, rank: int, period: int, history: float,
