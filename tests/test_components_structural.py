@@ -130,7 +130,8 @@ def test_older_files():
 @pytest.mark.parametrize("kind, text, message", [
     (NoOpComponent, b"<Dim> -3 ", "dimension"),
     (NoOpComponent, b"<Dim> 3 <BackpropScale> 1 <Dim> ", "</NoOpComponent>"),
-    (ElementwiseProductComponent, b"<InputDim> 6 <OutputDim> 4 </ElementwiseProductComponent> ", "divides the input dimension 6"),
+    (ElementwiseProductComponent, b"<InputDim> 6 <OutputDim> 4 </ElementwiseProductComponent> ",
+     "divides the input dimension 6"),
     (SumGroupComponent, b"<Sizes> [ 1 0 ] ", "positive group sizes"),
     (SumGroupComponent, b"<Sizes> [ ] ", "positive"),
     (PermuteComponent, b"<ColumnMap> [ 0 2 ] ", r"once after <ColumnMap>, found \[0 2\]"),
