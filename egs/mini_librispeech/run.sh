@@ -32,9 +32,12 @@ e2e_epochs=3
 e2e_copies=2              # of each utterance, at speeds that give it one of a few lengths
 e2e_minibatch=16,8
 e2e_frames_per_iter=150000
+e2e_initial_lrate=0.002
+e2e_final_lrate=0.0002
 num_leaves=3500
 num_gauss=512
 ivector_dim=100           # 0: without i-vectors
+ivector_opts=             # further options of local/train_ivectors.sh
 width=768
 bottleneck=96
 strides="1 1 1 0 3 3 3 3 3 3 3 3"
@@ -137,14 +140,14 @@ fi
 train() {   # train OPTION…: what both trainings have in common
   train-chain ${cmd:+--cmd="$cmd"} --use-gpu=$use_gpu --chain.leaky-hmm-coefficient=0.1 --chain.l2-regularize=0.00005 \
     --chain.xent-regularize=0.1 --trainer.srand=$srand --trainer.max-param-change=2.0 --cleanup.remove-egs=false \
-    --trainer.optimization.num-jobs-initial=$num_jobs_initial --trainer.optimization.num-jobs-final=$num_jobs_final \
-    --trainer.optimization.initial-effective-lrate=$initial_lrate \
-    --trainer.optimization.final-effective-lrate=$final_lrate "$@"
+    --trainer.optimization.num-jobs-initial=$num_jobs_initial --trainer.optimization.num-jobs-final=$num_jobs_final "$@"
 }
 
 if begin 4 "training from a flat start"; then
   train --feat-dir=${train}_e2e --feat.cmvn-opts="--norm-means=true --norm-vars=false" --tree-dir=$e2e_tree \
     --egs.dir=$e2e/egs --chain.phone-lm=$e2e_tree/phone_lm.fst --trainer.num-epochs=$e2e_epochs \
+    --trainer.optimization.initial-effective-lrate=$e2e_initial_lrate \
+    --trainer.optimization.final-effective-lrate=$e2e_final_lrate \
     --trainer.num-chunk-per-minibatch=$e2e_minibatch --dir=$e2e || fail "training failed (its logs: $e2e/log)"
   need $e2e/final.mdl
 fi
@@ -162,7 +165,8 @@ ivectors() { [ $ivector_dim -eq 0 ] || echo $dir/ivectors/$1; }      # ivectors 
 
 if begin 7 "i-vectors"; then
   if [ $ivector_dim -gt 0 ]; then
-    $local/train_ivectors.sh --data ${train}_sp --dir $dir/extractor --num-gauss $num_gauss --ivector-dim $ivector_dim
+    $local/train_ivectors.sh --data ${train}_sp --dir $dir/extractor --num-gauss $num_gauss --ivector-dim $ivector_dim \
+      $ivector_opts
     $local/extract_ivectors.sh --data ${train}_sp --extractor $dir/extractor --dir $(ivectors train_sp) --utts-per-speaker 2
     for name in $tests; do
       $local/extract_ivectors.sh --data $dir/data/$name --extractor $dir/extractor --dir $(ivectors $name)
@@ -184,7 +188,9 @@ if begin 9 "training"; then
       echo "--feat.online-ivector-dir=$(ivectors train_sp)")} \
     --egs.chunk-width=$chunk_width --egs.opts="$egs_opts" --trainer.frames-per-iter=$frames_per_iter \
     --trainer.num-chunk-per-minibatch=$minibatch --trainer.num-epochs=$num_epochs \
-    --trainer.dropout-schedule="$dropout_schedule" --dir=$chain || fail "training failed (its logs: $chain/log)"
+    --trainer.optimization.initial-effective-lrate=$initial_lrate \
+    --trainer.optimization.final-effective-lrate=$final_lrate \
+    ${dropout_schedule:+--trainer.dropout-schedule="$dropout_schedule"} --dir=$chain || fail "training failed (its logs: $chain/log)"
   need $chain/final.mdl
 fi
 

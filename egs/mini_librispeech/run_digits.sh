@@ -12,7 +12,8 @@ stage=-1
 stop_stage=100
 dir=exp/digits
 e2e_epochs=4
-num_epochs=3
+num_epochs=2
+ivector_opts="--subsample 6 --num-iters 4 --num-iters-gauss 2"
 . "$here/../utils/parse_options.sh"
 export NNET3PY_PYTHON=$python
 
@@ -28,7 +29,8 @@ fi
 "$here/run.sh" --stage $stage --stop-stage $stop_stage --dir $dir --data $corpus/data/train --test-data $corpus/data/test \
   --lexicon $corpus/lang/lexicon.txt --lm $corpus/2.arpa --large-lm $corpus/3.arpa \
   --e2e-width 160 --e2e-bottleneck 40 --e2e-strides "1 1 3 3" --e2e-epochs $e2e_epochs --e2e-minibatch 8 \
-  --e2e-frames-per-iter 60000 --num-leaves 100 --num-gauss 64 --ivector-dim 24 --width 192 --bottleneck 48 \
+  --e2e-frames-per-iter 60000 --num-leaves 100 --num-gauss 32 --ivector-dim 24 --ivector-opts "$ivector_opts" \
+  --width 192 --bottleneck 48 \
   --strides "1 1 0 3 3 3" --num-epochs $num_epochs --chunk-width 150,110,90 --minibatch 32,16 --frames-per-iter 150000 \
-  --dropout-schedule 0 --egs-opts "--num-utts-subset 24 --num-egs-diagnostic 60 --num-train-egs-combine 200" \
+  --dropout-schedule "" --egs-opts "--num-utts-subset 24 --num-egs-diagnostic 60 --num-train-egs-combine 200" \
   --score-weights "7 9 11 13" --score-penalties "0.0 0.5"

@@ -23,13 +23,18 @@ e2e_bottleneck=40
 e2e_epochs=1
 copies=1                  # of each training sentence, at one of three speeds
 num_leaves=400
-num_gauss=128
+num_gauss=64
 ivector_dim=32
-width=224
-bottleneck=56
-num_epochs=1
-minibatch=32,16
-egs_opts="--num-utts-subset 50 --num-egs-diagnostic 100 --num-train-egs-combine 300"
+ivector_opts="--subsample 6 --num-iters 4 --num-iters-gauss 2"
+width=192
+bottleneck=48
+num_epochs=0.45
+score_weights="7 9 11 13"
+score_penalties="0.0 0.5"
+minibatch=16,8
+initial_lrate=0.004
+final_lrate=0.0004
+egs_opts="--num-utts-subset 50 --num-egs-diagnostic 40 --num-train-egs-combine 300"
 . "$here/../utils/parse_options.sh"
 export NNET3PY_PYTHON=$python
 
@@ -42,7 +47,10 @@ if [ $stage -le -1 ]; then
 fi
 "$here/run.sh" --stage $stage --stop-stage $stop_stage --dir $dir --data $corpus/train \
   --test-data "$corpus/dev $corpus/test" --lexicon $corpus/lexicon.txt --lm $corpus/small.arpa --large-lm $corpus/large.arpa \
-  --copies $copies --e2e-width $e2e_width --e2e-bottleneck $e2e_bottleneck --e2e-strides "1 1 3 3" --e2e-epochs $e2e_epochs --e2e-copies 1 \
-  --e2e-minibatch 8 --e2e-frames-per-iter 100000 --num-leaves $num_leaves --num-gauss $num_gauss --ivector-dim $ivector_dim \
+  --copies $copies --e2e-width $e2e_width --e2e-bottleneck $e2e_bottleneck --e2e-strides "1 1 3 3" \
+  --e2e-epochs $e2e_epochs --e2e-copies 1 --e2e-minibatch 8 --e2e-frames-per-iter 100000 --num-leaves $num_leaves \
+  --num-gauss $num_gauss --ivector-dim $ivector_dim --ivector-opts "$ivector_opts" \
   --width $width --bottleneck $bottleneck --strides "1 1 0 3 3 3" --num-epochs $num_epochs --minibatch $minibatch \
-  --frames-per-iter 150000 --dropout-schedule 0 --egs-opts "$egs_opts" --score-weights "7 9 11 13" --score-penalties "0.0 0.5"
+  --initial-lrate $initial_lrate --final-lrate $final_lrate \
+  --frames-per-iter 150000 --dropout-schedule "" --egs-opts "$egs_opts" --score-weights "$score_weights" \
+  --score-penalties "$score_penalties"
