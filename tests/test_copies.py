@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from nnet3py.runtime.copies import needless_copies
 
 import nnet3py
 from nnet3py.compiler.computation import Computation
@@ -12,7 +13,6 @@ from nnet3py.network.whole_model import set_dropout_proportion
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena, BoundComputation
 from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.copies import needless_copies
 
 CONFIG = """
 input-node name=input dim=5

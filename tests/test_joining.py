@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from component_configs import CONFIGS
+from nnet3py.runtime.joining import BatchNormAndRelu, join_calls
 from numpy_ops import NumpyOps
 from paths import ROOT
 
@@ -15,7 +16,6 @@ from nnet3py.config_line import ConfigLine
 from nnet3py.network.nnet import Nnet
 from nnet3py.report.requests import natural_request
 from nnet3py.runtime.computer import Computer
-from nnet3py.runtime.joining import BatchNormAndRelu, join_calls
 
 
 def test_a_copy_and_an_addition_become_one_sum() -> None:

@@ -176,7 +176,11 @@ class Analysis:
         self.computation = computation
         self.num_commands = len(computation.commands)
         self.table = command_table(computation)
-        self.commands, self.submatrices, self.kinds = submatrix_accesses(computation, nnet, self.table)
+        plain = computation.unfused()
+        self.commands, self.submatrices, self.kinds = submatrix_accesses(plain, nnet, command_table(plain))
+        if plain is not computation:      # a fused command accesses what its parts do
+            self.commands = np.repeat(np.arange(self.num_commands), [
+                len(computation.parts_of(one)) for one in computation.commands])[self.commands]
         self.matrix_of, self.is_whole = submatrix_table(computation)[:, 0], whole_submatrices(computation)
         self.matrices = self.matrix_of[self.submatrices]
         self._find_sizing()

@@ -1,4 +1,8 @@
-"""Compiled computations, kept by request. Kaldi: ``CachingOptimizingCompiler``."""
+"""Compiled computations, kept by request. Kaldi: ``CachingOptimizingCompiler``.
+
+What is kept in files and extended to more sequences is in Kaldi's commands. What is handed out is made of that for the
+device and the settings of the moment (compiler/fuse/), and is kept beside it.
+"""
 from __future__ import annotations
 
 import logging
@@ -8,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 from nnet3py.compiler.cache_file import read_cache, write_cache
 from nnet3py.compiler.cache_key import computation_key, flags_of, structure_of
@@ -15,6 +20,7 @@ from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.check_loaded import check_loaded
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.disk_cache import disk_cache
+from nnet3py.compiler.fuse import fusion_steps
 from nnet3py.compiler.gc_pause import gc_paused
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
@@ -76,12 +82,17 @@ class CachingCompiler:
         self.seconds = {"compilation": 0.0, "optimization": 0.0, "shortcut expansion": 0.0, "checking": 0.0}
         self.seconds_total = self.seconds_io = 0.0
         self._kept: OrderedDict[_Key, Computation] = OrderedDict()
+        self._fused: dict[_Key, tuple[Any, Computation]] = {}       # as handed out, and for whose operations
         self._loaded: set[_Key] = set()         # what came from files
         self._disk = disk_cache(cache_dir)
         self._structure = -1, b""               # of the network on disk: its version, and the digest for that
 
-    def compile(self, request: ComputationRequest) -> Computation:
+    def compile(self, request: ComputationRequest, ops: Any = None) -> Computation:
         """The computation for ``request``: the very same object for an equal request, as long as it is kept.
+
+        Parameters
+        ----------
+        ops : the operations of the device that is to run it; None: a device that has them all
 
         Raises
         ------
@@ -89,8 +100,25 @@ class CachingCompiler:
         Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
         """
         start, io_before = perf_counter(), self.seconds_io
-        computation = self._find(request)
+        computation = self._fuse(request, self._find(request), ops)
         self.seconds_total += perf_counter() - start - (self.seconds_io - io_before)
+        return computation
+
+    def _fuse(self, request: ComputationRequest, plain: Computation, ops: Any) -> Computation:
+        """The computation as it is to be run: made anew if it is for another device, or what it left out works now."""
+        key = self.nnet.version, request
+        made_for, computation = self._fused.get(key, (None, None))
+        if computation is not None and made_for is ops and computation.fits(self.nnet):
+            return computation
+        computation = plain
+        with self._timed("optimization"):
+            steps = list(fusion_steps(plain, self.nnet, self.options, ops))
+        for name, computation in steps:
+            if verbose() >= CHECK_EVERY_PASS:
+                self._check(computation, name, thorough=True)
+        for one in (plain, computation):
+            one.invalidate_caches()
+        self._fused[key] = ops, computation
         return computation
 
     def _find(self, request: ComputationRequest, take_loaded: bool = True) -> Computation:
@@ -111,8 +139,11 @@ class CachingCompiler:
     def _keep(self, key: _Key, computation: Computation) -> None:
         self._kept[key] = computation
         self._kept.move_to_end(key)
+        self._fused.pop(key, None)
         while len(self._kept) > self.capacity:
-            self._loaded.discard(self._kept.popitem(last=False)[0])
+            gone = self._kept.popitem(last=False)[0]
+            self._loaded.discard(gone)
+            self._fused.pop(gone, None)
 
     @gc_paused
     def _compile(self, request: ComputationRequest) -> Computation:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.commands import NUM_ARGS, Command, CommandType
+from nnet3py.compiler.commands import KALDI_TYPES, NUM_ARGS, Command
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.computation_file import read_precomputed_indexes
 from nnet3py.errors import FormatError
@@ -29,7 +29,7 @@ _TYPES = (*_INTEGERS, "<f8", "|u1")
 _TYPES_OF = {"command_alphas": (3,), "precomputed_indexes": (4,)}      # of _TYPES; of all others, the integers
 _HEAD = struct.Struct(f"<{len(MAGIC)}s{KEY_LENGTH}sII")
 _ARRAY = struct.Struct("<BQ")
-_COMMAND_TYPES = list(CommandType)
+_COMMAND_TYPES = KALDI_TYPES
 
 
 class _Arrays(NamedTuple):
@@ -79,8 +79,8 @@ class _Pool:
 
 
 def to_bytes(computation: Computation, key: str) -> bytes:
-    """The entry for a computation."""
-    return _packed(_to_arrays(computation), key)
+    """The entry for a computation, fused commands as their parts."""
+    return _packed(_to_arrays(computation.unfused()), key)
 
 
 def _packed(arrays: _Arrays, key: str) -> bytes:

@@ -63,10 +63,11 @@ def write_optimize_options(writer: TokenWriter, options: OptimizeOptions) -> Non
 def read_cache(reader: TokenReader, options: OptimizeOptions) -> list[Pair] | None:
     """The requests and computations of a cache file; None if they were compiled with other options than ``options``.
 
-    As in Kaldi ``extend_matrices`` does not count. Raises FormatError for what is no cache.
+    As in Kaldi ``extend_matrices`` does not count; nor does ``fuse``, for files hold Kaldi's commands.
+    Raises FormatError for what is no cache.
     """
     found = read_optimize_options(reader)
-    if dataclasses.replace(found, extend_matrices=options.extend_matrices) != options:
+    if dataclasses.replace(found, extend_matrices=options.extend_matrices, fuse=options.fuse) != options:
         return None
     reader.expect("<ComputationCacheSize>")
     count = reader.integer()

@@ -7,8 +7,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.compiler.analyze import READ
-from nnet3py.compiler.check_subject import BACKPROPS, Subject
-from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.check_subject import Subject
+from nnet3py.compiler.commands import BACKPROPS, CommandType
 
 TAIL = 0.8     # rows from this fraction on may be padding that extending a matrix has added, and that nobody uses
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from nnet3py.compiler.check_components import COMPONENT_RULES
-from nnet3py.compiler.check_subject import BACKPROPS, Subject
-from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, CommandType, Role
+from nnet3py.compiler.check_subject import Subject
+from nnet3py.compiler.commands import BACKPROPS, COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, CommandType, Role
 from nnet3py.compiler.tables import greatest, least
 
 LARGEST_RANGE = 1000.0      # of a compressed matrix

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.compiler.check_subject import BACKPROPS, Subject
-from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.check_subject import Subject
+from nnet3py.compiler.commands import BACKPROPS, CommandType
 from nnet3py.components.base import Properties
 from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX
 from nnet3py.errors import ShapeError

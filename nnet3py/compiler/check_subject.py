@@ -16,8 +16,6 @@ from nnet3py.components.base import Properties
 from nnet3py.errors import CheckError
 from nnet3py.network.nnet import Nnet
 
-BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
-
 
 class Subject:
     """A computation, its network, and the rule that looks at them.

@@ -1,6 +1,7 @@
 """The command types of a computation, each declared once with the role of every argument.
 
-Printing, analysis, checking and binding derive from ``COMMANDS``. Kaldi: ``CommandType`` (nnet-computation.h).
+Printing, analysis, checking and binding derive from ``COMMANDS``. Kaldi: ``CommandType`` (nnet-computation.h). One type
+is ours: FUSED, for several commands that one call runs (compiler/fuse/).
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ NUM_ARGS = 7
 
 
 class CommandType(IntEnum):
-    """The commands; the numbers are those of Kaldi's files."""
+    """The commands; the numbers are those of Kaldi's files, which never hold the last one."""
 
     ALLOC_MATRIX = 0
     DEALLOC_MATRIX = 1
@@ -38,6 +39,7 @@ class CommandType(IntEnum):
     NO_OPERATION_MARKER = 22
     NO_OPERATION_LABEL = 23
     GOTO_LABEL = 24
+    FUSED = 25
 
 
 class Role(IntEnum):
@@ -60,6 +62,7 @@ class Role(IntEnum):
     RANGES = 14          # entry of indexes_ranges
     COMPRESSION = 15     # 1 int8, 2 uint8, 3 int16, 4 uint16
     COMMAND = 16         # number of a command
+    PARTS = 17           # entry of parts: the commands that a fused one stands for
 
 
 SUBMATRIX_ROLES = frozenset((Role.SIZE, Role.READ, Role.WRITE, Role.READ_WRITE, Role.PROPAGATED, Role.BACKPROPAGATED))
@@ -102,7 +105,18 @@ COMMANDS: dict[CommandType, CommandInfo] = {
     CommandType.NO_OPERATION_MARKER: CommandInfo("kNoOperationMarker", ()),
     CommandType.NO_OPERATION_LABEL: CommandInfo("kNoOperationLabel", ()),
     CommandType.GOTO_LABEL: CommandInfo("kGotoLabel", (Role.COMMAND,)),
+    CommandType.FUSED: CommandInfo("kFused", (Role.PARTS,)),
 }
+
+# What allocates and frees, or does nothing.
+SIZING = frozenset((CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX))
+NO_OPERATIONS = frozenset((CommandType.NO_OPERATION, CommandType.NO_OPERATION_PERMANENT))
+MARKS = frozenset((CommandType.NO_OPERATION_MARKER, CommandType.NO_OPERATION_LABEL, CommandType.COMPRESS_MATRIX,
+                   CommandType.DECOMPRESS_MATRIX))
+# What makes no call: sizing is settled by the plan of memory, and nothing is compressed.
+WITHOUT_CALL = SIZING | NO_OPERATIONS | MARKS
+KALDI_TYPES = tuple(kind for kind in CommandType if kind != CommandType.FUSED)
+BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
 
 
 class Command(NamedTuple):

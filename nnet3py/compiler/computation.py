@@ -17,8 +17,8 @@ from nnet3py.compiler.describe import describe_computation
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
-__all__ = ["COMMANDS", "Command", "CommandType", "Computation", "MatrixDebugInfo", "MatrixInfo", "Role", "SubMatrix",
-           "command"]
+__all__ = ["COMMANDS", "Command", "CommandType", "Computation", "Fused", "MatrixDebugInfo", "MatrixInfo", "Role",
+           "SubMatrix", "command"]
 
 
 _Made = TypeVar("_Made")
@@ -40,6 +40,13 @@ class SubMatrix(NamedTuple):
     num_rows: int
     col_offset: int
     num_cols: int
+
+
+class Fused(NamedTuple):
+    """What a fused command stands for: the name of the fusion, and the commands that it runs as one."""
+
+    fusion: str
+    commands: tuple[Command, ...]
 
 
 class MatrixDebugInfo(NamedTuple):
@@ -65,6 +72,8 @@ class Computation:
     indexes_ranges : int32 arrays (rows, 2), pairs (begin, end) (-1, -1: none)
     precomputed_indexes : what components made of their row indexes; entry 0 is None
     precomputed_rows : of what, for each entry: indexes of input and output rows, int32 (rows, 3) each
+    parts : what fused commands stand for
+    copying : components that are taken to copy their input, whose commands have been left out
     """
 
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
@@ -78,6 +87,8 @@ class Computation:
         default_factory=lambda: [(np.zeros((0, 3), np.int32), np.zeros((0, 3), np.int32))])
     debug_info: list[MatrixDebugInfo] = field(default_factory=lambda: [_no_rows()])
     need_model_derivative: bool = False
+    parts: list[Fused] = field(default_factory=list)
+    copying: frozenset[int] = frozenset()
     _kept: dict[Callable[..., Any], tuple[list[list[Any]], Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False)
 
@@ -129,10 +140,36 @@ class Computation:
         """A computation with lists of its own; the arrays in them are shared, for they are never changed."""
         other = copy.copy(self)
         for name in ("matrices", "submatrices", "commands", "indexes", "indexes_multi", "indexes_ranges",
-                     "precomputed_indexes", "precomputed_rows", "debug_info"):
+                     "precomputed_indexes", "precomputed_rows", "debug_info", "parts"):
             setattr(other, name, list(getattr(self, name)))
         other._kept = dict(self._kept)
         return other
+
+    # -- fused commands --------------------------------------------------------------------------------------------
+
+    def parts_of(self, one: Command) -> tuple[Command, ...]:
+        """The commands that a fused one stands for; any other itself."""
+        return self.parts[one.args[0]].commands if one.type == CommandType.FUSED else (one,)
+
+    def fits(self, nnet: Nnet) -> bool:
+        """Whether the components whose commands were left out do nothing but copy, as they did then."""
+        return all(nnet.components[c].copies_its_input for c in self.copying)
+
+    def unfused(self) -> Computation:
+        """The same with the parts of fused commands in their places: all of it Kaldi's commands."""
+        if not self.parts:
+            return self
+        out = self.copy()
+        out.parts = []
+        out.set_commands([part for one in self.commands for part in self.parts_of(one)])
+        return out
+
+    def set_commands(self, commands: list[Command]) -> None:
+        """Take these commands, with the jump, if there is one, to where the label is now."""
+        if commands and commands[-1].type == CommandType.GOTO_LABEL:
+            label = next(c for c, one in enumerate(commands) if one.type == CommandType.NO_OPERATION_LABEL)
+            commands[-1] = command(CommandType.GOTO_LABEL, label)
+        self.commands = commands
 
     # -- what is made of the lists ---------------------------------------------------------------------------------
 

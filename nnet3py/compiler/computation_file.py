@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, Command, CommandType
+from nnet3py.compiler.commands import COMMANDS, KALDI_TYPES, NUM_ARGS, Command
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.registry import precomputed_indexes_class
@@ -25,7 +25,7 @@ Item = TypeVar("Item")
 
 _NO_ROWS = np.zeros((0, 3), dtype=np.int32)
 
-_TYPE_OF_NAME = {info.name: kind for kind, info in COMMANDS.items()}
+_TYPE_OF_NAME = {COMMANDS[kind].name: kind for kind in KALDI_TYPES}
 
 
 def _read_list(reader: TokenReader, count_tag: str, tag: str, read: Callable[[TokenReader], Item],
@@ -219,10 +219,10 @@ def _read_command(reader: TokenReader) -> Command:
         return _read_text_command(reader)
     reader.expect("<Cmd>")
     number, alpha, args = reader.integer(), reader.float32(), reader.integer_vector()
-    if not 0 <= number < len(CommandType) or len(args) > NUM_ARGS:
+    if not 0 <= number < len(KALDI_TYPES) or len(args) > NUM_ARGS:
         raise reader.error(f"expected a command of a computation, found number {number} with {len(args)} arguments")
     reader.expect("</Cmd>")
-    return Command(CommandType(number), alpha, (*args.tolist(), *(-1,) * (NUM_ARGS - len(args))))
+    return Command(KALDI_TYPES[number], alpha, (*args.tolist(), *(-1,) * (NUM_ARGS - len(args))))
 
 
 def _read_text_command(reader: TokenReader) -> Command:
@@ -239,7 +239,8 @@ def _read_text_command(reader: TokenReader) -> Command:
 
 
 def write_computation(writer: TokenWriter, computation: Computation) -> None:
-    """Write a computation."""
+    """Write a computation, fused commands as their parts."""
+    computation = computation.unfused()
     writer.token("<NnetComputation>")
     writer.token("<Version>")
     writer.integer(VERSION)

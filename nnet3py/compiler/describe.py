@@ -53,7 +53,13 @@ class CommandPrinter:
     def line(self, c: int) -> str:
         """The line of command ``c``, with its line feed; long lines are shortened in the middle."""
         command = self.computation.commands[c]
-        return shorten(f"c{c}: {_TEXTS[command.type](self, command)}\n")
+        if command.type == CommandType.FUSED:      # as long as it has to be: its parts are what runs
+            return f"c{c}: {self.fused(command)}\n"
+        return shorten(f"c{c}: {self.text(command)}\n")
+
+    def text(self, command: Command) -> str:
+        """The text of a command."""
+        return _TEXTS[command.type](self, command)
 
     # -- parts of texts --------------------------------------------------------------------------------------------
 
@@ -137,6 +143,10 @@ class CommandPrinter:
         return (f"CompressMatrix({self._s[s]}, {number(command.alpha)}, {_COMPRESSION[kind]}, "
                 f"{'true' if truncate else 'false'})")
 
+    def fused(self, command: Command) -> str:
+        fusion, parts = self.computation.parts[command.args[0]]
+        return f"{fusion} {{ {'; '.join(shorten(self.text(part)) for part in parts)} }}"
+
     def accept(self, command: Command) -> str:
         return f"{self._s[command.args[0]]} = user input [for node: '{self.nnet.node_names[command.args[1]]}']"
 
@@ -182,4 +192,5 @@ _TEXTS: dict[CommandType, Callable[[CommandPrinter, Command], str]] = {
         "# computation segment separator [e.g., begin backward commands]",
     CommandType.NO_OPERATION_LABEL: lambda printer, command: "[label for goto statement]",
     CommandType.GOTO_LABEL: lambda printer, command: f"goto c{command.args[0]}",
+    CommandType.FUSED: CommandPrinter.fused,
 }

@@ -17,6 +17,7 @@ import numpy as np
 
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.computation import CommandType, Computation
+from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.generate import generate_segments
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
@@ -128,6 +129,7 @@ def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
         computation = optimize(generate_segments(nnet, _extrapolated(requests, count)), nnet, options, looped=True)
         check_computation(computation, nnet)
         if computation.commands[-1].type == CommandType.GOTO_LABEL:
+            computation = fuse(computation, nnet, options)
             computation.invalidate_caches()
             logger.info("Spent %.3g seconds in looped compilation.", perf_counter() - start)
             return computation

@@ -1,7 +1,6 @@
 """Affine and linear maps of each row: with and without natural gradient, and one that is never trained."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,9 +52,6 @@ class AffineMap(Component):
     @property
     def output_dim(self) -> int:
         return self.linear_params.shape[0]
-
-    def spliced_rows(self, indexes: Any) -> tuple[Sequence[int], int] | None:
-        return (0,), 1
 
     def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.affine(y, x, self.linear_params, self.bias_params)

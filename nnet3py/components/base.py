@@ -6,10 +6,9 @@ operations of one device) and matrices of that device. Kaldi: ``nnet-component-i
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 from enum import IntFlag
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -50,20 +49,6 @@ def compiled_for_others(what: str, x: DeviceArray, y: DeviceArray) -> ShapeError
     """The error for precomputed indexes, of ``what``, that do not fit input ``x`` and output ``y``."""
     return ShapeError(f"{what} from {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} x {y.shape[1]} outputs was "
                       "compiled for other dimensions", "compile the request again")
-
-
-class Finish(NamedTuple):
-    """What can be done to elements x as soon as they are computed: max(floor, x) scale + offset."""
-
-    floor: float = -math.inf
-    scale: Any = None      # float32 (dim,), of the component's device; None for 1
-    offset: Any = None     # the same, for 0; given with a scale
-
-    def then(self, other: Finish | None) -> Finish | None:
-        """Both, one after the other; None if that is no finish."""
-        if other is None or self.scale is not None:
-            return None
-        return Finish(max(self.floor, other.floor), other.scale, other.offset)
 
 
 class Component:
@@ -140,26 +125,12 @@ class Component:
         Of the matrices only the shapes are looked at. For components with ``precompute_indexes``.
         """
 
-    # -- what the executor asks ------------------------------------------------------------------------------------
-
     @property
     def copies_its_input(self) -> bool:
-        """True if ``propagate`` does nothing but copy, so that the executor may leave it out."""
+        """True if ``propagate`` does nothing but copy, as things are, so that the compiler may leave it out."""
         return False
 
-    def spliced_rows(self, indexes: Any) -> tuple[Sequence[int], int] | None:
-        """Of a component with ``linear_params`` and ``bias_params`` that computes y = W [x1, x2, ...] + b: where x is.
-
-        Returns
-        -------
-        The row of the input where each block of x starts, and the stride in rows, as ``spliced_affine`` takes them;
-        None if ``propagate`` is something else.
-        """
-        return None
-
-    def finish(self) -> Finish | None:
-        """What ``propagate`` does, if it can be done to each element in place as soon as that is there; else None."""
-        return None
+    # -- what the executor asks ------------------------------------------------------------------------------------
 
     def new_memo(self, ops: Memory, num_rows: int) -> Any:
         """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound.

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Finish, Properties, SameDimComponent
+from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
 from nnet3py.components.info_text import number, significant, vector_summary
 from nnet3py.errors import ConfigError
@@ -273,9 +273,6 @@ class RectifiedLinearComponent(NonlinearComponent):
         flags = (Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
                  | Properties.STORES_STATS)
         return flags | Properties.INPUT_CONTIGUOUS if self.block_dim != self.dim else flags
-
-    def finish(self) -> Finish | None:
-        return Finish(floor=0.0)
 
     def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.relu(y, x)

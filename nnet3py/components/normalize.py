@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Finish, Properties, SameDimComponent
+from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
 from nnet3py.components.info_text import number, truth, vector_summary
 from nnet3py.errors import ConfigError, Nnet3Error
 from nnet3py.formats.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
-    from nnet3py.components.nonlinear import RectifiedLinearComponent
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
     from nnet3py.ops.arrays import DeviceArray
@@ -236,11 +235,6 @@ class BatchNormComponent(SameDimComponent):
         """Whether ``propagate`` needs its input's ``column_moments``."""
         return not self.test_mode and self.block_dim == self.dim
 
-    def finish(self) -> Finish | None:
-        if not self.test_mode or self.block_dim != self.dim:
-            return None
-        return Finish(-math.inf, *self._derived())
-
     def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any, sums: Any = None) -> None:
         """As every component; ``sums`` are the ``column_moments`` of ``x`` if somebody knows them already."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
@@ -265,19 +259,6 @@ class BatchNormComponent(SameDimComponent):
             sums = scratch_sums(ops, dy)
             ops.column_products(sums, y, dy)
             ops.batch_norm_backprop(dx, memo, y, dy, sums, self.target_rms)
-
-    def backprop_with_relu(self, ops: Ops, y: DeviceArray, dy: DeviceArray, memo: Any, relu: RectifiedLinearComponent,
-                           relu_y: DeviceArray, relu_update: RectifiedLinearComponent | None, dx: DeviceArray) -> None:
-        """``backprop``, and then that of a rectifier whose output ``relu_y`` was the input here, in one pass.
-
-        Only where ``takes_sums``; ``dx`` is the derivative of the rectifier's input.
-        """
-        sums, squares = scratch_sums(ops, dy), ops.scratch(num_parts(dy), self.dim)
-        repair = relu.repair(ops, relu_update)
-        ops.column_products(sums, y, dy)
-        ops.batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, relu_y, repair, self.target_rms)
-        if relu_update is not None:
-            relu_update.store_output_deriv_parts(ops, squares, dy.shape[0])
 
     def _derived(self) -> tuple[np.ndarray, np.ndarray]:
         """The scale and the offset of test mode."""

@@ -53,9 +53,6 @@ class RepeatedAffineComponent(TrainedAffineMap):
     def output_dim(self) -> int:
         return self.num_repeats * self.linear_params.shape[0]
 
-    def spliced_rows(self, indexes: Any) -> None:
-        """None: a row of the input is not what W is applied to."""
-
     def as_block_affine(self) -> BlockAffineComponent:
         """The BlockAffineComponent that computes the same, with a copy of W and b for each block."""
         component = BlockAffineComponent(np.tile(self.linear_params, (self.num_repeats, 1)),

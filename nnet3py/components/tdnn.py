@@ -1,7 +1,6 @@
 """Splicing at fixed time offsets followed by an affine or linear map."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -140,9 +139,6 @@ class TdnnComponent(UpdatableComponent):
             raise compiled_for_others("a TdnnComponent's time offsets", x, y)
 
     # -- computing ---------------------------------------------------------------------------------------------------
-
-    def spliced_rows(self, indexes: Any) -> tuple[Sequence[int], int] | None:
-        return None if self.bias_params is None else (indexes.row_offsets, indexes.row_stride)
 
     def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         parts, blocks = _input_parts(indexes, x, y.shape[0]), self._blocks()

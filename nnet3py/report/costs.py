@@ -1,23 +1,20 @@
 """What the commands of a computation cost: multiplications of matrix products, elements moved; and by component."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.compiler.commands import COMMANDS, CommandType, Role
+from nnet3py.compiler.commands import BACKPROPS, COMMANDS, WITHOUT_CALL, CommandType, Role
 from nnet3py.components.base import Component, Properties
 
 if TYPE_CHECKING:
     from nnet3py.compiler.computation import Command, Computation
     from nnet3py.network.nnet import Nnet
 
-_WITHOUT_WORK = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX,
-                 CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT,
-                 CommandType.COMPRESS_MATRIX, CommandType.DECOMPRESS_MATRIX)       # the last two: marks only, here
-_BACKPROP = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
+_WITHOUT_WORK = WITHOUT_CALL | {CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT}
 _WRITTEN = (Role.WRITE, Role.READ_WRITE, Role.PROPAGATED, Role.BACKPROPAGATED)
 
 
@@ -51,7 +48,8 @@ def multiplications_per_row(component: Component) -> int:
 class Costs:
     """Of each command, int64 (commands,): ``operations`` of its matrix products, ``elements`` that it writes.
 
-    A product of m × k and k × n elements has 2mnk operations. Natural gradient is not counted.
+    A product of m × k and k × n elements has 2mnk operations. Natural gradient is not counted. A fused command writes
+    once what several of its parts write.
     """
 
     operations: np.ndarray
@@ -61,15 +59,16 @@ class Costs:
     def of(cls, computation: Computation, nnet: Nnet) -> Costs:
         """Count them; nothing is run."""
         per_row = [multiplications_per_row(component) for component in nnet.components]
-        operations = [_operations(computation, nnet, command, per_row) for command in computation.commands]
-        elements = [_elements(computation, command) for command in computation.commands]
+        parts = [computation.parts_of(command) for command in computation.commands]
+        operations = [sum(_operations(computation, nnet, part, per_row) for part in each) for each in parts]
+        elements = [_elements(computation, each) for each in parts]
         return cls(np.array(operations, np.int64), np.array(elements, np.int64))
 
 
 def _operations(computation: Computation, nnet: Nnet, command: Command, per_row: list[int]) -> int:
     if command.type == CommandType.PROPAGATE:
         return 2 * computation.submatrices[command.args[3]].num_rows * per_row[command.args[0]]
-    if command.type not in _BACKPROP:
+    if command.type not in BACKPROPS:
         return 0
     component = nnet.components[command.args[0]]
     updates = (command.type == CommandType.BACKPROP and computation.need_model_derivative
@@ -78,18 +77,18 @@ def _operations(computation: Computation, nnet: Nnet, command: Command, per_row:
     return 2 * computation.submatrices[command.args[4]].num_rows * per_row[command.args[0]] * products
 
 
-def _elements(computation: Computation, command: Command) -> int:
-    if command.type in _WITHOUT_WORK:
-        return 0
-    info, total = COMMANDS[command.type], 0
-    for role, argument in zip(info.roles, command.args, strict=False):
-        if role in _WRITTEN and argument > 0:
-            sub = computation.submatrices[argument]
-            total += sub.num_rows * sub.num_cols
-        elif role == Role.CHANGED_PAIRS:
-            real = int((computation.indexes_multi[argument][:, 0] >= 0).sum())
-            total += real * computation.submatrices[command.args[0]].num_cols
-    return total
+def _elements(computation: Computation, parts: Sequence[Command]) -> int:
+    written, total = set(), 0
+    for part in parts:
+        if part.type in _WITHOUT_WORK:
+            continue
+        for role, argument in zip(COMMANDS[part.type].roles, part.args, strict=False):
+            if role in _WRITTEN and argument > 0:
+                written.add(computation.submatrices[argument])
+            elif role == Role.CHANGED_PAIRS:
+                real = int((computation.indexes_multi[argument][:, 0] >= 0).sum())
+                total += real * computation.submatrices[part.args[0]].num_cols
+    return total + sum(sub.num_rows * sub.num_cols for sub in written)
 
 
 @dataclass(frozen=True)
@@ -104,11 +103,15 @@ class Share:
 
 
 def shares(computation: Computation, nnet: Nnet) -> list[Share]:
-    """The costs by component (in the order of the network), then by kind of command for what moves rows."""
+    """The costs by component (in the order of the network), then by kind of command for what moves rows.
+
+    The parts of fused commands are counted one by one, for they are several components'.
+    """
+    computation = computation.unfused()
     costs = Costs.of(computation, nnet)
     groups: dict[tuple[int, str, str], list[int]] = {}
     for c, command in enumerate(computation.commands):
-        if command.type == CommandType.PROPAGATE or command.type in _BACKPROP:
+        if command.type == CommandType.PROPAGATE or command.type in BACKPROPS:
             component = nnet.components[command.args[0]]
             key = command.args[0], nnet.component_names[command.args[0]], type(component).__name__
         elif costs.elements[c] or command.type == CommandType.SET_CONST:

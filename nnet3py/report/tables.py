@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py.compiler.commands import COMMANDS, CommandType
 from nnet3py.compiler.describe import CommandPrinter
+from nnet3py.compiler.fuse import fusion_steps
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.errors import UsageError
@@ -14,7 +15,7 @@ from nnet3py.report.costs import Costs, shares
 from nnet3py.report.lifetimes import lifetimes, peak_memory
 
 if TYPE_CHECKING:
-    from nnet3py.compiler.computation import Computation
+    from nnet3py.compiler.computation import Command, Computation
     from nnet3py.compiler.optimize.options import OptimizeOptions
     from nnet3py.compiler.request import ComputationRequest
     from nnet3py.network.nnet import Nnet
@@ -27,6 +28,8 @@ Step = tuple[str, "Computation"]
 def compilation_steps(nnet: Nnet, request: ComputationRequest, options: OptimizeOptions) -> Iterator[Step]:
     """The unoptimised computation of the whole request, then what each pass makes of it, by the passes' option names.
 
+    The last one is what runs.
+
     Raises
     ------
     NotComputableError : an output row cannot be computed from the inputs
@@ -35,7 +38,10 @@ def compilation_steps(nnet: Nnet, request: ComputationRequest, options: Optimize
     computation = generate_computation(nnet, request)
     yield UNOPTIMIZED, computation
     last_t = max(int(io.indexes[:, 1].max()) for io in request.outputs)
-    yield from optimization_steps(computation, nnet, options.for_outputs_until(last_t))
+    for step in optimization_steps(computation, nnet, options.for_outputs_until(last_t)):
+        yield step
+        computation = step[1]
+    yield from fusion_steps(computation, nnet, options)
 
 
 def chosen_passes(text: str, steps: Sequence[Step]) -> list[str]:
@@ -100,11 +106,17 @@ def passes_table(steps: Sequence[Step], nnet: Nnet) -> str:
 
 def kinds_table(steps: Sequence[Step]) -> str:
     """How many commands of each kind there are before and after optimisation."""
-    counts = [Counter(command.type for command in computation.commands) for _, computation in (steps[0], steps[-1])]
-    rows = [(COMMANDS[kind].name, counts[0][kind], counts[1][kind])
-            for kind in CommandType if counts[0][kind] or counts[1][kind]]
+    counts = [Counter(_kind(computation, command) for command in computation.commands)
+              for _, computation in (steps[0], steps[-1])]
+    rows = [(name, counts[0][kind, name], counts[1][kind, name]) for kind, name in sorted(counts[0] | counts[1])]
     rows.append(("all", len(steps[0][1].commands), len(steps[-1][1].commands)))
     return table(("command", "unoptimized", "optimized"), rows)
+
+
+def _kind(computation: Computation, command: Command) -> tuple[CommandType, str]:
+    """A command's type, and its name; that of the pass for a fused one."""
+    is_fused = command.type == CommandType.FUSED
+    return command.type, computation.parts[command.args[0]].fusion if is_fused else COMMANDS[command.type].name
 
 
 def matrices_table(computation: Computation, nnet: Nnet) -> str:

@@ -1,4 +1,4 @@
-"""From a command list to prepared calls: every view, index table and component resolved, once.
+"""From a command list to prepared calls: every view, index table and component resolved, once; a call for each command.
 
 A bound computation is a list of stages. A stage takes its inputs, runs its calls, and then holds its outputs: the
 forward pass is one stage, the backward pass the next. Running a stage allocates nothing and decides nothing but what
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.cached_property import cached_property
-from nnet3py.compiler.analyze import Analysis
+from nnet3py.compiler.commands import BACKPROPS, WITHOUT_CALL
 from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
+from nnet3py.compiler.fuse.fusion import Call
+from nnet3py.compiler.fuse.passes import fusion_named
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.copies import needless_copies
+from nnet3py.runtime.component_calls import BackpropCall, PropagateCall
 from nnet3py.runtime.device_nnet import keep_on_device, on_device
-from nnet3py.runtime.joining import WITHOUT_EFFECT, Call, ComponentCall, held_for_joining, join_calls
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 
 if TYPE_CHECKING:
@@ -103,19 +103,20 @@ class BoundComputation:
     arena : where the matrices live
     update : the network that receives parameter updates, or None
     stats : the network that receives statistics, or None
-    join : let one call do the work of several commands where that saves time
+
+    Raises
+    ------
+    Nnet3Error : the computation needs what is not given, or is not for the network as it is now
     """
 
     def __init__(self, computation: Computation, nnet: Nnet, ops: Ops, arena: Arena,
-                 update: Nnet | None, stats: Nnet | None, join: bool = True) -> None:
+                 update: Nnet | None, stats: Nnet | None) -> None:
         if computation.need_model_derivative and update is None:
             raise Nnet3Error("the computation updates a model, but none was given to update",
                              "give update=nnet or update=nnet.as_gradient()")
-        self.computation, self.ops, self.arena, self._join = computation, ops, arena, join
+        self.computation, self.ops, self.arena = computation, ops, arena
         self.nnet, self.update, self.stats = (on_device(network, ops) for network in (nnet, update, stats))
-        self._needless = needless_copies(computation, nnet) if join else {}
-        held = held_for_joining(computation, nnet) if join else {}
-        self.plan: MemoryPlan = plan_memory(computation, dict(self._needless.values()), held)
+        self.plan: MemoryPlan = plan_memory(computation)
         self.versions = [n.version for n in (nnet, update, stats) if n is not None]
         self._bind()
 
@@ -124,12 +125,18 @@ class BoundComputation:
 
         Raises
         ------
-        Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding
+        Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding; or a component
+            that only copied its input, such as dropout without a proportion, does something now
         """
         networks = [n for n in (self.nnet, self.update, self.stats) if n is not None]
         if [n.version for n in networks] != self.versions:
             raise Nnet3Error("the network was edited after this computation was bound to it",
                              "compile and bind again after structural edits")
+        if not self.computation.fits(self.nnet):
+            names = [self.nnet.component_names[c] for c in sorted(self.computation.copying)
+                     if not self.nnet.components[c].copies_its_input]
+            raise Nnet3Error(f"component '{names[0]}' did nothing when this was compiled, and was left out; now it does",
+                             "compile and bind again after such a change, or compile with OptimizeOptions(fuse='none')")
         if self._buffer is not self.arena.buffer:
             self._bind()
         return self._stages
@@ -141,15 +148,12 @@ class BoundComputation:
         self._buffer: Any = self.arena.buffer
         self._views: dict[SubMatrix, Any] = {}
         self._memos: dict[int, Any] = {}
-        self._num_calls: dict[int, int] = {}   # of each component, so that each call draws random numbers of its own
+        self._num_streams: dict[int, int] = {}   # of random numbers, by component: each call has its own
         self._stages = [Stage()]
         self._label = 0, 0
         self._loop_swaps = self.computation.loop_swaps()
         for c, command in enumerate(self.computation.commands):
             self._bind_command(c, command)
-        if self._join:
-            for stage in self._stages:
-                stage.calls, stage.commands = join_calls(self.ops, stage.calls, stage.commands, self._is_read_later)
         if self.ops.device == "cuda":
             self._capture_stages()
 
@@ -166,12 +170,13 @@ class BoundComputation:
         elif command.type == CommandType.PROVIDE_OUTPUT:
             stage.outputs[self.nnet.node_names[command.args[1]]] = self.view(command.args[0])
         else:
-            calls = ([self._hand_over(command)] if c in self._loop_swaps else self._leave_out(command)
-                     if c in self._needless else self._calls(command))
-            if calls and stage.outputs:
+            call = self._hand_over(command) if c in self._loop_swaps else self._call(command)
+            if call is None:
+                return
+            if stage.outputs:
                 stage = self._new_stage()
-            stage.calls.extend(calls)
-            stage.commands.extend([c] * len(calls))
+            stage.calls.append(call)
+            stage.commands.append(c)
 
     def _capture_stages(self) -> None:
         from nnet3py.runtime.cuda_graphs import StageRunner
@@ -179,11 +184,6 @@ class BoundComputation:
         networks = [network for network in (self.nnet, self.update, self.stats) if network is not None]
         for stage in self._stages:
             stage.runner = StageRunner(self.ops, stage.calls, networks)
-
-    def _leave_out(self, command: Command) -> list[Call]:
-        """A propagation whose output is the same memory as its input needs no call, but its way back needs a memo."""
-        self._new_memo(command)
-        return []
 
     def _hand_over(self, command: Command) -> Call:
         """What is in the second matrix goes into the first, whose place stays the same in every round of the loop."""
@@ -209,16 +209,28 @@ class BoundComputation:
         self._stages.append(Stage())
         return self._stages[-1]
 
-    def _calls(self, command: Command) -> list[Call]:
+    def _call(self, command: Command) -> Call | None:
+        """The call that runs a command, None if it needs none."""
         if command.type == CommandType.PROPAGATE:
             return self._bind_propagate(command)
-        if command.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE):
+        if command.type in BACKPROPS:
             return self._bind_backprop(command)
+        if command.type == CommandType.FUSED:
+            return self._bind_fused(command)
         if command.type in _ROW_COMMANDS:
-            return [_ROW_COMMANDS[command.type](self, command)]
-        if command.type in WITHOUT_EFFECT:
-            return []
+            return _ROW_COMMANDS[command.type](self, command)
+        if command.type in WITHOUT_CALL:
+            return None
         raise CompileError(f"the runtime has no way to run {command.type.name}")
+
+    def _bind_fused(self, command: Command) -> Call:
+        name, commands = self.computation.parts[command.args[0]]
+        fusion = fusion_named(name)
+        parts = [call for part in commands if (call := self._call(part)) is not None]
+        if fusion is None or not hasattr(self.ops, fusion.operation or "device"):
+            raise CompileError(f"the device has no operation for a command of '{name}'",
+                               "compile for it: compiler.compile(request, ops)")
+        return fusion.bind(self.ops, parts)
 
     def view(self, s: int) -> Any:
         """The matrix view of sub-matrix ``s``, or None for none; equal rectangles give the very same view."""
@@ -236,20 +248,6 @@ class BoundComputation:
         info, start = self.computation.matrices[matrix], int(self.plan.offsets[matrix])
         return self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
 
-    def _is_read_later(self, c: int, view: Any) -> bool:
-        """Whether a command after ``c``, or the caller, uses the matrix that ``view`` is all or part of."""
-        matrices = {sub.matrix for sub, known in self._views.items() if known is view}
-        return bool(self._loop_swaps) or any(self._last_uses[matrix] > c for matrix in matrices)
-
-    @cached_property
-    def _last_uses(self) -> np.ndarray:
-        """Of each matrix, the last command that does more with it than free it."""
-        analysis = Analysis(self.computation, self.nnet)
-        last = np.full(len(self.computation.matrices), -1)
-        np.maximum.at(last, analysis.matrices, analysis.commands)
-        last[analysis.is_output] = analysis.num_commands
-        return last
-
     def _row_offsets(self, pairs: np.ndarray) -> DeviceArray:
         """(sub-matrix, row) pairs -> int64 element offsets of those rows in the arena; -1 stays."""
         strides = [info.num_cols for info in self.computation.matrices]
@@ -260,41 +258,33 @@ class BoundComputation:
 
     # -- components ------------------------------------------------------------------------------------------------
 
-    def _component_call(self, component_index: int, component: Component, method: str, args: tuple[Any, ...]) -> Call:
-        number = self._num_calls.get(component_index, 0)
-        self._num_calls[component_index] = number + 1
-        return ComponentCall(self.ops, component, method, component_index, number), args
+    def _stream(self, component_index: int, count: int) -> int:
+        """The number of the first of ``count`` streams of random numbers that a component has not used yet."""
+        number = self._num_streams.get(component_index, 0)
+        self._num_streams[component_index] = number + count
+        return number
 
-    def _new_memo(self, command: Command) -> Any:
-        """What a propagation leaves for the way back, or None."""
-        component, y, memo_index = self.nnet.components[command.args[0]], command.args[3], command.args[4]
-        if not component.has(Properties.USES_MEMO):
-            return None
-        memo = component.new_memo(self.ops, self.computation.submatrices[y].num_rows)
-        if memo_index > 0:
-            self._memos[memo_index] = memo
-        return memo
-
-    def _bind_propagate(self, command: Command) -> list[Call]:
-        c, precomputed, x, y, _, store_stats = command.args[:6]
+    def _bind_propagate(self, command: Command) -> Call:
+        c, precomputed, x, y, memo_index, store_stats = command.args[:6]
         component = self.nnet.components[c]
-        memo = self._new_memo(command)
-        indexes = keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
-        x_view, y_view = self.view(x), self.view(y)
-        calls = [self._component_call(c, component, "propagate", (indexes, x_view, y_view, memo))]
-        if store_stats == 1 and self.stats is not None:
-            left = None if x_view is y_view else x_view      # of the input; nothing where y was written over it
-            calls.append(self._component_call(c, self.stats.components[c], "store_stats", (left, y_view, memo)))
-        return calls
+        memo = None
+        if component.has(Properties.USES_MEMO):
+            memo = component.new_memo(self.ops, self.computation.submatrices[y].num_rows)
+            if memo_index > 0:
+                self._memos[memo_index] = memo
+        stats = self.stats.components[c] if store_stats == 1 and self.stats is not None else None
+        call = PropagateCall(self.ops, component, stats, c, self._stream(c, 1 if stats is None else 2))
+        return call, (self._indexes_of(precomputed), self.view(x), self.view(y), memo)
 
-    def _bind_backprop(self, command: Command) -> list[Call]:
+    def _bind_backprop(self, command: Command) -> Call:
         c, precomputed, x, y, dy, dx, memo_index = command.args[:7]
-        component = self.nnet.components[c]
-        indexes = keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
         memo = self._memos[memo_index] if memo_index > 0 else None
-        return [self._component_call(c, component, "backprop", (
-            indexes, self.view(x), self.view(y), self.view(dy), memo, self._updated_component(command, c),
-            self.view(dx)))]
+        call = BackpropCall(self.ops, self.nnet.components[c], c, self._stream(c, 1))
+        return call, (self._indexes_of(precomputed), self.view(x), self.view(y), self.view(dy), memo,
+                      self._updated_component(command, c), self.view(dx))
+
+    def _indexes_of(self, precomputed: int) -> Any:
+        return keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
 
     def _updated_component(self, command: Command, c: int) -> Component | None:
         """What a backward command may change: a component of ``update``, or for the untrained one of ``stats``."""

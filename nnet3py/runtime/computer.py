@@ -37,10 +37,11 @@ class Computer:
     def __init__(self, computation: Computation, nnet: Nnet, update: Nnet | None = None, device: str = "cpu", *,
                  stats: Nnet | None = None, ops: Ops | None = None, arena: Arena | None = None,
                  debug: bool = False) -> None:
+        self.computation = computation
         self.ops = ops if ops is not None else get_ops(device)
         self._owns_random_key = ops is None
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
-                                       stats if stats is not None else update, join=not debug)
+                                       stats if stats is not None else update)
         changed = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
         self._pulled = _twins(*changed) if _changes_networks(computation) else []   # to the caller's, after each run
         self._pushed = _twins((self._bound.nnet, nnet), *changed) if ops is None else []   # before each pass
@@ -149,4 +150,4 @@ def _twins(*pairs: tuple[Any, Any]) -> list[Any]:
 def _changes_networks(computation: Computation) -> bool:
     """Whether parameters or statistics may change."""
     return any(command.type == CommandType.BACKPROP or (command.type == CommandType.PROPAGATE and command.args[5] == 1)
-               for command in computation.commands)
+               for command in computation.unfused().commands)

@@ -33,11 +33,12 @@ class ComputerCache:
     def computer(self, request: ComputationRequest) -> Computer:
         """A computer at the start of the computation for ``request``."""
         computer = self._computers.get(request)
-        if computer is None:
-            computation = self.compiler.compile(request)
+        if computer is None or not computer.computation.fits(self.nnet):
+            computation = self.compiler.compile(request, self.ops)
             computer = Computer(computation, self.nnet, self.update, stats=self.stats, ops=self.ops, arena=self.arena,
                                 debug=self._debug)
             self._computers[request] = computer
+            self._computers.move_to_end(request)
             while len(self._computers) > self.capacity:
                 self._computers.popitem(last=False)
         else:

@@ -65,15 +65,8 @@ class _Holes:
         self.holes = sorted(merged)
 
 
-def plan_memory(computation: Computation, same: dict[int, int] | None = None,    # noqa: C901
-                held: dict[int, int] | None = None) -> MemoryPlan:
+def plan_memory(computation: Computation) -> MemoryPlan:
     """Lay the matrices of ``computation`` out in one block, by lifetime.
-
-    Parameters
-    ----------
-    computation : the command list
-    same : matrices that are the same memory as another: number -> number of the other
-    held : commands after which what they free stays in use: command -> the later one that uses it last
 
     Raises
     ------
@@ -88,18 +81,14 @@ def plan_memory(computation: Computation, same: dict[int, int] | None = None,   
     loop_swaps = computation.loop_swaps()
     kept = {submatrices[computation.commands[c].args[0]].matrix for c in loop_swaps}
 
-    same, held = same or {}, held or {}
-    freed: dict[int, list[int]] = {}       # the matrices whose place is free after a command
-
     def take(matrix: int) -> None:
-        if matrix not in alive and matrix not in same:
+        if matrix not in alive:
             offsets[matrix] = holes.take(sizes[matrix])
             alive.add(matrix)
 
     def give_back(matrix: int) -> None:
-        if matrix not in same:
-            alive.remove(matrix)
-            freed.setdefault(held.get(c, c), []).append(matrix)
+        alive.remove(matrix)
+        holes.give_back(int(offsets[matrix]), sizes[matrix])
 
     for c, command in enumerate(computation.commands):
         if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
@@ -111,9 +100,6 @@ def plan_memory(computation: Computation, same: dict[int, int] | None = None,   
             taker, giver = (submatrices[s].matrix for s in command.args[:2])
             if c in loop_swaps:
                 pass                        # what is in the giver is copied, and the taker has kept its place
-            elif taker in same:
-                if giver in alive:
-                    give_back(giver)
             elif giver in alive:            # never used
                 alive.remove(giver)
                 offsets[taker] = offsets[giver]
@@ -122,10 +108,6 @@ def plan_memory(computation: Computation, same: dict[int, int] | None = None,   
                 take(taker)
         for matrix in ending.get(c, ()):
             give_back(matrix)
-        for matrix in freed.pop(c, ()):
-            holes.give_back(int(offsets[matrix]), sizes[matrix])
-    for matrix, other in same.items():
-        offsets[matrix] = offsets[other]
     return MemoryPlan(offsets, holes.end)
 
 
@@ -136,7 +118,8 @@ def _ends_before_swaps(computation: Computation) -> dict[int, list[int]]:
     if not givers or commands[-1].type == CommandType.GOTO_LABEL:
         return {}
     last = np.full(len(computation.matrices), -1)
-    for c, one in enumerate(commands):
+    parts = ((c, part) for c, one in enumerate(commands) for part in computation.parts_of(one))
+    for c, one in parts:
         for place, role in enumerate(COMMANDS[one.type].roles):
             if role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
                 named = computation.indexes_multi[one.args[place]][:, 0]

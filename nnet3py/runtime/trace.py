@@ -53,22 +53,24 @@ def _watched(bound: BoundComputation, command: Command) -> list[tuple[str, Any]]
         found.append((f"m{bound.computation.submatrices[s].matrix}", whole))
         if not bound.computation.is_whole(s):
             found.append((submatrix_text(bound.computation, bound.computation.submatrices[s]), bound.view(s)))
-    if command.type == CommandType.BACKPROP and bound.update is not None:
-        component = bound.update.components[command.args[0]]
-        if component.has(Properties.UPDATABLE):
-            found.append((bound.update.component_names[command.args[0]], component))
+    for part in bound.computation.parts_of(command):
+        if part.type == CommandType.BACKPROP and bound.update is not None:
+            component = bound.update.components[part.args[0]]
+            if component.has(Properties.UPDATABLE):
+                found.append((bound.update.component_names[part.args[0]], component))
     return found
 
 
 def _written_submatrices(bound: BoundComputation, command: Command) -> list[int]:
     written = []
-    for role, value in zip(COMMANDS[command.type].roles, command.args, strict=False):
-        if role in _WRITTEN and value > 0:
-            written.append(value)
-        elif role == Role.CHANGED_PAIRS:
-            pairs = bound.computation.indexes_multi[value]
-            written += np.unique(pairs[pairs[:, 0] > 0, 0]).tolist()
-    return written
+    for part in bound.computation.parts_of(command):
+        for role, value in zip(COMMANDS[part.type].roles, part.args, strict=False):
+            if role in _WRITTEN and value > 0:
+                written.append(value)
+            elif role == Role.CHANGED_PAIRS:
+                pairs = bound.computation.indexes_multi[value]
+                written += np.unique(pairs[pairs[:, 0] > 0, 0]).tolist()
+    return list(dict.fromkeys(written))
 
 
 def _rms(ops: Ops, value: Any) -> float:

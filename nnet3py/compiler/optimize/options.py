@@ -12,6 +12,10 @@ class OptimizeOptions:
 
     Results never depend on them, but for ``min_deriv_time``, ``max_deriv_time`` and ``max_deriv_time_relative``.
     ``optimize=False`` switches off everything else but what running needs and the marks of memory compression.
+
+    Attributes
+    ----------
+    fuse : what comes after Kaldi's passes (compiler/fuse/): "all", "none", or names of passes with commas; ours
     """
 
     optimize: bool = True
@@ -33,6 +37,7 @@ class OptimizeOptions:
     max_deriv_time: int = INT32_MAX
     max_deriv_time_relative: int = INT32_MAX
     memory_compression_level: int = 1
+    fuse: str = "all"
 
     def for_outputs_until(self, last_t: int) -> OptimizeOptions:
         """The same with ``max_deriv_time`` instead of ``max_deriv_time_relative``, which counts from the last output.

@@ -1,0 +1,33 @@
+"""The checker's rules for fused commands; what is true of their parts, the other rules say. Ours alone."""
+from __future__ import annotations
+
+from nnet3py.compiler.check_subject import Subject
+from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.fuse.fusion import Scope
+from nnet3py.compiler.fuse.passes import fusion_named
+
+
+def fused_commands_have_parts(subject: Subject) -> None:
+    """Every fused command stands for commands of its own, none of them fused, by a pass that exists."""
+    computation = subject.computation
+    entries = [one.args[0] for one in computation.commands if one.type == CommandType.FUSED]
+    if not sorted(entries) == list(range(len(computation.parts))):
+        subject.fail("the fused commands and their parts do not belong to each other")
+    for name, parts in computation.parts:
+        if fusion_named(name) is None or not parts or any(part.type == CommandType.FUSED for part in parts):
+            subject.fail(f"'{name}' makes no fused command of {len(parts)} parts")
+
+
+def fused_commands_are_what_their_passes_make(subject: Subject) -> None:
+    """The pass that has made a fused command would make it again of its parts."""
+    computation = subject.computation
+    if not computation.parts:
+        return
+    scope, place = Scope(computation.unfused(), subject.nnet), 0
+    for c, one in enumerate(computation.commands):
+        count = len(computation.parts_of(one))
+        if one.type == CommandType.FUSED:
+            fusion = fusion_named(computation.parts[one.args[0]].fusion)
+            if fusion is None or fusion.match(scope, range(place, place + count)) != count:
+                subject.fail("these commands cannot be run as one", c)
+        place += count

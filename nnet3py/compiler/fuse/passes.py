@@ -1,0 +1,56 @@
+"""The order of the passes that fuse commands, and which of them run: those that are wanted and the device can do."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.fuse.affine import FuseAffine
+from nnet3py.compiler.fuse.backprop import FuseBackprop
+from nnet3py.compiler.fuse.copies import OmitCopies
+from nnet3py.compiler.fuse.fusion import Fusion, Pass
+from nnet3py.compiler.fuse.marks import OmitMarks
+from nnet3py.compiler.fuse.sums import FuseSums
+from nnet3py.compiler.optimize.options import OptimizeOptions
+from nnet3py.errors import UsageError
+from nnet3py.network.nnet import Nnet
+
+PASSES: tuple[Pass, ...] = (OmitMarks(), OmitCopies(), FuseSums(), FuseAffine(), FuseBackprop())
+
+
+def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None, ops: Any = None) -> Computation:
+    """The computation as it is to be run; ``computation`` itself, which is in Kaldi's commands, is not changed.
+
+    Parameters
+    ----------
+    options : ``options.fuse`` names the passes that may run; none do without ``options.optimize``
+    ops : the operations of the device that is to run it; None: a device that has them all
+    """
+    steps = list(fusion_steps(computation, nnet, options or OptimizeOptions(), ops))
+    return steps[-1][1] if steps else computation
+
+
+def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions,
+                 ops: Any = None) -> Iterator[tuple[str, Computation]]:
+    """The name of each pass that runs, and what it makes of the computation; see :func:`fuse`."""
+    for one in wanted_passes(options):
+        if ops is None or one.operation is None or hasattr(ops, one.operation):
+            computation = one.run(computation, nnet)
+            yield one.name, computation
+
+
+def wanted_passes(options: OptimizeOptions) -> list[Pass]:
+    """The passes that the options name; UsageError for a name that no pass has."""
+    names = {one.name for one in PASSES}
+    chosen = {word.strip() for word in options.fuse.split(",")} - {"", "none"}
+    if "all" in chosen:
+        chosen = names
+    if chosen - names:
+        raise UsageError(f"--optimization.fuse: there is no pass '{min(chosen - names)}'",
+                         f"there are {', '.join(one.name for one in PASSES)}; or all, or none")
+    return [one for one in PASSES if one.name in chosen] if options.optimize else []
+
+
+def fusion_named(name: str) -> Fusion | None:
+    """The pass of this name if it makes fused commands, else None."""
+    return next((one for one in PASSES if one.name == name and isinstance(one, Fusion)), None)

@@ -1,0 +1,68 @@
+"""The calls of components that PROPAGATE and BACKPROP commands become."""
+from __future__ import annotations
+
+from typing import Any
+
+from nnet3py.components.base import Component
+
+
+class _ComponentCall:
+    """A method of a component, to be called with what follows ``ops`` among its arguments.
+
+    Attributes
+    ----------
+    component : whose method it is
+    """
+
+    METHOD = ""
+
+    def __init__(self, ops: Any, component: Component, index: int, number: int) -> None:
+        self.component = component
+        self._ops, self._method, self._index, self._number = ops, getattr(component, self.METHOD), index, number
+
+    def __call__(self, *args: Any) -> None:
+        self._ops.reset_scratch()
+        self.run(*args)
+
+    def run(self, *args: Any, **named: Any) -> None:
+        """The same after other calls whose scratch space is still needed."""
+        self.select()
+        self._method(self._ops, *args, **named)
+
+    def select(self) -> None:
+        """Let random numbers be drawn from the call's own stream."""
+        self._ops.random.select(self._index, self._number)
+
+
+class BackpropCall(_ComponentCall):
+    """``Component.backprop``."""
+
+    METHOD = "backprop"
+
+
+class PropagateCall(_ComponentCall):
+    """``Component.propagate``, and then the statistics of what came out.
+
+    Parameters
+    ----------
+    stats : the component that takes the statistics, or None
+    index, number : of the stream of random numbers; the statistics draw from the next one
+    """
+
+    METHOD = "propagate"
+
+    def __init__(self, ops: Any, component: Component, stats: Component | None, index: int, number: int) -> None:
+        super().__init__(ops, component, index, number)
+        self._stats = stats
+
+    def __call__(self, *args: Any) -> None:
+        super().__call__(*args)
+        if self._stats is not None:
+            self._ops.reset_scratch()
+            self.store_stats(*args)
+
+    def store_stats(self, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+        """Store them, of the arguments of ``propagate``; does nothing where nobody takes them."""
+        if self._stats is not None:
+            self._ops.random.select(self._index, self._number + 1)
+            self._stats.store_stats(self._ops, None if x is y else x, y, memo)     # y may be written over x
