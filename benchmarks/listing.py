@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 import nnet3py
+from nnet3py.compiler.optimize import OptimizeOptions
 
 KINDS = (
     (re.compile(r"\.Propagate\("), "propagate"), (re.compile(r"\.Backprop\w*\("), "backprop"),
@@ -90,7 +91,7 @@ def cases(root: Path) -> list[Path]:
 def compare(folder: Path) -> tuple[tuple[int, int], tuple[int, int], tuple[Counter[str], Counter[str]]]:
     """Of a case, ours and Kaldi's: number of commands, most memory held, commands by kind."""
     nnet = read_network(folder)
-    ours = nnet3py.compile(nnet, read_request(folder / "request.txt")).describe(nnet)
+    ours = nnet3py.compile(nnet, read_request(folder / "request.txt"), OptimizeOptions(fuse="none")).describe(nnet)
     theirs = (folder / "computation.txt").read_text()
     counts = kinds(ours), kinds(theirs)
     return (counts[0].total(), counts[1].total()), (peak_memory(ours), peak_memory(theirs)), counts

@@ -15,7 +15,8 @@ from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import RULES, check_computation
 from nnet3py.compiler.commands import CommandType as C
 from nnet3py.compiler.commands import command
-from nnet3py.compiler.computation import Computation, SubMatrix
+from nnet3py.compiler.computation import Computation, Fused, SubMatrix
+from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.compiler.optimize import OptimizeOptions, passes
 from nnet3py.compiler.optimize.passes import optimization_steps
@@ -225,7 +226,12 @@ def negative_sequence(computation: Computation) -> None:
 
 
 # rule -> before or after optimisation, and damage that breaks just this rule
-PLAIN, OPTIMIZED = False, True
+def parts(edit: Callable[[Fused], Fused]) -> Damage:
+    """Change what the first fused command stands for."""
+    return lambda computation: computation.parts.__setitem__(0, edit(computation.parts[0]))
+
+
+PLAIN, OPTIMIZED, FUSED = 0, 1, 2
 DAMAGE: dict[str, list[tuple[bool, Damage]]] = {
     "commands-have-seven-arguments": [
         (PLAIN, lambda one: one.commands.append(one.commands[0]._replace(args=(1, 2)))),
@@ -309,6 +315,12 @@ DAMAGE: dict[str, list[tuple[bool, Damage]]] = {
             numbers_of(one, C.COMPRESS_MATRIX)[-1],
             one.commands[numbers_of(one, C.COMPRESS_MATRIX)[-1]]._replace(alpha=0.0))) and None)],
     "variables-are-defined-before-use": [(PLAIN, drop(C.SET_CONST))],
+    "fused-commands-have-parts": [
+        (FUSED, lambda one: one.parts.pop() and None), (FUSED, lambda one: one.parts.append(one.parts[0])),
+        (FUSED, parts(lambda fused: fused._replace(fusion="nobody")))],
+    "fused-commands-are-what-their-passes-make": [
+        (FUSED, parts(lambda fused: fused._replace(fusion="fuse-sums"))),
+        (FUSED, parts(lambda fused: fused._replace(commands=fused.commands[::-1])))],
     "variables-are-used": [(PLAIN, unused_rows)],
     "debug-info-fits": [(PLAIN, lambda one: one.debug_info.pop() and None), (PLAIN, negative_sequence),
                         (PLAIN, lambda one: one.debug_info.__setitem__(1, one.debug_info[0]))],
@@ -318,14 +330,16 @@ CASES = [(rule, which) for rule, damages in DAMAGE.items() for which in range(le
 
 
 @cache
-def computations() -> tuple[Nnet, Computation, Computation]:
-    """The network, and its command list before and after optimisation."""
+def computations() -> tuple[Nnet, Computation, Computation, Computation]:
+    """The network, and its command list before and after optimisation, and as it is run."""
     nnet = Nnet.from_config(NET)
     plain = generate_computation(nnet, ASKED)
     optimized = list(optimization_steps(plain, nnet, OptimizeOptions(memory_compression_level=2)))[-1][1]
     check_computation(plain, nnet, check_rewrite=True, thorough=True)
     check_computation(optimized, nnet, thorough=True)
-    return nnet, plain, optimized
+    fused = fuse(optimized, nnet)
+    check_computation(fused, nnet, thorough=True)
+    return nnet, plain, optimized, fused
 
 
 def test_every_rule_is_tested() -> None:
@@ -335,17 +349,17 @@ def test_every_rule_is_tested() -> None:
 
 @pytest.mark.parametrize(("rule", "which"), CASES)
 def test_each_rule_notices_what_breaks_it(rule: str, which: int) -> None:
-    of_optimized, damage = DAMAGE[rule][which]
-    nnet, *both = computations()
-    broken = both[of_optimized].copy()
+    form, damage = DAMAGE[rule][which]
+    nnet, *forms = computations()
+    broken = forms[form].copy()
     damage(broken)
     with pytest.raises(CheckError, match=rf"\[rule {rule} after some-pass\]") as caught:
-        check_computation(broken, nnet, check_rewrite=not of_optimized, thorough=True, after="some-pass")
+        check_computation(broken, nnet, check_rewrite=form == PLAIN, thorough=True, after="some-pass")
     assert (caught.value.rule, caught.value.after) == (rule, "some-pass")
 
 
 def test_errors_name_the_command_as_it_is_printed() -> None:
-    nnet, plain, _ = computations()
+    nnet, plain, *_ = computations()
     broken = plain.copy()
     c = numbers_of(broken, C.ADD_ROWS)[0]
     change_list(C.ADD_ROWS, 2, put((0,), 1000))(broken)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from compiler_cases import TDNN
 
-from nnet3py.compiler.commands import COMMANDS, NUM_ARGS, SUBMATRIX_ROLES, Command, CommandType, command
+from nnet3py.compiler.commands import COMMANDS, KALDI_TYPES, NUM_ARGS, SUBMATRIX_ROLES, Command, CommandType, command
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, SubMatrix
 from nnet3py.network.nnet import Nnet
 
@@ -48,7 +48,8 @@ def test_a_copy_has_lists_of_its_own(computation: Computation) -> None:
 
 def test_every_command_type_is_declared_with_kaldis_name_and_number() -> None:
     assert set(COMMANDS) == set(CommandType)
-    assert [int(kind) for kind in CommandType] == list(range(25))
+    assert [int(kind) for kind in KALDI_TYPES] == list(range(25))
+    assert [int(kind) for kind in CommandType] == list(range(26))
     for kind, info in COMMANDS.items():
         assert info.name == "k" + "".join(word.capitalize() for word in kind.name.split("_"))
         assert len(info.roles) <= NUM_ARGS

@@ -43,7 +43,7 @@ def check_file_forms(folder: Path) -> None:
     """Request and computation of a case survive both forms, and the computation is found sound."""
     nnet, request = case(folder)
     for optimize in (True, False):
-        computation = nnet3py.compile(nnet, request, optimize=optimize)
+        computation = nnet3py.compile(nnet, request, optimize=optimize).unfused()
         for binary in (True, False):
             data = save(computation, binary)
             again = read_computation(reader_of(data, binary))

@@ -5,7 +5,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given, settings
 
-from nnet3py.compiler.computation import CommandType, Computation, command
+from nnet3py.compiler.computation import CommandType, Computation, Fused, command
 from nnet3py.runtime.memory_plan import ALIGNMENT, plan_memory
 
 
@@ -91,12 +91,13 @@ def test_a_loop_keeps_what_it_swaps():
     assert len(set(plan.offsets[1:].tolist())) == 3
 
 
-def test_what_is_held_keeps_its_place():
-    """The second of two matrices would lie where the first one was, unless its end is put off until after a command."""
+def test_what_the_parts_of_a_fused_command_use_lives_until_then():
+    """A matrix that is swapped away ends with its last use, which may be in a part of a fused command."""
     computation = Computation()
     first, second, third = (computation.new_matrix(4, 4) for _ in range(3))
+    computation.parts = [Fused("fuse-sums", (command(CommandType.MATRIX_COPY, second, first),
+                                             command(CommandType.MATRIX_ADD, second, first)))]
     computation.commands += [command(CommandType.ALLOC_MATRIX, first), command(CommandType.SET_CONST, first),
-                             command(CommandType.DEALLOC_MATRIX, first), command(CommandType.ALLOC_MATRIX, second),
-                             command(CommandType.SET_CONST, second), command(CommandType.ALLOC_MATRIX, third)]
-    assert plan_memory(computation).offsets[1:].tolist() == [0, 0, 16]
-    assert plan_memory(computation, held=dict.fromkeys(range(1, 4), 4)).offsets[1:].tolist() == [0, 16, 0]
+                             command(CommandType.ALLOC_MATRIX, second), command(CommandType.FUSED, 0),
+                             command(CommandType.SWAP_MATRIX, third, first)]
+    assert plan_memory(computation).offsets[1:].tolist() == [0, 16, 0]

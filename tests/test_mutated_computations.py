@@ -25,6 +25,7 @@ from nnet3py.compiler.cache_file import read_cache, write_cache
 from nnet3py.compiler.check_loaded import check_loaded
 from nnet3py.compiler.commands import COMMANDS, CommandType, command
 from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.looped import compile_looped, looped_requests
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
@@ -105,10 +106,9 @@ def mutants(data: bytes, rng: np.random.Generator, most: int, values: int) -> It
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
-def spread_out(computation: Computation, same: dict[int, int] | None = None,
-               held: dict[int, int] | None = None) -> MemoryPlan:
+def spread_out(computation: Computation) -> MemoryPlan:
     """As ``plan_memory``, but places that overlap lie apart, with a gap before each and after the last."""
-    plan = plan_memory(computation, same, held)
+    plan = plan_memory(computation)
     sizes = np.array([info.num_rows * info.num_cols for info in computation.matrices])
     offsets, end = np.full(len(sizes), -1, np.int64), GAP
     for place in np.unique(plan.offsets[plan.offsets >= 0]):
@@ -137,6 +137,7 @@ def run_amid(filling: float, nnet: Nnet, request: ComputationRequest,
     gradient = nnet.as_gradient()
     rng, found = np.random.default_rng(0), []
     try:
+        computation = fuse(computation, nnet)
         computer = nnet3py.Computer(computation, nnet, update=gradient)
         bound = computer._bound
         inside = np.zeros(bound.plan.size, bool)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -104,7 +105,8 @@ def request_digest(request: ComputationRequest) -> bytes:
 
 def computation_key(structure: bytes, flags: bytes, request: ComputationRequest, options: OptimizeOptions,
                     use_shortcut: bool) -> str:
-    """The name of a computation: 64 hexadecimal digits."""
+    """The name of a computation in Kaldi's commands: 64 hexadecimal digits. What is fused later does not count."""
+    options = replace(options, fuse="")
     digest = hashlib.sha256(sources_digest())
     for part in (structure, flags, request_digest(request), repr((options, use_shortcut)).encode()):
         digest.update(hashlib.sha256(part).digest())

@@ -133,9 +133,8 @@ class BoundComputation:
             raise Nnet3Error("the network was edited after this computation was bound to it",
                              "compile and bind again after structural edits")
         if not self.computation.fits(self.nnet):
-            names = [self.nnet.component_names[c] for c in sorted(self.computation.copying)
-                     if not self.nnet.components[c].copies_its_input]
-            raise Nnet3Error(f"component '{names[0]}' did nothing when this was compiled, and was left out; now it does",
+            raise Nnet3Error("a component that only copied its input, such as dropout with a proportion of 0, was left out "
+                             "when this was compiled; now it does something",
                              "compile and bind again after such a change, or compile with OptimizeOptions(fuse='none')")
         if self._buffer is not self.arena.buffer:
             self._bind()
@@ -272,14 +271,19 @@ class BoundComputation:
             memo = component.new_memo(self.ops, self.computation.submatrices[y].num_rows)
             if memo_index > 0:
                 self._memos[memo_index] = memo
-        stats = self.stats.components[c] if store_stats == 1 and self.stats is not None else None
+        stats = None
+        if store_stats == 1 and self.stats is not None and component.has(Properties.STORES_STATS):
+            stats = self.stats.components[c]
         call = PropagateCall(self.ops, component, stats, c, self._stream(c, 1 if stats is None else 2))
         return call, (self._indexes_of(precomputed), self.view(x), self.view(y), memo)
 
     def _bind_backprop(self, command: Command) -> Call:
         c, precomputed, x, y, dy, dx, memo_index = command.args[:7]
-        memo = self._memos[memo_index] if memo_index > 0 else None
-        call = BackpropCall(self.ops, self.nnet.components[c], c, self._stream(c, 1))
+        component, memo = self.nnet.components[c], self._memos.get(memo_index)
+        if memo is None and component.has(Properties.USES_MEMO):
+            raise Nnet3Error(f"component '{self.nnet.component_names[c]}' was in test mode when this was compiled, and is "
+                             "no longer", "compile and bind again after such a change")
+        call = BackpropCall(self.ops, component, c, self._stream(c, 1))
         return call, (self._indexes_of(precomputed), self.view(x), self.view(y), self.view(dy), memo,
                       self._updated_component(command, c), self.view(dx))
 

@@ -48,6 +48,8 @@ def wanted_passes(options: OptimizeOptions) -> list[Pass]:
     if chosen - names:
         raise UsageError(f"--optimization.fuse: there is no pass '{min(chosen - names)}'",
                          f"there are {', '.join(one.name for one in PASSES)}; or all, or none")
+    if chosen:
+        chosen.add(OmitMarks.name)       # marks stand in the way of all others
     return [one for one in PASSES if one.name in chosen] if options.optimize else []
 
 

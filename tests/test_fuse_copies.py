@@ -1,0 +1,103 @@
+"""nnet3py/compiler/fuse/copies.py: copies that are left out: where, and that nothing changes by it."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nnet3py
+from nnet3py.compiler.cache import CachingCompiler
+from nnet3py.compiler.commands import BACKPROPS, CommandType
+from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.optimize import OptimizeOptions
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.errors import Nnet3Error
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import set_dropout_proportion
+from nnet3py.runtime.computer import Computer
+from nnet3py.runtime.computer_cache import ComputerCache
+
+CONFIG = """
+input-node name=input dim=5
+component name=affine type=AffineComponent input-dim=5 output-dim=6
+component-node name=affine component=affine input=input
+component name=norm type=BatchNormComponent dim=6
+component-node name=norm component=norm input=affine
+component name=dropout type=GeneralDropoutComponent dim=6 dropout-proportion=0.0
+component-node name=dropout component=dropout input=norm
+component name=last type=AffineComponent input-dim=6 output-dim=3
+component-node name=last component=last input=Sum(Scale(0.5, norm), dropout)
+output-node name=output input=last
+"""
+ROWS = 7
+
+
+def network(proportion: float) -> Nnet:
+    nnet = Nnet.from_config(CONFIG, 3)
+    set_dropout_proportion(nnet, proportion)
+    return nnet
+
+
+def request() -> ComputationRequest:
+    indexes = np.zeros((ROWS, 3), np.int32)
+    indexes[:, 1] = np.arange(ROWS)
+    return ComputationRequest([IoSpecification("input", indexes, has_deriv=True)],
+                              [IoSpecification("output", indexes, has_deriv=True)], need_model_derivative=True)
+
+
+def made(nnet: Nnet, fuse: str) -> Computation:
+    return nnet3py.compile(nnet, request(), OptimizeOptions(fuse=fuse))
+
+
+def dropout_commands(nnet: Nnet, computation: Computation) -> list[CommandType]:
+    return [one.type for one in computation.unfused().commands if one.type in (CommandType.PROPAGATE, *BACKPROPS)
+            and nnet.component_names[one.args[0]] == "dropout"]
+
+
+def test_dropout_that_drops_nothing_makes_no_matrix() -> None:
+    nnet = network(0.0)
+    lean, full = made(nnet, "omit-copies"), made(nnet, "none")
+    assert len(lean.matrices) < len(full.matrices)
+    assert dropout_commands(nnet, full) and not dropout_commands(nnet, lean)
+    assert {nnet.component_names[c] for c in lean.copying} == {"dropout"} and not full.copying
+
+
+def test_dropout_that_drops_is_left_alone() -> None:
+    nnet = network(0.5)
+    assert made(nnet, "omit-copies").commands == made(nnet, "none").commands
+
+
+@pytest.mark.parametrize("proportion", [0.0, 0.5])
+def test_results_are_those_of_every_command_run(proportion: float) -> None:
+    found = []
+    for fuse in ("all", "none"):
+        nnet = network(proportion)
+        gradient, rng = nnet.as_gradient(), np.random.default_rng(0)
+        computer = Computer(made(nnet, fuse), nnet, gradient)
+        computer.accept_input("input", rng.standard_normal((ROWS, 5)))
+        computer.run()
+        output = computer.output("output")
+        computer.accept_input("output", rng.standard_normal((ROWS, 3)))
+        computer.run()
+        found.append((output, computer.output("input"), *(c.vectorize() for c in gradient.components
+                                                          if hasattr(c, "vectorize"))))
+    for lean, full in zip(*found, strict=True):
+        np.testing.assert_allclose(lean, full, rtol=1e-5, atol=1e-6)     # a sum of two in one pass rounds once less
+
+
+def test_dropout_that_is_set_later_is_not_overlooked() -> None:
+    """What was compiled without it cannot be run any more, and is compiled again by whoever keeps computations."""
+    nnet = network(0.0)
+    computation, compiler = made(nnet, "all"), CachingCompiler(nnet)
+    cache, update = ComputerCache(nnet, compiler, nnet.as_gradient()), nnet.as_gradient()
+    computer, first = Computer(computation, nnet, update), cache.computer(request())
+    assert cache.computer(request()) is first
+    set_dropout_proportion(nnet, 0.5)
+    with pytest.raises(Nnet3Error, match="was left out when"):
+        computer.accept_input("input", np.zeros((ROWS, 5)))
+    with pytest.raises(Nnet3Error, match="was left out when"):
+        Computer(computation, nnet, update)
+    second = cache.computer(request())
+    assert second is not first and not second.computation.copying
+    assert dropout_commands(nnet, second.computation)
+    set_dropout_proportion(nnet, 0.0)
+    assert cache.computer(request()) is second       # which does what it should, if slower
