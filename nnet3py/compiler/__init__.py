@@ -29,7 +29,7 @@ def compile(nnet: Nnet, request: ComputationRequest, optimize: bool | OptimizeOp
 
     Parameters
     ----------
-    optimize : whether to optimise it, or in detail what; results do not depend on it
+    optimize : whether to optimise and fuse it, or in detail what; results do not depend on it, but for rounding
     shortcut : work out sequences of one shape together; false is slower, with the same result
     cache_dir : a folder where computations are kept for other processes; None: the one that the environment variable
         NNET3PY_COMPUTATION_CACHE names, if it is set; "": none

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
 
 from nnet3py.compiler.cache_file import read_cache, write_cache
 from nnet3py.compiler.cache_key import computation_key, flags_of, structure_of
@@ -82,17 +81,17 @@ class CachingCompiler:
         self.seconds = {"compilation": 0.0, "optimization": 0.0, "shortcut expansion": 0.0, "checking": 0.0}
         self.seconds_total = self.seconds_io = 0.0
         self._kept: OrderedDict[_Key, Computation] = OrderedDict()
-        self._fused: dict[_Key, tuple[Any, Computation]] = {}       # as handed out, and for whose operations
+        self._fused: dict[_Key, dict[frozenset[str], Computation]] = {}     # as handed out, by what devices lack
         self._loaded: set[_Key] = set()         # what came from files
         self._disk = disk_cache(cache_dir)
         self._structure = -1, b""               # of the network on disk: its version, and the digest for that
 
-    def compile(self, request: ComputationRequest, ops: Any = None) -> Computation:
+    def compile(self, request: ComputationRequest, lacks: frozenset[str] = frozenset()) -> Computation:
         """The computation for ``request``: the very same object for an equal request, as long as it is kept.
 
         Parameters
         ----------
-        ops : the operations of the device that is to run it; None: a device that has them all
+        lacks : the operations that the device which is to run it has not (``ops.lacks``)
 
         Raises
         ------
@@ -100,25 +99,25 @@ class CachingCompiler:
         Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
         """
         start, io_before = perf_counter(), self.seconds_io
-        computation = self._fuse(request, self._find(request), ops)
+        computation = self._fuse(request, self._find(request), lacks)
         self.seconds_total += perf_counter() - start - (self.seconds_io - io_before)
         return computation
 
-    def _fuse(self, request: ComputationRequest, plain: Computation, ops: Any) -> Computation:
-        """The computation as it is to be run: made anew if it is for another device, or what it left out works now."""
+    def _fuse(self, request: ComputationRequest, plain: Computation, lacks: frozenset[str]) -> Computation:
+        """The computation as it is to be run: made anew if what it left out does something now."""
         key = self.nnet.version, request
-        made_for, computation = self._fused.get(key, (None, None))
-        if computation is not None and made_for is ops and computation.fits(self.nnet):
+        computation = self._fused.get(key, {}).get(lacks)
+        if computation is not None and computation.fits(self.nnet):
             return computation
         computation = plain
         with self._timed("optimization"):
-            steps = list(fusion_steps(plain, self.nnet, self.options, ops))
+            steps = list(fusion_steps(plain, self.nnet, self.options, lacks))
         for name, computation in steps:
             if verbose() >= CHECK_EVERY_PASS:
                 self._check(computation, name, thorough=True)
         for one in (plain, computation):
             one.invalidate_caches()
-        self._fused[key] = ops, computation
+        self._fused.setdefault(key, {})[lacks] = computation
         return computation
 
     def _find(self, request: ComputationRequest, take_loaded: bool = True) -> Computation:

@@ -11,7 +11,7 @@ def fused_commands_have_parts(subject: Subject) -> None:
     """Every fused command stands for commands of its own, none of them fused, by a pass that exists."""
     computation = subject.computation
     entries = [one.args[0] for one in computation.commands if one.type == CommandType.FUSED]
-    if not sorted(entries) == list(range(len(computation.parts))):
+    if sorted(entries) != list(range(len(computation.parts))):
         subject.fail("the fused commands and their parts do not belong to each other")
     for name, parts in computation.parts:
         if fusion_named(name) is None or not parts or any(part.type == CommandType.FUSED for part in parts):

@@ -133,8 +133,8 @@ class BoundComputation:
             raise Nnet3Error("the network was edited after this computation was bound to it",
                              "compile and bind again after structural edits")
         if not self.computation.fits(self.nnet):
-            raise Nnet3Error("a component that only copied its input, such as dropout with a proportion of 0, was left out "
-                             "when this was compiled; now it does something",
+            raise Nnet3Error("a component that only copied its input, such as dropout without a proportion, was left "
+                             "out when this was compiled; now it does something",
                              "compile and bind again after such a change, or compile with OptimizeOptions(fuse='none')")
         if self._buffer is not self.arena.buffer:
             self._bind()
@@ -226,9 +226,9 @@ class BoundComputation:
         name, commands = self.computation.parts[command.args[0]]
         fusion = fusion_named(name)
         parts = [call for part in commands if (call := self._call(part)) is not None]
-        if fusion is None or not hasattr(self.ops, fusion.operation or "device"):
+        if fusion is None or fusion.operation in self.ops.lacks:
             raise CompileError(f"the device has no operation for a command of '{name}'",
-                               "compile for it: compiler.compile(request, ops)")
+                               "compile for it: compiler.compile(request, ops.lacks)")
         return fusion.bind(self.ops, parts)
 
     def view(self, s: int) -> Any:
@@ -281,8 +281,8 @@ class BoundComputation:
         c, precomputed, x, y, dy, dx, memo_index = command.args[:7]
         component, memo = self.nnet.components[c], self._memos.get(memo_index)
         if memo is None and component.has(Properties.USES_MEMO):
-            raise Nnet3Error(f"component '{self.nnet.component_names[c]}' was in test mode when this was compiled, and is "
-                             "no longer", "compile and bind again after such a change")
+            raise Nnet3Error(f"component '{self.nnet.component_names[c]}' was in test mode when this was compiled, and "
+                             "is no longer", "compile and bind again after such a change")
         call = BackpropCall(self.ops, component, c, self._stream(c, 1))
         return call, (self._indexes_of(precomputed), self.view(x), self.view(y), self.view(dy), memo,
                       self._updated_component(command, c), self.view(dx))

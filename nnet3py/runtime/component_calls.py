@@ -64,5 +64,6 @@ class PropagateCall(_ComponentCall):
     def store_stats(self, indexes: Any, x: Any, y: Any, memo: Any) -> None:
         """Store them, of the arguments of ``propagate``; does nothing where nobody takes them."""
         if self._stats is not None:
+            given: Any = None if x is y else x       # y may be written over x
             self._ops.random.select(self._index, self._number + 1)
-            self._stats.store_stats(self._ops, None if x is y else x, y, memo)     # y may be written over x
+            self._stats.store_stats(self._ops, given, y, memo)

@@ -106,7 +106,7 @@ def _input_blocks(component: Any, indexes: Any) -> tuple[Sequence[int], int] | N
     """
     if isinstance(component, TdnnComponent):
         return None if component.bias_params is None else (indexes.row_offsets, indexes.row_stride)
-    return ((0,), 1) if type(component).propagate is AffineMap.propagate else None      # type: ignore[comparison-overlap]
+    return ((0,), 1) if type(component).propagate is AffineMap.propagate else None
 
 
 class _AffineCall:

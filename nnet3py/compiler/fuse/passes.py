@@ -1,8 +1,7 @@
 """The order of the passes that fuse commands, and which of them run: those that are wanted and the device can do."""
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
 
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.fuse.affine import FuseAffine
@@ -18,23 +17,24 @@ from nnet3py.network.nnet import Nnet
 PASSES: tuple[Pass, ...] = (OmitMarks(), OmitCopies(), FuseSums(), FuseAffine(), FuseBackprop())
 
 
-def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None, ops: Any = None) -> Computation:
+def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None,
+         lacks: Collection[str] = ()) -> Computation:
     """The computation as it is to be run; ``computation`` itself, which is in Kaldi's commands, is not changed.
 
     Parameters
     ----------
     options : ``options.fuse`` names the passes that may run; none do without ``options.optimize``
-    ops : the operations of the device that is to run it; None: a device that has them all
+    lacks : the operations that the device which is to run it has not (``ops.lacks``)
     """
-    steps = list(fusion_steps(computation, nnet, options or OptimizeOptions(), ops))
+    steps = list(fusion_steps(computation, nnet, options or OptimizeOptions(), lacks))
     return steps[-1][1] if steps else computation
 
 
 def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions,
-                 ops: Any = None) -> Iterator[tuple[str, Computation]]:
+                 lacks: Collection[str] = ()) -> Iterator[tuple[str, Computation]]:
     """The name of each pass that runs, and what it makes of the computation; see :func:`fuse`."""
     for one in wanted_passes(options):
-        if ops is None or one.operation is None or hasattr(ops, one.operation):
+        if one.operation not in lacks:
             computation = one.run(computation, nnet)
             yield one.name, computation
 
