@@ -86,6 +86,8 @@ class NumpyOps:
     def upload(self, host: np.ndarray) -> np.ndarray:
         return host
 
+    keep = upload
+
     # -- rows
 
     def set_const(self, dst: np.ndarray, value: float) -> None:
