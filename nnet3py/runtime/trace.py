@@ -14,6 +14,7 @@ import numpy as np
 from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role
 from nnet3py.compiler.describe import CommandPrinter, describe_computation, submatrix_text
 from nnet3py.components.base import Component, Properties
+from nnet3py.log import kaldi_place
 from nnet3py.runtime.binding import BoundComputation, Stage
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PLACE = kaldi_place("DebugAfterExecute", "nnet-compute.cc", 144)      # scripts that sum up the times look for it
 _WRITTEN = frozenset((Role.WRITE, Role.READ_WRITE, Role.PROPAGATED, Role.BACKPROPAGATED))
 
 
@@ -42,7 +44,7 @@ def run_traced(bound: BoundComputation, stage: Stage) -> None:
         elapsed = time.perf_counter() - start
         changes = " ".join(f"{name}: {old:.6g}->{_rms(bound.ops, value):.6g}"
                            for (name, value), old in zip(watched, before, strict=True))
-        logger.info("%s\t|\t%s\t|\t time: %.3g secs", printer.line(c).rstrip("\n"), changes, elapsed)
+        logger.info("%s\t|\t%s\t|\t time: %.3g secs", printer.line(c).rstrip("\n"), changes, elapsed, extra=_PLACE)
 
 
 def _watched(bound: BoundComputation, command: Command) -> list[tuple[str, Any]]:
