@@ -216,7 +216,8 @@ if begin 12 "scoring"; then
       [ $name = $first ] || like=$chain/decode_$first$suffix
       $local/score.sh --data $dir/data/$name --words $chain/graph/words.txt --dir $chain/decode_$name$suffix --like "$like" \
         --weights "$score_weights" --penalties "$score_penalties"
-      echo "$name, ${suffix:+large }language model: $(grep -h '^%WER\|weight' $chain/decode_$name$suffix/wer | paste -sd' ')"
+      [ -n "$suffix" ] && size=large || size=small
+      echo "$name, $size language model: $(grep -h '^%WER\|weight' $chain/decode_$name$suffix/wer | paste -sd' ')"
     done
   done | tee $dir/results.txt
 fi
