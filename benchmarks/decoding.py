@@ -29,7 +29,8 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import Constant, ContextDependency, Table, initial_transition_model
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
-from nnet3py.transducers.fst import NO_WEIGHT, Fst, write_binary_fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_binary import write_binary_fst
 
 PHONES = 28                     # each with a pdf for entering it and one for staying
 MEAN_LENGTH = 7                 # phones in a word

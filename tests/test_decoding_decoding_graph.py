@@ -16,7 +16,8 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
-from nnet3py.transducers.fst import Fst, const_tables, write_binary_fst
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_binary import const_tables, write_binary_fst
 
 DATA = Path(__file__).parent / "data" / "decoding"
 HEAD = 65                      # bytes before the tables of states

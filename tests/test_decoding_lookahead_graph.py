@@ -21,7 +21,8 @@ from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
-from nnet3py.transducers.fst import NO_WEIGHT, Fst, write_binary_fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_binary import write_binary_fst
 
 DATA = Path(__file__).parent / "data" / "decoding"     # a digits recogniser with a trigram; HCL with #0's loops
 COST = 1e-3                                            # sums of float32 over an utterance

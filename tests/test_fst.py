@@ -12,7 +12,8 @@ from paths import shared_golden
 
 from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader
-from nnet3py.transducers.fst import MAGIC, NO_WEIGHT, Fst, Stored, read_binary_fst, write_binary_fst
+from nnet3py.transducers.fst import MAGIC, NO_WEIGHT, Fst, Stored
+from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 from nnet3py.transducers.fst_properties import fst_properties, is_top_sorted, top_sorted
 from nnet3py.transducers.fst_text import read_fst, read_text_fst, write_fst, write_text_fst
 from nnet3py.transducers.lattice import read_lattice, write_lattice

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from nnet3py.drivers.jobs.choice import make_executor
 from nnet3py.drivers.jobs.command import CommandExecutor, parse_command
-from nnet3py.drivers.jobs.executor import Job, JobsFailed, make_executor
+from nnet3py.drivers.jobs.executor import Job, JobsFailed
 from nnet3py.drivers.jobs.launchers import launcher_folder
 from nnet3py.drivers.jobs.local import LocalExecutor
 from nnet3py.drivers.jobs.process import describe_status, log_footer, log_header
@@ -261,7 +262,8 @@ DRIVER = """
 import sys
 from pathlib import Path
 from nnet3py.cli.process import run_process
-from nnet3py.drivers.jobs.executor import Job, make_executor
+from nnet3py.drivers.jobs.choice import make_executor
+from nnet3py.drivers.jobs.executor import Job
 folder = Path(sys.argv[1])
 def body():
     with make_executor(**eval(sys.argv[2])) as executor:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import click
@@ -32,11 +33,18 @@ from click.core import ParameterSource
 
 from nnet3py import log
 from nnet3py.cli.option_types import FileName, OptionError
-from nnet3py.cli.options import STANDARD_OPTIONS, Option, Options, command_echo, print_error_text, usage_text
+from nnet3py.cli.options import (
+    COMPLETION_VARIABLE,
+    STANDARD_OPTIONS,
+    Option,
+    Options,
+    command_echo,
+    print_error_text,
+    usage_text,
+)
 from nnet3py.cli.parser import ARGUMENTS, KaldiParser, attach_values
 from nnet3py.cli.process import WRONG_USAGE, guarded
-
-COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the shell's question, the same for all our names
+from nnet3py.cli.registry import COMMANDS
 
 Function = Callable[[list[str], Options], "int | None"]
 _STANDARD = frozenset(one.name for one in STANDARD_OPTIONS)
@@ -171,3 +179,9 @@ def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
     def decorate(function: Function) -> KaldiCommand:
         return KaldiCommand(name, function, usage, arguments, options, detached_values)
     return decorate
+
+
+def load(name: str) -> KaldiCommand:
+    """The command of Kaldi's name ``name``, importing its module."""
+    entry = COMMANDS[name]
+    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)

@@ -13,8 +13,7 @@ import click
 from click import shell_completion
 from click.shell_completion import CompletionItem, ShellComplete
 
-from nnet3py.cli.command import COMPLETION_VARIABLE
-from nnet3py.cli.options import Option, normalise
+from nnet3py.cli.options import COMPLETION_VARIABLE, Option, normalise
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
 

@@ -37,7 +37,7 @@ def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
 
     from nnet3py.io.streams import open_output
     from nnet3py.io.tokens import TokenWriter
-    from nnet3py.transducers.fst import write_binary_fst
+    from nnet3py.transducers.fst_binary import write_binary_fst
 
     if fst.stored is not None and fst.stored.kind != kind:
         fst = dataclasses.replace(fst, stored=None)

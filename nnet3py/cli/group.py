@@ -5,8 +5,7 @@ from typing import Any
 
 import click
 
-from nnet3py.cli.command import Runnable
-from nnet3py.cli.main import load
+from nnet3py.cli.command import Runnable, load
 from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES, person_name
 from nnet3py.errors import ArgumentsError
 

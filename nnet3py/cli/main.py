@@ -9,21 +9,15 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import NoReturn
 
 from nnet3py import log
-from nnet3py.cli.command import KaldiCommand
+from nnet3py.cli.command import load
 from nnet3py.cli.process import run_process
-from nnet3py.cli.registry import COMMANDS
+
+__all__ = ["collect_rarely", "load", "main", "run", "run_person_name"]
 
 GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000, and Python's own is 700 to 2,000
-
-
-def load(name: str) -> KaldiCommand:
-    """The command of Kaldi's name ``name``, importing its module."""
-    entry = COMMANDS[name]
-    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)
 
 
 def collect_rarely() -> None:

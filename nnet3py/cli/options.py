@@ -18,6 +18,7 @@ from nnet3py.cli.option_types import INT_MAX, INT_MIN, TYPES, OptionError, Optio
 __all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "normalise",
            "option", "print_error_text", "quote", "usage_text"]
 
+COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the shell's question, the same for all our names
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
 Idle = Callable[[Any, "Options"], str]
 _WORDS = {bool: "bool", int: "int", float: "float", str: "string"}

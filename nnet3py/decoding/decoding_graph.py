@@ -14,7 +14,8 @@ from nnet3py.errors import FormatError, ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import InputStream, failed_command, open_input
-from nnet3py.transducers.fst import Fst, const_tables, find_const_tables
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_binary import const_tables, find_const_tables
 from nnet3py.transducers.fst_text import read_fst
 
 _check_tables = Loop("nnet3py.decoding.graph_loops", "check_tables", "u4* f4* i4* f4* i8 i8 i8 i8[]",

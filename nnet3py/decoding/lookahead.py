@@ -13,7 +13,8 @@ from nnet3py.errors import ShapeError
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.io.tokens import TokenReader
-from nnet3py.transducers.fst import Fst, const_tables, read_binary_fst, read_header
+from nnet3py.transducers.fst import Fst, read_header
+from nnet3py.transducers.fst_binary import const_tables, read_binary_fst
 from nnet3py.transducers.fst_text import read_fst
 
 _HERE = "nnet3py.decoding.reach_loops"

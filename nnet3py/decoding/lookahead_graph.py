@@ -16,7 +16,8 @@ from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.growing import enlarged
-from nnet3py.transducers.fst import NO_WEIGHT, Fst, const_tables
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_binary import const_tables
 
 _HERE = "nnet3py.decoding.lookahead_loops"
 _USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout"]

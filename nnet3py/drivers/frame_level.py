@@ -26,7 +26,8 @@ from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.egs.make_egs import make_egs, make_target_egs
 from nnet3py.drivers.egs.options import EgsOptions
 from nnet3py.drivers.folder import context_from_vars, read_vars
-from nnet3py.drivers.jobs.executor import Executor, make_executor
+from nnet3py.drivers.jobs.choice import make_executor
+from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.drivers.options import (
     AcousticOptions,
     DnnOptions,

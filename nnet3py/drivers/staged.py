@@ -14,7 +14,8 @@ from typing import IO, ClassVar, NamedTuple
 
 from nnet3py.drivers.egs.maker import fingerprint
 from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
-from nnet3py.drivers.jobs.executor import Executor, Job, make_executor
+from nnet3py.drivers.jobs.choice import make_executor
+from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.preparation_options import WorkOptions
 from nnet3py.errors import UsageError
 

@@ -17,7 +17,8 @@ from nnet3py.drivers.diagnostics import Diagnostics, read_job_logs, write_report
 from nnet3py.drivers.display import Display
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
-from nnet3py.drivers.jobs.executor import Executor, Job, make_executor
+from nnet3py.drivers.jobs.choice import make_executor
+from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError

@@ -13,7 +13,8 @@ from nnet3py.errors import ShapeError
 from nnet3py.formats.holders import Holder
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.transducers.fst import Fst, read_binary_fst, write_binary_fst
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 from nnet3py.transducers.fst_operations import breadth_first, concatenated, without_epsilons
 from nnet3py.transducers.fst_text import read_text_fst, write_text_fst
 

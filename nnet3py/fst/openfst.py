@@ -17,7 +17,8 @@ from nnet3py.extras import install_command
 from nnet3py.fst.arcs import arc_sorted, is_sorted
 from nnet3py.io.streams import open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.transducers.fst import Fst, read_binary_fst, write_binary_fst
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 from nnet3py.transducers.fst_properties import strong_parts
 
 

@@ -1,18 +1,7 @@
 """What an inspection finds, as plain data: numbers, names, lists of them. ``--json`` prints these fields."""
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, field
-from typing import Any
-
-
-def _plain(value: Any) -> Any:
-    """The value with None in place of numbers that JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -211,42 +200,3 @@ class Readiness:
     def is_ready(self) -> bool:
         """True if nothing is missing."""
         return not self.missing
-
-
-@dataclass
-class Inspection:
-    """All that was found at a path.
-
-    Attributes
-    ----------
-    path : as it was given
-    model : None for a folder without a model
-    folder : None for a file
-    frame_subsampling_factor : input frames per output frame when decoding; None if nothing says
-    problems : what does not fit together
-    """
-
-    path: str
-    model: ModelFacts | None
-    folder: FolderFacts | None
-    frame_subsampling_factor: int | None = None
-    computing: Readiness = field(default_factory=Readiness)
-    training: Readiness = field(default_factory=Readiness)
-    decoding: Readiness = field(default_factory=Readiness)
-    problems: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same as nested dicts and lists, ``is_ready`` included; None in place of NaN and infinity."""
-        found = _plain(asdict(self))
-        for purpose in ("computing", "training", "decoding"):
-            found[purpose]["is_ready"] = getattr(self, purpose).is_ready
-        return found
-
-    def text(self) -> str:
-        """A table for people, at most 80 columns wide."""
-        from nnet3py.inspection.text import inspection_text
-
-        return inspection_text(self)
-
-    def __str__(self) -> str:
-        return self.text()

@@ -5,9 +5,10 @@ import os
 from typing import TYPE_CHECKING
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.inspection.facts import FolderFacts, Inspection, ModelFacts
+from nnet3py.inspection.facts import FolderFacts, ModelFacts
 from nnet3py.inspection.model import model_facts
 from nnet3py.inspection.readiness import judge
+from nnet3py.inspection.text import Inspection
 
 if TYPE_CHECKING:
     from pathlib import Path

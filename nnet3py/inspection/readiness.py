@@ -1,7 +1,8 @@
 """What a model lacks for computing, training and decoding, and what to do about it."""
 from __future__ import annotations
 
-from nnet3py.inspection.facts import FolderFacts, Inspection, Lack, ModelFacts, NetworkFacts, Port, Readiness
+from nnet3py.inspection.facts import FolderFacts, Lack, ModelFacts, NetworkFacts, Port, Readiness
+from nnet3py.inspection.text import Inspection
 
 MOST_NAMES = 3     # of components in a message
 

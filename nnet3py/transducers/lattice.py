@@ -19,7 +19,8 @@ from nnet3py.transducers.compact_lattice import (
     read_state_words,
     write_binary_compact,
 )
-from nnet3py.transducers.fst import Fst, Header, Stored, finished_fst, read_header, stored_facts, write_binary_fst
+from nnet3py.transducers.fst import Fst, Header, Stored, finished_fst, read_header, stored_facts
+from nnet3py.transducers.fst_binary import write_binary_fst
 from nnet3py.transducers.fst_text import write_text_fst
 from nnet3py.transducers.lattice_conversion import LATTICE, expanded, factored
 from nnet3py.transducers.lattice_text import DIGITS, read_text_lattice, write_text_compact

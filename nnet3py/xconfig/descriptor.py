@@ -4,13 +4,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
+from typing import Protocol, Union
 
 from nnet3py.config_line import did_you_mean
 from nnet3py.xconfig.line import XconfigLine
-
-if TYPE_CHECKING:
-    from nnet3py.xconfig.layer import EarlierLayers
 
 DEEPEST = 50      # operators within each other
 
@@ -58,7 +55,17 @@ class Descriptor:
         return dims[0]
 
 
-def parse_descriptor(text: str, line: XconfigLine, earlier: EarlierLayers) -> Descriptor:
+class LayerNames(Protocol):
+    """The layers that an expression may name: :class:`~nnet3py.xconfig.layer.EarlierLayers`."""
+
+    def previous(self, count: int, line: XconfigLine) -> str:
+        """The name of the layer ``count`` lines before."""
+
+    def find(self, name: str, line: XconfigLine) -> tuple[str, int]:
+        """Descriptor text and dimension of ``layer`` or ``layer.auxiliary-output``. Raises ConfigError."""
+
+
+def parse_descriptor(text: str, line: XconfigLine, earlier: LayerNames) -> Descriptor:
     """Read an expression; bare offsets and ``[-n]`` become names of earlier layers.
 
     Raises
@@ -71,7 +78,7 @@ def parse_descriptor(text: str, line: XconfigLine, earlier: EarlierLayers) -> De
 class _Parser:
     """Reads one expression from left to right."""
 
-    def __init__(self, text: str, line: XconfigLine, earlier: EarlierLayers) -> None:
+    def __init__(self, text: str, line: XconfigLine, earlier: LayerNames) -> None:
         self.text, self.line, self.earlier = text, line, earlier
         self.tokens: list[str] = []
         position = 0
