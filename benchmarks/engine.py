@@ -113,8 +113,8 @@ def measure(folder: Path, work: str, parts: list[str], threads: int, runs: int,
 
 def concerned(part: str, work: str) -> bool:
     """Whether a part has anything to do with a kind of work."""
-    return {"layouts": work not in ("start",), "team": work not in ("start", "examples"),
-            "tiles": work != "examples"}.get(part, work != "examples")
+    processes_only = {"start", "examples"}
+    return work not in {"team": processes_only, "entries": processes_only, "layouts": {"start"}}.get(part, {"examples"})
 
 
 def main() -> None:
