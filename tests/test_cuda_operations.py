@@ -17,7 +17,8 @@ TESTS = Path(__file__).resolve().parent
 # what of the CPU's test files runs in one process, and whose operations it calls
 GROUPS = [("rows elementwise reductions random products",) * 2,
           ("nonlinear structural", "nonlinear recurrent normalize structural dropout"),
-          ("per_element pooling convolution attention statistics_pooling objective",) * 2,
+          ("per_element pooling convolution attention statistics_pooling objective",
+           "pooling convolution attention statistics_pooling objective"),
           ("eigen orthogonal natural_gradient by_factor orthonormal numerators",) * 2]
 FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
 IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_product _products _normal _sigmoid_sums

@@ -9,7 +9,7 @@ import reference
 
 from nnet3py.ops import get_ops
 from nnet3py.ops.cpu.orthogonal import orthonormalise_rows
-from nnet3py.ops.natural_gradient_formulas import SUSPECT, TRACE
+from nnet3py.ops.formulas.natural_gradient import SUSPECT, TRACE
 
 ORTHONORMAL = 1e-5    # float32 rounding of a small product
 SAME = 2e-4           # of the same directions found by another method, where they were a tenth from orthogonal

@@ -13,6 +13,7 @@ import reference
 from nnet3py.engine import kinds
 from nnet3py.engine.jit import Kernel
 from nnet3py.ops import get_ops, table
+from nnet3py.ops.formulas import elements
 
 DEVICES = ("cpu", "cuda")
 
@@ -83,6 +84,14 @@ def test_public_kernels_are_declared(family):
         kernels = {name for name, value in vars(module).items() if type(value).__name__ == Kernel.__name__
                    and value.function.__module__ == module.__name__} if module else set()
         assert {name for name in kernels if not name.startswith("_")} <= declared, device
+
+
+def test_formulas_have_the_arguments_of_their_operations():
+    for operation in table.FAMILIES["elementwise"]:
+        parameters = inspect.signature(getattr(elements, operation.name)).parameters
+        assert list(parameters) == [argument.name for argument in operation.arguments]
+        assert {argument.role for argument in operation.arguments[1:]} <= {"source", "scalar"}
+    assert set(elements.COSTS) <= {operation.name for operation in table.FAMILIES["elementwise"]}
 
 
 def test_operations_become_attributes():

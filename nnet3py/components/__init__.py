@@ -20,7 +20,7 @@ its kind) and ``frozen``. Layers with a weight matrix call ``layer_gradient.natu
 preconditions the gradient instead of copies of inputs and derivatives where that is cheaper: ``observe(ops,
 Rows(parts, ones)) -> Projection``, then the step by the estimate as it was, then ``learn``. No number of a
 preconditioner comes to the host: they are in its ``numbers``, float64 where the operations are
-(``ops/natural_gradient_formulas.py`` says which). NaN, infinity and numbers too large make the factor 0, and nothing
+(``ops/formulas/natural_gradient.py`` says which). NaN, infinity and numbers too large make the factor 0, and nothing
 is added then; ``check(ops)`` raises the error. ``Computer.run`` asks all preconditioners on the CPU; on a GPU the
 trainer hears a minibatch later how many factors were 0, and asks who it was (``check_preconditioners``).
 ``CONSTANTS`` of a component names arrays that kernels read and training leaves alone.

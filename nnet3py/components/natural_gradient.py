@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 EPSILON = np.float32(1.0e-10)         # of the eigenvalues, to begin with
 MAX_FORGETTING = 0.9                  # most that one call replaces of the estimate
 FIRST_UPDATES = 10                    # the estimate is updated in each of the calls up to this one
-NUM_NUMBERS = 5                       # what ops keep of a preconditioner, see ops/natural_gradient_formulas.py
+NUM_NUMBERS = 5                       # what ops keep of a preconditioner, see ops/formulas/natural_gradient.py
 f32 = np.float32
 
 # What ops.natural_gradient_fault returns, if not 0.

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    Place: TypeAlias = slice | tuple[slice, ...]
+    Place: TypeAlias = int | slice | tuple[slice, ...]
 else:
     Protocol = object       # protocols take long to make, and at run time nobody asks for them
 

@@ -7,15 +7,6 @@ from nnet3py.ops.arrays import F32, Bool, DMat, DVec, F32Cell, IMat, Int, IntCel
 class Nonlinear(Protocol):
     """Sigmoid, tanh, rectifiers and softmax: values, derivatives, statistics and self-repair."""
 
-    def sigmoid(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
-
-    def tanh(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
-
-    def relu(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
-
     def softmax(self, dst: Out[Mat], src: Mat) -> None:
         """Each row: exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``.
 
@@ -24,15 +15,6 @@ class Nonlinear(Protocol):
 
     def log_softmax(self, dst: Out[Mat], src: Mat) -> None:
         """Each row: src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
-
-    def sigmoid_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
-        """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
-
-    def tanh_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
-        """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
-
-    def relu_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
-        """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
 
     def softmax_backprop(self, dx: Out[Mat], y: Mat, dy: Mat) -> None:
         """Each row: ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
@@ -133,21 +115,6 @@ class Normalize(Protocol):
     def batch_norm_store_stats(self, count: Out[DVec], total: Out[DVec], total_square: Out[DVec], memo: Mat,
                                num_rows: Int) -> None:
         """Add to the sums what ``batch_norm_propagate`` found in ``num_rows`` rows."""
-
-
-class PerElement(Protocol):
-    """Trained scales and offsets of columns. Kaldi: ScaleAndOffsetComponent's own arithmetic."""
-
-    def scale_and_offset(self, dst: Out[Mat], src: Mat, scales: Vec, offsets: Vec, smallest: F32) -> None:
-        """``dst[i, j] = s[j] src[i, j] + offsets[j]``; ``dst`` may be ``src``.
-
-        ``s`` are the scales, those closer to 0 than ``smallest`` moved to +-``smallest``.
-        """
-
-    def scale_gradient_from_output(self, dst: Out[Mat], y: Mat, dy: Mat, scales: Vec, offsets: Vec,
-                                   smallest: F32) -> None:
-        """``dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j]``, s as in ``scale_and_offset``."""
-
 
 class Recurrent(Protocol):
     """LSTM and GRU cells."""
@@ -259,23 +226,11 @@ class Structural(Protocol):
 class Dropout(Protocol):
     """Masks, made from uniform random numbers that the caller drew."""
 
-    def dropout_elements(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
-        """``dst = src`` where ``draws`` (uniform, of the same size) is above ``proportion``, else 0."""
-
     def dropout_rows(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
         """``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
 
-    def dropout_backprop(self, dx: Out[Mat], x: Mat, y: Mat, dy: Mat) -> None:
-        """``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
-
-    def binary_mask(self, mask: Out[Mat], proportion: F32, kept: F32) -> None:
-        """Uniform numbers become ``kept`` where they are above ``proportion``, else 0."""
-
     def complementary_masks(self, mask: Out[Mat], draws: Mat, proportion: F32) -> None:
         """Two columns of ``mask`` from one draw (uniform): 1 if above ``proportion``; 1 if below 1 minus that."""
-
-    def continuous_mask(self, mask: Out[Mat], proportion: F32) -> None:
-        """Uniform numbers u become 4 proportion u + 1 - 2 proportion."""
 
     def specaugment_mask(self, mask: Out[Mat], draws: Mat, max_zeroed: Int) -> None:
         """Each row of ``mask`` becomes 1 with a random band of at most ``max_zeroed`` zeros, split into regions.

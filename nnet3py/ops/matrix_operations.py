@@ -7,18 +7,6 @@ from nnet3py.ops.arrays import F32, F64, Bool, DVec, IMat, Int, IntCell, IVec, L
 class Rows(Protocol):
     """Moving, scaling and adding rows: the command list's own operations."""
 
-    def set_const(self, dst: Out[Mat], value: F32) -> None:
-        """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
-
-    def copy_mat(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromMat, then Scale."""
-
-    def add_mat(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """``dst += alpha src``. Kaldi: AddMat."""
-
-    def sum_mats(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
-        """``dst = alpha a + beta b``; ``dst`` may be ``a`` or ``b``. Kaldi: CopyFromMat, Scale, then AddMat."""
-
     def copy_rows(self, dst: Out[Mat], src: Mat, indexes: IVec, alpha: F32) -> None:
         """``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""
 
@@ -54,7 +42,19 @@ class Rows(Protocol):
 
 
 class Elementwise(Protocol):
-    """Matrices with matrices and vectors of the same or of one dimension."""
+    """What makes each element of elements of the same place: of the formulas in ``formulas/elements.py``."""
+
+    def set_const(self, dst: Out[Mat], value: F32) -> None:
+        """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
+
+    def copy_mat(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
+        """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromMat, then Scale."""
+
+    def add_mat(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
+        """``dst += alpha src``. Kaldi: AddMat."""
+
+    def sum_mats(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
+        """``dst = alpha a + beta b``; ``dst`` may be ``a`` or ``b``. Kaldi: CopyFromMat, Scale, then AddMat."""
 
     def add_vec_to_rows(self, dst: Out[Mat], vec: Vec, alpha: F32, beta: F32) -> None:
         """``dst[i] = alpha vec + beta dst[i]``. Kaldi: AddVecToRows, CopyRowsFromVec."""
@@ -85,6 +85,46 @@ class Elementwise(Protocol):
 
     def add_vec(self, dst: Out[Vec], src: Vec, alpha: F32, beta: F32) -> None:
         """``dst = alpha src + beta dst``. Kaldi: AddVec."""
+
+    def sigmoid(self, dst: Out[Mat], src: Mat) -> None:
+        """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
+
+    def tanh(self, dst: Out[Mat], src: Mat) -> None:
+        """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
+
+    def relu(self, dst: Out[Mat], src: Mat) -> None:
+        """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
+
+    def sigmoid_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
+        """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
+
+    def tanh_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
+        """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
+
+    def relu_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
+        """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
+
+    def dropout_elements(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
+        """``dst = src`` where ``draws`` (uniform, of the same size) is above ``proportion``, else 0."""
+
+    def dropout_backprop(self, dx: Out[Mat], x: Mat, y: Mat, dy: Mat) -> None:
+        """``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
+
+    def binary_mask(self, mask: Out[Mat], proportion: F32, kept: F32) -> None:
+        """Uniform numbers become ``kept`` where they are above ``proportion``, else 0."""
+
+    def continuous_mask(self, mask: Out[Mat], proportion: F32) -> None:
+        """Uniform numbers u become 4 proportion u + 1 - 2 proportion."""
+
+    def scale_and_offset(self, dst: Out[Mat], src: Mat, scales: Vec, offsets: Vec, smallest: F32) -> None:
+        """``dst[i, j] = s[j] src[i, j] + offsets[j]``; ``dst`` may be ``src``.
+
+        ``s`` are the scales, those closer to 0 than ``smallest`` moved to +-``smallest``.
+        """
+
+    def scale_gradient_from_output(self, dst: Out[Mat], y: Mat, dy: Mat, scales: Vec, offsets: Vec,
+                                   smallest: F32) -> None:
+        """``dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j]``, s as in ``scale_and_offset``."""
 
 
 class Products(Protocol):

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnet3py.cached_property import cached_property
@@ -37,7 +38,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Operations(matrix.Rows, matrix.Elementwise, matrix.Products, matrix.Reductions, matrix.ByFactor, matrix.Random,
-                 layer.Nonlinear, layer.Normalize, layer.PerElement, layer.Recurrent, layer.Structural, layer.Dropout,
+                 layer.Nonlinear, layer.Normalize, layer.Recurrent, layer.Structural, layer.Dropout,
                  layer.Pooling, layer.Convolution, layer.Attention, layer.StatisticsPooling,
                  training.Objective, training.Chain, training.Numerators, training.NaturalGradient, training.Eigen,
                  training.Orthogonal, training.Orthonormal, Protocol):
@@ -160,6 +161,13 @@ class Operation:
     def kinds(self) -> str:
         """The arguments' kinds in order."""
         return " ".join(argument.kind for argument in self.arguments)
+
+    def stand_in(self, file: str, module: str) -> Callable[..., Any]:
+        """A function of its name and documentation, which does nothing and stands in a module."""
+        code = self.declaration.__code__.replace(co_filename=file)
+        made = FunctionType(code, {"__name__": module}, self.name)
+        made.__doc__ = self.meaning
+        return made
 
 
 def _argument(name: str, text: str, default: str | None) -> Argument:

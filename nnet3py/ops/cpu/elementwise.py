@@ -1,85 +1,46 @@
-"""Elementwise operations on the CPU: matrices with matrices, and vectors along rows or columns.
+"""The elementwise operations on the CPU: loops around the formulas of ``ops/formulas/elements.py``.
 
-Where a ``beta`` is 0 the old content of the destination does not count, not even NaN.
+Rows are shared by the threads, and LLVM vectorises along them.
 """
 from __future__ import annotations
 
-from nnet3py.engine.jit import inline, row
-from nnet3py.ops import formulas
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.engine.generated import function_of_text
+from nnet3py.engine.jit import Kernel, kernel, row
+from nnet3py.ops.cpu.formulas import formula
+from nnet3py.ops.formulas import elements
+from nnet3py.ops.table import FAMILIES, Operation
 
-keep = inline(formulas.keep)
-
-
-@operation(rows_of="dst")
-def add_vec_to_rows(first, last, dst, vec, alpha, beta):
+_ON_MATRICES = """
+def {name}(first, last, {names}):
     for i in range(first, last):
-        d = row(dst, i)
-        for j in range(d.shape[0]):
-            d[j] = alpha * vec[j] + keep(beta, d[j])
+        {target} = row({matrix}, i)
+        {rows}
+        for j in range({target}.shape[0]):
+            {target}[j] = formula({elements})
+"""
+_ON_VECTORS = """
+def {name}({names}):
+    for j in range({target}.shape[0]):
+        {target}[j] = formula({elements})
+"""
 
 
-@operation(rows_of="dst")
-def mul_cols_vec(first, last, dst, src, vec):
-    for i in range(first, last):
-        d, s = row(dst, i), row(src, i)
-        for j in range(d.shape[0]):
-            d[j] = s[j] * vec[j]
+def make_kernel(operation: Operation) -> Kernel:
+    """The kernel of an elementwise operation."""
+    target, *_ = arguments = operation.arguments
+    on_matrices = target.kind == "mat"
+    rows = {"mat": "{0}_row = row({0}, i)", "rowvec": "{0}_here = {0}[i]"}
+    element = {"mat": "{0}_row[j]", "vec": "{0}[j]", "rowvec": "{0}_here"}
+    source = (_ON_MATRICES if on_matrices else _ON_VECTORS).format(
+        name=operation.name, names=", ".join(a.name for a in arguments), matrix=target.name,
+        target=f"{target.name}_row" if on_matrices else target.name,
+        rows="; ".join(rows[a.kind].format(a.name) for a in arguments[1:] if a.kind in rows) or "pass",
+        elements=", ".join(element.get(a.kind, "{0}").format(a.name) for a in arguments))
+    names = {"row": row, "formula": formula(getattr(elements, operation.name))}
+    made = function_of_text(source, names, operation.stand_in(__file__, __name__))
+    cost = elements.COSTS.get(operation.name, 1)
+    return kernel(operation.kinds, rows_of=target.name if on_matrices else "", cost=cost)(made)
 
 
-@operation(rows_of="dst")
-def mul_rows_vec(first, last, dst, src, vec):
-    for i in range(first, last):
-        d, s, scale = row(dst, i), row(src, i), vec[i]
-        for j in range(d.shape[0]):
-            d[j] = s[j] * scale
-
-
-@operation(rows_of="dst")
-def add_mat_diag_vec(first, last, dst, src, vec, alpha, beta):
-    for i in range(first, last):
-        d, s = row(dst, i), row(src, i)
-        for j in range(d.shape[0]):
-            d[j] = alpha * s[j] * vec[j] + keep(beta, d[j])
-
-
-@operation(rows_of="dst")
-def add_diag_vec_mat(first, last, dst, vec, src, alpha, beta):
-    for i in range(first, last):
-        d, s, scale = row(dst, i), row(src, i), alpha * vec[i]
-        for j in range(d.shape[0]):
-            d[j] = scale * s[j] + keep(beta, d[j])
-
-
-@operation(rows_of="dst")
-def mul_elements(first, last, dst, a, b):
-    for i in range(first, last):
-        d, x, y = row(dst, i), row(a, i), row(b, i)
-        for j in range(d.shape[0]):
-            d[j] = x[j] * y[j]
-
-
-@operation(rows_of="dst")
-def add_mat_elements(first, last, dst, a, b, alpha, beta):
-    for i in range(first, last):
-        d, x, y = row(dst, i), row(a, i), row(b, i)
-        for j in range(d.shape[0]):
-            d[j] = alpha * x[j] * y[j] + keep(beta, d[j])
-
-
-@operation()
-def set_vec(dst, value):
-    for j in range(dst.shape[0]):
-        dst[j] = value
-
-
-@operation()
-def copy_vec(dst, src, alpha):
-    for j in range(dst.shape[0]):
-        dst[j] = alpha * src[j]
-
-
-@operation()
-def add_vec(dst, src, alpha, beta):
-    for j in range(dst.shape[0]):
-        dst[j] = alpha * src[j] + keep(beta, dst[j])
+KERNELS = {operation.name: make_kernel(operation) for operation in FAMILIES["elementwise"]}
+globals().update(KERNELS)       # so that they are found as those of other families are

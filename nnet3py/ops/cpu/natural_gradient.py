@@ -1,6 +1,6 @@
 """The small matrices of the natural gradient's update on the CPU; ``components/natural_gradient.py`` has the algebra.
 
-``spectrum`` holds the R values d and then ρ; ``numbers`` what ``natural_gradient_formulas.py`` says; η is the
+``spectrum`` holds the R values d and then ρ; ``numbers`` what ``ops/formulas/natural_gradient.py`` says; η is the
 forgetting factor and α the smoothing. Kaldi: ``OnlineNaturalGradient::PreconditionDirectionsInternal``.
 """
 from __future__ import annotations
@@ -13,10 +13,11 @@ from nnet3py.engine.addresses import get_double, set_double, stack_doubles, stac
 from nnet3py.engine.jit import inline, row, segment
 from nnet3py.engine.numba_target import numba
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
-from nnet3py.ops import natural_gradient_formulas as formulas
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
 from nnet3py.ops.cpu.reductions import BLOCKS, sum_all_products
-from nnet3py.ops.natural_gradient_formulas import (
+from nnet3py.ops.formulas import natural_gradient as formulas
+from nnet3py.ops.formulas.natural_gradient import (
     DELTA,
     EPSILON,
     LARGEST_CONDITION,
@@ -31,9 +32,9 @@ from nnet3py.ops.natural_gradient_formulas import (
 
 COLUMNS = 256       # of a row that are preconditioned at a time, in the nearest cache
 
-_bound = formulas.bind(inline)
-_smoothing, _direction_length, _moment = _bound.smoothing, _bound.direction_length, _bound.moment
-_factor, _put_difference, _fault = _bound.factor, _bound.put_difference, _bound.fault
+_smoothing, _direction_length, _moment = map(formula, (
+    formulas.smoothing, formulas.direction_length, formulas.moment))
+_factor, _put_difference, _fault = map(formula, (formulas.factor, formulas.put_difference, formulas.fault))
 
 
 # -- sizes and the factor ----------------------------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 """Sigmoid, tanh, rectifier and softmax on the CPU: values, derivatives, statistics and self-repair.
 
-``counters`` (float64) holds how many rows the value statistics have seen, how many the output-derivative statistics,
-how many dimensions self-repair has changed, and how many it has looked at. Whether a call's statistics count is
-decided here, by the counters and a random draw, so that a device need not ask its host.
+``ops/formulas/self_repair.py`` says what ``counters`` holds. Whether a call's statistics count is decided here, by the
+counters and a random draw, so that a device need not ask its host.
 """
 from __future__ import annotations
 
@@ -12,41 +11,26 @@ import numpy as np
 
 from nnet3py.engine.jit import CACHE_LINE, inline, row, segment, span
 from nnet3py.engine.team_code import address_of, part_address, share
-from nnet3py.ops.cpu.element_formulas import exp, sigmoid_slope, tanh_slope
-from nnet3py.ops.cpu.element_formulas import sigmoid as _sigmoid
-from nnet3py.ops.cpu.element_formulas import tanh as _tanh
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.formulas import functions
+from nnet3py.ops.formulas.self_repair import (
+    COUNT,
+    NUM_PROCESSED,
+    NUM_REPAIRED,
+    ODERIV_COUNT,
+    REPAIR_PROBABILITY,
+    repair_direction,
+)
 
-COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
-REPAIR_PROBABILITY = np.float32(0.5)
+exp, sigmoid_slope, tanh_slope, relu_slope = map(formula, (
+    functions.exp, functions.sigmoid_slope, functions.tanh_slope, functions.relu_slope))
+
+_repair_direction = formula(repair_direction)
 SOFTMAX_FLOOR = np.float32(1.0e-20)
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 
 # -- values -----------------------------------------------------------------------------------------------------------
-
-
-@operation(rows_of="dst", cost=8)
-def sigmoid(first, last, dst, src):
-    for i in range(first, last):
-        d, s = row(dst, i), row(src, i)
-        for j in range(d.shape[0]):
-            d[j] = _sigmoid(s[j])
-
-
-@operation(rows_of="dst", cost=8)
-def tanh(first, last, dst, src):
-    for i in range(first, last):
-        d, s = row(dst, i), row(src, i)
-        for j in range(d.shape[0]):
-            d[j] = _tanh(s[j])
-
-
-@operation(rows_of="dst")
-def relu(first, last, dst, src):
-    for i in range(first, last):
-        d, s = row(dst, i), row(src, i)
-        for j in range(d.shape[0]):
-            d[j] = ZERO if s[j] < ZERO else s[j]
 
 
 @inline
@@ -89,30 +73,6 @@ def log_softmax(first, last, dst, src):
 
 
 # -- derivatives ------------------------------------------------------------------------------------------------------
-
-
-@operation(rows_of="dx")
-def sigmoid_backprop(first, last, dx, y, dy, repair):
-    for i in range(first, last):
-        d, v, e = row(dx, i), row(y, i), row(dy, i)
-        for j in range(d.shape[0]):
-            d[j] = e[j] * sigmoid_slope(v[j]) - repair[j] * (TWO * v[j] - ONE)
-
-
-@operation(rows_of="dx")
-def tanh_backprop(first, last, dx, y, dy, repair):
-    for i in range(first, last):
-        d, v, e = row(dx, i), row(y, i), row(dy, i)
-        for j in range(d.shape[0]):
-            d[j] = e[j] * tanh_slope(v[j]) - repair[j] * v[j]
-
-
-@operation(rows_of="dx")
-def relu_backprop(first, last, dx, y, dy, repair):
-    for i in range(first, last):
-        d, v, e = row(dx, i), row(y, i), row(dy, i)
-        for j in range(d.shape[0]):
-            d[j] = (e[j] if v[j] > ZERO else ZERO) - repair[j]
 
 
 @operation(reassociate=True, rows_of="dx", cost=2)
@@ -159,12 +119,7 @@ def _sums_with(slope):
     return add_sums
 
 
-@inline
-def _relu_slope(value):
-    return ONE if value > ZERO else ZERO
-
-
-_sigmoid_sums, _tanh_sums, _relu_sums = (_sums_with(slope) for slope in (sigmoid_slope, tanh_slope, _relu_slope))
+_sigmoid_sums, _tanh_sums, _relu_sums = map(_sums_with, (sigmoid_slope, tanh_slope, relu_slope))
 
 
 @inline
@@ -254,11 +209,7 @@ def relu_repair(repair, updated_counters, deriv_sum, counters, block_dim, lower,
     low, high = lower * np.float32(count), upper * np.float32(count)
     num_repaired = 0
     for c in range(block_dim):
-        total = 0.0
-        for b in range(num_blocks):
-            total += deriv_sum[b * block_dim + c]
-        active = np.float32(total / num_blocks)
-        direction = ONE if active > high else -ONE if active <= low else ZERO
+        direction = _repair_direction(deriv_sum, c, block_dim, low, high)
         if direction != ZERO:
             num_repaired += 1
             for b in range(num_blocks):

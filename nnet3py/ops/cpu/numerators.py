@@ -9,8 +9,11 @@ import math
 import numpy as np
 
 from nnet3py.engine.jit import inline, row
-from nnet3py.ops.cpu.element_formulas import exp
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.formulas import functions
+
+exp = formula(functions.exp)
 
 ZERO, NOTHING = np.float32(0), np.float32(-np.inf)
 

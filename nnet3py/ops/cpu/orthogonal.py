@@ -6,7 +6,7 @@ import logging
 import numpy as np
 
 from nnet3py.ops.cpu import load
-from nnet3py.ops.natural_gradient_formulas import LARGEST_INVERSE_FACTOR, ORTHOGONALITY, SUSPECT, TRACE
+from nnet3py.ops.formulas.natural_gradient import LARGEST_INVERSE_FACTOR, ORTHOGONALITY, SUSPECT, TRACE
 from nnet3py.ops.table import documented
 
 logger = logging.getLogger(__name__)

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine.jit import inline, row
+from nnet3py.engine.jit import row
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
-from nnet3py.ops.orthonormal_formulas import ZERO, orthonormal_move
+from nnet3py.ops.formulas.orthonormal import ZERO, orthonormal_move
 
-_move = inline(orthonormal_move)
+_move = formula(orthonormal_move)
 
 
 @operation()

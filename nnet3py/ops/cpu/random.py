@@ -4,11 +4,12 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.engine.jit import inline, row
-from nnet3py.ops import random_formulas
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.formulas import random as formulas
 
-_bound = random_formulas.bind(inline)
-_block_words, _unit, _normal_pair = _bound.block_words, _bound.unit, _bound.normal_pair
+_block_words, _unit, _normal_pair = map(formula, (
+    formulas.block_words, formulas.unit, formulas.normal_pair))
 
 
 @inline

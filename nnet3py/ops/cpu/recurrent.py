@@ -10,16 +10,15 @@ import numpy as np
 
 from nnet3py.engine.addresses import stack_vector
 from nnet3py.engine.jit import inline, row, span
-from nnet3py.ops.cpu.element_formulas import (
-    gru_cell,
-    gru_cell_backprop,
-    lstm_cell,
-    lstm_cell_backprop,
-    sigmoid_slope,
-    tanh_slope,
-)
-from nnet3py.ops.cpu.nonlinear import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.formulas import functions
+from nnet3py.ops.formulas.self_repair import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
+
+dropout_scales = formula(functions.dropout_scales)
+lstm_cell, lstm_cell_backprop = formula(functions.lstm_cell), formula(functions.lstm_cell_backprop)
+gru_cell, gru_cell_backprop = formula(functions.gru_cell), formula(functions.gru_cell_backprop)
+sigmoid_slope, tanh_slope = formula(functions.sigmoid_slope), formula(functions.tanh_slope)
 
 ZERO, ONE = np.float32(0), np.float32(1)
 TILE = 64                   # cells
@@ -35,7 +34,7 @@ def lstm_propagate(first, last, dst, src, params):
     w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
     for r in range(first, last):
         s, d = row(src, r), row(dst, r)
-        i_scale, f_scale, o_scale = _masks(s, cells)
+        i_scale, f_scale, o_scale = dropout_scales(s, cells)
         i_part, f_part, c_part = span(s, 0, cells), span(s, cells, cells), span(s, 2 * cells, cells)
         o_part, c_prev = span(s, 3 * cells, cells), span(s, 4 * cells, cells)
         c_out, m_out = span(d, 0, cells), span(d, cells, cells)
@@ -44,15 +43,6 @@ def lstm_propagate(first, last, dst, src, params):
                              i_scale, f_scale, o_scale)
             c_out[j] = cell[0]
             m_out[j] = cell[1]
-
-
-@inline
-def _masks(src, cells):
-    """The dropout masks of the gates i, f and o, which follow the five parts if there are any."""
-    start = NUM_GATES * cells
-    if src.shape[0] > start:
-        return src[start], src[start + 1], src[start + 2]
-    return ONE, ONE, ONE
 
 
 @inline
@@ -115,7 +105,7 @@ def lstm_backprop(first, last, dx, sums, x, dy, params, repair, want_dx):
                 _copy(span(work, (PARTS + k) * TILE, length), span(s, k * cells + start, length))
             for k in range(2):
                 _copy(span(work, (OUTPUT_DERIVS + k) * TILE, length), span(e, k * cells + start, length))
-            i_scale, f_scale, o_scale = _masks(s, cells)
+            i_scale, f_scale, o_scale = dropout_scales(s, cells)
             _differentiate_tile(work, length, i_scale, f_scale, o_scale)
             if want_dx:
                 d = row(dx, r)

@@ -11,9 +11,11 @@ from nnet3py.engine.addresses import get_double, set_double, stack_doubles
 from nnet3py.engine.jit import inline, row, segment, span
 from nnet3py.engine.numba_target import numba
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
-from nnet3py.ops.cpu.elementwise import keep
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.formulas import functions
 
+keep = formula(functions.keep)
 BLOCKS = 64     # of rows, that sums of a whole matrix are made of
 
 

@@ -32,32 +32,6 @@ def _fill(dst, value):
 
 
 @operation(rows_of="dst")
-def set_const(first, last, dst, value):
-    for i in range(first, last):
-        _fill(row(dst, i), value)
-
-
-@operation(rows_of="dst")
-def copy_mat(first, last, dst, src, alpha):
-    for i in range(first, last):
-        _copy(row(dst, i), row(src, i), alpha)
-
-
-@operation(rows_of="dst")
-def add_mat(first, last, dst, src, alpha):
-    for i in range(first, last):
-        _add(row(dst, i), row(src, i), alpha)
-
-
-@operation(rows_of="dst")
-def sum_mats(first, last, dst, a, b, alpha, beta):
-    for i in range(first, last):
-        d, x, y = row(dst, i), row(a, i), row(b, i)
-        for j in range(d.shape[0]):
-            d[j] = alpha * x[j] + beta * y[j]
-
-
-@operation(rows_of="dst")
 def copy_rows(first, last, dst, src, indexes, alpha):
     for i in range(first, last):
         r = indexes[i]

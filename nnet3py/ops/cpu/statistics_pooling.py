@@ -6,9 +6,13 @@ import math
 import numpy as np
 
 from nnet3py.engine.jit import row
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.formulas import statistics
 
-ZERO, ONE, TWO, HALF = np.float32(0), np.float32(1), np.float32(2), np.float32(0.5)
+ZERO, ONE = np.float32(0), np.float32(1)
+_extraction_derivative = formula(statistics.extraction_derivative)
+_pooling_derivative = formula(statistics.pooling_derivative)
 
 
 @operation()
@@ -33,7 +37,7 @@ def extract_statistics_backprop(dx, x, dy, rows):
     for r in range(dx.shape[0]):
         d, s, e = row(dx, r), row(x, r), row(dy, rows[r])
         for j in range(dim):
-            d[j] = e[1 + j] + TWO * s[j] * e[1 + dim + j]
+            d[j] = _extraction_derivative(s[j], e[1 + j], e[1 + dim + j])
 
 
 @operation()
@@ -67,13 +71,4 @@ def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
         d, v, e = row(dst, i), row(y, i), row(dy, i)
         inverse = ONE / (np.float32(math.exp(counts[i, 0])) if num_log_counts > 0 else counts[i, 0])
         for j in range(d.shape[0]):
-            d[j] = e[num_log_counts + j]
-        if stddevs:
-            # Where the deviation is tiny, these two are huge and nearly cancel, once multiplied with the frames: what
-            # is left depends on how each is rounded, and so on the order of these operations, which is Kaldi's.
-            for j in range(half):
-                mean, stddev = v[num_log_counts + j], v[num_log_counts + half + j]
-                d[half + j] = HALF * d[half + j] / stddev
-                d[j] -= TWO * mean * d[half + j]
-        for j in range(d.shape[0]):
-            d[j] *= inverse
+            d[j] = _pooling_derivative(j, half, num_log_counts, v, e, stddevs) * inverse

@@ -6,11 +6,12 @@ import math
 import numpy as np
 
 from nnet3py.engine.jit import inline, row, span
-from nnet3py.ops import formulas
+from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.formulas import functions
 
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
-_excess = inline(formulas.excess)
+_excess = formula(functions.excess)
 
 # -- columns ----------------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,10 @@ The twins of ``ops/cpu/attention.py``, which says how the rows lie.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.arrays import DeviceArray, IntCell
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Shape, forced, kernel, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_teams, sum_along_team, sum_down_column, sum_over_block
 from nnet3py.ops.cuda.threads import (
@@ -45,7 +45,7 @@ def _add_shifted_dots(dst, a, b, shift, alpha):
 
 
 @documented
-def add_shifted_dots(dst: Any, a: Any, b: Any, shift: int, alpha: float) -> None:
+def add_shifted_dots(dst: DeviceArray, a: DeviceArray, b: DeviceArray, shift: int, alpha: float) -> None:
     if dst.size and a.size:
         _add_shifted_dots.launch(launch_teams(dst.size, a.shape[1]), dst, a, b, shift, alpha)
 
@@ -113,6 +113,7 @@ def _add_count(count, num_rows, draw):
 
 
 @documented
-def attention_store_stats(count: Any, entropy: Any, posterior: Any, weights: Any, draw: Any) -> None:
+def attention_store_stats(count: DeviceArray, entropy: DeviceArray, posterior: DeviceArray, weights: DeviceArray,
+                          draw: IntCell) -> None:
     _add_count(count, weights.shape[0], draw)
     _add_weights(entropy, posterior, weights, draw)

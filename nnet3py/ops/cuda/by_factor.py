@@ -1,15 +1,14 @@
 """Additions with a factor that lies on the device, on the GPU: no number goes to the host."""
 from __future__ import annotations
 
-from typing import Any
-
+from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda.column_sums import total
 from nnet3py.ops.cuda.each_element import add_row, first_row, launch_elements, row_distance
 from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.products import add_mat_mat_times
 from nnet3py.ops.cuda.reductions import sum_of_values
 from nnet3py.ops.cuda.threads import own_columns, own_rows, row
-from nnet3py.ops.natural_gradient_formulas import ZERO
+from nnet3py.ops.formulas.natural_gradient import ZERO
 from nnet3py.ops.table import documented
 
 
@@ -32,10 +31,10 @@ def _add_sums(dst, parts, factor):
 
 
 @documented
-def add_row_sum_by(dst: Any, src: Any, factor: Any) -> None:
+def add_row_sum_by(dst: DeviceArray, src: DeviceArray, factor: DeviceArray) -> None:
     _add_sums(dst, sum_of_values.of(src), factor)
 
 
 @documented
-def add_mat_mat_by(dst: Any, a: Any, b: Any, factor: Any) -> None:
+def add_mat_mat_by(dst: DeviceArray, a: DeviceArray, b: DeviceArray, factor: DeviceArray) -> None:
     add_mat_mat_times(dst, a, b, factor, True, False)

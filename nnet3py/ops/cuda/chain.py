@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda.graphs import replay
 from nnet3py.ops.cuda.launch import THREADS, cuda, kernel, launch_2d, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, sum_down_column
@@ -74,7 +75,7 @@ def _gather(dst, src, rows, columns):
 
 
 @documented
-def chain_gather(dst: Any, src: Any, rows: Any, columns: Any) -> None:
+def chain_gather(dst: DeviceArray, src: DeviceArray, rows: DeviceArray, columns: DeviceArray) -> None:
     _gather(dst.reshape(1, dst.shape[0]), src, rows, columns)
 
 
@@ -146,8 +147,9 @@ def _forward_frame(sums, alpha, arriving, y, initial, probs, arc_starts, sources
 
 
 @documented
-def chain_forward(sums: Any, alpha: Any, arriving: Any, y: Any, initial: Any, probs: Any, arc_starts: Any, sources: Any,
-                  state_entries: Any, entry_pdfs: Any, leaky: float) -> None:
+def chain_forward(sums: DeviceArray, alpha: DeviceArray, arriving: DeviceArray, y: DeviceArray, initial: DeviceArray,
+                  probs: DeviceArray, arc_starts: DeviceArray, sources: DeviceArray, state_entries: DeviceArray,
+                  entry_pdfs: DeviceArray, leaky: float) -> None:
     replay(_forward_frames, sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs,
            float(leaky))
 
@@ -206,8 +208,9 @@ def _backward_frame(y, arriving, beta, sums, initial, probs, arc_starts, entries
 
 
 @documented
-def chain_backward(y: Any, arriving: Any, beta: Any, sums: Any, initial: Any, probs: Any, arc_starts: Any, entries: Any,
-                   pdf_starts: Any, pdf_entries: Any, entry_pdfs: Any, entry_states: Any, leaky: float) -> None:
+def chain_backward(y: DeviceArray, arriving: DeviceArray, beta: DeviceArray, sums: DeviceArray, initial: DeviceArray,
+                   probs: DeviceArray, arc_starts: DeviceArray, entries: DeviceArray, pdf_starts: DeviceArray,
+                   pdf_entries: DeviceArray, entry_pdfs: DeviceArray, entry_states: DeviceArray, leaky: float) -> None:
     replay(_backward_frames, y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries,
            entry_pdfs, entry_states, float(leaky))
 

@@ -4,10 +4,9 @@ The twins of ``ops/cpu/convolution.py``.
 """
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda.launch import Shape, forced, kernel, launch_2d, operation
 from nnet3py.ops.cuda.threads import cuda, own_columns, own_rows, row
 from nnet3py.ops.table import documented
@@ -45,7 +44,7 @@ def _add_to_col_blocks(dst, src, blocks, width):
 
 
 @documented
-def add_to_col_blocks(dst: Any, src: Any, blocks: Any) -> None:
+def add_to_col_blocks(dst: DeviceArray, src: DeviceArray, blocks: DeviceArray) -> None:
     if src.size:
         width = src.shape[1] // blocks.shape[0]
         _add_to_col_blocks.launch(launch_2d(1, src.shape[0] * width), dst, src, blocks, width)

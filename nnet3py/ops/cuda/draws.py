@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops import random_formulas
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import Shape, kernel
 from nnet3py.ops.cuda.memory import new_array, touch_host
 from nnet3py.ops.cuda.threads import device_function
+from nnet3py.ops.formulas import random as formulas
 from nnet3py.ops.random import Random, philox
 
-_block_words = random_formulas.bind(device_function).block_words
+_block_words = formula(formulas.block_words)
 _MASK = 0xFFFFFFFF
 _HALF = np.uint64(32)
 _UNIT = np.float32(2.0 ** -32)

@@ -2,14 +2,15 @@
 
 A GPU waits for memory unless much is on its way at once. So a thread asks for several columns' elements before it
 stores the first result; the compiler could not arrange that by itself, since a store might change what is read next.
-The formula stands as a function of numbers, under the operation's name and with its arguments::
+The formula is a function of numbers::
 
-    @each_element
-    def add_mat_diag_vec(dst, src, vec, alpha, beta):
-        return alpha * src * vec + keep(beta, dst)
+    @of_elements("mat vec vec")
+    def _scale_and_shift(dst, scale, offset):
+        return dst * scale + offset
 
-A matrix stands for its element, a vector for that of the column, or of the row if it is declared so, and what the
-function returns goes into the first argument. An operation on vectors has no matrices: it is one on a single row.
+``elementwise.py`` makes those of the operations of that family. A matrix stands for its element, a vector for that of
+the column, or of the row if it is a ``rowvec``, and what the function returns goes into the first argument. Where there
+is no matrix, the vectors are a single row.
 """
 from __future__ import annotations
 
@@ -19,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from nnet3py.engine.generated import function_of_text
+from nnet3py.ops.cuda.formulas import formula as of_formula
 from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Kernel, Shape, forced
 from nnet3py.ops.cuda.threads import cuda, device_function, row
-from nnet3py.ops.table import OPERATIONS, documented
 
 AT_ONCE = 4             # columns whose elements a thread asks for before it uses them
 MOST_BLOCKS = 4096      # of a grid
@@ -166,18 +167,18 @@ def {name}({names}):
 """
 
 
-def each_element(formula: Callable[..., Any]) -> Kernel:
-    """Make the kernel of the operation of a formula's name, see the module."""
-    return of_elements(OPERATIONS[formula.__name__].kinds)(documented(formula))
-
-
 def of_elements(kinds: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """The same of a part of an operation, whose arguments are of these kinds."""
-    return lambda formula: Kernel(_loop_over(formula, kinds.split()), kinds, 0, launch_elements, False)
+    """Make a kernel of a formula whose arguments are of these kinds, see the module."""
+    return lambda formula: element_kernel(formula, kinds, formula)
 
 
-def _loop_over(formula: Callable[..., Any], kinds: list[str]) -> Any:
-    """The function whose loops the formula is for; it stands where the formula stands."""
+def element_kernel(formula: Callable[..., Any], kinds: str, like: Callable[..., Any]) -> Kernel:
+    """The same; the kernel has the place and the documentation of ``like``."""
+    return Kernel(_loop_over(formula, kinds.split(), like), kinds, 0, launch_elements, False)
+
+
+def _loop_over(formula: Callable[..., Any], kinds: list[str], like: Callable[..., Any]) -> Any:
+    """The function whose loops the formula is for."""
     place = formula.__code__
     names = place.co_varnames[:place.co_argcount]
     on_vectors = "mat" not in kinds
@@ -199,4 +200,4 @@ def _loop_over(formula: Callable[..., Any], kinds: list[str]) -> Any:
         num_rows="1" if on_vectors else f"{names[0]}.shape[0]", rows="\n".join(rows), loads="\n".join(loads), **values)
     return function_of_text(source, {
         "np": np, "row": row, "first_row": first_row, "row_distance": row_distance, "first_column": first_column,
-        "column_step": column_step, "inside": inside, "formula": device_function(formula)}, formula)
+        "column_step": column_step, "inside": inside, "formula": of_formula(formula)}, like)

@@ -1,58 +1,17 @@
-"""Elementwise operations on the GPU; the twins of ``ops/cpu/elementwise.py``.
-
-Where a ``beta`` is 0 the old content of the destination does not count, not even NaN.
-"""
+"""The elementwise operations on the GPU: kernels made of the formulas of ``ops/formulas/elements.py``."""
 from __future__ import annotations
 
-from nnet3py.ops.cuda.each_element import each_element
-from nnet3py.ops.cuda.element_formulas import keep
+from nnet3py.ops.cuda.each_element import element_kernel
+from nnet3py.ops.cuda.launch import Kernel
+from nnet3py.ops.formulas import elements
+from nnet3py.ops.table import FAMILIES, Operation
 
 
-@each_element
-def add_vec_to_rows(dst, vec, alpha, beta):
-    return alpha * vec + keep(beta, dst)
+def make_kernel(operation: Operation) -> Kernel:
+    """The kernel of an elementwise operation."""
+    formula = getattr(elements, operation.name)
+    return element_kernel(formula, operation.kinds, operation.stand_in(__file__, __name__))
 
 
-@each_element
-def mul_cols_vec(dst, src, vec):
-    return src * vec
-
-
-@each_element
-def mul_rows_vec(dst, src, vec):
-    return src * vec
-
-
-@each_element
-def add_mat_diag_vec(dst, src, vec, alpha, beta):
-    return alpha * src * vec + keep(beta, dst)
-
-
-@each_element
-def add_diag_vec_mat(dst, vec, src, alpha, beta):
-    return alpha * vec * src + keep(beta, dst)
-
-
-@each_element
-def mul_elements(dst, a, b):
-    return a * b
-
-
-@each_element
-def add_mat_elements(dst, a, b, alpha, beta):
-    return alpha * a * b + keep(beta, dst)
-
-
-@each_element
-def set_vec(dst, value):
-    return value
-
-
-@each_element
-def copy_vec(dst, src, alpha):
-    return alpha * src
-
-
-@each_element
-def add_vec(dst, src, alpha, beta):
-    return alpha * src + keep(beta, dst)
+KERNELS = {operation.name: make_kernel(operation) for operation in FAMILIES["elementwise"]}
+globals().update(KERNELS)       # so that they are found as those of other families are

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops import natural_gradient_formulas as formulas
+from nnet3py.ops.arrays import DeviceArray
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import Shape, kernel, operation
 from nnet3py.ops.cuda.memory import results, stream, touch_host, upload
 from nnet3py.ops.cuda.reduce import (
@@ -33,7 +34,8 @@ from nnet3py.ops.cuda.threads import (
     row,
     team_columns,
 )
-from nnet3py.ops.natural_gradient_formulas import (
+from nnet3py.ops.formulas import natural_gradient as formulas
+from nnet3py.ops.formulas.natural_gradient import (
     DELTA,
     DOUBLE_ONE,
     DOUBLE_ZERO,
@@ -52,9 +54,9 @@ from nnet3py.ops.table import documented
 _local = threading.local()
 DOUBLE_TWO, NOT_A_NUMBER = np.float64(2), np.float64(np.nan)
 
-_bound = formulas.bind(device_function)
-_smoothing, _direction_length, _moment = _bound.smoothing, _bound.direction_length, _bound.moment
-_factor, _put_difference = _bound.factor, _bound.put_difference
+_smoothing, _direction_length, _moment = map(formula, (
+    formulas.smoothing, formulas.direction_length, formulas.moment))
+_factor, _put_difference = formula(formulas.factor), formula(formulas.put_difference)
 
 
 # -- sizes and the factor ----------------------------------------------------------------------------------------------
@@ -98,12 +100,12 @@ def _parts(rows: int, cols: int) -> tuple[Shape, Any]:
 
 
 @documented
-def natural_gradient_size(numbers: Any, x: Any, more: float, further: bool) -> None:
+def natural_gradient_size(numbers: DeviceArray, x: DeviceArray, more: float, further: bool) -> None:
     _put_sum_of_squares(numbers, SIZE, x, more, further)
 
 
 @documented
-def natural_gradient_rest(numbers: Any, x: Any) -> None:
+def natural_gradient_rest(numbers: DeviceArray, x: DeviceArray) -> None:
     _put_sum_of_squares(numbers, REST, x, 0.0, False)
 
 
@@ -159,7 +161,8 @@ def _add_rests(numbers, parts):
 
 
 @documented
-def exact_size(numbers: Any, x: Any, projected: Any, w: Any, start: int, ones: bool) -> None:
+def exact_size(numbers: DeviceArray, x: DeviceArray, projected: DeviceArray, w: DeviceArray, start: int,
+               ones: bool) -> None:
     shape, parts = _parts(*x.shape)
     _sums_of_rests.launch(shape, parts, numbers, x, projected, w, start, ones)
     _add_rests(numbers, parts)
@@ -178,7 +181,8 @@ def _put_factor(factor, failures, inner, outer, rate, both):
 
 # What cannot be used is counted, too.
 @documented
-def natural_gradient_factor(factor: Any, inner: Any, outer: Any, rate: float, both: bool) -> None:
+def natural_gradient_factor(factor: DeviceArray, inner: DeviceArray, outer: DeviceArray, rate: float,
+                            both: bool) -> None:
     _put_factor(factor, natural_gradient_failures(), inner, outer, rate, both)
 
 

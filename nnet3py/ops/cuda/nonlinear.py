@@ -1,20 +1,17 @@
 """Sigmoid, tanh, rectifier and softmax on the GPU: values, derivatives, statistics and self-repair.
 
-The twins of ``ops/cpu/nonlinear.py``, which says what ``counters`` holds. Whether a call's statistics count is decided
-on the device.
+``ops/formulas/self_repair.py`` says what ``counters`` holds. Whether a call's statistics count is decided on the
+device.
 """
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from nnet3py.ops.arrays import DeviceArray, IntCell
 from nnet3py.ops.cuda.column_sums import column_sums, is_refused, total
-from nnet3py.ops.cuda.each_element import each_element
-from nnet3py.ops.cuda.element_formulas import exp, sigmoid_slope, tanh_slope
-from nnet3py.ops.cuda.element_formulas import sigmoid as _sigmoid
-from nnet3py.ops.cuda.element_formulas import tanh as _tanh
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.reduce import (
     MOST_THREADS,
@@ -34,30 +31,26 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.formulas import functions
+from nnet3py.ops.formulas.self_repair import (
+    COUNT,
+    NUM_PROCESSED,
+    NUM_REPAIRED,
+    ODERIV_COUNT,
+    REPAIR_PROBABILITY,
+    repair_direction,
+)
 from nnet3py.ops.table import documented
 
-COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
-REPAIR_PROBABILITY = np.float32(0.5)
+exp, sigmoid_slope, tanh_slope, relu_slope = map(formula, (
+    functions.exp, functions.sigmoid_slope, functions.tanh_slope, functions.relu_slope))
+
+_repair_direction = formula(repair_direction)
 SOFTMAX_FLOOR = np.float32(1.0e-20)
 ZERO, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float32(2), np.float64(0)
 LOWEST = np.float32(-np.inf)
 
 # -- values -----------------------------------------------------------------------------------------------------------
-
-
-@each_element
-def sigmoid(dst, src):
-    return _sigmoid(src)
-
-
-@each_element
-def tanh(dst, src):
-    return _tanh(src)
-
-
-@each_element
-def relu(dst, src):
-    return ZERO if src < ZERO else src
 
 
 @device_function
@@ -109,21 +102,6 @@ def log_softmax(dst, src):
 # -- derivatives ------------------------------------------------------------------------------------------------------
 
 
-@each_element
-def sigmoid_backprop(dx, y, dy, repair):
-    return dy * sigmoid_slope(y) - repair * (TWO * y - ONE)
-
-
-@each_element
-def tanh_backprop(dx, y, dy, repair):
-    return dy * tanh_slope(y) - repair * y
-
-
-@each_element
-def relu_backprop(dx, y, dy, repair):
-    return (dy if y > ZERO else ZERO) - repair
-
-
 @operation(shape=launch_teams)
 def softmax_backprop(dx, y, dy):
     shared = cuda.shared.array(MOST_THREADS, np.float32)
@@ -167,7 +145,7 @@ def _tanh_sums(y):
 
 @column_sums("mat", terms=2, double=True, unless_refused=COUNT)
 def _relu_sums(y):
-    return y, ONE if y > ZERO else ZERO
+    return y, relu_slope(y)
 
 
 @column_sums("mat", double=True)
@@ -207,27 +185,30 @@ def _add_one(sums, counters, place, parts, num_rows, draw):
 
 
 @documented
-def sigmoid_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
+def sigmoid_stats(value_sum: DeviceArray, deriv_sum: DeviceArray, counters: DeviceArray, y: DeviceArray,
+                  draw: IntCell) -> None:
     _add_two(value_sum, deriv_sum, counters, _sigmoid_sums.of(y, counters, draw), y.shape[0], draw)
 
 
 @documented
-def tanh_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
+def tanh_stats(value_sum: DeviceArray, deriv_sum: DeviceArray, counters: DeviceArray, y: DeviceArray,
+               draw: IntCell) -> None:
     _add_two(value_sum, deriv_sum, counters, _tanh_sums.of(y, counters, draw), y.shape[0], draw)
 
 
 @documented
-def relu_stats(value_sum: Any, deriv_sum: Any, counters: Any, y: Any, draw: Any) -> None:
+def relu_stats(value_sum: DeviceArray, deriv_sum: DeviceArray, counters: DeviceArray, y: DeviceArray,
+               draw: IntCell) -> None:
     _add_two(value_sum, deriv_sum, counters, _relu_sums.of(y, counters, draw), y.shape[0], draw)
 
 
 @documented
-def value_stats(value_sum: Any, counters: Any, y: Any) -> None:
+def value_stats(value_sum: DeviceArray, counters: DeviceArray, y: DeviceArray) -> None:
     _add_one(value_sum, counters, COUNT, _value_sums.of(y), y.shape[0], 1)
 
 
 @documented
-def output_deriv_stats(oderiv_sumsq: Any, counters: Any, dy: Any, draw: Any) -> None:
+def output_deriv_stats(oderiv_sumsq: DeviceArray, counters: DeviceArray, dy: DeviceArray, draw: IntCell) -> None:
     _add_one(oderiv_sumsq, counters, ODERIV_COUNT, _square_sums.of(dy, counters, draw), dy.shape[0], draw)
 
 
@@ -275,11 +256,7 @@ def relu_repair(repair, updated_counters, deriv_sum, counters, block_dim, lower,
         c = np.int64(place)
         direction = ZERO
         if active_now:
-            total = DOUBLE_ZERO
-            for b in range(num_blocks):
-                total += deriv_sum[b * block_dim + c]
-            active = np.float32(total / num_blocks)
-            direction = ONE if active > high else -ONE if active <= low else ZERO
+            direction = _repair_direction(deriv_sum, c, block_dim, low, high)
         part += ONE if direction != ZERO else ZERO
         for b in range(num_blocks):
             repair[b * block_dim + c] = direction * (scale / REPAIR_PROBABILITY)

@@ -2,14 +2,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from nnet3py.engine.partition import ROWS_OF_A_SUM
+from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda.column_sums import total
 from nnet3py.ops.cuda.each_element import of_elements
-from nnet3py.ops.cuda.element_formulas import row_scale
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Shape, forced, kernel, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, WARP, launch_teams, sum_along_team, sum_down_column
 from nnet3py.ops.cuda.threads import (
@@ -24,8 +24,11 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
-from nnet3py.ops.formulas import FLOORED_SCALE, SQUARED_NORM_FLOOR
+from nnet3py.ops.formulas import functions
+from nnet3py.ops.formulas.functions import FLOORED_SCALE, SQUARED_NORM_FLOOR
 from nnet3py.ops.table import documented
+
+row_scale = formula(functions.row_scale)
 
 ZERO, ONE = np.float32(0), np.float32(1)
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
@@ -119,7 +122,7 @@ def column_products(sums, y, dy):
 
 
 @documented
-def column_moments(sums: Any, src: Any) -> None:
+def column_moments(sums: DeviceArray, src: DeviceArray) -> None:
     column_products(sums, src, src)
 
 
@@ -147,7 +150,8 @@ def _standardize(dst, src, mean, scale):
 
 
 @documented
-def batch_norm_propagate(dst: Any, memo: Any, src: Any, sums: Any, epsilon: float, target_rms: float) -> None:
+def batch_norm_propagate(dst: DeviceArray, memo: DeviceArray, src: DeviceArray, sums: DeviceArray, epsilon: float,
+                         target_rms: float) -> None:
     _put_moments(memo, sums, src.shape[0], epsilon, target_rms)
     _standardize(dst, src, memo[MEAN], memo[SCALE])
 
@@ -169,7 +173,8 @@ def _standardize_backprop(dx, y, dy, scale, mean_deriv, towards_y):
 
 
 @documented
-def batch_norm_backprop(dx: Any, memo: Any, y: Any, dy: Any, sums: Any, target_rms: float) -> None:
+def batch_norm_backprop(dx: DeviceArray, memo: DeviceArray, y: DeviceArray, dy: DeviceArray, sums: DeviceArray,
+                        target_rms: float) -> None:
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
     _standardize_backprop(dx, y, dy, memo[SCALE], memo[MEAN_DERIV], memo[TOWARDS_Y])
 
@@ -195,8 +200,8 @@ def _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair):
 
 
 @documented
-def batch_norm_relu_backprop(dx: Any, squares: Any, memo: Any, y: Any, dy: Any, sums: Any, active: Any, repair: Any,
-                             target_rms: float) -> None:
+def batch_norm_relu_backprop(dx: DeviceArray, squares: DeviceArray, memo: DeviceArray, y: DeviceArray, dy: DeviceArray,
+                             sums: DeviceArray, active: DeviceArray, repair: DeviceArray, target_rms: float) -> None:
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
     _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair)
 

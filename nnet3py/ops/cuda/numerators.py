@@ -9,10 +9,13 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cuda.element_formulas import exp
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Shape, forced, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, max_over_block, sum_over_block
 from nnet3py.ops.cuda.threads import cuda, device_function, row
+from nnet3py.ops.formulas import functions
+
+exp = formula(functions.exp)
 
 ZERO, ONE, EMPTY_GRID = np.float32(0), np.float32(1), np.float32(-np.inf)
 DOUBLE_ZERO, DOUBLE_NOTHING = np.float64(0), np.float64(-np.inf)

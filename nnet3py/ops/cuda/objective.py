@@ -1,10 +1,9 @@
 """GPU kernels for objectives: a network's output against sparse supervision; the twins of ``ops/cpu/objective.py``."""
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.memory import results
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_parts, sum_over_block
@@ -44,7 +43,7 @@ def _products(parts, src, row_starts, columns, values):
 
 
 @documented
-def sum_product_sparse(src: Any, row_starts: Any, columns: Any, values: Any) -> float:
+def sum_product_sparse(src: DeviceArray, row_starts: DeviceArray, columns: DeviceArray, values: DeviceArray) -> float:
     if not src.size:
         return 0.0
     shape = launch_parts(1, src.shape[0])

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from nnet3py.ops import random_formulas
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_square, sum_over_block
 from nnet3py.ops.cuda.threads import (
@@ -19,7 +19,8 @@ from nnet3py.ops.cuda.threads import (
     row,
     team_columns,
 )
-from nnet3py.ops.natural_gradient_formulas import (
+from nnet3py.ops.formulas import random as formulas
+from nnet3py.ops.formulas.natural_gradient import (
     DOUBLE_ZERO,
     LARGEST_INVERSE_FACTOR,
     ONE,
@@ -33,8 +34,7 @@ MOST_ROUNDS = 20                # of orthogonalising one row against those befor
 KEPT = np.float32(0.01)         # of a row's square, for what was taken from it not to count as much
 TRUSTED = np.float32(LARGEST_INVERSE_FACTOR)
 
-_random = random_formulas.bind(device_function)
-_block_words, _normal_pair = _random.block_words, _random.normal_pair
+_block_words, _normal_pair = formula(formulas.block_words), formula(formulas.normal_pair)
 
 
 @device_function

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_square, sum_over_block
-from nnet3py.ops.cuda.threads import block_rows, cuda, device_function, is_first_of_block, row, team_columns
-from nnet3py.ops.orthonormal_formulas import ZERO, orthonormal_move
+from nnet3py.ops.cuda.threads import block_rows, cuda, is_first_of_block, row, team_columns
+from nnet3py.ops.formulas.orthonormal import ZERO, orthonormal_move
 
 DOUBLE_ZERO = np.float64(0)
-_move = device_function(orthonormal_move)
+_move = formula(orthonormal_move)
 
 
 @operation(shape=launch_square)

@@ -1,15 +1,15 @@
 """Pooling over columns on the GPU: 2-norms of groups and maxima of boxes; the twins of ``ops/cpu/pooling.py``."""
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row, span
+from nnet3py.ops.formulas import pooling
 
-ZERO = np.float32(0)
-LOWEST = np.float32(-1e20)      # a maximum is never below this, as in Kaldi
+_norm, _norm_derivative, _largest_of_box = map(formula, (
+    pooling.norm, pooling.norm_derivative, pooling.largest_of_box))
 
 
 @operation()
@@ -18,10 +18,7 @@ def pnorm(dst, src):
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         for j in own_columns(d.shape[0]):
-            group, total = span(s, np.int64(j) * size, size), ZERO
-            for k in range(size):
-                total += group[k] * group[k]
-            d[j] = math.sqrt(total)
+            d[j] = _norm(span(s, np.int64(j) * size, size))
 
 
 @operation(over=2)
@@ -32,25 +29,15 @@ def pnorm_backprop(dx, x, y, dy):
         for j in own_columns(norm.shape[0]):
             first = np.int64(j) * size
             for k in range(first, first + size):
-                d[k] = s[k] / norm[j] * e[j] if norm[j] != ZERO else ZERO
+                d[k] = _norm_derivative(s[k], norm[j], e[j])
 
 
 @operation()
 def max_pool(dst, src, shape):
-    plane, line = shape[1] * shape[2], shape[2]
     for r in own_rows(dst.shape[0]):
         d, s = row(dst, r), row(src, r)
-        for place in own_columns(d.shape[0]):
-            p = np.int64(place)
-            i, j, k = p // (shape[10] * shape[11]), p // shape[11] % shape[10], p % shape[11]
-            start = i * shape[6] * plane + j * shape[7] * line + k * shape[8]
-            largest = LOWEST
-            for x in range(shape[3]):
-                for y in range(shape[4]):
-                    first = start + x * plane + y * line
-                    for c in range(first, first + shape[5]):
-                        largest = s[c] if s[c] > largest else largest
-            d[p] = largest
+        for p in own_columns(d.shape[0]):
+            d[p] = _largest_of_box(s, np.int64(p), shape)
 
 
 @device_function

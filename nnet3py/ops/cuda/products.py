@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from nnet3py.ops import device
+from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda import cublas
 from nnet3py.ops.cuda.each_element import of_elements
-from nnet3py.ops.cuda.elementwise import add_vec_to_rows
+from nnet3py.ops.cuda.elementwise import KERNELS
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, cuda, kernel
 from nnet3py.ops.cuda.memory import constant_cell
 from nnet3py.ops.cuda.normalize import column_moments
@@ -92,7 +93,7 @@ def tiled(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool, tr
 
 
 @documented
-def add_mat_mat(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool = False,
+def add_mat_mat(dst: DeviceArray, a: DeviceArray, b: DeviceArray, alpha: float, beta: float, trans_a: bool = False,
                 trans_b: bool = False) -> None:
     library = cublas.handle()
     if library is None or 0 in a.shape:
@@ -115,8 +116,8 @@ def _one() -> Any:
 
 
 @documented
-def affine(dst: Any, src: Any, weights: Any, bias: Any) -> None:
-    add_vec_to_rows(dst, bias, 1.0, 0.0)
+def affine(dst: DeviceArray, src: DeviceArray, weights: DeviceArray, bias: DeviceArray) -> None:
+    KERNELS["add_vec_to_rows"](dst, bias, 1.0, 0.0)
     add_mat_mat(dst, src, weights, 1.0, 1.0, trans_b=True)
 
 
@@ -132,9 +133,9 @@ def _scale_and_shift(dst, scale, offset):
 
 # ``starts`` is a host array.
 @documented
-def spliced_affine(dst: Any, sums: Any, src: Any, weights: Any, bias: Any, scale: Any, offset: Any, starts: Any,
-                   stride: int, floor: float) -> None:
-    add_vec_to_rows(dst, bias, 1.0, 0.0)
+def spliced_affine(dst: DeviceArray, sums: DeviceArray, src: DeviceArray, weights: DeviceArray, bias: DeviceArray,
+                   scale: DeviceArray, offset: DeviceArray, starts: np.ndarray, stride: int, floor: float) -> None:
+    KERNELS["add_vec_to_rows"](dst, bias, 1.0, 0.0)
     length, dim = stride * (dst.shape[0] - 1) + 1, src.shape[1]
     for p in range(starts.shape[0]):
         start = int(starts[p])

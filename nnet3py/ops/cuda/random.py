@@ -5,17 +5,17 @@ captured launch draws anew each time.
 """
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from nnet3py.ops import random_formulas
+from nnet3py.ops.arrays import DeviceArray, IntCell
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows
+from nnet3py.ops.formulas import random as formulas
 from nnet3py.ops.table import documented
 
-_bound = random_formulas.bind(device_function)
-_block_words, _unit, _normal_pair = _bound.block_words, _bound.unit, _bound.normal_pair
+_block_words, _unit, _normal_pair = map(formula, (
+    formulas.block_words, formulas.unit, formulas.normal_pair))
 _MASK = 0xFFFFFFFF
 
 
@@ -60,10 +60,10 @@ def _normal(dst, k0, k1, block, minibatch, component):
 
 
 @documented
-def philox_uniform(dst: Any, seed: int, block: int, minibatch: Any, component: int) -> None:
+def philox_uniform(dst: DeviceArray, seed: int, block: int, minibatch: IntCell, component: int) -> None:
     _uniform(dst, seed & _MASK, seed >> 32 & _MASK, block, minibatch, component)
 
 
 @documented
-def philox_normal(dst: Any, seed: int, block: int, minibatch: Any, component: int) -> None:
+def philox_normal(dst: DeviceArray, seed: int, block: int, minibatch: IntCell, component: int) -> None:
     _normal(dst, seed & _MASK, seed >> 32 & _MASK, block, minibatch, component)

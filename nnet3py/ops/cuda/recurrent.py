@@ -5,21 +5,12 @@ sums over them as it goes.
 """
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from nnet3py.ops.arrays import DeviceArray, F32Cell
 from nnet3py.ops.cuda.column_sums import column_sums, total
-from nnet3py.ops.cuda.element_formulas import (
-    gru_cell,
-    gru_cell_backprop,
-    lstm_cell,
-    lstm_cell_backprop,
-    sigmoid_slope,
-    tanh_slope,
-)
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d, operation
-from nnet3py.ops.cuda.nonlinear import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
 from nnet3py.ops.cuda.reduce import (
     MOST_THREADS,
     launch_block,
@@ -45,7 +36,14 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.formulas import functions
+from nnet3py.ops.formulas.self_repair import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
 from nnet3py.ops.table import documented
+
+dropout_scales = formula(functions.dropout_scales)
+lstm_cell, lstm_cell_backprop = formula(functions.lstm_cell), formula(functions.lstm_cell_backprop)
+gru_cell, gru_cell_backprop = formula(functions.gru_cell), formula(functions.gru_cell_backprop)
+sigmoid_slope, tanh_slope = formula(functions.sigmoid_slope), formula(functions.tanh_slope)
 
 ZERO, ONE = np.float32(0), np.float32(1)
 NUM_GATES = 5
@@ -56,22 +54,13 @@ def launch_cells(rows: int, cols: int) -> Shape:
     return launch_2d(rows, cols // 2)
 
 
-@device_function
-def _masks(src, cells):
-    """The dropout masks of the gates i, f and o, which follow the five parts if there are any."""
-    start = NUM_GATES * cells
-    if src.shape[0] > start:
-        return src[start], src[start + 1], src[start + 2]
-    return ONE, ONE, ONE
-
-
 @operation(shape=launch_cells)
 def lstm_propagate(dst, src, params):
     cells = params.shape[1]
     w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
     for r in own_rows(dst.shape[0]):
         s, d = row(src, r), row(dst, r)
-        i_scale, f_scale, o_scale = _masks(s, cells)
+        i_scale, f_scale, o_scale = dropout_scales(s, cells)
         i_part, f_part, c_part = span(s, 0, cells), span(s, cells, cells), span(s, 2 * cells, cells)
         o_part, c_prev = span(s, 3 * cells, cells), span(s, 4 * cells, cells)
         c_out, m_out = span(d, 0, cells), span(d, cells, cells)
@@ -97,7 +86,7 @@ def lstm_backprop(dx, sums, x, dy, params, repair, want_dx):
         slope_i, slope_f, slope_g, slope_o, slope_u = ZERO, ZERO, ZERO, ZERO, ZERO
         for r in block_rows(x.shape[0]):
             s, e = row(x, r), row(dy, r)
-            i_scale, f_scale, o_scale = _masks(s, cells)
+            i_scale, f_scale, o_scale = dropout_scales(s, cells)
             c_prev = s[4 * cells + j]
             c, m, i, f, g, o, u = lstm_cell(s[j], s[cells + j], s[2 * cells + j], s[3 * cells + j], c_prev,
                                             w_ic, w_fc, w_oc, i_scale, f_scale, o_scale)
@@ -241,5 +230,6 @@ def _gru_repair(repair, value_sum, deriv_sum, counters, parts, num_rows, thresho
 
 
 @documented
-def gru_repair(repair: Any, value_sum: Any, deriv_sum: Any, counters: Any, h: Any, threshold: float, draw: Any) -> None:
+def gru_repair(repair: DeviceArray, value_sum: DeviceArray, deriv_sum: DeviceArray, counters: DeviceArray,
+               h: DeviceArray, threshold: float, draw: F32Cell) -> None:
     _gru_repair(repair, value_sum, deriv_sum, counters, _gru_sums.of(h), h.shape[0], threshold, draw)

@@ -5,12 +5,11 @@ float64; they make the host wait for them, and so have no place where time count
 """
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda.column_sums import column_sums, total
-from nnet3py.ops.cuda.element_formulas import keep
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.memory import results
 from nnet3py.ops.cuda.reduce import (
@@ -30,7 +29,10 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.formulas import functions
 from nnet3py.ops.table import documented
+
+keep = formula(functions.keep)
 
 DOUBLE_ZERO = np.float64(0)
 
@@ -76,27 +78,27 @@ def _add_double_sums(dst, parts, alpha):
 
 
 @documented
-def add_row_sum(dst: Any, src: Any, alpha: float, beta: float) -> None:
+def add_row_sum(dst: DeviceArray, src: DeviceArray, alpha: float, beta: float) -> None:
     _put_sums(dst, sum_of_values.of(src), alpha, beta)
 
 
 @documented
-def add_row_sum_sq(dst: Any, src: Any, alpha: float, beta: float) -> None:
+def add_row_sum_sq(dst: DeviceArray, src: DeviceArray, alpha: float, beta: float) -> None:
     _put_sums(dst, _squares.of(src), alpha, beta)
 
 
 @documented
-def add_row_sum_product(dst: Any, a: Any, b: Any, alpha: float, beta: float) -> None:
+def add_row_sum_product(dst: DeviceArray, a: DeviceArray, b: DeviceArray, alpha: float, beta: float) -> None:
     _put_sums(dst, _column_products.of(a, b), alpha, beta)
 
 
 @documented
-def add_row_sum_double(dst: Any, src: Any, alpha: float) -> None:
+def add_row_sum_double(dst: DeviceArray, src: DeviceArray, alpha: float) -> None:
     _add_double_sums(dst, _double_values.of(src), alpha)
 
 
 @documented
-def add_row_sum_sq_double(dst: Any, src: Any, alpha: float) -> None:
+def add_row_sum_sq_double(dst: DeviceArray, src: DeviceArray, alpha: float) -> None:
     _add_double_sums(dst, _double_squares.of(src), alpha)
 
 
@@ -131,7 +133,7 @@ def _products(parts, a, b):
 
 
 @documented
-def sum_product(a: Any, b: Any) -> float:
+def sum_product(a: DeviceArray, b: DeviceArray) -> float:
     if not a.size:
         return 0.0
     shape = launch_parts(*a.shape)
@@ -141,10 +143,10 @@ def sum_product(a: Any, b: Any) -> float:
 
 
 @documented
-def sum_sq(src: Any) -> float:
+def sum_sq(src: DeviceArray) -> float:
     return sum_product(src, src)
 
 
 @documented
-def dot(a: Any, b: Any) -> float:
+def dot(a: DeviceArray, b: DeviceArray) -> float:
     return sum_product(a.reshape(1, a.size), b.reshape(1, b.size))

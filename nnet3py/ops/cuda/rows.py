@@ -8,7 +8,6 @@ import numpy as np
 
 from nnet3py.ops.cuda.each_element import (
     add_row,
-    each_element,
     fill_row,
     first_row,
     launch_elements,
@@ -19,26 +18,6 @@ from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.threads import own_columns, own_rows, row, span
 
 ZERO, ONE = np.float32(0), np.float32(1)
-
-
-@each_element
-def set_const(dst, value):
-    return value
-
-
-@each_element
-def copy_mat(dst, src, alpha):
-    return alpha * src
-
-
-@each_element
-def add_mat(dst, src, alpha):
-    return dst + alpha * src
-
-
-@each_element
-def sum_mats(dst, a, b, alpha, beta):
-    return alpha * a + beta * b
 
 
 @operation(shape=launch_elements)

@@ -5,19 +5,18 @@ The twins of ``ops/cpu/statistics_pooling.py``.
 from __future__ import annotations
 
 import math
-import operator
 
 import numpy as np
 
-from nnet3py.ops import device
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import operation
 from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
+from nnet3py.ops.formulas import statistics
 
-ZERO, ONE, TWO, HALF = np.float32(0), np.float32(1), np.float32(2), np.float32(0.5)
-
-# A GPU multiplies and adds in one operation where it can, with one rounding. Here such products are to be rounded, as
-# on the CPU: the variance of equal frames is then 0, and what is left of derivatives that nearly cancel is Kaldi's.
-_product = operator.mul if device.is_simulated() else device.libdevice().fmul_rn
+ZERO, ONE = np.float32(0), np.float32(1)
+_extraction_derivative = formula(statistics.extraction_derivative)
+_pooling_derivative = formula(statistics.pooling_derivative)
+_product = formula(statistics.rounded_product)
 
 
 @operation()
@@ -47,7 +46,7 @@ def extract_statistics_backprop(dx, x, dy, rows):
         d, s, e = row(dx, r), row(x, r), row(dy, rows[r])
         for place in own_columns(dim):
             j = np.int64(place)
-            d[j] = e[1 + j] + _product(TWO * s[j], e[1 + dim + j])
+            d[j] = _extraction_derivative(s[j], e[1 + j], e[1 + dim + j])
 
 
 @device_function
@@ -84,11 +83,5 @@ def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
     for i in own_rows(dst.shape[0]):
         d, v, e = row(dst, i), row(y, i), row(dy, i)
         inverse = ONE / (np.float32(math.exp(counts[i, 0])) if num_log_counts > 0 else counts[i, 0])
-        for place in own_columns(d.shape[0]):
-            j = np.int64(place)
-            value = e[num_log_counts + j]
-            if stddevs:
-                mean = num_log_counts + (j - half if j >= half else j)
-                of_square = HALF * e[mean + half] / v[mean + half]       # in this order: see the CPU's twin
-                value = of_square if j >= half else value - _product(TWO * v[mean], of_square)
-            d[j] = value * inverse
+        for j in own_columns(d.shape[0]):
+            d[j] = _pooling_derivative(np.int64(j), half, num_log_counts, v, e, stddevs) * inverse

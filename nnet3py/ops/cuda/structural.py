@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cuda.element_formulas import excess
+from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import kernel, operation
 from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_block, launch_teams, sum_along_team, sum_over_block
 from nnet3py.ops.cuda.threads import (
@@ -24,7 +24,10 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
+from nnet3py.ops.formulas import functions
 from nnet3py.ops.table import documented
+
+excess = formula(functions.excess)
 
 ZERO, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float32(2), np.float64(0)
 

@@ -11,7 +11,7 @@ LEAST_RATIO = np.float32(0.9)            # it is 1 or more but for rounding: les
 ZERO, ONE, TWO, FOUR = np.float32(0), np.float32(1), np.float32(2), np.float32(4)
 
 
-def orthonormal_move(trace, trace_of_square, dim, constraint):  # type: ignore[no-untyped-def]
+def orthonormal_move(trace, trace_of_square, dim, constraint):
     """What to do with P = M Mᵀ of ``dim`` rows: (f, s², ratio) of the step M -= f (P - s² I) M; f is 0 for none.
 
     ``ratio`` is the mean square of the squared singular values over their squared mean, 1 if all are equal; 1 also

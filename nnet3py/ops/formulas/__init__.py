@@ -1,0 +1,40 @@
+"""The formulas that the operations of all devices have in common, written once, as plain functions of numbers.
+
+``elements.py`` has those of the elementwise operations, from which both devices make their kernels; the other files
+have what kernels call that differ in who loops. A device's compiler makes of them what it needs
+(``cpu/formulas.py``, ``cuda/formulas.py``)::
+
+    sigmoid = formula(functions.sigmoid)      # with the device's own exp, which it calls
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+
+class Formulas:
+    """What makes a device's functions of formulas: each once, and with it those that it calls.
+
+    Parameters
+    ----------
+    jit : makes a function of the device of a plain one
+    own : functions of the device that stand for formulas
+    """
+
+    def __init__(self, jit: Callable[[Any], Any], own: Mapping[Any, Any] | None = None) -> None:
+        self._jit = jit
+        self._made = dict(own or {})
+
+    def __call__(self, formula: Any) -> Any:
+        """The device's function of a formula."""
+        if formula not in self._made:
+            known = formula.__globals__
+            names = {name: self._of(known[name]) for name in formula.__code__.co_names if name in known}
+            self._made[formula] = self._jit(FunctionType(formula.__code__, {"__name__": formula.__module__, **names},
+                                                         formula.__name__))
+        return self._made[formula]
+
+    def _of(self, value: Any) -> Any:
+        is_formula = isinstance(value, FunctionType) and value.__module__.startswith(__name__)
+        return self(value) if is_formula else value

@@ -1,0 +1,145 @@
+"""Functions of numbers: exponentials, nonlinearities and their slopes, cells, scales.
+
+A formula is arithmetic on float32 scalars, so constants are float32 too (a Python literal would make the compiler
+widen everything to double). Kaldi carries out some of the divisions in double; the last bit of a result may differ from
+its.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+ZERO, HALF, ONE, TWO = np.float32(0.0), np.float32(0.5), np.float32(1.0), np.float32(2.0)
+
+# exp(x) = 2**n * exp(r) with |r| <= log(2)/2; log(2) is split in two so that n * LOG2_HIGH is exact.
+EXP_LOWEST, EXP_HIGHEST = np.float32(-87.3), np.float32(88.0)
+LOG2_E, LOG2_HIGH, LOG2_LOW = np.float32(1.4426950408889634), np.float32(0.693359375), np.float32(-2.12194440e-4)
+ROUND_TO_INTEGER = np.float32(1.5 * 2**23)      # adding and subtracting it rounds to the nearest integer
+EXPONENT_BIAS, MANTISSA_BITS = np.int32(127), np.int32(23)
+EXP_2, EXP_3, EXP_4, EXP_5, EXP_6, EXP_7 = (np.float32(c) for c in (
+    5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4))
+
+
+def exp(x):
+    """e**x with a relative error below 1e-7, in instructions that run on many elements at once.
+
+    Beyond -87.3 and 88 the result stays at the values there (1.2e-38 and 1.7e38); NaN stays NaN.
+    """
+    x = min(max(x, EXP_LOWEST), EXP_HIGHEST)
+    n = (x * LOG2_E + ROUND_TO_INTEGER) - ROUND_TO_INTEGER
+    r = x - n * LOG2_HIGH - n * LOG2_LOW
+    p = EXP_7 * r + EXP_6
+    p = p * r + EXP_5
+    p = p * r + EXP_4
+    p = p * r + EXP_3
+    p = p * r + EXP_2
+    p = p * r * r + r + ONE
+    power = np.int32((np.int32(n) + EXPONENT_BIAS) << MANTISSA_BITS)
+    return p * power.view(np.float32)
+
+
+def sigmoid(x):
+    """1 / (1 + exp(-x)), without overflow."""
+    return ONE / (ONE + exp(-x))
+
+
+def tanh(x):
+    """Hyperbolic tangent, to an absolute error of about 1e-7."""
+    return TWO / (ONE + exp(-TWO * x)) - ONE
+
+
+def sigmoid_slope(y):
+    """Derivative of the sigmoid whose value is ``y``."""
+    return y * (ONE - y)
+
+
+def tanh_slope(y):
+    """Derivative of the tanh whose value is ``y``."""
+    return ONE - y * y
+
+
+def relu_slope(y):
+    """Derivative of the rectifier whose value is ``y``."""
+    return ONE if y > ZERO else ZERO
+
+
+def dropout_scales(src, cells):
+    """The dropout masks of the gates i, f and o of an LSTM, which follow its five parts if there are any."""
+    start = 5 * cells
+    if src.shape[0] > start:
+        return src[start], src[start + 1], src[start + 2]
+    return ONE, ONE, ONE
+
+
+def lstm_cell(i_part, f_part, c_part, o_part, c_prev, w_ic, w_fc, w_oc,
+              i_scale, f_scale, o_scale):
+    """One cell of one frame: returns (c, m) and the values of its nonlinearities (i, f, g, o, u).
+
+    The scales are the dropout masks of the three gates, 1 without dropout.
+    """
+    i = sigmoid(i_part + w_ic * c_prev)
+    f = sigmoid(f_part + w_fc * c_prev)
+    g = tanh(c_part)
+    c = f * f_scale * c_prev + i * i_scale * g
+    o = sigmoid(o_part + w_oc * c)
+    u = tanh(c)
+    return c, o * o_scale * u, i, f, g, o, u
+
+
+def lstm_cell_backprop(i, f, g, o, u, c_prev, w_ic, w_fc, w_oc,
+                       i_scale, f_scale, o_scale, dc_out, dm,
+                       i_repair, f_repair, g_repair, o_repair, u_repair):
+    """Derivatives at the five inputs of a cell, from those at c and m: (di_in, df_in, dc_part, do_in, dc_prev).
+
+    The repairs are the self-repair scales of the five nonlinearities, 0 for those that need none.
+    """
+    do_in = sigmoid_slope(o) * (o_scale * u * dm) - (TWO * o - ONE) * o_repair
+    dc = tanh_slope(u) * (o * o_scale * dm) + dc_out + do_in * w_oc - u * u_repair
+    df_in = sigmoid_slope(f) * (dc * f_scale * c_prev) - (TWO * f - ONE) * f_repair
+    di_in = sigmoid_slope(i) * (dc * i_scale * g) - (TWO * i - ONE) * i_repair
+    dc_part = tanh_slope(g) * (i * i_scale * dc) - g * g_repair
+    dc_prev = w_ic * di_in + w_fc * df_in + f * f_scale * dc
+    return di_in, df_in, dc_part, do_in, dc_prev
+
+
+def gru_cell(total, z, c_prev):
+    """One cell of a GRU: h = tanh(total), and c between h (z = 0) and the previous c (z = 1); returns (h, c)."""
+    h = tanh(total)
+    return h, h - z * h + z * c_prev
+
+
+def gru_cell_backprop(h, z, c_prev, dh, dc):
+    """Derivatives at the three inputs of a cell, from those at h and c: (dtotal, dz, dc_prev)."""
+    return tanh_slope(h) * (dh + dc - dc * z), dc * (c_prev - h), dc * z
+
+
+def keep(beta, value):
+    """``beta value``, and 0 for beta 0 whatever the value."""
+    return beta * value if beta != ZERO else ZERO
+
+
+def away_from_zero(scale, smallest):
+    """``scale``, or +-``smallest`` of its sign if it is closer to 0; a NaN counts as negative."""
+    if abs(scale) >= smallest:
+        return scale
+    return smallest if scale >= ZERO else -smallest
+
+
+def excess(value, target):
+    """How far the size of ``value`` is above ``target``, with the sign of ``value``; 0 counts as negative."""
+    size = abs(value) - target
+    size = ZERO if size < ZERO else size
+    return size if value > ZERO else -size
+
+
+SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # of a row's mean square, relative to the target's
+FLOORED_SCALE = np.float32(2.0 ** 33)           # the scale of a row at the floor, a power of two and so exact
+
+
+def row_scale(square, inverse):
+    """target / rms of a row, from its squared norm and 1 / (dim target^2)."""
+    ratio = square * inverse
+    if ratio < SQUARED_NORM_FLOOR:
+        ratio = SQUARED_NORM_FLOOR
+    return ONE / np.float32(math.sqrt(ratio))
