@@ -56,7 +56,7 @@ class AffineMap(Component):
     def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.affine(y, x, self.linear_params, self.bias_params)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.add_mat_mat(dx, dy, self.linear_params, 1.0, 1.0)
@@ -97,7 +97,7 @@ class AffineComponent(TrainedAffineMap):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         super().backprop(ops, indexes, x, y, dy, memo, update, dx)
         if update is not None:
@@ -264,10 +264,10 @@ class LinearComponent(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_mat_mat(y, x, self.params, 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.add_mat_mat(dx, dy, self.params, 1.0, 1.0)

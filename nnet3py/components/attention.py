@@ -198,7 +198,8 @@ class RestrictedAttentionComponent(Component):
         cols = self.posterior.size
         return ops.new_vector(num_rows * cols).reshape(num_rows, cols)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: RestrictedAttentionComponentPrecomputedIndexes, x: DeviceArray,
+                  y: DeviceArray, memo: DeviceArray) -> None:
         shift, first_row = self._shift(indexes.grid, x, y)
         heads = [self._head(h, first_row, x, memo, y) for h in range(self.shape.num_heads)]
         for head in heads:
@@ -211,8 +212,9 @@ class RestrictedAttentionComponent(Component):
             if self.shape.output_context:
                 ops.add_mat(head.y_weights, head.weights, 1.0)    # Kaldi sets these columns; they are zero there
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: RestrictedAttentionComponentPrecomputedIndexes, x: DeviceArray,
+                 y: DeviceArray, dy: DeviceArray, memo: DeviceArray, update: Component | None,
+                 dx: DeviceArray | None) -> None:
         if dx is None:
             return
         (shift, first_row), scale = self._shift(indexes.grid, x, dy), self.shape.key_scale
@@ -233,7 +235,7 @@ class RestrictedAttentionComponent(Component):
             ops.add_to_shifted_rows(deriv.keys, deriv.weights, given.queries, shift, scale)
             ops.add_to_shifted_rows(deriv.values, given.weights, given.y, shift, 1.0)
 
-    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: DeviceArray) -> None:
         self.stored[0] = True
         draw = ops.random.draw_integer(STATS_DRAWS)
         ops.attention_store_stats(self.count, self.entropy, self.posterior, memo, draw)

@@ -144,13 +144,14 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: TimeHeightConvolutionComponentPrecomputedIndexes, x: DeviceArray,
+                  y: DeviceArray, memo: None) -> None:
         ops.add_vec_to_rows(in_blocks(y, self.model.num_filters_out), self.bias_params, 1.0, 0.0)
         for piece in self._pieces(ops, indexes.computation, x, y):
             ops.add_mat_mat(piece.y, piece.gathered(ops), self._weights(piece), 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: TimeHeightConvolutionComponentPrecomputedIndexes, x: DeviceArray,
+                 y: DeviceArray, dy: DeviceArray, memo: None, update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             for piece in self._pieces(ops, indexes.computation, dx, dy):
                 beta = 1.0 if piece.temp is None else 0.0

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -75,12 +75,13 @@ class DistributeComponent(BlockComponent):
         columns = outputs[:, 2] % self.num_blocks * self.output_dim
         return DistributeComponentPrecomputedIndexes(np.stack([rows, columns], axis=1).astype(np.int32))
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: DistributeComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                  memo: None) -> None:
         self.check_precomputed(indexes, x, y, False)
         ops.copy_row_pieces(y, x, indexes.places)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: DistributeComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                 dy: DeviceArray, memo: None, update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         self.check_precomputed(indexes, dx, dy, True)

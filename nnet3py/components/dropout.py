@@ -42,7 +42,7 @@ class DropoutComponent(SameDimComponent):
         self.per_frame = per_frame
         self.test_mode = test_mode
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         if self.test_mode:
             ops.copy_mat(y, x, 1.0 - self.dropout_proportion)
             return
@@ -53,7 +53,7 @@ class DropoutComponent(SameDimComponent):
         else:
             ops.dropout_elements(y, x, draws, self.dropout_proportion)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.dropout_backprop(dx, x, y, dy)
@@ -175,7 +175,8 @@ class GeneralDropoutComponent(SameDimComponent):
     def new_memo(self, ops: Memory, num_rows: int) -> Any:
         return _Mask()
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: GeneralDropoutComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                  memo: _Mask) -> None:
         if self.copies_its_input:
             if x is not y:
                 ops.copy_mat(y, x, 1.0)
@@ -198,8 +199,8 @@ class GeneralDropoutComponent(SameDimComponent):
             kept = 1.0 - self.dropout_proportion
             ops.binary_mask(mask, self.dropout_proportion, 1.0 / kept if kept else 0.0)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: GeneralDropoutComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                 dy: DeviceArray, memo: _Mask, update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         if self.copies_its_input:

@@ -1,7 +1,7 @@
 """Random masks as a component's output, for recurrent cells that drop out their gates frame by frame."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class DropoutMaskComponent(Component):
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return np.zeros((len(indexes), 0, 3), dtype=np.int32)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         proportion = self.dropout_proportion
         if not 0.0 <= proportion <= 1.0:
             raise NumericError(f"a dropout proportion of {proportion:g}; expected a number between 0 and 1")
@@ -65,7 +65,7 @@ class DropoutMaskComponent(Component):
             ops.random.fill_uniform(draws)
             ops.complementary_masks(y, draws, proportion)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         """Nothing flows back."""
 

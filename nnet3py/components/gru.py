@@ -81,11 +81,11 @@ class _GruCore(UpdatableComponent):
         """Add to ``dx`` what comes through the sum."""
         raise NotImplementedError
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         self._form_sum(ops, x, y[:, :self.cell_dim])
         ops.gru_propagate(y, self._columns(x, 0), self._previous(x))
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None and update is None:
             return

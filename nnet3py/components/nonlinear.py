@@ -231,10 +231,10 @@ class _Squashing(NonlinearComponent):
                              ops.random.draw_uniform() if scale else 1.0)
         return repair
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         getattr(ops, self.OPERATION)(y, x)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
@@ -243,7 +243,7 @@ class _Squashing(NonlinearComponent):
         if update is not None:
             update._store_output_deriv(ops, dy)
 
-    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         store = getattr(ops, f"{self.OPERATION}_stats")
         store(self.value_sum, self.deriv_sum, self.counters, y, ops.random.draw_integer(2))
         self.stored[:ODERIV] = True
@@ -277,7 +277,7 @@ class RectifiedLinearComponent(NonlinearComponent):
     def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
         ops.relu(y, x)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
@@ -299,7 +299,7 @@ class RectifiedLinearComponent(NonlinearComponent):
                         self.DEFAULT_UPPER if upper == UNSET else upper, scale, ops.random.draw_uniform())
         return repair
 
-    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.relu_stats(self.value_sum, self.deriv_sum, self.counters, y, ops.random.draw_integer(2))
         self.stored[:ODERIV] = True
 
@@ -312,10 +312,10 @@ class SoftmaxComponent(NonlinearComponent):
         return (Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
                 | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.softmax(y, x)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if update is not None:
             assert isinstance(update, NonlinearComponent)
@@ -323,7 +323,7 @@ class SoftmaxComponent(NonlinearComponent):
         if dx is not None:
             ops.softmax_backprop(dx, y, dy)
 
-    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.value_stats(self.value_sum, self.counters, y)
         self.stored[VALUE] = True
 
@@ -338,10 +338,10 @@ class LogSoftmaxComponent(NonlinearComponent):
     def properties(self) -> Properties:
         return Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.log_softmax(y, x)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if update is not None:
             assert isinstance(update, NonlinearComponent)

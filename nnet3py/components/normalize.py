@@ -82,10 +82,10 @@ class NormalizeComponent(Component):
     def _output_block_dim(self) -> int:
         return self.block_dim + (1 if self.add_log_stddev else 0)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.normalize_rows(in_blocks(y, self._output_block_dim), in_blocks(x, self.block_dim), self.target_rms)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
@@ -220,7 +220,7 @@ class BatchNormComponent(SameDimComponent):
         super().add(alpha, other)
         self.compute_derived()
 
-    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: DeviceArray) -> None:
         num_rows = y.shape[0] * (y.shape[1] // self.block_dim)
         ops.batch_norm_store_stats(self.count, self.sum, self.sumsq, memo, num_rows)
 
@@ -247,7 +247,7 @@ class BatchNormComponent(SameDimComponent):
         ops.mul_cols_vec(y, x, scale)
         ops.add_vec_to_rows(y, offset, 1.0, 1.0)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: DeviceArray,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -135,14 +135,14 @@ class ConvolutionComponent(UpdatableComponent):
                 begin, end = end, end + self.num_filters
                 yield i * self.shape.filt_x_step * along_x + j * self.shape.filt_y_step * along_y, slice(begin, end)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         patch = ops.scratch(x.shape[0], self.shape.filter_dim)
         for start, columns in self._places():
             ops.copy_cols(patch, x[:, start:], self.taps)
             ops.add_vec_to_rows(y[:, columns], self.bias_params, 1.0, 1.0)
             ops.add_mat_mat(y[:, columns], patch, self.filter_params, 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         patch = ops.scratch(dy.shape[0], self.shape.filter_dim)
         if dx is not None:
@@ -286,10 +286,10 @@ class MaxpoolingComponent(Component):
     def output_dim(self) -> int:
         return math.prod(self.shape.num_pools)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.max_pool(y, x, self.geometry)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.max_pool_backprop(dx, x, y, dy, self.geometry)

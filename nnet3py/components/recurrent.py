@@ -1,7 +1,7 @@
 """The elementwise part of an LSTM layer, with its peephole weights."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -73,10 +73,10 @@ class LstmNonlinearityComponent(UpdatableComponent):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.lstm_propagate(y, x, self.params)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         assert update is None or isinstance(update, LstmNonlinearityComponent)
         if dx is None and update is None:

@@ -62,10 +62,10 @@ class RepeatedAffineComponent(TrainedAffineMap):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         super().propagate(ops, indexes, self._input_blocks(x), self._output_blocks(y), memo)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         dy = self._output_blocks(dy)
         if dx is not None:
@@ -164,12 +164,12 @@ class BlockAffineComponent(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
         for columns, rows in self._blocks():
             ops.add_mat_mat(y[:, rows], x[:, columns], self.linear_params[rows], 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             for columns, rows in self._blocks():

@@ -107,7 +107,8 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
         """The mask, float32 (rows,)."""
         return ops.new_vector(num_rows)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: SpecAugmentTimeMaskComponentPrecomputedIndexes, x: DeviceArray,
+                  y: DeviceArray, memo: DeviceArray) -> None:
         if self.copies_its_input:
             if x is not y:
                 ops.copy_mat(y, x, 1.0)
@@ -122,8 +123,9 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
                       longest_kept)
         ops.mul_rows_vec(y, x, memo)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: SpecAugmentTimeMaskComponentPrecomputedIndexes, x: DeviceArray,
+                 y: DeviceArray, dy: DeviceArray, memo: DeviceArray, update: Component | None,
+                 dx: DeviceArray | None) -> None:
         if dx is None:
             return
         if not self.copies_its_input:

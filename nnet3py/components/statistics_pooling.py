@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -146,11 +146,12 @@ class StatisticsExtractionComponent(Component):
 
     # -- computing -------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: StatisticsExtractionComponentPrecomputedIndexes, x: DeviceArray,
+                  y: DeviceArray, memo: None) -> None:
         ops.extract_statistics(y, x, indexes.forward)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: StatisticsExtractionComponentPrecomputedIndexes, x: DeviceArray,
+                 y: DeviceArray, dy: DeviceArray, memo: None, update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         if self.include_variance:
@@ -295,12 +296,13 @@ class StatisticsPoolingComponent(Component):
 
     # -- computing -------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: StatisticsPoolingComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                  memo: None) -> None:
         ops.pool_statistics(y, x, indexes.forward, self.num_log_count_features, self.output_stddevs,
                             self.variance_floor)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: StatisticsPoolingComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                 dy: DeviceArray, memo: None, update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         if self.num_log_count_features > 0:

@@ -31,11 +31,11 @@ class NoOpComponent(SameDimComponent):
         self.dim = dim
         self.backprop_scale = as_float32(backprop_scale)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         if x is not y:
             ops.copy_mat(y, x, 1.0)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None and (dx is not dy or self.backprop_scale != 1.0):
             ops.copy_mat(dx, dy, self.backprop_scale)
@@ -98,10 +98,10 @@ class ElementwiseProductComponent(BlockComponent):
 
     properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.multiply_blocks(y, x)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.multiply_blocks_backprop(dx, x, dy)
@@ -125,10 +125,10 @@ class SumBlockComponent(BlockComponent):
         super().__init__(input_dim, output_dim)
         self.block_scale = as_float32(block_scale)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_sum_of_blocks(y, x, self.block_scale)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.add_to_blocks(dx, dy, self.block_scale)
@@ -167,10 +167,10 @@ class SumGroupComponent(Component):
     def output_dim(self) -> int:
         return len(self.sizes)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.sum_column_groups(y, x, self.groups)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.copy_to_column_groups(dx, dy, self.groups)
@@ -227,10 +227,10 @@ class PermuteComponent(Component):
     def output_dim(self) -> int:
         return len(self.column_map)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.copy_cols(y, x, self.column_map)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.copy_cols(dx, dy, self.inverse_map)
@@ -338,10 +338,10 @@ class FixedScaleComponent(_FixedVectorComponent):
 
     CONFIG_KEY, TAG = "scales", "<Scales>"
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.mul_cols_vec(y, x, self.vector)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.mul_cols_vec(dx, dy, self.vector)
@@ -352,12 +352,12 @@ class FixedBiasComponent(_FixedVectorComponent):
 
     CONFIG_KEY, TAG = "bias", "<Bias>"
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         if x is not y:
             ops.copy_mat(y, x, 1.0)
         ops.add_vec_to_rows(y, self.vector, 1.0, 1.0)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None and dx is not dy:
             ops.copy_mat(dx, dy, 1.0)

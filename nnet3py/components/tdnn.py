@@ -149,8 +149,8 @@ class TdnnComponent(UpdatableComponent):
         for part, weights in zip(parts[done:], blocks[done:], strict=True):
             ops.add_mat_mat(y, part, weights, 1.0, 1.0, trans_b=True)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                 dy: DeviceArray, memo: None, update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             for part, weights in zip(_input_parts(indexes, dx, dy.shape[0]), self._blocks(), strict=True):
                 ops.add_mat_mat(part, dy, weights, 1.0, 1.0)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,11 +43,11 @@ class ClipGradientComponent(SameDimComponent):
         self.self_repair_scale = as_float32(self_repair_scale)
         self.counters = np.zeros(4)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         if x is not y:
             ops.copy_mat(y, x, 1.0)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
@@ -211,12 +211,13 @@ class BackpropTruncationComponent(SameDimComponent):
         if not x.shape[0] == y.shape[0] == len(indexes.zeroing):
             raise compiled_for_others("the boundaries of a truncation", x, y)
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: BackpropTruncationComponentPrecomputedIndexes, x: DeviceArray,
+                  y: DeviceArray, memo: None) -> None:
         if x is not y or self.value_scale != 1.0:
             ops.copy_mat(y, x, self.value_scale)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
-                 update: Component | None, dx: DeviceArray | None) -> None:
+    def backprop(self, ops: Ops, indexes: BackpropTruncationComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                 dy: DeviceArray, memo: None, update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None:
             return
         assert update is None or isinstance(update, BackpropTruncationComponent)
