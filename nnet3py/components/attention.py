@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -106,13 +106,13 @@ class AttentionShape:
 class _Head(NamedTuple):
     """The matrices of one head, views of those of the call; ``y`` is its output or the derivative there."""
 
-    keys: Any        # (input rows, key_dim)
-    values: Any      # (input rows, value_dim)
-    queries: Any     # (output rows, key_dim)
-    added: Any       # (output rows, positions), added to the scaled products
-    weights: Any     # (output rows, positions)
+    keys: DeviceArray        # (input rows, key_dim)
+    values: DeviceArray      # (input rows, value_dim)
+    queries: DeviceArray     # (output rows, key_dim)
+    added: DeviceArray       # (output rows, positions), added to the scaled products
+    weights: DeviceArray     # (output rows, positions)
     y: DeviceArray           # (output rows, value_dim)
-    y_weights: Any   # (output rows, positions or none)
+    y_weights: DeviceArray   # (output rows, positions or none)
 
 
 class RestrictedAttentionComponent(Component):
@@ -193,7 +193,7 @@ class RestrictedAttentionComponent(Component):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def new_memo(self, ops: Memory, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> DeviceArray:
         """The weights, (output rows, heads * positions)."""
         cols = self.posterior.size
         return ops.new_vector(num_rows * cols).reshape(num_rows, cols)
@@ -258,7 +258,7 @@ class RestrictedAttentionComponent(Component):
             raise compiled_for_others("attention", x, y)
         return shift, first_row
 
-    def _head(self, h: int, first_row: int, x: DeviceArray, weights: Any, y: DeviceArray) -> _Head:
+    def _head(self, h: int, first_row: int, x: DeviceArray, weights: DeviceArray, y: DeviceArray) -> _Head:
         """The matrices of head ``h``, from input, weights and output, or from the derivatives of these."""
         shape, rows = self.shape, slice(first_row, first_row + y.shape[0])
         key, value = h * shape.head_input_dim, h * shape.head_input_dim + shape.key_dim
@@ -269,7 +269,7 @@ class RestrictedAttentionComponent(Component):
                      weights[:, h * shape.positions:(h + 1) * shape.positions],
                      y[:, y_value:y_weights], y[:, y_weights:y_end])
 
-    def _rows_of_heads(self, weights: Any) -> Any:
+    def _rows_of_heads(self, weights: DeviceArray) -> DeviceArray:
         """The weights, or their derivative, with a row for each output row and head."""
         return weights.reshape(-1, self.shape.positions)
 

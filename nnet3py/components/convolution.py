@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -67,14 +67,14 @@ class _Piece(NamedTuple):
     step: ConvolutionStep
     x: DeviceArray        # (rows, heights and filters of the input)
     y: DeviceArray        # (rows * height_out, filters of the output)
-    temp: Any     # (rows, gathered columns of x), contiguous scratch; None if x need not be gathered
+    temp: DeviceArray | None     # (rows, gathered columns of x), contiguous scratch; None if x need not be gathered
 
-    def inputs(self) -> Any:
+    def inputs(self) -> DeviceArray:
         """The input in one row for each row of ``y``: the temporary matrix, or ``x`` itself."""
         matrix = self.x if self.temp is None else self.temp
         return matrix.reshape(self.y.shape[0], -1)
 
-    def gathered(self, ops: Ops) -> Any:
+    def gathered(self, ops: Ops) -> DeviceArray:
         """``inputs()``, after gathering them."""
         if self.temp is not None:
             ops.copy_col_blocks(self.temp, self.x, self.step.height_map)
@@ -194,7 +194,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         if found != expected or computation.max_param_col > self.linear_params.shape[1]:
             raise compiled_for_others("a convolution", x, y)
 
-    def _weights(self, piece: _Piece) -> Any:
+    def _weights(self, piece: _Piece) -> DeviceArray:
         """The columns of the parameters that a piece uses."""
         start = piece.step.params_start_col
         return self.linear_params[:, start:start + piece.inputs().shape[1]]

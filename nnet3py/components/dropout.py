@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -106,9 +106,9 @@ class _Mask:
     """The memo of a GeneralDropoutComponent: its mask, made when the first propagation shows how large it is."""
 
     def __init__(self) -> None:
-        self.matrix: Any = None
+        self.matrix: DeviceArray | None = None
 
-    def of_size(self, ops: Ops, rows: int, cols: int) -> Any:
+    def of_size(self, ops: Ops, rows: int, cols: int) -> DeviceArray:
         """The mask's float32 (rows, cols) matrix; allocated once, since a bound command's sizes do not change."""
         if self.matrix is None or self.matrix.shape != (rows, cols):
             self.matrix = ops.new_vector(rows * cols).reshape(rows, cols)
@@ -172,7 +172,7 @@ class GeneralDropoutComponent(SameDimComponent):
     def copies_its_input(self) -> bool:
         return self.test_mode or (self.dropout_proportion == 0.0 and self.specaugment_max_proportion == 0.0)
 
-    def new_memo(self, ops: Memory, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> _Mask:
         return _Mask()
 
     def propagate(self, ops: Ops, indexes: GeneralDropoutComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
@@ -185,7 +185,7 @@ class GeneralDropoutComponent(SameDimComponent):
         self._draw_mask(ops, mask)
         ops.mul_mask_rows(in_blocks(y, self.block_dim), in_blocks(x, self.block_dim), mask, indexes.indexes)
 
-    def _draw_mask(self, ops: Ops, mask: Any) -> None:
+    def _draw_mask(self, ops: Ops, mask: DeviceArray) -> None:
         if self.specaugment_max_proportion != 0.0:
             regions = self.specaugment_max_regions
             draws = ops.scratch(mask.shape[0], regions + 1)
@@ -207,6 +207,7 @@ class GeneralDropoutComponent(SameDimComponent):
             if dx is not dy:
                 ops.copy_mat(dx, dy, 1.0)
             return
+        assert memo.matrix is not None
         ops.mul_mask_rows(in_blocks(dx, self.block_dim), in_blocks(dy, self.block_dim), memo.matrix, indexes.indexes)
 
     # -- files and text -------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Trained scales and offsets of single columns."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def read_block_dim(line: ConfigLine, dim: int) -> int:
     return block_dim
 
 
-def blocks(matrix: DeviceArray, block_dim: int) -> Any:
+def blocks(matrix: DeviceArray, block_dim: int) -> DeviceArray:
     """The matrix with each row cut into rows of ``block_dim`` columns, (rows * blocks, block_dim), as a view."""
     if matrix.shape[1] == block_dim:
         return matrix
@@ -301,7 +301,7 @@ def _read_scales(reader: TokenReader) -> np.ndarray:
     return scales
 
 
-def add_preconditioned_sum(ops: Ops, dst: DeviceArray, rows: Any, preconditioner: OnlineNaturalGradient,
+def add_preconditioned_sum(ops: Ops, dst: DeviceArray, rows: DeviceArray, preconditioner: OnlineNaturalGradient,
                            rate: float) -> None:
     """Add to ``dst`` the sum of ``rows``, preconditioned, times ``rate``; ``rows`` stay as they are."""
     copied = ops.scratch(rows.shape[0], rows.shape[1])

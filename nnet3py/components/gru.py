@@ -1,7 +1,7 @@
 """The core of GRU layers: the sum that the candidate h is the tanh of, and the mix of h with the previous cell."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -61,11 +61,11 @@ class _GruCore(UpdatableComponent):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def _columns(self, matrix: DeviceArray, part: int) -> Any:
+    def _columns(self, matrix: DeviceArray, part: int) -> DeviceArray:
         """One of the parts of the input that are ``cell_dim`` wide and stand side by side from its start."""
         return matrix[:, part * self.cell_dim:(part + 1) * self.cell_dim]
 
-    def _previous(self, matrix: DeviceArray) -> Any:
+    def _previous(self, matrix: DeviceArray) -> DeviceArray:
         """The columns of the previous cell."""
         raise NotImplementedError
 
@@ -100,7 +100,7 @@ class _GruCore(UpdatableComponent):
             ops.gru_gate_deriv(self._columns(dx, 0), self._previous(dx), z, self._previous(x), y, dy)
             self._backprop_sum(ops, x, d_sum, dx)
 
-    def _store_and_repair(self, ops: Ops, h: Any, d_sum: DeviceArray) -> None:
+    def _store_and_repair(self, ops: Ops, h: DeviceArray, d_sum: DeviceArray) -> None:
         """In every other pass, add to the statistics, then pull towards 0 where the average slope is too small.
 
         Unlike other nonlinearities, which are repaired by the statistics of the network that propagates, these are
@@ -212,21 +212,21 @@ class GruNonlinearityComponent(_GruCore):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def _reset_gate(self, matrix: DeviceArray) -> Any:
+    def _reset_gate(self, matrix: DeviceArray) -> DeviceArray:
         return matrix[:, self.cell_dim:self.cell_dim + self.recurrent_dim]
 
-    def _hpart(self, matrix: DeviceArray) -> Any:
+    def _hpart(self, matrix: DeviceArray) -> DeviceArray:
         start = self.cell_dim + self.recurrent_dim
         return matrix[:, start:start + self.cell_dim]
 
-    def _previous(self, matrix: DeviceArray) -> Any:
+    def _previous(self, matrix: DeviceArray) -> DeviceArray:
         start = 2 * self.cell_dim + self.recurrent_dim
         return matrix[:, start:start + self.cell_dim]
 
-    def _previous_output(self, matrix: DeviceArray) -> Any:
+    def _previous_output(self, matrix: DeviceArray) -> DeviceArray:
         return matrix[:, matrix.shape[1] - self.recurrent_dim:]
 
-    def _gated(self, ops: Ops, x: DeviceArray) -> Any:
+    def _gated(self, ops: Ops, x: DeviceArray) -> DeviceArray:
         """r * s_prev, in scratch."""
         gated = ops.scratch(x.shape[0], self.recurrent_dim)
         ops.mul_elements(gated, self._reset_gate(x), self._previous_output(x))
@@ -324,7 +324,7 @@ class OutputGruNonlinearityComponent(_GruCore):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def _previous(self, matrix: DeviceArray) -> Any:
+    def _previous(self, matrix: DeviceArray) -> DeviceArray:
         return self._columns(matrix, 2)
 
     def _form_sum(self, ops: Ops, x: DeviceArray, dst: DeviceArray) -> None:

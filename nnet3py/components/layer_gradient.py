@@ -8,7 +8,7 @@ then to be found from the rows.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nnet3py.components.natural_gradient import OnlineNaturalGradient, Projection, Rows
 
@@ -20,8 +20,9 @@ PASSES_OVER_ROWS = 60       # what the other operations on X or E cost, in multi
 PASSES_OVER_GRADIENT = 72   # the same for the gradient
 
 
-def natural_gradient_step(ops: Ops, weights: Any, bias: Any, learning_rate: float, inner: OnlineNaturalGradient,
-                          outer: OnlineNaturalGradient, parts: tuple[Any, ...], dy: DeviceArray) -> None:
+def natural_gradient_step(ops: Ops, weights: DeviceArray, bias: DeviceArray | None, learning_rate: float,
+                          inner: OnlineNaturalGradient, outer: OnlineNaturalGradient, parts: tuple[DeviceArray, ...],
+                          dy: DeviceArray) -> None:
     """Add to weights and bias the learning rate times the preconditioned gradient, in place.
 
     Parameters
@@ -63,7 +64,8 @@ def _gradient_is_smaller(inputs: Rows, derivs: Rows, rank_in: int, rank_out: int
     return by_rows > dim_out * dim_in * (2 * (rank_in + rank_out) + PASSES_OVER_GRADIENT)
 
 
-def _from_plain_gradient(ops: Ops, sides: tuple[tuple[OnlineNaturalGradient, Rows, Projection | None], ...]) -> Any:
+def _from_plain_gradient(
+        ops: Ops, sides: tuple[tuple[OnlineNaturalGradient, Rows, Projection | None], ...]) -> DeviceArray:
     """The gradient, preconditioned from both sides, in scratch."""
     for preconditioner, rows, seen in sides:
         if seen is not None:
@@ -82,7 +84,8 @@ def _from_plain_gradient(ops: Ops, sides: tuple[tuple[OnlineNaturalGradient, Row
     return gradient
 
 
-def _preconditioned(ops: Ops, preconditioner: OnlineNaturalGradient, rows: Rows, seen: Projection | None) -> Any:
+def _preconditioned(ops: Ops, preconditioner: OnlineNaturalGradient, rows: Rows,
+                    seen: Projection | None) -> DeviceArray:
     """The rows in one matrix, preconditioned; the rows as they are where nothing changes them."""
     if seen is None and len(rows.parts) == 1 and not rows.ones:
         return rows.parts[0]

@@ -40,7 +40,7 @@ class Rows(NamedTuple):
     ``parts`` are float32 matrices of one number of rows, on the device.
     """
 
-    parts: tuple[Any, ...]
+    parts: tuple[DeviceArray, ...]
     ones: bool = False
 
     @property
@@ -48,20 +48,20 @@ class Rows(NamedTuple):
         """Rows, and columns of all parts together with the ones."""
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts) + self.ones
 
-    def find_size(self, ops: Ops, numbers: Any) -> None:
+    def find_size(self, ops: Ops, numbers: DeviceArray) -> None:
         """Put the sum of the squares of all elements into a preconditioner's numbers."""
         last = len(self.parts) - 1
         for k, part in enumerate(self.parts):
             ops.natural_gradient_size(numbers, part, float(part.shape[0]) if self.ones and k == last else 0.0, k > 0)
 
-    def find_rest(self, ops: Ops, numbers: Any, projected: Any, w: Any) -> None:
+    def find_rest(self, ops: Ops, numbers: DeviceArray, projected: DeviceArray, w: DeviceArray) -> None:
         """Put the sum of the squares of X - projected w there, if the numbers ask for it."""
         start, last = 0, len(self.parts) - 1
         for k, part in enumerate(self.parts):
             ops.exact_size(numbers, part, projected, w, start, self.ones and k == last)
             start += part.shape[1]
 
-    def project(self, ops: Ops, w: Any, dst: DeviceArray) -> None:
+    def project(self, ops: Ops, w: DeviceArray, dst: DeviceArray) -> None:
         """dst = X wᵀ."""
         beta, start = 0.0, 0
         if self.ones:
@@ -73,7 +73,7 @@ class Rows(NamedTuple):
             ops.add_mat_mat(dst, part, w[:, start:start + part.shape[1]], 1.0, beta, trans_b=True)
             beta, start = 1.0, start + part.shape[1]
 
-    def moment(self, ops: Ops, left: Any, dst: DeviceArray) -> None:
+    def moment(self, ops: Ops, left: DeviceArray, dst: DeviceArray) -> None:
         """dst = leftᵀ X."""
         start = 0
         for part in self.parts:
@@ -84,7 +84,7 @@ class Rows(NamedTuple):
             ops.add_row_sum(sums, left, 1.0, 0.0)
             ops.copy_mat(dst[:, start:], sums.reshape(-1, 1), 1.0)
 
-    def joined(self, ops: Ops) -> Any:
+    def joined(self, ops: Ops) -> DeviceArray:
         """All columns in one scratch matrix."""
         matrix, start = ops.scratch(*self.shape), 0
         for part in self.parts:
@@ -98,9 +98,9 @@ class Rows(NamedTuple):
 class Projection(NamedTuple):
     """What preconditions some rows X, as X - projected w, and what is to be learned of them; all of it is scratch."""
 
-    projected: Any   # X wᵀ, (rows, R)
-    moment: Any      # projectedᵀ X, (R, D); None where nothing is to be learned
-    cross: Any       # projectedᵀ projected, (R, R); the same
+    projected: DeviceArray   # X wᵀ, (rows, R)
+    moment: DeviceArray | None      # projectedᵀ X, (R, D); None where nothing is to be learned
+    cross: DeviceArray | None       # projectedᵀ projected, (R, R); the same
 
 
 class Learning(NamedTuple):
@@ -109,11 +109,11 @@ class Learning(NamedTuple):
     All of it is scratch, which nobody else may take until :meth:`OnlineNaturalGradient.finish_learning`.
     """
 
-    moment: Any
-    square: Any
-    inverse: Any
-    eigenvalues: Any
-    vectors: Any
+    moment: DeviceArray
+    square: DeviceArray
+    inverse: DeviceArray
+    eigenvalues: DeviceArray
+    vectors: DeviceArray
     settings: tuple[float, float, float, float]
 
 
@@ -167,7 +167,7 @@ class OnlineNaturalGradient:
         return self.num_beginnings, *(decision for t in calls for decision in (t == 0, self._learns_at(t)))
 
     def precondition(self, ops: Ops, x: DeviceArray, rate: float = 1.0,
-                     after: OnlineNaturalGradient | None = None) -> Any:
+                     after: OnlineNaturalGradient | None = None) -> DeviceArray:
         """Precondition the rows of ``x`` (rows, D), in place.
 
         Returns
@@ -246,7 +246,7 @@ class OnlineNaturalGradient:
     def _learns_at(self, t: int) -> bool:
         return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
 
-    def _initialise(self, ops: Ops, rows: Rows, projected: Any) -> None:
+    def _initialise(self, ops: Ops, rows: Rows, projected: DeviceArray) -> None:
         """Start from a sparse orthogonal matrix and let it see the first rows: once, or thrice if there are enough."""
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
@@ -274,7 +274,7 @@ class OnlineNaturalGradient:
 
     # -- learning ----------------------------------------------------------------------------------------------------
 
-    def _gather(self, ops: Ops, rows: Rows, projected: Any) -> Projection:
+    def _gather(self, ops: Ops, rows: Rows, projected: DeviceArray) -> Projection:
         """What is to be learned of ``rows``."""
         (num_rows, dim), rank = rows.shape, self.rank
         moment, cross = ops.scratch(rank, dim), ops.scratch(rank, rank)
@@ -291,7 +291,7 @@ class OnlineNaturalGradient:
         ``numbers`` know then whether the rows can be used. ``num_rows`` is how many the call was given.
         """
         moment = seen.moment
-        if moment is None:
+        if moment is None or seen.cross is None:
             return None
         rank, dim = moment.shape
         square, z, vectors = (ops.scratch(rank, rank) for _ in range(3))

@@ -1,7 +1,7 @@
 """Elementwise nonlinearities and softmax, with their statistics and self-repair. Kaldi: ``NonlinearComponent``."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class NonlinearComponent(SameDimComponent):
         ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
-    def store_output_deriv_parts(self, ops: Ops, squares: Any, num_rows: int) -> None:
+    def store_output_deriv_parts(self, ops: Ops, squares: DeviceArray, num_rows: int) -> None:
         """The same of derivatives of ``num_rows`` rows, of whose squares ``squares`` has sums."""
         ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
@@ -215,7 +215,7 @@ class _Squashing(NonlinearComponent):
         return (Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
                 | Properties.STORES_STATS)
 
-    def _repair(self, ops: Ops, update: NonlinearComponent | None) -> Any:
+    def _repair(self, ops: Ops, update: NonlinearComponent | None) -> DeviceArray:
         """How much to pull each column's derivative back towards 0: float32 (dim,), a scratch vector."""
         repair = ops.scratch_vector(self.dim)
         if update is None:
@@ -286,7 +286,7 @@ class RectifiedLinearComponent(NonlinearComponent):
         if update is not None:
             update._store_output_deriv(ops, dy)
 
-    def repair(self, ops: Ops, update: NonlinearComponent | None) -> Any:
+    def repair(self, ops: Ops, update: NonlinearComponent | None) -> DeviceArray:
         """What to take from each column's derivative: float32 (dim,), the same in every block; a scratch vector."""
         repair = ops.scratch_vector(self.dim)
         scale = self._repair_scale() if update is not None else 0.0

@@ -25,12 +25,12 @@ MEMO_ROWS = 5                                 # those three and two that kernels
 ROWS_OF_A_SUM = 64                            # that the operations sum before they add the sums
 
 
-def in_blocks(matrix: DeviceArray, dim: int) -> Any:
+def in_blocks(matrix: DeviceArray, dim: int) -> DeviceArray:
     """A contiguous matrix (rows, k dim) seen as (rows k, dim); itself if it has ``dim`` columns."""
     return matrix if matrix.shape[1] == dim else matrix.reshape(-1, dim)
 
 
-def scratch_sums(ops: Ops, matrix: DeviceArray) -> Any:
+def scratch_sums(ops: Ops, matrix: DeviceArray) -> DeviceArray:
     """A scratch matrix for two sums of each of the columns of ``matrix``, in parts (``column_moments``)."""
     return ops.scratch(2 * num_parts(matrix), matrix.shape[1])
 
@@ -40,7 +40,7 @@ def num_parts(matrix: DeviceArray) -> int:
     return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
 
-def same_memory(a: Any, b: Any) -> bool:
+def same_memory(a: DeviceArray, b: DeviceArray) -> bool:
     """True if two matrices of one device start at the same address."""
     if a is b:
         return True
@@ -226,7 +226,7 @@ class BatchNormComponent(SameDimComponent):
 
     # -- computation ----------------------------------------------------------------------------------------
 
-    def new_memo(self, ops: Memory, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> DeviceArray | None:
         return None if self.test_mode else ops.new_vector(MEMO_ROWS * self.block_dim).reshape(MEMO_ROWS, self.block_dim)
 
     @property

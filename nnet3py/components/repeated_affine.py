@@ -1,7 +1,7 @@
 """Affine maps of blocks of columns: the same map for every block, or one for each."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -74,10 +74,10 @@ class RepeatedAffineComponent(TrainedAffineMap):
             assert isinstance(update, RepeatedAffineComponent)
             update._update(ops, self._input_blocks(x), dy)
 
-    def _input_blocks(self, matrix: DeviceArray) -> Any:
+    def _input_blocks(self, matrix: DeviceArray) -> DeviceArray:
         return blocks(matrix, self.linear_params.shape[1])
 
-    def _output_blocks(self, matrix: DeviceArray) -> Any:
+    def _output_blocks(self, matrix: DeviceArray) -> DeviceArray:
         return blocks(matrix, self.linear_params.shape[0])
 
     # -- files and text ----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
         if not x.shape[0] == y.shape[0] == len(indexes.rows):
             raise compiled_for_others("a mask over time", x, y)
 
-    def new_memo(self, ops: Memory, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> DeviceArray:
         """The mask, float32 (rows,)."""
         return ops.new_vector(num_rows)
 

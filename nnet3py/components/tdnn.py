@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -166,13 +166,13 @@ class TdnnComponent(UpdatableComponent):
         else:
             update._plain_step(ops, parts, dy)
 
-    def _plain_step(self, ops: Ops, parts: tuple[Any, ...], dy: DeviceArray) -> None:
+    def _plain_step(self, ops: Ops, parts: tuple[DeviceArray, ...], dy: DeviceArray) -> None:
         if self.bias_params is not None:
             ops.add_row_sum(self.bias_params, dy, self.learning_rate, 1.0)
         for part, weights in zip(parts, self._blocks(), strict=True):
             ops.add_mat_mat(weights, dy, part, self.learning_rate, 1.0, trans_a=True)
 
-    def _blocks(self) -> tuple[Any, ...]:
+    def _blocks(self) -> tuple[DeviceArray, ...]:
         """The blocks of W, one per time offset: views (output_dim, input_dim)."""
         dim = self.input_dim
         return tuple(self.linear_params[:, i * dim:(i + 1) * dim] for i in range(self.time_offsets.size))
@@ -263,7 +263,7 @@ class TdnnComponent(UpdatableComponent):
         return ",".join(str(offset) for offset in self.time_offsets)
 
 
-def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_rows: int) -> tuple[Any, ...]:
+def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_rows: int) -> tuple[DeviceArray, ...]:
     """For each time offset a view of the input rows that the output rows use, (num_rows, input_dim)."""
     stride, length = indexes.row_stride, indexes.row_stride * (num_rows - 1) + 1
     return tuple(x[offset:offset + length:stride] for offset in indexes.row_offsets)
