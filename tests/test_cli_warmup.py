@@ -44,13 +44,13 @@ def test_the_second_time_all_is_found(tmp_path: Path) -> None:
     environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path), "PYTHONPATH": str(ROOT)}
     environment.pop("NUMBA_CACHE_DIR", None)
     command = [sys.executable, "-c", "from nnet3py.cli.main import main; main()", "warmup", "--device=cpu",
-               "--only=objective", "--only=per_element", "--num-processes=2"]
+               "--only=objective", "--only=orthonormal", "--num-processes=2"]
     outputs = [subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=True).stdout
                for _ in range(2)]
     found = [re.search(r"(\d+) kernels compiled and (\d+) found in .* s; they are kept in", text) for text in outputs]
     first, second = ([int(word) for word in match.groups()] for match in found if match)
     assert first[0] >= 4 and first[1] == 0 and second == [0, first[0]]
-    assert all(re.search(rf"^cpu +{family} ", outputs[0], re.MULTILINE) for family in ("objective", "per_element"))
+    assert all(re.search(rf"^cpu +{family} ", outputs[0], re.MULTILINE) for family in ("objective", "orthonormal"))
 
 
 def test_two_at_once_share_the_work(tmp_path: Path) -> None:
