@@ -8,14 +8,13 @@ import numpy as np
 from nnet3py.engine.jit import inline, row
 from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
-from nnet3py.ops.cpu.formulas import formula
 from nnet3py.ops.cpu.operation import operation
 from nnet3py.ops.formulas import functions
 from nnet3py.ops.formulas.functions import FLOORED_SCALE, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
-_row_scale = formula(functions.row_scale)
+_row_scale = inline(functions.row_scale)     # with the sums' freedom of order, as the kernels that call it
 
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
 

@@ -11,8 +11,8 @@ from nnet3py.ops.cpu.operation import operation
 from nnet3py.ops.formulas import statistics
 
 ZERO, ONE = np.float32(0), np.float32(1)
-_extraction_derivative = formula(statistics.extraction_derivative)
-_pooling_derivative = formula(statistics.pooling_derivative)
+_extraction_derivative, _mean_derivative, _mean_square_derivative = map(formula, (
+    statistics.extraction_derivative, statistics.mean_derivative, statistics.mean_square_derivative))
 
 
 @operation()
@@ -71,4 +71,11 @@ def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
         d, v, e = row(dst, i), row(y, i), row(dy, i)
         inverse = ONE / (np.float32(math.exp(counts[i, 0])) if num_log_counts > 0 else counts[i, 0])
         for j in range(d.shape[0]):
-            d[j] = _pooling_derivative(j, half, num_log_counts, v, e, stddevs) * inverse
+            d[j] = e[num_log_counts + j]
+        if stddevs:
+            for j in range(half):
+                mean, stddev = v[num_log_counts + j], v[num_log_counts + half + j]
+                d[half + j] = _mean_square_derivative(stddev, d[half + j])
+                d[j] = _mean_derivative(mean, d[j], d[half + j])
+        for j in range(d.shape[0]):
+            d[j] *= inverse

@@ -14,8 +14,8 @@ from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows, row
 from nnet3py.ops.formulas import statistics
 
 ZERO, ONE = np.float32(0), np.float32(1)
-_extraction_derivative = formula(statistics.extraction_derivative)
-_pooling_derivative = formula(statistics.pooling_derivative)
+_extraction_derivative, _mean_derivative, _mean_square_derivative = map(formula, (
+    statistics.extraction_derivative, statistics.mean_derivative, statistics.mean_square_derivative))
 _product = formula(statistics.rounded_product)
 
 
@@ -83,5 +83,11 @@ def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
     for i in own_rows(dst.shape[0]):
         d, v, e = row(dst, i), row(y, i), row(dy, i)
         inverse = ONE / (np.float32(math.exp(counts[i, 0])) if num_log_counts > 0 else counts[i, 0])
-        for j in own_columns(d.shape[0]):
-            d[j] = _pooling_derivative(np.int64(j), half, num_log_counts, v, e, stddevs) * inverse
+        for place in own_columns(d.shape[0]):
+            j = np.int64(place)
+            value = e[num_log_counts + j]
+            if stddevs:
+                mean = num_log_counts + (j - half if j >= half else j)
+                of_square = _mean_square_derivative(v[mean + half], e[mean + half])
+                value = of_square if j >= half else _mean_derivative(v[mean], value, of_square)
+            d[j] = value * inverse

@@ -16,17 +16,15 @@ def extraction_derivative(x, of_sum, of_square):
     return of_sum + rounded_product(TWO * x, of_square)
 
 
-def pooling_derivative(j, half, first, y, dy, stddevs):
-    """The derivative at mean ``j`` of the output ``y``, whose means begin at column ``first``.
+# Where a standard deviation is tiny, the following two are huge and nearly cancel, once multiplied with the frames:
+# what is left depends on how each is rounded, and so on the order of these operations, which is Kaldi's.
 
-    With ``stddevs`` the second ``half`` of the means became standard deviations. Where such a one is tiny, two terms
-    are huge and nearly cancel, once multiplied with the frames: what is left depends on how each is rounded, and so on
-    the order of these operations, which is Kaldi's.
-    """
-    if not stddevs:
-        return dy[first + j]
-    mean = first + (j - half if j >= half else j)
-    of_square = HALF * dy[mean + half] / y[mean + half]
-    if j >= half:
-        return of_square
-    return dy[first + j] - rounded_product(TWO * y[mean], of_square)
+
+def mean_square_derivative(stddev, dy):
+    """The derivative at a mean of squares, of that at the standard deviation which it became."""
+    return HALF * dy / stddev
+
+
+def mean_derivative(mean, dy, of_square):
+    """The derivative at a mean, with what comes through the standard deviation."""
+    return dy - rounded_product(TWO * mean, of_square)
