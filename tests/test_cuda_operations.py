@@ -14,12 +14,17 @@ from cuda_checks import COMPUTE_CAPABILITIES, check_ptx
 from nnet3py.ops import table
 
 TESTS = Path(__file__).resolve().parent
-# what of the CPU's test files runs in one process, and whose operations it calls
-GROUPS = [("rows elementwise reductions random products",) * 2,
-          ("nonlinear structural", "nonlinear recurrent normalize structural dropout"),
+# what of the CPU's test files runs in one process, whose operations it calls, and which of the elementwise ones
+GROUPS = [("rows elementwise reductions random products", "rows reductions random products",
+           "set_const copy_mat add_mat sum_mats mul_elements add_mat_elements add_vec_to_rows mul_cols_vec mul_rows_vec "
+           "add_mat_diag_vec add_diag_vec_mat set_vec copy_vec add_vec"),
+          ("nonlinear structural", "nonlinear recurrent normalize structural dropout",
+           "sigmoid tanh relu sigmoid_backprop tanh_backprop relu_backprop dropout_elements dropout_backprop "
+           "binary_mask continuous_mask"),
           ("per_element pooling convolution attention statistics_pooling objective",
-           "pooling convolution attention statistics_pooling objective"),
-          ("eigen orthogonal natural_gradient by_factor orthonormal numerators",) * 2]
+           "pooling convolution attention statistics_pooling objective",
+           "scale_and_offset scale_gradient_from_output"),
+          ("eigen orthogonal natural_gradient by_factor orthonormal numerators",) * 2 + ("",)]
 FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
 IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_product _products _normal _sigmoid_sums
     _tanh_sums _relu_sums _value_sums _square_sums _add_one _add_two low_slope_repair relu_repair batch_norm_store_stats
@@ -37,8 +42,8 @@ def kernels(family: str) -> list[str]:
             if isinstance(value, Kernel) and value.function.__module__ == module.__name__]
 
 
-@pytest.mark.parametrize(("names", "families"), GROUPS)
-def test_in_the_simulator(names, families):
+@pytest.mark.parametrize(("names", "families", "elementwise"), GROUPS)
+def test_in_the_simulator(names, families, elementwise):
     files = [str(TESTS / ("test_random.py" if name == "random" else f"test_ops_{name}.py")) for name in names.split()]
     environment = os.environ | {"NUMBA_ENABLE_CUDASIM": "1",
                                 "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
@@ -48,12 +53,14 @@ def test_in_the_simulator(names, families):
     called = re.search(r"twins called: (.*)", result.stdout)
     assert called, result.stdout
     wanted = {operation.name for family in families.split() for operation in table.FAMILIES[family]}
-    assert not wanted - set(called[1].split())
+    assert not (wanted | set(elementwise.split())) - set(called[1].split())
 
 
 def test_every_family_is_tested():
-    tested = " ".join(families for _, families in GROUPS).split()
-    assert sorted([*tested, "chain"]) == sorted(table.FAMILIES)      # its work space is larger than on the CPU
+    tested = " ".join(families for _, families, _ in GROUPS).split()
+    elementwise = " ".join(names for _, _, names in GROUPS).split()
+    assert sorted(elementwise) == sorted(operation.name for operation in table.FAMILIES["elementwise"])
+    assert sorted([*tested, "elementwise", "chain"]) == sorted(table.FAMILIES)      # its work space is larger than on the CPU
 
 
 @pytest.mark.parametrize("family", FAMILIES)
