@@ -1,7 +1,7 @@
 """Components without parameters that copy, permute, sum or multiply columns, and fixed scales and biases."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
