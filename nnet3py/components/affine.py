@@ -1,7 +1,7 @@
 """Affine and linear maps of each row: with and without natural gradient, and one that is never trained."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class AffineMap(Component):
     def output_dim(self) -> int:
         return self.linear_params.shape[0]
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.affine(y, x, self.linear_params, self.bias_params)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,

@@ -274,7 +274,7 @@ class RectifiedLinearComponent(NonlinearComponent):
                  | Properties.STORES_STATS)
         return flags | Properties.INPUT_CONTIGUOUS if self.block_dim != self.dim else flags
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.relu(y, x)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -234,7 +234,8 @@ class BatchNormComponent(SameDimComponent):
         """Whether ``propagate`` needs its input's ``column_moments``."""
         return not self.test_mode and self.block_dim == self.dim
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any, sums: Any = None) -> None:
+    def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: DeviceArray,
+                  sums: DeviceArray | None = None) -> None:
         """As every component; ``sums`` are the ``column_moments`` of ``x`` if somebody knows them already."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
         if not self.test_mode:

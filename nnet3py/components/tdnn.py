@@ -140,7 +140,8 @@ class TdnnComponent(UpdatableComponent):
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
+                  memo: None) -> None:
         parts, blocks = _input_parts(indexes, x, y.shape[0]), self._blocks()
         done = 0
         if self.bias_params is not None:
