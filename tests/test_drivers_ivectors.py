@@ -17,8 +17,8 @@ from nnet3py.drivers.ivector_extraction import NEEDED, extract_ivectors, with_fe
 from nnet3py.drivers.ivector_extractor import ExtractorTraining, evenly, train_ivector_extractor
 from nnet3py.drivers.preparation_options import ExtractorOptions, IvectorOptions
 from nnet3py.errors import FormatError, UsageError
+from nnet3py.formats.matrix_files import read_matrices
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import read_matrices
 from nnet3py.ivectors.extractor import IvectorExtractor
 
 SMALL = {"nj": 2, "pca_dim": 6, "num_gauss": 4, "ubm_num_iters": 1, "ubm_num_iters_init": 2, "ivector_dim": 3,
