@@ -183,6 +183,11 @@ def test_scores_of_clear_speakers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == ("cosine 0.00\nlda-cosine-4 0.00\ntwo-covariance-4 0.00\n"
                            "lda-cosine-3 0.00\ntwo-covariance-3 0.00\n")
+    plda = run([EGS / "speaker_id/local/plda.sh", "--train", f"ark:{tmp_path}/train.txt", "--utt2spk",
+                tmp_path / "train2spk", "--test", f"ark:{tmp_path}/test.txt", "--trials", tmp_path / "trials", "--dir",
+                tmp_path / "plda", "--lda-dims", 3], tmp_path)
+    assert (plda.returncode, plda.stdout) == (0, "plda-3 0.00\n"), plda.stderr
+    assert len((tmp_path / "plda/plda-3.scores").read_text().splitlines()) == len(trials.splitlines())
     (tmp_path / "trials").write_text(trials + "s8-0 who target\n")
     broken = run(score, tmp_path)
     assert broken.returncode == 1 and "there is no vector of who" in broken.stderr

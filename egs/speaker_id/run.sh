@@ -118,6 +118,8 @@ if [ $stage -le 5 ]; then
     lda_dims=${vectors}_lda_dims
     run $dir/$vectors/log/score.log python local/score.py --lda-dims ${!lda_dims} --scores $dir/$vectors/scores.txt \
       ark:$dir/$vectors/train.ark $data/train/utt2spk ark:$dir/$vectors/test.ark $dir/trials > $dir/$vectors/eer.txt
+    local/plda.sh --train ark:$dir/$vectors/train.ark --utt2spk $data/train/utt2spk --test ark:$dir/$vectors/test.ark \
+      --trials $dir/trials --dir $dir/$vectors/plda --lda-dims ${!lda_dims} >> $dir/$vectors/eer.txt
     sed "s/^/$vectors /" $dir/$vectors/eer.txt >> $dir/results.txt
   done
   local/results.sh $dir/results.txt
