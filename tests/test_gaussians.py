@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
-from nnet3py.gaussians.accumulators import MEANS, VARIANCES, WEIGHTS, GmmStats, dense_posteriors, parse_flags
+from nnet3py.gaussians.accumulators import MEANS, VARIANCES, WEIGHTS, GmmStats, parse_flags
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.estimation import (
     DiagOptions,
@@ -29,6 +29,7 @@ from nnet3py.gaussians.estimation import (
 )
 from nnet3py.gaussians.full_gmm import FullGmm
 from nnet3py.gaussians.posteriors import (
+    dense_of_selection,
     log_likelihoods,
     of_preselected,
     posteriors_of_selection,
@@ -121,6 +122,21 @@ def test_selection() -> None:
     assert all(value >= 0.3 for frame in few for _, value in frame) and all(len(frame) for frame in few)
 
 
+@pytest.mark.parametrize("is_full", [False, True])
+def test_lists_of_one_length_are_read_as_any_others(is_full: bool) -> None:
+    """All at once, and frame by frame, the same to the bit; among them are such that are taken for consecutive ones."""
+    rng = np.random.default_rng(5)
+    full = mixtures(6, 6)[0]
+    gmm, features = full if is_full else full.to_diagonal(), features_of(6, 40)
+    selection = [rng.permutation(6)[:4].astype(np.int32) for _ in range(40)]
+    selection[3], selection[4] = np.array([1, 5, 0, 4], dtype=np.int32), np.array([0, 5, 1, 3], dtype=np.int32)
+    together, log_likes = dense_of_selection(gmm, features, selection)
+    apart, log_likes_apart = dense_of_selection(gmm, features, [*selection[:-1], selection[-1][:2]])
+    np.testing.assert_array_equal(together[:-1], apart[:-1])
+    np.testing.assert_array_equal(log_likes[:-1], log_likes_apart[:-1])
+    np.testing.assert_allclose(together.sum(axis=1), 1.0, rtol=1e-6)
+
+
 def test_lists_that_look_like_ranges_are_taken_for_ranges() -> None:
     full = mixtures(5, 6)[0]
     x, diag = features_of(6, 1), full.to_diagonal()
@@ -179,7 +195,7 @@ def test_estimates_are_better() -> None:
 def test_gaussians_with_little_data() -> None:
     diag = mixtures(11)[0].to_diagonal()
     stats = GmmStats.zeros(5, 3, ALL, False)
-    stats.add(features_of(12, 60), dense_posteriors([np.array([0, 2])] * 60, [np.array([0.5, 0.5])] * 60, 5))
+    stats.add(features_of(12, 60), np.tile(np.array([0.5, 0, 0.5, 0, 0], dtype=np.float32), (60, 1)))
     removed = estimate_diag(stats, diag, DiagOptions(), ALL).gmm
     kept = estimate_diag(stats, diag, DiagOptions(remove_low_count=False), ALL).gmm
     assert len(removed.weights) == 2 and removed.weights.sum() == pytest.approx(1.0)

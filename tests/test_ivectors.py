@@ -22,7 +22,9 @@ from nnet3py.ivectors.online import (
     EstimationStats,
     OnlineIvectors,
     OnlineModels,
+    Terms,
     ivectors_of_posteriors,
+    terms_of_pieces,
 )
 from nnet3py.ivectors.plda import Plda, PldaTraining, dense_ratios
 from nnet3py.ivectors.training import (
@@ -181,13 +183,34 @@ def test_bad_files_and_statistics(tmp_path: Path) -> None:
 # -- online ------------------------------------------------------------------------------------------------------------
 
 
+def terms_of(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior) -> Terms:
+    """Of a whole utterance."""
+    (found,) = terms_of_pieces(extractor, features, posterior, np.array([len(features)]))
+    return found
+
+
+def test_pieces_of_an_utterance_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnet3py.ivectors.online._PIECES", 3)
+    extractor = extractor_of()
+    features, posterior = utterance_of(3, 20)
+    stats = UtteranceStats.of(GAUSSIANS, features, posterior)
+    pieces = list(terms_of_pieces(extractor, features, posterior, np.array([1, 4, 4, 9, 20])))
+    assert [piece.count for piece in pieces] == [
+        pytest.approx(float(posterior.part(*ends).weights.sum())) for ends in ((0, 1), (1, 4), (4, 4), (4, 9), (9, 20))]
+    np.testing.assert_allclose(sum(piece.linear for piece in pieces), extractor.linear_term(stats), rtol=1e-9)
+    np.testing.assert_allclose(unpacked(np.sum([piece.quadratic for piece in pieces], axis=0)),
+                               extractor.quadratic_term(stats.gamma), rtol=1e-9)
+    with pytest.raises(ShapeError, match="expected posteriors of 19 frames"):
+        next(terms_of_pieces(extractor, features[:-1], posterior, np.array([19])))
+
+
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), max_count=st.sampled_from([0.0, 3.0, 10.0]))
 def test_estimates_solve_the_problem(seed: int, max_count: float) -> None:
     extractor = extractor_of()
     stats = EstimationStats(IVECTOR_DIM, extractor.offset, max_count)
     features, posterior = utterance_of(seed, 20)
-    stats.add(extractor, UtteranceStats.of(GAUSSIANS, features, posterior))
+    stats.add(terms_of(extractor, features, posterior))
     found = stats.estimate(extractor.prior_mean())
     np.testing.assert_allclose(found, np.linalg.solve(stats.quadratic, stats.linear), rtol=1e-5, atol=1e-6)
     if max_count == 0:
@@ -203,11 +226,11 @@ def test_forgetting_keeps_the_prior(factor: float, max_count: float) -> None:
     extractor = extractor_of()
     features, posterior = utterance_of(7, 20)
     whole = EstimationStats(IVECTOR_DIM, extractor.offset, max_count)
-    whole.add(extractor, UtteranceStats.of(GAUSSIANS, features, posterior))
+    whole.add(terms_of(extractor, features, posterior))
     whole.scale(factor)
     less = Posterior(posterior.row_starts, posterior.ids, posterior.weights * np.float32(factor))
     part = EstimationStats(IVECTOR_DIM, extractor.offset, max_count)
-    part.add(extractor, UtteranceStats.of(GAUSSIANS, features, less))
+    part.add(terms_of(extractor, features, less))
     np.testing.assert_allclose(whole.quadratic, part.quadratic, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(whole.linear, part.linear, rtol=1e-4, atol=1e-3)
     assert whole.count == pytest.approx(part.count, rel=1e-5)

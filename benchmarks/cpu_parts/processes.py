@@ -32,12 +32,16 @@ IMPORTS = [sys.executable, "-c", "import numpy"]
 
 
 class Run(NamedTuple):
-    """One process: wall-clock seconds, peak resident memory in bytes, what it wrote to standard output and error."""
+    """One process: wall-clock seconds, peak resident memory in bytes, what it wrote to standard output and error.
+
+    ``processor``: seconds of processor time, of all its threads.
+    """
 
     seconds: float
     peak_bytes: int
     output: str
     log: str
+    processor: float = 0.0
 
 
 @dataclass
@@ -82,7 +86,7 @@ def run(command: Sequence[str | Path], threads: int) -> Run:
     if process.returncode:
         sys.exit(f"exit status {process.returncode}: {' '.join(words)}\n{texts[1]}")
     unit = 1 if platform.system() == "Darwin" else 1024
-    return Run(seconds, usage.ru_maxrss * unit, *texts)
+    return Run(seconds, usage.ru_maxrss * unit, texts[0], texts[1], usage.ru_utime + usage.ru_stime)
 
 
 def program(name: str, *words: str | Path, threads: int) -> Run:

@@ -3,10 +3,12 @@
 #
 #   ./run_chain.sh                               everything
 #   ./run_chain.sh --stage 2                     from training on, which goes on where it was interrupted
+#   ./run_chain.sh --variant biphone             with i-vectors, and a tree of phones and their left neighbours
 #   ./run_chain.sh --decode false                without words; true: with, or fail; auto: if its packages are there
 #   ./run_chain.sh --scheduler tcp://127.0.0.1:8786    training jobs on the workers of a dask scheduler
 #
-# What it makes lies under exp/: the data and the tree as Kaldi lays them out, and exp/chain.
+# What it makes lies under exp/: the data and the tree as Kaldi lays them out, and exp/chain; of the variant,
+# exp/chain_biphone, exp/chain_tree_biphone, exp/extractor and exp/ivectors_{train,test}.
 
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -15,6 +17,10 @@ cd "$(dirname "$0")"
 stage=0
 data=data
 dir=exp
+variant=plain             # or biphone
+num_leaves=120            # of the variant's tree
+ivector_dim=20            # and of its i-vectors
+num_gauss=64
 decode=auto
 num_jobs_initial=1
 num_jobs_final=1
@@ -26,6 +32,12 @@ cmd=                      # such as "queue.pl --mem 2G": how jobs are started; n
 
 net=$dir/chain
 tree=$dir/chain_tree
+ivectors=                 # where they are, up to the part of the data
+case $variant in
+  plain) ;;
+  biphone) net=${net}_biphone tree=${tree}_biphone ivectors=$dir/ivectors ;;
+  *) fail "--variant is plain or biphone, not '$variant'" ;;
+esac
 
 [ -s conf/chain.xconfig ] || fail "no conf/chain.xconfig"
 case $decode in
@@ -42,6 +54,22 @@ if [ $stage -le 0 ]; then
   done
   need $data/{phones,lexicon}.txt
   ./local/make_kaldi_dirs.sh --data $data --dir $dir
+  if [ $variant = biphone ]; then
+    jobs=(${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --nj=2)
+    echo "$0: a tree of phones and their left neighbours"
+    nnet3-build-tree ${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --num-leaves=$num_leaves \
+      --frame-subsampling-factor=3 --context-opts="--context-width=2 --central-position=1" --feat-dir=$dir/data/train \
+      --lang=$dir/lang_chain --ali-dir=$dir/ali_train --dir=$tree
+    echo "$0: i-vectors"
+    train-ivector-extractor "${jobs[@]}" --feat-dir=$dir/data/train --ubm.num-gauss=$num_gauss \
+      --ivector-dim=$ivector_dim --num-iters=5 --dir=$dir/extractor
+    # In training, speakers are taken apart, so that i-vectors of few utterances are seen, as in the beginning of a call.
+    for part in train test; do
+      most=0; [ $part = test ] || most=2
+      extract-ivectors "${jobs[@]}" --feat-dir=$dir/data/$part --extractor-dir=$dir/extractor --utts-per-spk-max=$most \
+        --dir=${ivectors}_$part
+    done
+  fi
 fi
 
 if [ $stage -le 1 ]; then
@@ -50,6 +78,13 @@ if [ $stage -le 1 ]; then
   rm -rf $net
   mkdir -p $net/configs
   sed "s|CONFIGS|$net/configs|g; s|PDFS|$pdfs|g" conf/chain.xconfig > $net/configs/network.xconfig
+  if [ -n "$ivectors" ]; then
+    sed -i "/^input dim=40 name=input/ {
+      i input dim=$ivector_dim name=ivector
+      a linear-component name=ivector-linear dim=32 input=ReplaceIndex(ivector, t, 0) l2-regularize=0.01
+      a batchnorm-component name=ivector-norm target-rms=0.1
+    }; s|^\(relu-batchnorm-layer name=tdnn1 .*Append(-2,-1,0,1,2\))|\1, ivector-norm)|" $net/configs/network.xconfig
+  fi
   run $net/log/xconfig.log xconfig-to-configs --xconfig-file $net/configs/network.xconfig --config-dir $net/configs
   run $net/log/info.log nnet3-info $net/configs/ref.raw > $net/info.txt
   echo "$0: $(grep num-parameters $net/info.txt), $pdfs pdfs"
@@ -62,6 +97,7 @@ if [ $stage -le 2 ]; then
   SECONDS=0
   train-chain ${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --use-gpu=no --feat-dir=$dir/data/train \
     --tree-dir=$tree --ali-dir=$dir/ali_train --feat.cmvn-opts="--norm-means=false --norm-vars=false" \
+    ${ivectors:+--feat.online-ivector-dir=${ivectors}_train} \
     --chain.lm-opts="--num-extra-lm-states=500" --chain.leaky-hmm-coefficient=0.1 \
     --chain.l2-regularize=0.00005 --chain.xent-regularize=0.1 \
     --egs.chunk-width=150,110,90 \
@@ -82,8 +118,11 @@ if [ $stage -le 3 ]; then
     true)
       echo "$0: decoding the words of the test speakers"
       need $net/frame_subsampling_factor
+      more=
+      [ -z "$ivectors" ] || more="--online-ivectors=scp:${ivectors}_test/ivector_online.scp
+        --online-ivector-period=$(cat ${ivectors}_test/ivector_period)"
       ./local/decode.sh --dir $dir --net $net --tree $tree/tree --self-loop-scale 1.0 --acoustic-scale 1.0 --beam 15 \
-        --options "--frame-subsampling-factor=$(cat $net/frame_subsampling_factor)"
+        --options "--frame-subsampling-factor=$(cat $net/frame_subsampling_factor) $more"
       echo "$0: $(head -n 1 $net/decode/wer.txt)" ;;
   esac
 fi

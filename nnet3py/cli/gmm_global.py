@@ -159,22 +159,17 @@ def _of_utterance(table: Any, key: str, num_frames: int, what: str) -> Any:
 
 
 def _add_utterance(stats: GmmStats, gmm: Any, matrix: np.ndarray, selection: Any, weights: np.ndarray | None) -> float:
-    import numpy as np
-
-    from nnet3py.gaussians.accumulators import dense_posteriors
     from nnet3py.gaussians.estimation import add_frames
-    from nnet3py.gaussians.posteriors import of_preselected, softmax
+    from nnet3py.gaussians.posteriors import dense_of_selection
 
     if selection is None:
         return add_frames(stats, gmm, matrix, weights)
-    values, total = [], 0.0
-    for frame, log_likes in enumerate(of_preselected(gmm, matrix, selection)):
-        posteriors, log_like = softmax(log_likes)
-        weight = np.float32(1.0 if weights is None else weights[frame])
-        values.append(posteriors * weight)
-        total += log_like * float(weight)
-    stats.add(matrix, dense_posteriors(selection, values, len(stats.occupancy)))
-    return total
+    posteriors, log_likes = dense_of_selection(gmm, matrix, selection)
+    if weights is not None:
+        of_frames = weights.astype("float32")
+        posteriors, log_likes = posteriors * of_frames[:, None], log_likes * of_frames
+    stats.add(matrix, posteriors)
+    return float(log_likes.sum(dtype="float64"))
 
 
 _ACC_USAGE = """

@@ -142,11 +142,12 @@ def _of_utterances(extractor: Any, args: list[str], options: Options) -> int:
         posterior = type(posterior)(posterior.row_starts, posterior.ids, posterior.weights * factor)
         with within(f"utterance {key}"):
             stats = UtteranceStats.of(extractor.num_gaussians, matrix, posterior)
-            mean = extractor.distribution(stats).mean
+            terms = extractor.terms(stats)
+            mean = extractor.distribution(stats, terms).mean
         change = 0.0
         if options.compute_objf_change:
-            change = sum(objective_of(extractor, stats, mean)) - sum(objective_of(extractor, stats,
-                                                                                  extractor.prior_mean()))
+            change = sum(objective_of(extractor, stats, mean, terms=terms)) - sum(
+                objective_of(extractor, stats, extractor.prior_mean(), terms=terms))
         mean[0] -= extractor.offset
         return key, mean.astype(np.float32), total * limited, change
 
@@ -202,10 +203,11 @@ def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
                 log.log(f"Scaling stats for speaker {speaker} by scale {factor:.6g} due to "
                         f"--max-count={options.max_count:g}")
                 total, count = total.scaled(factor), options.max_count
-            mean = extractor.distribution(total).mean
+            terms = extractor.terms(total)
+            mean = extractor.distribution(total, terms).mean
             if options.compute_objf_change:
-                change = sum(objective_of(extractor, total, mean)) - sum(
-                    objective_of(extractor, total, extractor.prior_mean()))
+                change = sum(objective_of(extractor, total, mean, terms=terms)) - sum(
+                    objective_of(extractor, total, extractor.prior_mean(), terms=terms))
                 log.log(f"Auxf change for speaker {speaker} was {change / count:.6g} per frame, over {count:.6g} "
                         f"frames (weighted).")
                 gained += change

@@ -78,8 +78,9 @@ def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
         key, matrix, posterior = utterance
         with within(f"utterance {key}"):
             stats = UtteranceStats.of(extractor.num_gaussians, matrix, posterior, settings.update_variances)
-            found = extractor.distribution(stats)
-            auxf = utterance_auxf(extractor, stats, found) if settings.compute_auxf else 0.0
+            terms = extractor.terms(stats)
+            found = extractor.distribution(stats, terms)
+            auxf = utterance_auxf(extractor, stats, found, terms) if settings.compute_auxf else 0.0
         return len(matrix), stats, found, auxf
 
     utterances = with_posteriors(args[1], args[2], counts)

@@ -110,6 +110,21 @@ def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
     return np.ascontiguousarray(data["value"])
 
 
+def _sized_vectors(reader: TokenReader, count: int) -> list[np.ndarray]:
+    """``count`` binary vectors, each after its length: int32, decoded together, as there may be one for each frame."""
+    lengths, pieces = [], []
+    for _ in range(count):
+        length = reader.integer()
+        reader.check_count(length, _SIZED.itemsize)
+        lengths.append(length)
+        pieces.append(reader.raw(length * _SIZED.itemsize))
+    data = np.frombuffer(b"".join(pieces), dtype=_SIZED)
+    if np.any(data["size"] != 4):
+        raise reader.error("expected 4-byte integers, found another size")
+    values, ends = np.ascontiguousarray(data["value"]), np.cumsum(lengths, dtype=np.int64).tolist()
+    return [values[end - length:end] for length, end in zip(lengths, ends, strict=True)]
+
+
 def _with_sizes(values: np.ndarray) -> bytes:
     data = np.empty(values.size, dtype=_SIZED)
     data["size"] = 4
@@ -143,7 +158,7 @@ def read_int_vectors(reader: TokenReader) -> list[np.ndarray]:
     if reader.binary:
         count = reader.integer()
         reader.check_count(count, _SIZED.itemsize)
-        return [_sized_integers(reader, reader.integer()) for _ in range(count)]
+        return _sized_vectors(reader, count)
     pieces = line_of(reader).split(b";")
     if pieces.pop().strip():
         raise reader.error("expected every list of integers to end with ';'")
@@ -155,9 +170,10 @@ def write_int_vectors(writer: TokenWriter, value: Sequence[Any]) -> None:
     vectors = [np.asarray(one, dtype=np.int32) for one in value]
     if writer.binary:
         writer.integer(len(vectors))
-        for one in vectors:
-            writer.integer(one.size)
-            writer.raw(_with_sizes(one))
+        lengths = np.array([one.size for one in vectors], dtype=np.int64)
+        # Each vector's length stands before it and is stored as its integers are.
+        starts = np.cumsum(lengths) - lengths
+        writer.raw(_with_sizes(np.insert(np.concatenate([*vectors, np.zeros(0, np.int32)]), starts, lengths)))
     else:
         writer.raw(b"".join(_text(one) + b"; " for one in vectors) + b"\n")
 

@@ -1,7 +1,6 @@
 """Statistics for estimating mixtures: counts, sums and squares of features by Gaussian. Kaldi: ``AccumDiagGmm``."""
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -159,11 +158,3 @@ def _assembled(reader: TokenReader, found: dict[str, np.ndarray], count: int, di
     if is_full:
         stats.squares += GmmStats._about_means(stats.occupancy, stats.means)
     return stats
-
-
-def dense_posteriors(numbers: Sequence[np.ndarray], values: Sequence[np.ndarray], num_gaussians: int) -> np.ndarray:
-    """float32 (frames, gaussians) of the listed Gaussians of each frame and their posteriors."""
-    dense = np.zeros((len(numbers), num_gaussians), dtype=np.float32)
-    for row, listed, posteriors in zip(dense, numbers, values, strict=True):
-        row[np.asarray(listed)] = posteriors
-    return dense

@@ -133,16 +133,34 @@ def of_preselected(gmm: Mixture, features: np.ndarray, selection: Selection) -> 
     covariances are diagonal: so does Kaldi (DiagGmm::LogLikelihoodsPreselect), and results are compared with its.
     """
     log_likes = log_likelihoods(gmm, features)
+    table = _as_table(selection, log_likes.shape[1])
+    if table is not None:
+        return [*np.take_along_axis(log_likes, _read_as(gmm, table), axis=1)]
     result = []
     for row, listed in zip(log_likes, selection, strict=True):
         numbers = np.asarray(listed)
         if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(row):
             raise ShapeError(f"expected numbers of Gaussians from 0 to {len(row) - 1}, found {numbers.tolist()[:10]}",
                              "does the selection belong to another mixture?")
-        if isinstance(gmm, DiagGmm) and numbers[-1] + 1 - numbers[0] == len(numbers):
-            numbers = np.arange(numbers[0], numbers[0] + len(numbers))
-        result.append(row[numbers])
+        result.append(row[_read_as(gmm, numbers[None])[0]])
     return result
+
+
+def _as_table(selection: Selection, num_gaussians: int) -> np.ndarray | None:
+    """int (frames, n) of lists that are all of one length, as gmm-gselect makes them; None for others, wrong or not."""
+    if not len(selection) or len({len(listed) for listed in selection}) > 1 or not len(selection[0]):
+        return None
+    table = np.array(selection)
+    return table if table.min() >= 0 and table.max() < num_gaussians else None
+
+
+def _read_as(gmm: Mixture, table: np.ndarray) -> np.ndarray:
+    """The Gaussians (frames, n) whose likelihoods Kaldi takes for those that are listed."""
+    count = table.shape[1]
+    consecutive = table[:, -1] + 1 - table[:, 0] == count
+    if not isinstance(gmm, DiagGmm) or not consecutive.any():
+        return table
+    return np.where(consecutive[:, None], table[:, :1] + np.arange(count), table)
 
 
 def select_among(gmm: Mixture, features: np.ndarray, selection: Selection, most: int) -> tuple[list[np.ndarray], float]:
@@ -156,13 +174,28 @@ def select_among(gmm: Mixture, features: np.ndarray, selection: Selection, most:
     return chosen, total
 
 
-def softmax(values: np.ndarray) -> tuple[np.ndarray, float]:
-    """Posteriors of log-likelihoods (…,), float32, and the logarithm of what they were divided by."""
-    highest = values.max()
+def softmax(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Posteriors of log-likelihoods (…, n), float32, and (…,) the logarithms of what they were divided by."""
+    highest = values.max(axis=-1, keepdims=True)
     with np.errstate(under="ignore"):
         exponentials = np.exp(values - highest)
-    total = exponentials.sum()
-    return exponentials / total, float(highest + np.log(total))
+    total = exponentials.sum(axis=-1, keepdims=True)
+    return exponentials / total, (highest + np.log(total))[..., 0]
+
+
+def dense_of_selection(gmm: Mixture, features: np.ndarray, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+    """float32 (frames, gaussians), posteriors of the listed Gaussians; and (frames,), log-likelihoods by them."""
+    likelihoods = of_preselected(gmm, features, selection)
+    dense = np.zeros((len(features), len(gmm.weights)), dtype=np.float32)
+    table = _as_table(selection, len(gmm.weights))
+    if table is not None:
+        posteriors, log_likes = softmax(np.asarray(likelihoods))
+        np.put_along_axis(dense, table, posteriors, axis=1)
+        return dense, log_likes
+    log_likes = np.zeros(len(features), dtype=np.float32)
+    for frame, (listed, values) in enumerate(zip(selection, likelihoods, strict=True)):
+        dense[frame, np.asarray(listed)], log_likes[frame] = softmax(values)
+    return dense, log_likes
 
 
 def posteriors_of_selection(gmm: Mixture, features: np.ndarray, selection: Selection,
@@ -174,7 +207,7 @@ def posteriors_of_selection(gmm: Mixture, features: np.ndarray, selection: Selec
     frames, total = [], 0.0
     for listed, values in zip(selection, of_preselected(gmm, features, selection), strict=True):
         posteriors, log_like = softmax(values)
-        total += log_like
+        total += float(log_like)
         if least != 0.0:
             posteriors = _without_small(posteriors, np.float32(least))
         frames.append([(int(number), float(value)) for number, value in zip(listed, posteriors, strict=True) if value])

@@ -13,7 +13,7 @@ from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.full_gmm import FullGmm
-from nnet3py.gaussians.symmetric import outer_products, packed, unpacked
+from nnet3py.gaussians.symmetric import lower_triangle, outer_products, packed, unpacked
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.random_sequence import CRandom
 
@@ -45,11 +45,7 @@ class UtteranceStats:
         """Statistics of float32 features (frames, dim). ShapeError for posteriors of other Gaussians or frames."""
         from scipy.sparse import csr_matrix
 
-        if len(posterior) != len(features):
-            raise ShapeError(f"expected posteriors of {len(features)} frames, found {len(posterior)}")
-        if len(posterior.ids) and not 0 <= posterior.ids.min() <= posterior.ids.max() < num_gaussians:
-            raise ShapeError(f"expected posteriors of Gaussians 0 to {num_gaussians - 1}, found "
-                             f"{posterior.ids.min()} to {posterior.ids.max()}")
+        check_posterior(num_gaussians, features, posterior)
         double = features.astype(np.float64)
         table = csr_matrix((posterior.weights.astype(np.float64), posterior.ids, posterior.row_starts),
                            shape=(len(features), num_gaussians)).T.tocsr()
@@ -68,6 +64,22 @@ class UtteranceStats:
         """All times a factor."""
         second = None if self.second is None else self.second * factor
         return UtteranceStats(self.gamma * factor, self.first * factor, second)
+
+
+def check_posterior(num_gaussians: int, features: np.ndarray, posterior: Posterior) -> None:
+    """ShapeError for posteriors of other Gaussians, or of another number of frames."""
+    if len(posterior) != len(features):
+        raise ShapeError(f"expected posteriors of {len(features)} frames, found {len(posterior)}")
+    if len(posterior.ids) and not 0 <= posterior.ids.min() <= posterior.ids.max() < num_gaussians:
+        raise ShapeError(f"expected posteriors of Gaussians 0 to {num_gaussians - 1}, found "
+                         f"{posterior.ids.min()} to {posterior.ids.max()}")
+
+
+class UtteranceTerms(NamedTuple):
+    """float64 (ivector dim,), Σ Kᵀ X, and (ivector dim, ivector dim), Σ γ U, of an utterance."""
+
+    linear: np.ndarray
+    quadratic: np.ndarray
 
 
 class Distribution(NamedTuple):
@@ -137,7 +149,13 @@ class IvectorExtractor:
     @cached_property
     def quadratics(self) -> np.ndarray:
         """float64 (gaussians, ivector dim (ivector dim + 1) / 2): Mᵀ Σ⁻¹ M. Kaldi: U."""
-        return packed(np.swapaxes(self.projections, 1, 2) @ self.precisions)
+        return np.ascontiguousarray(packed(np.swapaxes(self.projections, 1, 2) @ self.precisions))
+
+    @cached_property
+    def doubled_inverses(self) -> np.ndarray:
+        """float64 (gaussians, dim (dim + 1) / 2), whose product with a packed matrix is the trace of theirs."""
+        rows, cols = lower_triangle(self.dim)
+        return np.ascontiguousarray(packed(self.inverses) * np.where(rows == cols, 1.0, 2.0))
 
     @cached_property
     def log_constants(self) -> np.ndarray:
@@ -162,10 +180,15 @@ class IvectorExtractor:
         """float64 (ivector dim, ivector dim): Σ γ U."""
         return unpacked(gamma @ self.quadratics)
 
-    def distribution(self, stats: UtteranceStats) -> Distribution:
-        """The i-vector's distribution. Kaldi: GetIvectorDistribution."""
-        linear = self.linear_term(stats) + self.prior_mean()
-        quadratic = self.quadratic_term(stats.gamma) + np.eye(self.ivector_dim)
+    def terms(self, stats: UtteranceStats) -> UtteranceTerms:
+        """What the statistics say of the i-vector."""
+        return UtteranceTerms(self.linear_term(stats), self.quadratic_term(stats.gamma))
+
+    def distribution(self, stats: UtteranceStats, terms: UtteranceTerms | None = None) -> Distribution:
+        """The i-vector's distribution; ``terms`` if they are known. Kaldi: GetIvectorDistribution."""
+        terms = terms or self.terms(stats)
+        linear = terms.linear + self.prior_mean()
+        quadratic = terms.quadratic + np.eye(self.ivector_dim)
         if not self.weights_depend:
             covariance = _inverse(quadratic)
             return Distribution(covariance @ linear, covariance)
@@ -269,10 +292,13 @@ class Objective(NamedTuple):
 
 
 def objective_of(extractor: IvectorExtractor, stats: UtteranceStats, mean: np.ndarray,
-                 covariance: np.ndarray | None = None) -> Objective:
-    """The auxiliary function of an i-vector, or of its distribution, without what does not depend on it."""
-    quadratic = extractor.quadratic_term(stats.gamma)
-    acoustic = float(mean @ extractor.linear_term(stats) - 0.5 * mean @ quadratic @ mean)
+                 covariance: np.ndarray | None = None, terms: UtteranceTerms | None = None) -> Objective:
+    """The auxiliary function of an i-vector, or of its distribution, without what does not depend on it.
+
+    ``terms`` : of the statistics, if they are known
+    """
+    linear, quadratic = terms or extractor.terms(stats)
+    acoustic = float(mean @ linear - 0.5 * mean @ quadratic @ mean)
     away = mean - extractor.prior_mean()
     prior = -0.5 * float(away @ away)
     if covariance is not None:

@@ -5,8 +5,9 @@ Kaldi: ``OnlineIvectorEstimationStats``, ``OnlineIvectorFeature``.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.posteriors import log_likelihoods, pruned_posteriors
 from nnet3py.gaussians.symmetric import unpacked
-from nnet3py.ivectors.extractor import IvectorExtractor, UtteranceStats, check_dimensions, check_online
+from nnet3py.ivectors.extractor import IvectorExtractor, check_dimensions, check_online, check_posterior
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,43 @@ CG_ITERATIONS = 15
 _RESIDUAL_CHANGE = float(np.float32(0.01)) ** 2       # when residuals are computed anew
 _TINY = 2.2e-308
 _GREATEST_PRUNING = np.float32(0.99)                  # of posteriors: then the likeliest Gaussian is left
+_PIECES = 64                                          # of an utterance whose terms are in memory at a time
 _PITCH = 3                                            # columns that may follow the features, and are not used
+
+
+class Terms(NamedTuple):
+    """What some frames add to the problem: how many they are, linear float64 (ivector dim,), and quadratic, packed."""
+
+    count: float
+    linear: np.ndarray
+    quadratic: np.ndarray
+
+
+def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior,
+                    ends: np.ndarray) -> Iterator[Terms]:
+    """What successive pieces of an utterance add. ``ends`` int (pieces,): the frame after each, ascending.
+
+    Pieces are computed together, some at a time: few Gaussians have posteriors in each, so that the sums are products
+    of sparse matrices with what is stored of all Gaussians. ShapeError as of UtteranceStats.
+    """
+    from scipy.sparse import csr_matrix
+
+    check_posterior(extractor.num_gaussians, features, posterior)
+    dim, size = extractor.dim, extractor.ivector_dim
+    projections = extractor.precisions.reshape(-1, size)
+    starts, weights = np.asarray(posterior.row_starts), posterior.weights.astype(np.float64)
+    frames = np.repeat(np.arange(len(features)), np.diff(starts))
+    bounds = np.concatenate(([0], starts[np.asarray(ends)]))
+    for first in range(0, len(ends), _PIECES):
+        borders = bounds[first:first + _PIECES + 1]
+        entries = slice(borders[0], borders[-1])
+        rows, ids, own = borders - borders[0], posterior.ids[entries].astype(np.int64), weights[entries]
+        gamma = csr_matrix((own, ids, rows), shape=(len(rows) - 1, extractor.num_gaussians))
+        values = (features[frames[entries]].astype(np.float64) * own[:, None]).reshape(-1)
+        columns = (ids[:, None] * dim + np.arange(dim)).reshape(-1)
+        sums = csr_matrix((values, columns, rows * dim), shape=(len(rows) - 1, len(projections)))
+        counts = np.asarray(gamma.sum(axis=1)).ravel()
+        yield from map(Terms, counts.tolist(), sums @ projections, gamma @ extractor.quadratics)
 
 
 class EstimationStats:
@@ -43,14 +80,11 @@ class EstimationStats:
         self.quadratic = np.eye(ivector_dim)
         self.count = 0.0
 
-    def add(self, extractor: IvectorExtractor, stats: UtteranceStats) -> None:
+    def add(self, terms: Terms) -> None:
         """Add frames. Kaldi: AccStats."""
-        used = np.flatnonzero((stats.gamma != 0) | stats.first.any(axis=1))
-        if not len(used):
-            return
-        self.linear += np.einsum("ids,id->s", extractor.precisions[used], stats.first[used])
-        self.quadratic += unpacked(stats.gamma[used] @ extractor.quadratics[used])
-        before, self.count = self.count, self.count + float(stats.gamma[used].sum())
+        self.linear += terms.linear
+        self.quadratic += unpacked(terms.quadratic)
+        before, self.count = self.count, self.count + terms.count
         if self.max_count > 0:
             self._change_prior((max(self.count, self.max_count) - max(before, self.max_count)) / self.max_count)
 
@@ -243,6 +277,7 @@ class OnlineIvectors:
         self._posterior, self.log_likes = self._weighted_posteriors(for_posteriors)
         self._stats = state.stats.copy()
         self._done = 0
+        self._coming: tuple[np.ndarray, Iterator[Terms]] | None = None       # the ends of pieces, and what they add
         self._current = models.extractor.prior_mean()
         self._history: list[np.ndarray] = []
 
@@ -285,9 +320,21 @@ class OnlineIvectors:
         """Take frames into the statistics."""
         if first >= end:
             return
-        extractor = self._models.extractor
-        self._stats.add(extractor, UtteranceStats.of(extractor.num_gaussians, self._features[first:end],
-                                                     self._posterior.part(first, end)))
+        models = self._models
+        if self._is_periodic and first == 0:
+            ends = np.arange(1, self.num_frames + 1, models.period)
+            self._coming = terms_of_pieces(models.extractor, self._features, self._posterior, ends)
+        if self._coming is not None and (end - 1) % models.period == 0:
+            self._stats.add(next(self._coming))
+        else:
+            self._coming = None
+            self._stats.add(next(terms_of_pieces(models.extractor, self._features[first:end],
+                                                 self._posterior.part(first, end), np.array([end - first]))))
+
+    @property
+    def _is_periodic(self) -> bool:
+        """Whether frames are taken into the statistics a period at a time."""
+        return not (self._models.use_most_recent or self._models.greedy)
 
     def objective_change(self) -> float:
         """What the latest estimate gains over none, a frame."""
@@ -306,20 +353,15 @@ def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, po
 
     ``after`` gets the statistics and the last i-vector. Kaldi: EstimateIvectorsOnline.
     """
-    if len(posterior) != len(features):
-        raise ShapeError(f"expected posteriors of {len(features)} frames, found {len(posterior)}")
     if not len(features):
         raise Nnet3Error("an utterance has no frames")
     check_online(extractor)
     stats = EstimationStats(extractor.ivector_dim, extractor.offset, max_count)
     current, rows = extractor.prior_mean(), []
-    previous = 0
-    for frame in range(0, len(features), period):
-        stats.add(extractor, UtteranceStats.of(extractor.num_gaussians, features[previous:frame + 1],
-                                               posterior.part(previous, frame + 1)))
+    for terms in terms_of_pieces(extractor, features, posterior, np.arange(1, len(features) + 1, period)):
+        stats.add(terms)
         current = stats.estimate(current, iterations)
         rows.append(current.astype(np.float32))
-        previous = frame + 1
     made = np.stack(rows)
     made[:, 0] -= np.float32(extractor.offset)
     after(stats, current)

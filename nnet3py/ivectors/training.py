@@ -11,7 +11,7 @@ from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, writ
 from nnet3py.gaussians.symmetric import packed, unpacked
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.ivectors.eigen import symmetric_eigen
-from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, objective_of
+from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, UtteranceTerms, objective_of
 from nnet3py.random_sequence import CRandom
 
 logger = logging.getLogger(__name__)
@@ -188,20 +188,20 @@ def _named_matrix(reader: TokenReader, name: str) -> np.ndarray:
     return read_matrix(reader, np.float64)
 
 
-def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, found: Distribution) -> float:
-    """The auxiliary function of an utterance, for logs. Kaldi: GetAuxf."""
+def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, found: Distribution,
+                   terms: UtteranceTerms | None = None) -> float:
+    """The auxiliary function of an utterance, for logs; ``terms`` of it, if they are known. Kaldi: GetAuxf."""
     used = stats.gamma > 0
     gamma = stats.gamma[used]
-    means = stats.first[used] / gamma[:, None]
-    inverses = extractor.inverses[used]
     total = float(gamma @ extractor.log_constants[used])
-    total -= 0.5 * float(np.einsum("i,id,ide,ie->", gamma, means, inverses, means, optimize=True))
-    if stats.second is not None:
-        centred = unpacked(stats.second[used]) - np.einsum("i,id,ie->ide", gamma, means, means)
-        total -= 0.5 * float((centred * inverses).sum())
+    if stats.second is not None:          # about the means, and these about the origin: together about the origin
+        total -= 0.5 * float(np.vdot(stats.second, extractor.doubled_inverses))
+    else:
+        means = stats.first[used] / gamma[:, None]
+        total -= 0.5 * float(np.einsum("i,id,ide,ie->", gamma, means, extractor.inverses[used], means, optimize=True))
     if not extractor.weights_depend:
         total += float(gamma @ np.log(extractor.weights[used]))
-    depends = objective_of(extractor, stats, found.mean, found.covariance)
+    depends = objective_of(extractor, stats, found.mean, found.covariance, terms)
     return total + depends.acoustic + depends.prior
 
 
