@@ -207,7 +207,7 @@ def test_gaussians_with_little_data() -> None:
 def test_full_gaussians_of_statistics_alone() -> None:
     full = mixtures(15)[0]
     stats = GmmStats.zeros(5, 3, ALL, True)
-    stats.add(features_of(16, 90), dense_posteriors([np.array([0, 2])] * 90, [np.array([0.5, 0.5])] * 90, 5))
+    stats.add(features_of(16, 90), np.tile(np.array([0.5, 0, 0.5, 0, 0], dtype=np.float32), (90, 1)))
     options = FullOptions(min_occupancy=0.0, remove_low_count=False)
     expected = estimate_full(stats, full, options, ALL).gmm
     assert isinstance(expected, FullGmm)
