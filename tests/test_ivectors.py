@@ -195,7 +195,7 @@ def test_pieces_of_an_utterance_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     features, posterior = utterance_of(3, 20)
     stats = UtteranceStats.of(GAUSSIANS, features, posterior)
     pieces = list(terms_of_pieces(extractor, features, posterior, np.array([1, 4, 4, 9, 20])))
-    assert [piece.count for piece in pieces] == [
+    assert [piece.frames for piece in pieces] == [
         pytest.approx(float(posterior.part(*ends).weights.sum())) for ends in ((0, 1), (1, 4), (4, 4), (4, 9), (9, 20))]
     np.testing.assert_allclose(sum(piece.linear for piece in pieces), extractor.linear_term(stats), rtol=1e-9)
     np.testing.assert_allclose(unpacked(np.sum([piece.quadratic for piece in pieces], axis=0)),

@@ -195,9 +195,9 @@ class IvectorExtractor:
         covariance = _floored_inverse(quadratic)
         mean = covariance @ linear
         for _ in range(_WEIGHT_ITERATIONS):
-            terms = self.weight_terms(stats.gamma, mean)
-            linear_now = linear + self.weight_projections.T @ terms.linear
-            quadratic_now = quadratic + (self.weight_projections.T * terms.quadratic) @ self.weight_projections
+            weighted = self.weight_terms(stats.gamma, mean)
+            linear_now = linear + self.weight_projections.T @ weighted.linear
+            quadratic_now = quadratic + (self.weight_projections.T * weighted.quadratic) @ self.weight_projections
             covariance = _floored_inverse(quadratic_now)
             before, mean = mean, covariance @ linear_now
             if np.linalg.norm(mean - before) < _CONVERGED:

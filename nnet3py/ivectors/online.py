@@ -33,7 +33,7 @@ _PITCH = 3                                            # columns that may follow 
 class Terms(NamedTuple):
     """What some frames add to the problem: how many they are, linear float64 (ivector dim,), and quadratic, packed."""
 
-    count: float
+    frames: float
     linear: np.ndarray
     quadratic: np.ndarray
 
@@ -84,7 +84,7 @@ class EstimationStats:
         """Add frames. Kaldi: AccStats."""
         self.linear += terms.linear
         self.quadratic += unpacked(terms.quadratic)
-        before, self.count = self.count, self.count + terms.count
+        before, self.count = self.count, self.count + terms.frames
         if self.max_count > 0:
             self._change_prior((max(self.count, self.max_count) - max(before, self.max_count)) / self.max_count)
 
@@ -277,7 +277,7 @@ class OnlineIvectors:
         self._posterior, self.log_likes = self._weighted_posteriors(for_posteriors)
         self._stats = state.stats.copy()
         self._done = 0
-        self._coming: tuple[np.ndarray, Iterator[Terms]] | None = None       # the ends of pieces, and what they add
+        self._coming: Iterator[Terms] | None = None       # what the coming pieces add, if they are whole periods
         self._current = models.extractor.prior_mean()
         self._history: list[np.ndarray] = []
 
