@@ -1,0 +1,152 @@
+"""A plugin of pytest that says which functions of the package no test entered: ``-p entered --entered``.
+
+Each function notes, as its first act, that it was entered; that costs little enough to be part of ``make test``, where
+tracing every line would cost half as much time again (``make coverage`` does that). Only what runs in pytest's own
+processes is seen, so functions of commands that tests start as processes of their own are named in ``ELSEWHERE``.
+What numba compiles is left as it is: the tests of operations go through the table of operations.
+"""
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType, ModuleType
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "nnet3py"
+COMPILED = ("ops/cpu/", "ops/cuda/", "engine/")     # folders; and all modules of loops
+LOOPS = ("_loops.py", "decoding/search_pruning.py", "decoding/search_results.py")
+NOTE = "_note_entered"
+Place = tuple[str, str]      # file below the package, qualified name
+
+entered: set[Place] = set()
+
+
+def is_compiled(file: str) -> bool:
+    """Whether numba compiles functions of this file."""
+    return file.startswith(COMPILED) or file.endswith(LOOPS)
+
+
+class Noting(ast.NodeTransformer):
+    """Puts a call of ``NOTE`` in front of every function's body, after its docstring."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return self._inside(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self._inside(node)
+        first = 1 if ast.get_docstring(node, clean=False) is not None else 0
+        line = node.body[min(first, len(node.body) - 1)]
+        name = ".".join([*self._names, node.name])
+        call = ast.Expr(ast.Call(ast.Name(NOTE, ast.Load()), [ast.Constant(name)], []))
+        node.body.insert(first, ast.fix_missing_locations(ast.copy_location(call, line)))
+        return node
+
+    def _inside(self, node: ast.ClassDef | ast.FunctionDef) -> ast.AST:
+        self._names.append(node.name)
+        self.generic_visit(node)
+        self._names.pop()
+        return node
+
+
+class NotingLoader(SourceFileLoader):
+    """Loads a module of the package from its source, with notes."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+    def source_to_code(self, data, path, *, _optimize=-1) -> CodeType:      # type: ignore[no-untyped-def, override]
+        return compile(Noting().visit(ast.parse(data, str(path))), path, "exec", dont_inherit=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        file = Path(self.path).relative_to(PACKAGE).as_posix()
+        setattr(module, NOTE, lambda name: entered.add((file, name)))
+        super().exec_module(module)
+
+
+class NotingFinder:
+    """Finds the package's modules before Python's own finders do."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name.partition(".")[0] != PACKAGE.name:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or not isinstance(spec.loader, SourceFileLoader):
+            return spec
+        place = Path(spec.loader.path).resolve()
+        if PACKAGE in place.parents and not is_compiled(place.relative_to(PACKAGE).as_posix()):
+            spec.loader = NotingLoader(name, str(place))
+        return spec
+
+
+def public_functions(file: Path) -> Iterator[str]:
+    """The qualified names of functions and methods that others may call and that do something."""
+    def inside(node: ast.Module | ast.ClassDef, prefix: str) -> Iterator[str]:
+        for child in node.body:
+            if isinstance(child, ast.ClassDef) and not child.name.startswith("_"):
+                if not any(ast.unparse(base).startswith("Protocol") for base in child.bases):
+                    yield from inside(child, f"{prefix}{child.name}.")
+            elif isinstance(child, ast.FunctionDef) and not child.name.startswith("_") and not is_only_promise(child):
+                yield prefix + child.name
+    yield from inside(ast.parse(file.read_text(encoding="utf-8")), "")
+
+
+def is_only_promise(function: ast.FunctionDef) -> bool:
+    """Whether the body is nothing but ``...``, a docstring, or an error that says that subclasses have to do it."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    return not body or ast.unparse(body[0]) in ("...", "raise NotImplementedError", "pass") \
+        or any("overload" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def not_entered(seen: set[Place]) -> list[Place]:
+    """The public functions of the package that are not among ``seen``."""
+    files = (path for path in sorted(PACKAGE.rglob("*.py")))
+    places = ((path.relative_to(PACKAGE).as_posix(), path) for path in files)
+    return [(file, name) for file, path in places if not is_compiled(file)
+            for name in public_functions(path) if (file, name) not in seen]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--entered", action="store_true", help="say which public functions no test entered")
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    if early_config.known_args_namespace.entered:
+        assert not any(name.partition(".")[0] == PACKAGE.name for name in sys.modules), "the plugin comes too late"
+        sys.meta_path.insert(0, NotingFinder())      # type: ignore[arg-type]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("entered"):
+        config.pluginmanager.register(Report())
+
+
+class Report:
+    """Collects from all of pytest's processes what was entered, and says what was not."""
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A process that another one started hands over what it has seen."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["entered"] = sorted(entered)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        """A process has ended."""
+        entered.update(map(tuple, getattr(node, "workeroutput", {}).get("entered", ())))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """One line a file."""
+        missing = not_entered(entered)
+        total = len(not_entered(set()))
+        terminalreporter.write_line(f"{total - len(missing)} of {total} public functions were entered by a test")
+        for file in sorted({file for file, _ in missing}):
+            terminalreporter.write_line(f"  {file}: {' '.join(name for f, name in missing if f == file)}")
