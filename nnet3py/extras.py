@@ -66,6 +66,6 @@ def _requirements(extra: str) -> list[str]:
         from importlib.metadata import requires
 
         lines = [line for line in requires("nnet3py") or [] if re.search(rf"""extra == ["']{extra}["']""", line)]
-    found = [line.partition(";")[::2] for line in lines if line.strip()]
-    return [name.strip() for name, marker in found
+    requirements = [line.partition(";")[::2] for line in lines if line.strip()]
+    return [name.strip() for name, marker in requirements
             if sys.platform == "linux" or 'sys_platform == "linux"' not in marker]

@@ -116,8 +116,8 @@ def _is_private_group(group: int) -> bool:
     import pwd
 
     try:
-        found, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
+        group_entry, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
     except KeyError:
         return group == ROOT
-    is_own = user.pw_gid == group and found.gr_name == user.pw_name
-    return (is_own or group == ROOT) and set(found.gr_mem) <= {user.pw_name, "root"}
+    is_own = user.pw_gid == group and group_entry.gr_name == user.pw_name
+    return (is_own or group == ROOT) and set(group_entry.gr_mem) <= {user.pw_name, "root"}

@@ -177,7 +177,7 @@ def behind_first(acceptor: Acceptor) -> list[int]:
     SupervisionError if there is a cycle.
     """
     marks = [_FREE] * acceptor.num_states
-    found: list[int] = []
+    reached: list[int] = []
     stack = [acceptor.start] if acceptor.start >= 0 else []
     while stack:
         state = stack[-1]
@@ -185,7 +185,7 @@ def behind_first(acceptor: Acceptor) -> list[int]:
             stack.pop()
             if marks[state] == _OPEN:
                 marks[state] = _DONE
-                found.append(state)
+                reached.append(state)
             continue
         marks[state] = _OPEN
         for _, _, target in acceptor.arcs[state]:
@@ -193,7 +193,7 @@ def behind_first(acceptor: Acceptor) -> list[int]:
                 stack.append(target)
             elif marks[target] == _OPEN:
                 raise SupervisionError("an FST has a cycle, where each state should belong to one frame")
-    return found
+    return reached
 
 
 def composed(acceptor: Acceptor, other_arcs: Sequence[ByLabel], other_finals: Sequence[Cost],

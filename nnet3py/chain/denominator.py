@@ -80,9 +80,9 @@ class DenominatorComputation:
         ShapeError : columns other than the graph's pdfs, or rows that are no multiple of ``num_sequences``
         """
         self._check(output, num_sequences)
-        found = scratch_doubles(self.ops, 3, num_sequences)
-        self.queue(found, output, num_sequences, deriv, scale)
-        return self.result(self.ops.copy_out(found), deriv is not None)
+        results = scratch_doubles(self.ops, 3, num_sequences)
+        self.queue(results, output, num_sequences, deriv, scale)
+        return self.result(self.ops.copy_out(results), deriv is not None)
 
     def _check(self, output: DeviceArray, num_sequences: int) -> int:
         """The number of rows of an output that is fit for the graph."""
@@ -94,9 +94,9 @@ class DenominatorComputation:
             raise ShapeError(f"the network's output has {rows} rows for {num_sequences} sequences")
         return int(rows)
 
-    def queue(self, found: DeviceArray, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None,
+    def queue(self, results: DeviceArray, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None,
               scale: float) -> None:
-        """The same, with what the device finds in ``found`` (float64 (3, num_sequences)) for :meth:`result`."""
+        """The same, with what the device finds in ``results`` (float64 (3, num_sequences)) for :meth:`result`."""
         rows = self._check(output, num_sequences)
         num_workers = threads.num_threads() if self.ops.device == "cpu" else 1
         blocks = _blocks(num_sequences, num_workers, WIDEST_BLOCK if self.ops.device == "cpu" else num_sequences)
@@ -105,7 +105,7 @@ class DenominatorComputation:
 
         def work(worker: int) -> None:
             for first, width in blocks[worker::num_workers]:
-                self._block(self._memory[worker], found, output, num_sequences, first, width, deriv, scale)
+                self._block(self._memory[worker], results, output, num_sequences, first, width, deriv, scale)
 
         if num_workers == 1:
             work(0)
@@ -113,11 +113,11 @@ class DenominatorComputation:
             assert self._pool is not None
             list(self._pool.map(work, range(num_workers)))
 
-    def result(self, found: np.ndarray, with_derivative: bool) -> Denominator:
+    def result(self, results: np.ndarray, with_derivative: bool) -> Denominator:
         """The denominator, of a host copy of what :meth:`queue` has found; warns of a computation that is not sound."""
-        return Denominator(float(found[0].sum()), not with_derivative or _is_sound(found))
+        return Denominator(float(results[0].sum()), not with_derivative or _is_sound(results))
 
-    def _block(self, memory: DeviceArray, found: DeviceArray, output: DeviceArray, num_sequences: int, first: int,
+    def _block(self, memory: DeviceArray, results: DeviceArray, output: DeviceArray, num_sequences: int, first: int,
                width: int, deriv: DeviceArray | None, scale: float) -> None:
         """The log-probabilities of some sequences, and, at frame 0, the sums that should be 1."""
         ops, graph, leaky = self.ops, self.graph, np.float32(self.leaky)
@@ -126,7 +126,7 @@ class DenominatorComputation:
         starts = np.concatenate(([0], np.cumsum(heights))) * width
         y, arriving, sums, states = (memory[begin:begin + height * width].reshape(height, width)
                                      for begin, height in zip(starts[:-1].tolist(), heights, strict=True))
-        mine = found[:, first:first + width]
+        mine = results[:, first:first + width]
         ops.chain_exp(y, output, LIMIT, first, num_sequences)
         ops.chain_forward(sums, states, arriving, y, self._initial, *self._forward, leaky)
         ops.chain_log_probs(mine, sums, self._initial, leaky)

@@ -42,9 +42,9 @@ def pdf_weights(supervision: Supervision) -> SparseMatrix:
     """
     num_frames, num_pdfs = supervision.frames_per_sequence, supervision.label_dim
     if not supervision.is_end_to_end:
-        found = compute_numerator(dataclasses.replace(supervision, weight=1.0),
+        numerator = compute_numerator(dataclasses.replace(supervision, weight=1.0),
                                   np.zeros((num_frames, num_pdfs), dtype=np.float32))
-        return SparseMatrix.from_arrays(found.row_starts, found.columns, found.values, num_pdfs)
+        return SparseMatrix.from_arrays(numerator.row_starts, numerator.columns, numerator.values, num_pdfs)
     pdfs = supervision.alignment_pdfs
     if len(pdfs) != num_frames:
         raise Nnet3Error(f"Alignment pdfs not present or wrong length.  Using e2e egs? ({len(pdfs)} for {num_frames} "

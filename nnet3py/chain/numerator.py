@@ -108,16 +108,16 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
     check_supervision(supervision, output.shape)
     compute = _without_times if supervision.is_end_to_end else _with_times
     mark = ops.mark_scratch()
-    with compute(ops, supervision, output) as found:
-        yield found
+    with compute(ops, supervision, output) as numerators:
+        yield numerators
     ops.release_scratch(mark)
 
 
 def compute_numerator(supervision: Supervision, output: np.ndarray) -> Numerator:
     """The numerator of a minibatch on the host; raises what :func:`queued_numerator` raises."""
     ops = get_ops("cpu")
-    with queued_numerator(ops, supervision, output) as found:
-        return Numerator(*found.result(found.sums), *map(np.copy, found.posteriors))
+    with queued_numerator(ops, supervision, output) as numerators:
+        return Numerator(*numerators.result(numerators.sums), *map(np.copy, numerators.posteriors))
 
 
 @contextmanager

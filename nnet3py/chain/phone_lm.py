@@ -187,7 +187,7 @@ class PhoneLmEstimator:
         if len(state.history) == options.ngram_order - 1:
             return True
         longer = (self._index.get((*state.history, phone)) for phone in state.counts if phone != SENTENCE_END)
-        return not any(self._states[one].total_with_children for one in longer if one is not None)
+        return not any(self._states[history].total_with_children for history in longer if history is not None)
 
     def _change(self, index: int) -> float:
         """The change of the log-likelihood of the data, 0 or less, if the state is merged into its shorter history."""

@@ -187,14 +187,14 @@ class _Aligner:
     def align(self, key: str, graph: Fst, feats: np.ndarray | None, computer: Any,
               ivectors: IvectorSource) -> _Aligned | None:
         """The alignment, or None, with a warning."""
-        found = self._attempt(key, graph, feats, computer, ivectors)
-        if found is None:
+        alignment = self._attempt(key, graph, feats, computer, ivectors)
+        if alignment is None:
             self.errors += 1
             return None
         self.done += 1
-        self.frames += len(found.path.alignment)
-        self.log_likelihood += found.path.log_likelihood / self._options.acoustic_scale
-        return found
+        self.frames += len(alignment.path.alignment)
+        self.log_likelihood += alignment.path.log_likelihood / self._options.acoustic_scale
+        return alignment
 
     def _attempt(self, key: str, graph: Fst, feats: np.ndarray | None, computer: Any,
                  ivectors: IvectorSource) -> _Aligned | None:
@@ -226,17 +226,17 @@ class _Aligner:
         narrow, wide = (DecoderOptions(beam=beam, min_active=_MIN_ACTIVE, lattice_beam=_LATTICE_BEAM)
                         for beam in (options.beam, options.retry_beam or options.beam))
         decoder = Decoder(weighted, self._model, narrow)
-        found = decoder.decode(likes)
-        if (found is None or not found.reached_final) and options.retry_beam > 0.0:
+        decoded = decoder.decode(likes)
+        if (decoded is None or not decoded.reached_final) and options.retry_beam > 0.0:
             self.retried += 1
             log.warning(f"Retrying utterance {key} with beam {options.retry_beam:g}")
-            found = decoder.decode(likes, wide)
-        if found is None or not found.reached_final:
+            decoded = decoder.decode(likes, wide)
+        if decoded is None or not decoded.reached_final:
             log.warning(f"Did not successfully decode file {key}, len = {len(likes)}")
             return None
-        pdfs = self._model.transition_id_to_pdf[found.alignment]
+        pdfs = self._model.transition_id_to_pdf[decoded.alignment]
         costs = 0.0 - likes[np.arange(len(pdfs)), pdfs]          # of which Kaldi takes the negative: 0 becomes -0
-        return _Aligned(found, -costs / np.float32(options.acoustic_scale))
+        return _Aligned(decoded, -costs / np.float32(options.acoustic_scale))
 
     def report(self) -> None:
         log.log(f"Overall log-likelihood per frame is {self.log_likelihood / max(self.frames, 1):.6g} over "

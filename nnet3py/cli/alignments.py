@@ -143,7 +143,7 @@ def show_alignments(args: list[str], options: Options) -> None:
                 if unknown is not None:
                     raise FormatError(f"the symbol table has no name for phone {unknown}", path=args[0])
             ends = [*starts[1:].tolist(), len(alignment)]
-            ids = ["[ " + "".join(f"{one} " for one in alignment[first:end].tolist()) + "] "
+            ids = ["[ " + "".join(f"{transition_id} " for transition_id in alignment[first:end].tolist()) + "] "
                    for first, end in zip(starts.tolist(), ends, strict=True)]
             widths = [max(len(text), len(names[phone]) + 1) for text, phone in zip(ids, phones, strict=True)]
             above = "".join(text.ljust(width) for text, width in zip(ids, widths, strict=True))

@@ -147,7 +147,7 @@ def _splitter(options: Options) -> UtteranceSplitter:
 
     if options.online_ivector_period <= 0:
         raise Nnet3Error("--online-ivector-period must be positive")
-    cut = {one.name.replace("-", "_"): options[one.name] for one in EGGEN}
+    cut = {option_.name.replace("-", "_"): options[option_.name] for option_ in EGGEN}
     return UtteranceSplitter(SplitOptions.parse(cut.pop("num_frames"), **cut), options.srand)
 
 

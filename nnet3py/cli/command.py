@@ -93,10 +93,10 @@ class KaldiCommand(Runnable):
 
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
                  options: Sequence[Option], detached_values: bool = False) -> None:
-        own = {one.name: one for one in options}      # may have another default for a standard one
+        own = {option_.name: option_ for option_ in options}      # may have another default for a standard one
         self.usage, self.bounds, self._detached_values = usage.strip("\n"), arguments, detached_values
-        self.declared = tuple(one for one in options if one.name not in _STANDARD)
-        self.standard = tuple(own.get(one.name, one) for one in STANDARD_OPTIONS)
+        self.declared = tuple(option_ for option_ in options if option_.name not in _STANDARD)
+        self.standard = tuple(own.get(option_.name, option_) for option_ in STANDARD_OPTIONS)
         super().__init__(name, callback=function, help=self.usage, add_help_option=False, params=[
             *self.declared, *self.standard, click.Argument([ARGUMENTS], nargs=-1, type=FileName())])
 
@@ -148,9 +148,9 @@ class KaldiCommand(Runnable):
         args = list(values.pop(ARGUMENTS))
         given = [name for name in values if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
         options = Options(values, given)
-        for one in self.declared:
-            if one.idle is not None and one.warning(options):
-                log.warning(one.warning(options))
+        for option_ in self.declared:
+            if option_.idle is not None and option_.warning(options):
+                log.warning(option_.warning(options))
         function: Function = self.callback   # type: ignore[assignment]
         return function(args, options) or 0
 
@@ -161,7 +161,7 @@ class KaldiCommand(Runnable):
         return option_items(self._options(), incomplete)
 
     def _options(self) -> list[Option]:
-        return [one for one in self.params if isinstance(one, Option)]
+        return [parameter for parameter in self.params if isinstance(parameter, Option)]
 
 
 def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],

@@ -30,7 +30,7 @@ def complete(command: click.Command, instruction: str) -> int:
 def option_items(options: Sequence[Option], incomplete: str) -> list[CompletionItem]:
     """The options whose names begin so, each with the equal sign that its value stands after."""
     start = normalise(incomplete)
-    words = {f"--{one.name}" + ("" if one.name == "help" else "="): one for one in options}
+    words = {f"--{option_.name}" + ("" if option_.name == "help" else "="): option_ for option_ in options}
     return [CompletionItem(word, help=words[word].help) for word in sorted(words) if word.startswith(start)]
 
 
@@ -49,7 +49,7 @@ class _KaldiManners(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
         """What may follow; a value with its option in front where the shell takes both for one word."""
         # Some shells give "--name=value" as three words.
-        args = [normalise(one) if one.startswith("--") else one for one in args if one != "="]
+        args = [normalise(word) if word.startswith("--") else word for word in args if word != "="]
         name, equals, value = incomplete.partition("=")
         if not incomplete.startswith("--") or not equals:
             return super().get_completions(args, incomplete)

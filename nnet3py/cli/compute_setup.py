@@ -37,9 +37,9 @@ def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions
     """
     from nnet3py.compiler.cache import OptimizeOptions
 
-    known = {one.name for one in dataclasses.fields(OptimizeOptions)}
+    known = {field_.name for field_ in dataclasses.fields(OptimizeOptions)}
     values = options.group("optimization") if prefixed else {
-        name.replace("-", "_"): options[name] for name in (one.name for one in unprefixed(OPTIM))}
+        name.replace("-", "_"): options[name] for name in (field_.name for field_ in unprefixed(OPTIM))}
     return OptimizeOptions(**{name: value for name, value in values.items() if name in known})
 
 

@@ -129,13 +129,13 @@ def decode_table(wspecifiers: list[str], options: Options, model: TransitionMode
     search = _Search(options, model, keep_decoder=num_threads < 2)
     tasks = (_task(key, graph, matrix, log_likes) for key, graph, matrix in inputs)
     with _Outputs(wspecifiers, options) as outputs:
-        for found in map_ahead(search, tasks, num_threads):
-            if found is None:
+        for result in map_ahead(search, tasks, num_threads):
+            if result is None:
                 total.failed += 1
                 continue
-            _report(found, words)
-            outputs.write(found)
-            total.add(found)
+            _report(result, words)
+            outputs.write(result)
+            total.add(result)
     total.report(time.perf_counter() - start, frame_subsampling_factor)
     return 0 if total.done else 1
 
@@ -190,15 +190,15 @@ class _Search:
         if task is None:
             return None
         decoder = self._decoder(task.graph)
-        found = self._decode(task.key, decoder, task.log_likes)
-        if found is None:
+        decoded = self._decode(task.key, decoder, task.log_likes)
+        if decoded is None:
             return None
         if not self._options.determinize_lattice:
-            return _Found(task.key, found, found.lattice)
-        compact = decoder.determinize(found, self._determinize_options)
+            return _Found(task.key, decoded, decoded.lattice)
+        compact = decoder.determinize(decoded, self._determinize_options)
         if not compact.complete:
             log.warning(f"Determinization finished earlier than the beam for utterance {task.key}")
-        return _Found(task.key, found, compact.lattice)
+        return _Found(task.key, decoded, compact.lattice)
 
     def _decoder(self, graph: Graph) -> Decoder:
         from nnet3py.decoding.decoder import Decoder
@@ -213,20 +213,20 @@ class _Search:
     def _decode(self, key: str, decoder: Decoder, log_likes: np.ndarray) -> Decoded | None:
         try:
             with within(f"utterance {key}"):
-                found = decoder.decode(log_likes)
+                decoded = decoder.decode(log_likes)
         except NumericError as error:
             log.warning(f"Skipping {error}")
             return None
-        if found is None:
+        if decoded is None:
             log.warning(f"Failed to decode utterance with id {key}")
             return None
-        if not found.reached_final:
+        if not decoded.reached_final:
             if not self._options.allow_partial:
                 log.warning(f"Not producing output for utterance {key} since no final-state reached and "
                             "--allow-partial=false.")
                 return None
             log.warning(f"Outputting partial output for utterance {key} since no final-state reached")
-        return found
+        return decoded
 
 
 class _Totals:
@@ -236,10 +236,10 @@ class _Totals:
         self.done = self.failed = self.frames = 0
         self.log_likelihood = 0.0
 
-    def add(self, found: _Found) -> None:
+    def add(self, result: _Found) -> None:
         self.done += 1
-        self.frames += len(found.decoded.alignment)
-        self.log_likelihood += found.decoded.log_likelihood
+        self.frames += len(result.decoded.alignment)
+        self.log_likelihood += result.decoded.log_likelihood
 
     def report(self, seconds: float, frame_subsampling_factor: int) -> None:
         frames = max(self.frames, 1)
@@ -278,12 +278,12 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
             yield key, own_graph, lookup[key]
 
 
-def _report(found: _Found, words: SymbolTable | None) -> None:
-    decoded = found.decoded
+def _report(result: _Found, words: SymbolTable | None) -> None:
+    decoded = result.decoded
     frames = len(decoded.alignment)
     if words is not None:
-        log.write_text(f"{found.key} {words.text(decoded.words)}\n")
-    log.log(f"Log-like per frame for utterance {found.key} is {decoded.log_likelihood / max(frames, 1):.6g} over "
+        log.write_text(f"{result.key} {words.text(decoded.words)}\n")
+    log.log(f"Log-like per frame for utterance {result.key} is {decoded.log_likelihood / max(frames, 1):.6g} over "
             f"{frames} frames.")
 
 
@@ -316,13 +316,13 @@ class _Outputs:
     def __exit__(self, *exception: Any) -> None:
         self._stack.__exit__(*exception)
 
-    def write(self, found: _Found) -> None:
+    def write(self, result: _Found) -> None:
         from nnet3py.lattices.scaling import scaled
 
         lattices, words, alignments = self._writers
         if lattices is not None:
-            lattices.write(found.key, scaled(found.lattice, self._unscale))
+            lattices.write(result.key, scaled(result.lattice, self._unscale))
         if words is not None:
-            words.write(found.key, found.decoded.words)
+            words.write(result.key, result.decoded.words)
         if alignments is not None:
-            alignments.write(found.key, found.decoded.alignment)
+            alignments.write(result.key, result.decoded.alignment)

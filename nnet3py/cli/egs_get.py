@@ -74,7 +74,7 @@ class _Job:
 
         if options.online_ivector_period <= 0:
             raise Nnet3Error("--online-ivector-period must be positive")
-        cut = {one.name.replace("-", "_"): options[one.name] for one in EGGEN}
+        cut = {option_.name.replace("-", "_"): options[option_.name] for option_ in EGGEN}
         self._options = options
         self._splitter = UtteranceSplitter(SplitOptions.parse(cut.pop("num_frames"), **cut))
         self.maker: ExampleMaker = ExampleMaker(self._splitter, options.compress, num_pdfs,

@@ -31,7 +31,7 @@ def get_egs_simple(args: list[str], options: Options) -> int:
     num_read = num_written = num_errors = 0
     with ExitStack() as stack:
         writer = stack.enter_context(TableWriter(target, EXAMPLE))
-        others = [stack.enter_context(RandomAccessReader(one, GENERAL_MATRIX)) for one in rspecifiers[1:]]
+        others = [stack.enter_context(RandomAccessReader(rspecifier, GENERAL_MATRIX)) for rspecifier in rspecifiers[1:]]
         # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
         reader = stack.enter_context(SequentialReader(rspecifiers[0], GENERAL_MATRIX))
         for key, first in log.progress(reader, "Making examples"):

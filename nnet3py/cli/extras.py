@@ -36,7 +36,7 @@ def extras(args: list[str], options: Options) -> int:
     for name in args or EXTRAS:
         packages = missing_packages(name)
         missing |= bool(packages)
-        found = f"{', '.join(packages)} missing; install: {install_command(name)}" if packages else "installed"
-        lines.append(f"{name:9} {EXTRAS[name]}: {found}")
+        state = f"{', '.join(packages)} missing; install: {install_command(name)}" if packages else "installed"
+        lines.append(f"{name:9} {EXTRAS[name]}: {state}")
     write_text("-", "\n".join(lines) + "\n")
     return 1 if missing and args else 0

@@ -250,13 +250,13 @@ def gmm_global_est(args: list[str], options: Options) -> None:
     from nnet3py.random_sequence import CRandom
 
     gmm = read_object(args[0], DiagGmm.read)
-    found = estimate_diag(read_object(args[1], GmmStats.read), gmm, _diag_options(options),
+    estimate_ = estimate_diag(read_object(args[1], GmmStats.read), gmm, _diag_options(options),
                           parse_flags(options.update_flags))
-    assert isinstance(found.gmm, DiagGmm)
-    made = found.gmm
+    assert isinstance(estimate_.gmm, DiagGmm)
+    made = estimate_.gmm
     if options.mix_up > len(made.weights):
         made = split(made, options.mix_up, options.perturb_factor, CRandom())
-    _write_estimated(args[2], options, made, found.improvement, found.frames)
+    _write_estimated(args[2], options, made, estimate_.improvement, estimate_.frames)
 
 
 @kaldi_command("fgmm-global-est", usage="""
@@ -273,10 +273,10 @@ def fgmm_global_est(args: list[str], options: Options) -> None:
     from nnet3py.gaussians.full_gmm import FullGmm
     from nnet3py.io.object_files import read_object
 
-    found = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read), FullOptions(
+    estimate_ = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read), FullOptions(
         options.min_gaussian_weight, options.min_gaussian_occupancy, options.variance_floor, options.max_condition,
         options.remove_low_count_gaussians), parse_flags(options.update_flags))
-    _write_estimated(args[2], options, found.gmm, found.improvement, found.frames)
+    _write_estimated(args[2], options, estimate_.gmm, estimate_.improvement, estimate_.frames)
 
 
 @kaldi_command("fgmm-global-init-from-accs", usage="""

@@ -59,8 +59,8 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
                 if given is not None:
                     chosen, log_like = select_among(gmm, matrix, given[key], most)
                 else:
-                    found = select(gmm, matrix, most)
-                    chosen, log_like = [*found.numbers.astype(np.int32)], float(found.log_likes.sum(dtype=np.float64))
+                    picked = select(gmm, matrix, most)
+                    chosen, log_like = [*picked.numbers.astype(np.int32)], float(picked.log_likes.sum(dtype=np.float64))
             writer.write(key, chosen)
             if likes is not None:
                 likes.write(key, log_like / max(len(matrix), 1))
@@ -173,9 +173,9 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
 
     def converted(key: str, matrix: np.ndarray) -> Posterior:
         nonlocal total, num_frames
-        found = pruned_posteriors(log_likelihoods(gmm, matrix), options.n, options.min_post)
-        total, num_frames = total + float(found.log_likes.sum(dtype=np.float64)), num_frames + len(matrix)
-        return found.posterior
+        posteriors = pruned_posteriors(log_likelihoods(gmm, matrix), options.n, options.min_post)
+        total, num_frames = total + float(posteriors.log_likes.sum(dtype=np.float64)), num_frames + len(matrix)
+        return posteriors.posterior
 
     done, errors = convert_table(args[1], args[2], FLOAT_MATRIX, POSTERIOR, converted)
     log.log(f"Done {done} files, {errors} with errors, average UBM log-likelihood is {total / max(num_frames, 1):.6g} "

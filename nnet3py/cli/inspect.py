@@ -22,11 +22,11 @@ def inspect(args: list[str], options: Options) -> int:
     from nnet3py.inspection import inspect as look
     from nnet3py.io.streams import write_text
 
-    found = look(args[0])
+    inspection = look(args[0])
     if options.json:
         import json
 
-        write_text("-", json.dumps(found.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        write_text("-", json.dumps(inspection.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
     else:
-        write_text("-", found.text())
+        write_text("-", inspection.text())
     return 0

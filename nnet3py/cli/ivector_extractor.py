@@ -79,13 +79,13 @@ def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
         with within(f"utterance {key}"):
             stats = UtteranceStats.of(extractor.num_gaussians, matrix, posterior, settings.update_variances)
             terms = extractor.terms(stats)
-            found = extractor.distribution(stats, terms)
-            auxf = utterance_auxf(extractor, stats, found, terms) if settings.compute_auxf else 0.0
-        return len(matrix), stats, found, auxf
+            distribution = extractor.distribution(stats, terms)
+            auxf = utterance_auxf(extractor, stats, distribution, terms) if settings.compute_auxf else 0.0
+        return len(matrix), stats, distribution, auxf
 
     utterances = with_posteriors(args[1], args[2], counts)
-    for num_frames, stats, found, auxf in map_ahead(computed, utterances, options.num_threads):
-        total.add(extractor, stats, found, auxf, settings, random)
+    for num_frames, stats, distribution, auxf in map_ahead(computed, utterances, options.num_threads):
+        total.add(extractor, stats, distribution, auxf, settings, random)
         done, frames = done + 1, frames + num_frames
     log.log(f"Done {done} files, {counts['errors']} with errors.  Total frames {frames}")
     write_object(args[3], total.write, options.binary)
@@ -136,9 +136,10 @@ def ivector_extractor_est(args: list[str], options: Options) -> None:
     extractor = read_extractor(args[0])
     log.log("Reading statistics")
     stats = read_object(args[1], ExtractorStats.read)
-    found = estimate(extractor, stats, EstimationOptions(options.variance_floor_factor, options.gaussian_min_count,
+    new_extractor = estimate(extractor, stats,
+                             EstimationOptions(options.variance_floor_factor, options.gaussian_min_count,
                                                          options.diagonalize))
-    write_object(args[2], found.write, options.binary)
+    write_object(args[2], new_extractor.write, options.binary)
     log.log(f"Updated model and wrote it to {args[2]}")
 
 

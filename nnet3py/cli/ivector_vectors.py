@@ -45,20 +45,20 @@ def ivector_mean(args: list[str], options: Options) -> int:
         counts = stack.enter_context(TableWriter(args[3], INT32)) if len(args) == 4 else None
         vectors = stack.enter_context(RandomAccessReader(args[1], FLOAT_VECTOR))
         for speaker, utterances in stack.enter_context(SequentialReader(args[0], TOKEN_VECTOR)):
-            found = [vectors[key] for key in utterances if key in vectors]
+            members = [vectors[key] for key in utterances if key in vectors]
             for key in utterances:
                 if key not in vectors:
                     log.warning(f"No iVector present in input for utterance {key}")
                     missing += 1
-            if not found:
+            if not members:
                 log.warning(f"Not producing output for speaker {speaker} since no utterances had iVectors")
                 without += 1
                 continue
-            mean = np.add.reduce(found, dtype=np.float32) * np.float32(1.0 / len(found))
+            mean = np.add.reduce(members, dtype=np.float32) * np.float32(1.0 / len(members))
             writer.write(speaker, mean)
             if counts is not None:
-                counts.write(speaker, len(found))
-            num_utterances, done = num_utterances + len(found), done + 1
+                counts.write(speaker, len(members))
+            num_utterances, done = num_utterances + len(members), done + 1
             total = mean.astype(np.float64) if not len(total) else total + mean
             squared += float(mean.astype(np.float64) @ mean)
     log.log(f"Computed mean of {done} speakers ({without} with no utterances), consisting of {num_utterances} "
@@ -208,14 +208,14 @@ def ivector_compute_dot_products(args: list[str], options: Options) -> int:
     first, second = read_vectors(args[1]), read_vectors(args[2])
     products, errors = Moments(), 0
     with open_output(args[3]) as stream:
-        for one, other in read_trials(args[0]):
-            if one not in first or other not in second:
-                log.warning(f"No vector for the trial {one} {other}")
+        for enroll, other in read_trials(args[0]):
+            if enroll not in first or other not in second:
+                log.warning(f"No vector for the trial {enroll} {other}")
                 errors += 1
                 continue
-            product = float(np.dot(first[one], second[other]))
+            product = float(np.dot(first[enroll], second[other]))
             products.add(product)
-            stream.write(f"{one} {other} {product:.6g}\n".encode())
+            stream.write(f"{enroll} {other} {product:.6g}\n".encode())
     log.log(f"Processed {products.count} trials {errors} had errors.")
     log.log(f"Mean dot-product was {products.mean:.6g}, standard deviation was {products.deviation:.6g}")
     return 0 if products.count else 1
@@ -247,9 +247,9 @@ def compute_eer(args: list[str], options: Options) -> None:
         except (IndexError, ValueError, KeyError):
             raise FormatError(f"line {number} is not a score and 'target' or 'nontarget': {line.strip()[:80]!r}",
                               path=args[0]) from None
-    found = equal_error_rate(np.array(scores["target"]), np.array(scores["nontarget"]))
-    log.log(f"Equal error rate is {found.per_cent:.6g}%, at threshold {found.threshold:.6g}")
-    write_text("-", f"{found.per_cent:.4g}")
+    threshold_and_rate = equal_error_rate(np.array(scores["target"]), np.array(scores["nontarget"]))
+    log.log(f"Equal error rate is {threshold_and_rate.per_cent:.6g}%, at threshold {threshold_and_rate.threshold:.6g}")
+    write_text("-", f"{threshold_and_rate.per_cent:.4g}")
 
 
 @kaldi_command("ivector-compute-lda", usage="""

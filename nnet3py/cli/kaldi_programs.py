@@ -115,7 +115,8 @@ def what_instead(name: str) -> tuple[str, str]:
     if name in hints:
         return f"Kaldi's program {name} is not part of nnet3py", hints[name]
     message = f"There is no command '{name}'"
-    close = get_close_matches(name, [*PERSON_NAMES, *(one for one in COMMANDS if one not in PERSON_NAMES), *hints], 1)
+    close = get_close_matches(name, [*PERSON_NAMES, *(command for command in COMMANDS if command not in PERSON_NAMES),
+                                     *hints], 1)
     if not close:
         return message, "see nnet3py --help"
     if close[0] in hints:

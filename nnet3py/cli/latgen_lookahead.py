@@ -66,10 +66,10 @@ def _lines(path: str) -> list[list[str]]:
     """The words of lines that have some."""
     from nnet3py.decoding.symbols import read_text
 
-    found = [line.split() for line in read_text(path).splitlines() if line.strip()]
-    if not found:
+    phrases = [line.split() for line in read_text(path).splitlines() if line.strip()]
+    if not phrases:
         raise UsageError(f"expected phrases in {path}, found nothing")
-    return found
+    return phrases
 
 
 def _numbers(path: str) -> list[int]:

@@ -227,13 +227,14 @@ def lattice_combine(args: list[str], options: Options) -> int:
 
         def combine(key: str, lattice: Any) -> Any:
             nonlocal total, missing
-            found = [lattice]
+            members = [lattice]
             for name, table in zip(args[1:-1], others, strict=True):
                 if key not in table:
                     log.warning(f"No lattice found for utterance {key} for system {name}.")
                     missing += 1
-                found.append(table[key] if key in table else None)
-            parts = [weighted(key, one, weight) for one, weight in zip(found, weights, strict=True) if one is not None]
+                members.append(table[key] if key in table else None)
+            parts = [weighted(key, member, weight) for member, weight in zip(members, weights, strict=True)
+                     if member is not None]
             total += len(parts)
             parts = [part for part in parts if part is not None]
             return union(parts) if parts else None

@@ -115,10 +115,10 @@ def lattice_prune(args: list[str], options: Options) -> int:
 
     def prune(key: str, lattice: Any) -> Any:
         result = scaled(pruned(scaled(lattice, scales), options.beam), undone)
-        found = (lattice.num_states, result.num_states, lattice.num_arcs, result.num_arcs)
-        log.log(f"For utterance {key}, pruned #states from {found[0]} to {found[1]} and #arcs from {found[2]} to "
-                f"{found[3]}")
-        sizes[:] = (size + one for size, one in zip(sizes, found, strict=True))
+        counts = (lattice.num_states, result.num_states, lattice.num_arcs, result.num_arcs)
+        log.log(f"For utterance {key}, pruned #states from {counts[0]} to {counts[1]} and #arcs from {counts[2]} to "
+                f"{counts[3]}")
+        sizes[:] = (size + added for size, added in zip(sizes, counts, strict=True))
         return result
 
     done, _ = change_lattices(args, prune)
@@ -191,10 +191,10 @@ def lattice_depth(args: list[str], options: Options) -> int:
         writer = stack.enter_context(TableWriter(args[1], FLOAT)) if args[1:] and args[1] else None
         for key, lattice in stack.enter_context(SequentialReader(args[0], COMPACT_LATTICES)):
             with within(f"key {key}"):
-                found, length = depth(lattice)
+                mean_depth, length = depth(lattice)
             if writer is not None:
-                writer.write(key, found)
-            done, frames, total = done + 1, frames + length, total + found * length
+                writer.write(key, mean_depth)
+            done, frames, total = done + 1, frames + length, total + mean_depth * length
     log_done(done)
     log.log(f"Overall density is {per(total, frames):.6g} over {frames} frames.")
     return status(done)

@@ -87,15 +87,15 @@ def lattice_determinize_pruned(args: list[str], options: Options) -> int:
 
     def determinize(key: str, lattice: Any) -> Any:
         scores = None if options.write_compact else AcousticScores(lattice)
-        found = determinize_pruned(newly_sorted(scaled(lattice, scales)), options.beam, limits)
-        result = trimmed(found.lattice)
+        compact = determinize_pruned(newly_sorted(scaled(lattice, scales)), options.beam, limits)
+        result = trimmed(compact.lattice)
         if options.minimize:
             result = _minimized(result)
         result = top_sorted(result)
-        if not found.complete or result.start < 0:
+        if not compact.complete or result.start < 0:
             log.warning(f"For key {key}, determinization did not succeed(partial output will be pruned tighter than "
                         "the specified beam.)")
-        depths.add(lattice, result, found.complete)
+        depths.add(lattice, result, compact.complete)
         return scaled(result, undone) if scores is None else scores.restored(expanded(result))
 
     change_lattices(args, determinize, False, options.write_compact)
@@ -131,12 +131,12 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
     depths = _Depths()
 
     def determinize(key: str, lattice: Any) -> Any:
-        found = determinize_phone_pruned(model, scaled(lattice, scales), options.beam, how)
-        if not found.complete:
+        compact = determinize_phone_pruned(model, scaled(lattice, scales), options.beam, how)
+        if not compact.complete:
             log.warning(f"For key {key}, determinization did not succeed(partial output will be pruned tighter than "
                         "the specified beam.)")
-        depths.add(lattice, found.lattice, found.complete)
-        result = scaled(found.lattice, undone)
+        depths.add(lattice, compact.lattice, compact.complete)
+        result = scaled(compact.lattice, undone)
         return result if options.write_compact else expanded(result)
 
     change_lattices(args[1:], determinize, False, options.write_compact)
@@ -213,9 +213,9 @@ def _smaller_until_it_fits(key: str, lattice: Fst, options: Options) -> CompactL
     limits = DeterminizeOptions(options.delta, options.max_mem)
     beam, narrowed = options.beam, lattice
     for _ in range(options.num_loops + 1):
-        found = determinize_pruned(narrowed, inf, limits)
-        if found.complete:
-            result = trimmed(found.lattice)
+        compact = determinize_pruned(narrowed, inf, limits)
+        if compact.complete:
+            result = trimmed(compact.lattice)
             return pruned(result, beam) if options.prune else result
         beam *= options.beam_ratio
         log.warning(f"Failed to determinize the lattice of {key} within the memory allowed; reducing the beam to "

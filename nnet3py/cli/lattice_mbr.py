@@ -46,12 +46,12 @@ def lattice_mbr_decode(args: list[str], options: Options) -> int:
                    for name, holder in zip(args[1:], holders, strict=False)]
         for key, lattice in stack.enter_context(SequentialReader(args[0], COMPACT_LATTICES)):
             with within(f"key {key}"):
-                found = minimum_bayes_risk(scaled(lattice, scales), None, options.decode_mbr, options.print_silence)
-            times = found.times if options.one_best_times else found.sausage_times
-            for writer, value in zip(writers, (found.words, found.risk, found.sausages, times), strict=False):
+                best = minimum_bayes_risk(scaled(lattice, scales), None, options.decode_mbr, options.print_silence)
+            times = best.times if options.one_best_times else best.sausage_times
+            for writer, value in zip(writers, (best.words, best.risk, best.sausages, times), strict=False):
                 if writer is not None:
                     writer.write(key, value)
-            done, num_words, total = done + 1, num_words + len(found.words), total + found.risk
+            done, num_words, total = done + 1, num_words + len(best.words), total + best.risk
     log_done(done)
     log.log(f"Average Bayes Risk per sentence is {per(total, done):.6g} and per word, {per(total, num_words):.6g}")
     return status(done)
@@ -97,21 +97,21 @@ def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
                 missing += 1
                 continue
             with within(f"key {key}"):
-                found = minimum_bayes_risk(scaled(lattice, scales), tables[0][key].tolist() if tables else None,
+                best = minimum_bayes_risk(scaled(lattice, scales), tables[0][key].tolist() if tables else None,
                                            options.decode_mbr, options.print_silence)
-            stream.write(_ctm_lines(key, found, options).encode("utf-8", "surrogateescape"))
-            log.log(f"For utterance {key}, Bayes Risk {found.risk:.6g}, avg. confidence per-word "
-                    f"{per(sum(found.confidences), len(found.words)):.6g}")
-            done, num_words, total = done + 1, num_words + len(found.words), total + found.risk
+            stream.write(_ctm_lines(key, best, options).encode("utf-8", "surrogateescape"))
+            log.log(f"For utterance {key}, Bayes Risk {best.risk:.6g}, avg. confidence per-word "
+                    f"{per(sum(best.confidences), len(best.words)):.6g}")
+            done, num_words, total = done + 1, num_words + len(best.words), total + best.risk
     log_done(done)
     log.log(f"Overall average Bayes Risk per sentence is {per(total, done):.6g} and per word, "
             f"{per(total, num_words):.6g}")
     return status(done)
 
 
-def _ctm_lines(key: str, found: Any, options: Options) -> str:
+def _ctm_lines(key: str, best: Any, options: Options) -> str:
     """The lines of an utterance."""
     digits, shift = options.confidence_digits, options.frame_shift
     return "".join(
         f"{key} 1 {shift * begin:.{digits}f} {shift * (end - begin):.{digits}f} {word} {confidence:.{digits}f}\n"
-        for word, (begin, end), confidence in zip(found.words, found.times, found.confidences, strict=True))
+        for word, (begin, end), confidence in zip(best.words, best.times, best.confidences, strict=True))

@@ -63,23 +63,23 @@ def lattice_oracle(args: list[str], options: Options) -> int:
             reference = references[key]
             try:
                 with within(f"key {key}"):
-                    found = oracle(lattice, reference, wildcards)
+                    best = oracle(lattice, reference, wildcards)
             except LatticeError as error:
                 log.warning(f"Best-path failed: {error}")
                 continue
             length = int(np.count_nonzero((reference != 0) & ~np.isin(reference, wildcards)))
-            log.log(f"%WER {per(100.0 * found.errors, length):.6g} [ {found.errors} / {length}, {found.insertions} "
-                    f"insertions, {found.deletions} deletions, {found.substitutions} sub ]")
-            log.log(f"For utterance {key}, best cost {found.errors}")
-            _show(table, key, "oracle", found.words)
+            log.log(f"%WER {per(100.0 * best.errors, length):.6g} [ {best.errors} / {length}, {best.insertions} "
+                    f"insertions, {best.deletions} deletions, {best.substitutions} sub ]")
+            log.log(f"For utterance {key}, best cost {best.errors}")
+            _show(table, key, "oracle", best.words)
             _show(table, key, "reference", reference)
-            writer.write(key, found.words)
+            writer.write(key, best.words)
             if edits is not None:
-                edits.write(key, found.errors)
+                edits.write(key, best.errors)
             if paths is not None:
-                paths.write(key, found.path)
+                paths.write(key, best.path)
             done, words = done + 1, words + length
-            counts += found.insertions, found.deletions, found.substitutions
+            counts += best.insertions, best.deletions, best.substitutions
     log.log(f"Overall %WER {per(100.0 * counts.sum(), words):.6g} [ {counts.sum()} / {words}, {counts[0]} insertions, "
             f"{counts[1]} deletions, {counts[2]} substitutions ]")
     log.log(f"Scored {done} lattices, {missing} not present in ref.")

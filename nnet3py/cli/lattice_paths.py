@@ -172,15 +172,16 @@ def lattice_confidence(args: list[str], options: Options) -> int:
         for key, lattice in reader:
             with within(f"key {key}"):
                 lattice = scaled(lattice, scales)
-                found = confidence(lattice if options.read_compact_lattice else determinized_for_confidence(lattice))
-            if found is None:
+                confidence_ = confidence(lattice if options.read_compact_lattice
+                                         else determinized_for_confidence(lattice))
+            if confidence_ is None:
                 log.warning(f"Lattice for utterance {key} is equivalent to the empty lattice.")
                 empty += 1
                 continue
-            writer.write(key, found)
-            single += found == LARGEST
+            writer.write(key, confidence_)
+            single += confidence_ == LARGEST
             done += 1
-            sum_of_exps += exp(-found)
+            sum_of_exps += exp(-confidence_)
     log.log(f"Done {done} lattices, of which {single} contained only one sentence. {empty} were equivalent to the "
             "empty lattice.")
     if done:

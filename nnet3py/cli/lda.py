@@ -104,12 +104,12 @@ def get_feature_transform(args: list[str], options: Options) -> int:
     dim = options.dim if options.dim > 0 else stats.dim
     if dim > stats.dim:
         raise OptionError(f"--dim={dim} is more than the {stats.dim} dimensions of the statistics")
-    found = estimate(stats, dim, options.within_class_factor, options.remove_offset, options.max_singular_value)
-    _write_matrix(args[0], found.matrix, options.binary)
+    transform = estimate(stats, dim, options.within_class_factor, options.remove_offset, options.max_singular_value)
+    _write_matrix(args[0], transform.matrix, options.binary)
     if options.write_cholesky:
-        _write_triangle(options.write_cholesky, found.cholesky, options.binary)
+        _write_triangle(options.write_cholesky, transform.cholesky, options.binary)
     if options.write_within_covar:
-        _write_triangle(options.write_within_covar, found.within, options.binary)
+        _write_triangle(options.write_within_covar, transform.within, options.binary)
     return 0
 
 
@@ -138,10 +138,10 @@ def est_lda(args: list[str], options: Options) -> int:
     if options.dim >= stats.num_classes and not options.allow_large_dim:
         raise OptionError(f"--dim={options.dim} is not less than the number of classes, {stats.num_classes}",
                           "LDA can tell apart no more; give --allow-large-dim if you want the dimensions nevertheless")
-    found = estimate(stats, options.dim, options.within_class_factor, options.remove_offset)
-    _write_matrix(args[0], found.matrix, options.binary)
+    transform = estimate(stats, options.dim, options.within_class_factor, options.remove_offset)
+    _write_matrix(args[0], transform.matrix, options.binary)
     if options.write_full_matrix:
-        _write_matrix(options.write_full_matrix, found.full, options.binary)
+        _write_matrix(options.write_full_matrix, transform.full, options.binary)
     return 0
 
 

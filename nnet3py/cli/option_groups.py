@@ -25,19 +25,19 @@ BINARY = option("binary", bool, True, "Write output in binary mode")
 
 def with_default(group: Sequence[Option], name: str, default: Any) -> Group:
     """``group`` with another default for one of its options."""
-    if normalise(name) not in [one.name for one in group]:
+    if normalise(name) not in [option_.name for option_ in group]:
         raise ValueError(f"no option {name} in this group")
-    return tuple(one.but(default=default) if one.name == normalise(name) else one for one in group)
+    return tuple(option_.but(default=default) if option_.name == normalise(name) else option_ for option_ in group)
 
 
 def without(group: Sequence[Option], *names: str) -> Group:
     """``group`` without some of its options."""
-    return tuple(one for one in group if one.name not in names)
+    return tuple(option_ for option_ in group if option_.name not in names)
 
 
 def unprefixed(group: Sequence[Option]) -> Group:
     """``group`` with options named without their prefix, as some programs have them."""
-    return tuple(one.but(one.name.rpartition(".")[2]) for one in group)
+    return tuple(option_.but(option_.name.rpartition(".")[2]) for option_ in group)
 
 
 OPTIM: Group = (

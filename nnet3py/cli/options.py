@@ -161,8 +161,9 @@ def usage_text(usage: str, declared: Sequence[Option], standard: Sequence[Option
     """What ``--help`` prints: the usage string, the command's options by name, the standard options."""
     parts = ["\n", usage.rstrip("\n"), "\n\n"]
     if declared:
-        parts += ["Options:\n", *(one.line() for one in sorted(declared, key=lambda one: one.name)), "\n"]
-    parts += ["Standard options:\n", *(one.line() for one in standard), "\n"]
+        parts += ["Options:\n", *(option_.line() for option_ in sorted(declared, key=lambda option_: option_.name)),
+                  "\n"]
+    parts += ["Standard options:\n", *(option_.line() for option_ in standard), "\n"]
     return "".join(parts)
 
 

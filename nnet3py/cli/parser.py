@@ -28,7 +28,7 @@ class KaldiParser:
     _opt_prefixes = frozenset(("-", "--"))      # which words click's completion takes for options
 
     def __init__(self, options: Iterable[Option], resilient: bool = False) -> None:
-        self._options = {one.name: one for one in options}
+        self._options = {option_.name: option_ for option_ in options}
         self._resilient = resilient
 
     def parse_args(self, args: Sequence[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
@@ -60,10 +60,10 @@ class KaldiParser:
         key, text = _split(word)
         if key not in self._options:
             raise OptionError(f"Invalid option {word}{where}", _suggestion(key, self._options), show_usage=True)
-        found = self._options[key]
-        value = found.read(text)
-        before: Any = values.get(key, found.default)
-        values[key] = (*before, value) if found.multiple else value
+        declared_option = self._options[key]
+        value = declared_option.read(text)
+        before: Any = values.get(key, declared_option.default)
+        values[key] = (*before, value) if declared_option.multiple else value
 
     def _read_config_file(self, path: str, values: dict[str, Any]) -> None:
         try:
@@ -88,7 +88,7 @@ def options_of_file(path: str, options: Iterable[Option]) -> Options:
     values: dict[str, Any] = {}
     if path:
         KaldiParser(declared)._read_config_file(path, values)
-    return Options({**{one.name: one.default for one in declared}, **values}, values)
+    return Options({**{option_.name: option_.default for option_ in declared}, **values}, values)
 
 
 def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
@@ -98,7 +98,7 @@ def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
     option is a boolean and the word is neither true nor false. With a space it can only be a value, as in
     ``--feat.cmvn-opts "--norm-means=false --norm-vars=false"``.
     """
-    types = {one.name: one.type.name for one in options}
+    types = {option_.name: option_.type.name for option_ in options}
     attached: list[str] = []
     wants_value = False
     for word in words:

@@ -47,13 +47,13 @@ def ivector_compute_plda(args: list[str], options: Options) -> int:
     vectors, speakers, without, missing = read_vectors(args[1]), [], 0, 0
     with SequentialReader(args[0], TOKEN_VECTOR) as spk2utt:
         for speaker, utterances in spk2utt:
-            found = [vectors[key] for key in utterances if key in vectors]
-            missing += len(utterances) - len(found)
-            if not found:
+            members = [vectors[key] for key in utterances if key in vectors]
+            missing += len(utterances) - len(members)
+            if not members:
                 log.warning(f"Not using speaker {speaker}, who has no vectors")
                 without += 1
                 continue
-            speakers.append(np.stack(found))
+            speakers.append(np.stack(members))
     log.log(f"Accumulated stats from {len(speakers)} speakers ({without} with no utterances), consisting of "
             f"{sum(map(len, speakers))} utterances ({missing} absent from input).")
     training = PldaTraining(speakers)
@@ -169,14 +169,14 @@ def ivector_plda_scoring(args: list[str], options: Options) -> int:
     numbers = dict(zip(train, of_train.tolist(), strict=True))
     scores, errors = Moments(), 0
     with open_output(args[4]) as stream:
-        for one, other in read_trials(args[3]):
-            if one not in enrolled or other not in test_rows:
-                log.warning(f"Key {one if one not in enrolled else other} of a trial has no vector")
+        for enroll, other in read_trials(args[3]):
+            if enroll not in enrolled or other not in test_rows:
+                log.warning(f"Key {enroll if enroll not in enrolled else other} of a trial has no vector")
                 errors += 1
                 continue
-            score = float(plda.log_ratios(enrolled[one], numbers[one], test_rows[other][None])[0])
+            score = float(plda.log_ratios(enrolled[enroll], numbers[enroll], test_rows[other][None])[0])
             scores.add(score)
-            stream.write(f"{one} {other} {np.float32(score):.7g}\n".encode())
+            stream.write(f"{enroll} {other} {np.float32(score):.7g}\n".encode())
     log.log(f"Mean score was {scores.mean:.6g}, standard deviation was {scores.deviation:.6g}")
     log.log(f"Processed {scores.count} trials, {errors} had errors.")
     return 0 if scores.count else 1

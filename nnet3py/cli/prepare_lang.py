@@ -51,8 +51,9 @@ def prepare_lang(args: list[str], options: Options) -> int:
     write_object(f"{args[1]}/topo", topology.write, binary=False)
     write_phone_lists(args[1], lang.phones, silences, others)
     write_text(f"{args[1]}/lexicon.txt", "".join(
-        " ".join([one.word, *([f"{one.probability:g}"] if any(other.probability < 1.0 for other in lexicon) else []),
-                  *one.phones]) + "\n" for one in lexicon))
+        " ".join([entry.word,
+                  *([f"{entry.probability:g}"] if any(other.probability < 1.0 for other in lexicon) else []),
+                  *entry.phones]) + "\n" for entry in lexicon))
     if options.unknown_word:
         write_text(f"{args[1]}/oov.txt", f"{options.unknown_word}\n")
         write_text(f"{args[1]}/oov.int", f"{lang.words[options.unknown_word]}\n")

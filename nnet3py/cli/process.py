@@ -137,9 +137,9 @@ def _lack_of_memory(error: BaseException) -> str | None:
     """What to say if an error comes of too little memory, however its library puts it; None if it does not."""
     cause: BaseException | None = error
     while cause is not None:
-        found = _NO_MEMORY.search(str(cause))
-        if isinstance(cause, MemoryError) or found or getattr(cause, "errno", None) == errno.ENOMEM:
-            what = found[0] if found else str(cause)
+        limit_match = _NO_MEMORY.search(str(cause))
+        if isinstance(cause, MemoryError) or limit_match or getattr(cause, "errno", None) == errno.ENOMEM:
+            what = limit_match[0] if limit_match else str(cause)
             return f"Out of memory{f': {what}' if what else ''}{_memory_limit()}"
         cause = cause.__cause__ or cause.__context__
     return None

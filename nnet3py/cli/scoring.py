@@ -27,11 +27,11 @@ def _both(reference: str, hypotheses: list[str], mode: str) -> Iterator[tuple[st
     with ExitStack() as stack:
         readers = [stack.enter_context(RandomAccessReader(name, TOKEN_VECTOR)) for name in hypotheses]
         for key, words in stack.enter_context(SequentialReader(reference, TOKEN_VECTOR)):
-            found = [reader.get(key) for reader in readers]
-            if mode == "strict" and any(one is None for one in found):
+            sequences = [reader.get(key) for reader in readers]
+            if mode == "strict" and any(sequence is None for sequence in sequences):
                 raise FormatError(f"No hypothesis for key {key} and strict mode specifier.",
                                   hint="--mode=all counts it as empty, --mode=present leaves it out")
-            yield key, words, found
+            yield key, words, sequences
 
 
 @kaldi_command("compute-wer", usage="""

@@ -60,12 +60,12 @@ def cluster_phones(args: list[str], options: Options) -> None:
 
 
 def _say_rounds(tries: Sequence[Clusters], frames: float) -> None:
-    for one in tries:
-        for number, (before, gain) in enumerate(one.rounds):
+    for attempt in tries:
+        for number, (before, gain) in enumerate(attempt.rounds):
             log.log(f"ClusterKMeans: on iteration {number}, objf before = {before:g}, impr = {gain:g}, objf after = "
                     f"{before + gain:g}, normalized by {frames:g} = {(before + gain) / frames:g}")
     log.log(f"ClusterKMeans: objf change from clustering [versus single set] is "
-            f"{max(one.gain for one in tries) / frames:g} over {frames:g} frames.")
+            f"{max(attempt.gain for attempt in tries) / frames:g} over {frames:g} frames.")
 
 
 @kaldi_command("compile-questions", usage="""

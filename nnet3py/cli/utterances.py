@@ -73,12 +73,12 @@ class IvectorSource:
 
     def find(self, key: str) -> tuple[np.ndarray | None, np.ndarray | None]:
         """The utterance's constant and online i-vectors, None where not asked for; KeyError says which is missing."""
-        found = []
+        sources = []
         for reader, what in ((self._constant, "iVector"), (self._online, "online iVector")):
             if reader is not None and key not in reader:
                 raise KeyError(what)
-            found.append(reader[key] if reader is not None else None)
-        return found[0], found[1]
+            sources.append(reader[key] if reader is not None else None)
+        return sources[0], sources[1]
 
 
 def compute_one(computer: UtteranceComputer, ivectors: IvectorSource, key: str, feats: np.ndarray,

@@ -43,14 +43,14 @@ def compute_vad(args: list[str], options: Options) -> int:
             log.warning(f"Empty feature matrix for utterance {key}")
             num_empty += 1
             return None
-        found = voiced_frames(features, settings)
-        if not found.any():
+        voiced = voiced_frames(features, settings)
+        if not voiced.any():
             log.warning(f"No frames were judged voiced for utterance {key}")
             num_unvoiced += 1
             if options.omit_unvoiced_utts:
                 return None
-        num_frames, num_voiced = num_frames + len(found), num_voiced + int(found.sum())
-        return found
+        num_frames, num_voiced = num_frames + len(voiced), num_voiced + int(voiced.sum())
+        return voiced
 
     written, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_VECTOR, voiced)
     done = written if options.omit_unvoiced_utts else written - num_unvoiced

@@ -36,8 +36,8 @@ def _blas() -> str:
     from nnet3py.ops import get_ops
 
     get_ops("cpu")   # loads it
-    libraries = [one for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"]
-    ours = [one for one in libraries if "scipy" in one["filepath"]] or libraries
+    libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+    ours = [library for library in libraries if "scipy" in library["filepath"]] or libraries
     if not ours:
         return "unknown"
     return f"{ours[0]['internal_api']} {ours[0]['version']} ({ours[0].get('architecture', 'unknown')})"

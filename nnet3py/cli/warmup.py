@@ -167,10 +167,10 @@ def show(warmed: Iterator[Warmed], write: Callable[[str], None]) -> None:
     from nnet3py.engine.cache_folder import cache_folder
 
     start, num_compiled, num_found = time.perf_counter(), 0, 0
-    for one in warmed:
-        write(f"{one.device:4} {one.family:20} {one.num_compiled:3} compiled, {one.num_found:3} found, "
-              f"{one.seconds:6.1f} s")
-        num_compiled, num_found = num_compiled + one.num_compiled, num_found + one.num_found
+    for tally in warmed:
+        write(f"{tally.device:4} {tally.family:20} {tally.num_compiled:3} compiled, {tally.num_found:3} found, "
+              f"{tally.seconds:6.1f} s")
+        num_compiled, num_found = num_compiled + tally.num_compiled, num_found + tally.num_found
     write(f"{num_compiled} kernels compiled and {num_found} found in {time.perf_counter() - start:.1f} s; "
           f"they are kept in {cache_folder()}")
 

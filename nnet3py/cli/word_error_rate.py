@@ -36,24 +36,24 @@ def word_error_rate(args: list[str], options: Options) -> int:
     if options.word_symbol_table:
         table = SymbolTable.read(options.word_symbol_table)
         hypothesis = {key: table.text(_numbers(key, words)).split() for key, words in hypothesis.items()}
-    found, lines = WordErrors(), []
+    errors, lines = WordErrors(), []
     for key, words in reference.items():
         if key not in hypothesis:
             if options.mode == "strict":
                 raise FormatError(f"utterance {key} is not in the hypothesis", path=args[1],
                                   hint="--mode=all counts it as empty, --mode=present leaves it out")
-            found.missing += 1
+            errors.missing += 1
             if options.mode == "present":
                 continue
-        found.add(words, hypothesis.get(key, []))
+        errors.add(words, hypothesis.get(key, []))
         lines.append(alignment_lines(key, words, hypothesis.get(key, [])) if options.details else "")
     unknown = hypothesis.keys() - reference.keys()
     if unknown:
         log.warning(f"{len(unknown)} utterances of the hypothesis are not in the reference, such as {min(unknown)}")
     if options.details:
         write_text(options.details, "".join(lines))
-    sys.stdout.write(found.report())
-    return 0 if found.sentences else 1
+    sys.stdout.write(errors.report())
+    return 0 if errors.sentences else 1
 
 
 def _file_name(name: str) -> str:

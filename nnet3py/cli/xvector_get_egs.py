@@ -49,17 +49,17 @@ def xvector_get_egs(args: list[str], options: Options) -> int:
                 num_errors += 1
                 continue
             try:
-                examples = [(one, one.example(features, options.num_pdfs, options.compress)) for one in wanted]
+                examples = [(chunk, chunk.example(features, options.num_pdfs, options.compress)) for chunk in wanted]
             except NumericError as error:
                 log.warning(f"Skipping utterance {utterance}: {error}")
                 num_errors += 1
                 continue
-            for one, example in examples:
+            for chunk, example in examples:
                 if example is None:
                     log.warning(f"Unable to create examples for utterance {utterance}. Requested chunk size of "
-                                f"{one.num_frames} but utterance has only {len(features)} frames.", "WriteExamples")
+                                f"{chunk.num_frames} but utterance has only {len(features)} frames.", "WriteExamples")
                     continue
-                writers[one.archive].write(one.key, example)
+                writers[chunk.archive].write(chunk.key, example)
                 num_written += 1
             num_done += 1
     log.log(f"Finished generating examples, successfully processed {num_done} feature files, wrote {num_written} "

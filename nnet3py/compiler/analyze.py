@@ -113,12 +113,12 @@ def submatrix_accesses(computation: Computation, nnet: Nnet, table: CommandTable
         access[numbers[least(rows) < 0], 0] = READ_WRITE
     access *= table.rows > 0
     places = np.flatnonzero(access)
-    found = [(places // NUM_ARGS, table.rows.ravel()[places], access.ravel()[places].astype(np.int64))]
+    accesses = [(places // NUM_ARGS, table.rows.ravel()[places], access.ravel()[places].astype(np.int64))]
     for role, kind_of_access in ((Role.READ_PAIRS, READ), (Role.CHANGED_PAIRS, READ_WRITE)):
         places = table.positions((role,))
         if len(places):
-            found.append(_pair_accesses(computation, places // NUM_ARGS, table.rows.ravel()[places], kind_of_access))
-    return tuple(map(np.concatenate, zip(*found, strict=True)))
+            accesses.append(_pair_accesses(computation, places // NUM_ARGS, table.rows.ravel()[places], kind_of_access))
+    return tuple(map(np.concatenate, zip(*accesses, strict=True)))
 
 
 def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.ndarray,
@@ -240,8 +240,8 @@ class Analysis:
         s = self.submatrices[chosen]
         just_writes = self.kinds[chosen] == WRITE
         by_submatrix = least_at(len(self.matrix_of), s, 2 * self.commands[chosen] + just_writes, none)
-        found = least_at(variables.count, variables.flat, np.repeat(by_submatrix, variables.counts), none)
-        return found >> 1, found & 1 > 0
+        first = least_at(variables.count, variables.flat, np.repeat(by_submatrix, variables.counts), none)
+        return first >> 1, first & 1 > 0
 
     @cached_property
     def first_of_all_variables(self) -> tuple[np.ndarray, np.ndarray]:

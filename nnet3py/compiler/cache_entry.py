@@ -66,13 +66,13 @@ class _Pool:
         self._number_of: dict[bytes, int] = {}
         self._number_of_object: dict[int, int] = {}      # saves looking at the many that are the same object
 
-    def number(self, one: np.ndarray) -> int:
-        if id(one) not in self._number_of_object:
-            number = self._number_of.setdefault(one.tobytes(), len(self.lists))
+    def number(self, array: np.ndarray) -> int:
+        if id(array) not in self._number_of_object:
+            number = self._number_of.setdefault(array.tobytes(), len(self.lists))
             if number == len(self.lists):
-                self.lists.append(one)
-            self._number_of_object[id(one)] = number
-        return self._number_of_object[id(one)]
+                self.lists.append(array)
+            self._number_of_object[id(array)] = number
+        return self._number_of_object[id(array)]
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------
@@ -112,8 +112,9 @@ def _to_arrays(computation: Computation) -> _Arrays:
     commands = computation.commands
     return _Arrays(
         _int32([computation.need_model_derivative]), _int32(computation.matrices), _int32(computation.submatrices),
-        _int32([one.type for one in commands]), np.array([one.alpha for one in commands], np.float64),
-        _int32([one.args for one in commands]), *_joined(computation.indexes), *_joined(computation.indexes_multi, 2),
+        _int32([command.type for command in commands]), np.array([command.alpha for command in commands], np.float64),
+        _int32([command.args
+                for command in commands]), *_joined(computation.indexes), *_joined(computation.indexes_multi, 2),
         *_joined(computation.indexes_ranges, 2), all_rows[:, 0], all_rows[:, 1], all_rows[:, 2], rows_sizes,
         *_joined(nodes.lists), _int32(debug_info), _int32(precomputed_rows),
         np.frombuffer(precomputed.getvalue(), np.uint8))
@@ -126,7 +127,7 @@ def _int32(values: Sequence[Any]) -> np.ndarray:
 def _joined(lists: Sequence[np.ndarray], width: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """The lists behind each other, (elements, width) or flat for a width of 0, and the length of each."""
     empty = np.zeros((0, width) if width else 0, np.int32)
-    return np.concatenate([empty, *lists]).astype(np.int32, copy=False), _int32([len(one) for one in lists])
+    return np.concatenate([empty, *lists]).astype(np.int32, copy=False), _int32([len(values) for values in lists])
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

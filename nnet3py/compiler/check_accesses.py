@@ -146,12 +146,12 @@ def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
 
 def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:
     """Of every command that compresses: its number, the matrix, and the later commands that touch that."""
-    found = []
+    compressed = []
     for c in subject.table.numbers[CommandType.COMPRESS_MATRIX].tolist():
         m = int(subject.matrix_of[subject.computation.commands[c].args[0]])
         touched = subject.analysis.matrix_accesses.of(m)[0]
-        found.append((c, m, touched[touched > c]))
-    return found
+        compressed.append((c, m, touched[touched > c]))
+    return compressed
 
 
 # -- variables ---------------------------------------------------------------------------------------------------------

@@ -27,8 +27,10 @@ _PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.C
 def commands_have_seven_arguments(subject: Subject) -> None:
     """Every command is of a known type, with seven integers and a finite factor."""
     commands = subject.computation.commands
-    if not ({type(one[0]) for one in commands} <= {CommandType} and {len(one[2]) for one in commands} <= {NUM_ARGS}):
-        c = next(c for c, one in enumerate(commands) if (type(one.type), len(one.args)) != (CommandType, NUM_ARGS))
+    if not ({type(command[0]) for command in commands} <= {CommandType}
+            and {len(command[2]) for command in commands} <= {NUM_ARGS}):
+        c = next(c for c, command in enumerate(commands)
+                 if (type(command.type), len(command.args)) != (CommandType, NUM_ARGS))
         subject.fail(f"command c{c} is {tuple(commands[c])}")
     rows = subject.table.rows
     if rows.min(initial=0) < INT32.min or rows.max(initial=0) > INT32.max:

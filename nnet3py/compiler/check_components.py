@@ -92,9 +92,9 @@ def precomputed_indexes_are_the_components(subject: Subject) -> None:
     """Components that precompute something of their rows have it, of their own kind; others have not."""
     wanted = [type(component).__name__ + PRECOMPUTED_SUFFIX if _precomputes(component) else "NoneType"
               for component in subject.nnet.components]
-    found = [type(indexes).__name__ for indexes in subject.computation.precomputed_indexes]
+    types = [type(indexes).__name__ for indexes in subject.computation.precomputed_indexes]
     for commands in _commands(subject):
-        fine = [wanted[component] == found[entry] for component, entry in
+        fine = [wanted[component] == types[entry] for component, entry in
                 zip(commands.component.tolist(), commands.precomputed.tolist(), strict=True)]
         subject.require(commands.kind, np.array(fine, bool), "the precomputed indexes are of another component type")
 
@@ -194,7 +194,7 @@ def memos_are_made_once_and_used_once(subject: Subject) -> None:
             subject.fail(f"memo {memo} is made twice", c)
         made[memo] = (c, *same)
     uses_memo = subject.flags & int(Properties.USES_MEMO) != 0
-    for c, memo, *same in sorted(_memos(subject, [one for one in everything if one.is_backprop])):
+    for c, memo, *same in sorted(_memos(subject, [access for access in everything if access.is_backprop])):
         if memo != 0 or uses_memo[same[0]]:
             maker = made.pop(memo, (c,)) if memo else (c,)
             if maker[0] >= c or list(maker[1:]) != same or not uses_memo[same[0]]:

@@ -42,11 +42,11 @@ def _check_sizes(computation: Computation, nnet: Nnet) -> None:
 
 def _check_exchanges(computation: Computation, nnet: Nnet, request: ComputationRequest) -> None:
     """The computation accepts and provides just what the request says."""
-    found: Counter[_Exchange] = Counter()
+    exchanges: Counter[_Exchange] = Counter()
     for command in computation.commands:
         if command.type in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
             window = computation.submatrices[command.args[0]]
-            found[command.type, command.args[1], window.num_rows, window.num_cols] += 1
+            exchanges[command.type, command.args[1], window.num_rows, window.num_cols] += 1
     wanted: Counter[_Exchange] = Counter()
     for ios, given, back in ((request.inputs, CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT),
                              (request.outputs, CommandType.PROVIDE_OUTPUT, CommandType.ACCEPT_INPUT)):
@@ -58,8 +58,8 @@ def _check_exchanges(computation: Computation, nnet: Nnet, request: ComputationR
             wanted[given, node, rows, cols] += 1
             if io.has_deriv:
                 wanted[back, node, rows, cols] += 1
-    if found != wanted:
-        kind, node, rows, cols = next(iter((found - wanted) or (wanted - found)))
+    if exchanges != wanted:
+        kind, node, rows, cols = next(iter((exchanges - wanted) or (wanted - exchanges)))
         raise CheckError(f"the computation and its request differ: {kind.name.lower()} of {rows} x {cols} elements for "
                          f"node '{nnet.node_names[node]}' is in one of them only")
     order = [(command.type == CommandType.PROVIDE_OUTPUT) + 2 * (nnet.is_output(command.args[1]) != (

@@ -119,16 +119,16 @@ class DiskCache:
 
     def _entries(self) -> list[tuple[float, int, Path]]:
         """When it was last used, size in bytes, and path of each entry; what was never finished is removed."""
-        found = []
+        entries = []
         with suppress(OSError), os.scandir(self.folder) as files:
             for file in files:
                 with suppress(OSError):
                     if file.name.endswith(SUFFIX):
                         status = file.stat()
-                        found.append((status.st_mtime, status.st_size, Path(file.path)))
+                        entries.append((status.st_mtime, status.st_size, Path(file.path)))
                     elif file.name.endswith(UNFINISHED) and file.stat().st_mtime < time.time() - ABANDONED_AFTER:
                         os.unlink(file.path)
-        return found
+        return entries
 
     def _folder_trouble(self, what: str, error: OSError) -> None:
         self._warn("folder", f"cannot {what} computations in {self.folder}: {error.strerror or error}; they are "

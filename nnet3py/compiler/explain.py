@@ -122,7 +122,7 @@ def _search(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarray, list[
     parent[start] = start
     ends: list[int] = []
     while len(start):
-        found = []
+        lacking_ones = []
         for node in distinct(builder.node[start]).tolist():
             ids = start[builder.node[start] == node]
             dependencies, lacks = lacking(builder, node, ids)
@@ -131,8 +131,8 @@ def _search(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarray, list[
             wanted = dependencies[lacks]
             new = parent[wanted] < 0
             parent[wanted[new][::-1]] = users[new][::-1]       # the first user stays
-            found.append(wanted[new])
-        start = distinct(np.concatenate(found))
+            lacking_ones.append(wanted[new])
+        start = distinct(np.concatenate(lacking_ones))
     return parent, ends
 
 

@@ -82,18 +82,18 @@ class _NodeInfo:
     """What is the same for all steps of a node."""
 
     def __init__(self, nnet: Nnet, node: int) -> None:
-        found = nnet.nodes[node]
+        node_object = nnet.nodes[node]
         self.component_index, self.component, self.flags = -1, None, 0
-        self.is_dim_range = isinstance(found, DimRangeNode)
-        self.dim_offset = found.dim_offset if isinstance(found, DimRangeNode) else 0
+        self.is_dim_range = isinstance(node_object, DimRangeNode)
+        self.dim_offset = node_object.dim_offset if isinstance(node_object, DimRangeNode) else 0
         self.parts: list[_PartInfo] = []
         self._user: Component | None = None               # of a component's input
-        if isinstance(found, ComponentNode):
-            self.component_index = found.component_index
-            self.component = nnet.components[found.component_index]
+        if isinstance(node_object, ComponentNode):
+            self.component_index = node_object.component_index
+            self.component = nnet.components[node_object.component_index]
             self.dim = self.component.output_dim
-        elif isinstance(found, DescriptorNode):
-            self.parts = [_PartInfo(part, nnet) for part in found.descriptor.parts]
+        elif isinstance(node_object, DescriptorNode):
+            self.parts = [_PartInfo(part, nnet) for part in node_object.descriptor.parts]
             self.dim = sum(part.dim for part in self.parts)
             self._user = nnet.component_of(node + 1) if nnet.is_component_input(node) else None
         else:
@@ -151,7 +151,8 @@ class _Generator:
         self.nnet, self.request, self.steps, self.ends = nnet, request, steps, ends
         self.computation = Computation(need_model_derivative=request.need_model_derivative)
         nodes = _node_infos(nnet, rules, {step.node for step in steps})
-        self.infos = [_StepInfo(nodes[step.node], found) for step, found in zip(steps, sources, strict=True)]
+        self.infos = [_StepInfo(nodes[step.node], step_sources) for step,
+                      step_sources in zip(steps, sources, strict=True)]
         self._whole: list[int] = []          # for each matrix the sub-matrix that is all of it
         names = nnet.node_names
         self._has_derivs = request.need_model_derivative or any(
@@ -360,7 +361,7 @@ class _Generator:
         from_one_step = len(steps) and bool((steps == steps[:, :1]).all())
         if from_one_step and (steps[:, 0] >= 0).all():      # each term
             scale_of = [part.scale_of[self.steps[step].node] for step in steps[:, 0].tolist()]
-            chosen = [[k for k, one in enumerate(scale_of) if one == scale] for scale in part.scales]
+            chosen = [[k for k, part_scale in enumerate(scale_of) if part_scale == scale] for scale in part.scales]
             return [(scale, (steps[terms], rows[terms])) for scale, terms in zip(part.scales, chosen, strict=True)]
         scale_of_step = np.array([part.scale_of.get(step.node, np.nan) for step in self.steps])
         return [(scale, compact(np.where((steps >= 0) & (scale_of_step[steps] == scale), steps, -1), rows))

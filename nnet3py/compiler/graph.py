@@ -180,8 +180,8 @@ class GraphBuilder:
         """List what wanted cindexes may depend on, and what these do, ``passes`` times through each recurrence."""
         for group, is_recurrence in reversed(self._groups):
             for _ in range(passes):
-                found = [self._expand_node(node) for node in reversed(group)]
-                if not is_recurrence or not any(found):
+                dependencies = [self._expand_node(node) for node in reversed(group)]
+                if not is_recurrence or not any(dependencies):
                     break
 
     def _expand_node(self, node: int) -> bool:
@@ -215,8 +215,8 @@ class GraphBuilder:
             self.tables[node].has_gaps |= not real.all()
             for source in rule.sources():
                 chosen = real & (nodes == source)
-                dependencies[chosen] = found = self._find_or_add(last[source], keys[chosen])
-                self._wanted[found] = True
+                dependencies[chosen] = numbers = self._find_or_add(last[source], keys[chosen])
+                self._wanted[numbers] = True
         return dependencies
 
     def _find_status(self) -> None:
@@ -414,7 +414,7 @@ def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True) -> 
     """
     builder = graph_builder(nnet, request, share, join=True)
     builder.compute()
-    if not all(found.all() for found in builder.computable_outputs()):
+    if not all(computable.all() for computable in builder.computable_outputs()):
         builder = graph_builder(nnet, request, share)      # the message speaks of every node
         builder.compute()
         raise not_computable(builder, nnet, request)

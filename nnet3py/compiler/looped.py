@@ -141,15 +141,15 @@ def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
 
 def _extrapolated(requests: Sequence[ComputationRequest], count: int) -> list[ComputationRequest]:
     """``count`` requests, of which the first are given. Kaldi: ExtrapolateComputationRequest."""
-    found = list(requests[:count])
+    extended = list(requests[:count])
     before, last = requests[-2:]
     offset = int(last.outputs[0].indexes[0, 1]) - int(before.outputs[0].indexes[0, 1])
     if _shifted(before, offset) != last:
         raise CompileError("the last two requests of a looped computation differ by more than their time",
                            "all chunks but the first must have the same size")
-    for number in range(count - len(found)):
-        found.append(_shifted(last, (number + 1) * offset))
-    return found
+    for number in range(count - len(extended)):
+        extended.append(_shifted(last, (number + 1) * offset))
+    return extended
 
 
 def _shifted(request: ComputationRequest, offset: int) -> ComputationRequest:

@@ -118,10 +118,11 @@ class _Expander:
         large.submatrices = list(map(partial(tuple.__new__, SubMatrix), subs.tolist()))
         large.debug_info = [small.debug_info[0], *map(self._debug_info, small.debug_info[1:])]
         large.indexes, large.indexes_multi, large.indexes_ranges = [], [], []
-        large.commands = [self._command(one, large) if one[0] in _INDEXED else one for one in small.commands]
+        large.commands = [self._command(command, large) if command[0] in _INDEXED else command
+                          for command in small.commands]
         self._expand_precomputed(large)
-        for one in (small, large):      # both are kept, and neither is to be changed any more
-            one.invalidate_caches()
+        for command in (small, large):      # both are kept, and neither is to be changed any more
+            command.invalidate_caches()
         return large
 
     # -- matrices --------------------------------------------------------------------------------------------------
@@ -167,19 +168,20 @@ class _Expander:
 
     # -- commands with index lists ---------------------------------------------------------------------------------
 
-    def _command(self, one: Command, large: Computation) -> Command:
+    def _command(self, command: Command, large: Computation) -> Command:
         """The command with a new entry of its own in the lists of ``large``."""
-        position, role = _INDEXED[one.type]
-        s, entry = one.args[0], one.args[position]
+        position, role = _INDEXED[command.type]
+        s, entry = command.args[0], command.args[position]
         if role == Role.ROWS:
-            source = one.args[1]
+            source = command.args[1]
             rows = self.small.indexes[entry].astype(np.int64)
             target, (values,) = self._follow(s, np.full(len(rows), source), [rows])
             lists, new = large.indexes, np.full(self._new_rows[s], -1, np.int32)
             new[target] = values
         elif role == Role.RANGES:
             begin, end = self.small.indexes_ranges[entry].T.astype(np.int64)
-            target, (first, last) = self._follow(s, np.full(len(begin), one.args[1]), [begin, np.maximum(end, 0) - 1])
+            target, (first, last) = self._follow(s, np.full(len(begin), command.args[1]),
+                                                 [begin, np.maximum(end, 0) - 1])
             lists, new = large.indexes_ranges, np.full((self._new_rows[s], 2), -1, np.int32)
             new[target, 0], new[target, 1] = first, last + 1
         else:
@@ -189,7 +191,7 @@ class _Expander:
             chosen = self._chosen(s, rows)
             new[target, 0], new[target, 1] = matrices[chosen], values
         lists.append(new)
-        return one._replace(args=(*one.args[:position], len(lists) - 1, *one.args[position + 1:]))
+        return command._replace(args=(*command.args[:position], len(lists) - 1, *command.args[position + 1:]))
 
     def _chosen(self, s: int, rows: np.ndarray) -> np.ndarray:
         """The rows of ``s`` that are of sequence 0 and have a partner."""

@@ -37,8 +37,8 @@ class PartSources(NamedTuple):
         if self.only >= 0:
             return [self.only]
         steps = self.locations[0]
-        found: list[int] = np.flatnonzero(np.bincount(steps[steps >= 0])).tolist()
-        return found
+        used_steps: list[int] = np.flatnonzero(np.bincount(steps[steps >= 0])).tolist()
+        return used_steps
 
 
 class SourceFinder:
@@ -144,15 +144,15 @@ class SourceFinder:
     def _several_leaves(self, rule: DescriptorRule, part: int, indexes: np.ndarray,
                         limits: np.ndarray | None) -> Locations:
         """The terms that each row uses, sorted as cindexes."""
-        found = [self._leaf_sources(leaf, shift, indexes, limits)
+        leaf_sources = [self._leaf_sources(leaf, shift, indexes, limits)
                  for leaf, shift in zip(rule.leaves[part], rule.leaf_shifts[part], strict=True)]
-        steps, rows = np.array([one[0] for one in found]), np.array([one[1] for one in found])
+        steps, rows = np.array([source[0] for source in leaf_sources]), np.array([source[1] for source in leaf_sources])
         if rule.uses_all and (steps >= 0).all():
             sources = [shift[0] for shift in rule.leaf_shifts[part] if shift is not None]
-            if len(sources) == len(set(sources)) == len(found):
+            if len(sources) == len(set(sources)) == len(leaf_sources):
                 by_node = sorted(range(len(sources)), key=sources.__getitem__)      # which are all different
                 return steps[by_node], rows[by_node]
-        nodes, keys = np.array([one[2] for one in found]), np.array([one[3] for one in found])
+        nodes, keys = np.array([source[2] for source in leaf_sources]), np.array([source[3] for source in leaf_sources])
         used = evaluate_part(rule.parts[part], (steps >= 0).T)[1].T
         steps = np.where(used, steps, -1)
         order = np.lexsort((keys, np.where(used, nodes, np.iinfo(np.int32).max)), axis=0)
@@ -207,9 +207,9 @@ def find_sources(steps: list[Step], rules: list[NodeRule], space: KeySpace,
                  ends: Sequence[int] = ()) -> list[list[PartSources]]:
     """For each step the sources of each part of its descriptor; none for other steps and those without rows."""
     finder = SourceFinder(steps, space, ends)
-    found: list[list[PartSources]] = [[] for _ in steps]
+    sources_of_steps: list[list[PartSources]] = [[] for _ in steps]
     for node, rule in enumerate(rules):
         if isinstance(rule, DescriptorRule):
             for number, sources in finder.sources(node, rule).items():
-                found[number] = sources
-    return found
+                sources_of_steps[number] = sources
+    return sources_of_steps

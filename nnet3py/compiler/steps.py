@@ -237,8 +237,8 @@ class _StepOrganizer:
         graph = self.graph
         # Each depends on the same index at the source node alone.
         sources = graph.dependencies[graph.dependency_starts[numbers]]
-        found = self._step_of[sources].tolist()
-        for source in sorted(set(found)) if len(found) > 1 else found:
+        source_steps = self._step_of[sources].tolist()
+        for source in sorted(set(source_steps)) if len(source_steps) > 1 else source_steps:
             if (node, source) not in self._windows:
                 self._windows.add((node, source))
                 self.steps.append(Step(node, self.steps[source].indexes, source))

@@ -35,9 +35,11 @@ class CommandTable:
     @classmethod
     def of(cls, commands: Collection[Command]) -> CommandTable:
         """The table of a list."""
-        rows = np.fromiter(chain.from_iterable([one[2] for one in commands]), np.int64, NUM_ARGS * len(commands))
-        return cls(np.frombuffer(bytes([one[0] for one in commands]), np.uint8),
-                   np.fromiter([one[1] for one in commands], np.float64, len(commands)), rows.reshape(-1, NUM_ARGS))
+        rows = np.fromiter(chain.from_iterable([command[2] for command in commands]), np.int64,
+                           NUM_ARGS * len(commands))
+        return cls(np.frombuffer(bytes([command[0] for command in commands]), np.uint8),
+                   np.fromiter([command[1] for command in commands], np.float64, len(commands)), rows.reshape(-1,
+                                                                                                              NUM_ARGS))
 
     @cached_property
     def numbers(self) -> dict[CommandType, np.ndarray]:

@@ -189,9 +189,9 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         expected = (self.model.num_filters_in, self.model.num_filters_out, self.model.height_out,
                     computation.num_t_out * computation.num_images,
                     computation.num_t_in * computation.num_images * computation.height_in)
-        found = (computation.num_filters_in, computation.num_filters_out, computation.height_out, y.shape[0],
+        dims = (computation.num_filters_in, computation.num_filters_out, computation.height_out, y.shape[0],
                  x.shape[0] * self.model.height_in)
-        if found != expected or computation.max_param_col > self.linear_params.shape[1]:
+        if dims != expected or computation.max_param_col > self.linear_params.shape[1]:
             raise compiled_for_others("a convolution", x, y)
 
     def _weights(self, piece: _Piece) -> DeviceArray:

@@ -327,8 +327,8 @@ def named_preconditioners(nnet: Any) -> list[tuple[str, OnlineNaturalGradient]]:
 
 def preconditioners_in(component: Any) -> list[OnlineNaturalGradient]:
     """All of a component, and of those inside it."""
-    found = [value for value in vars(component).values() if isinstance(value, OnlineNaturalGradient)]
-    return found + [each for child in component.children for each in preconditioners_in(child)]
+    preconditioners = [value for value in vars(component).values() if isinstance(value, OnlineNaturalGradient)]
+    return preconditioners + [each for child in component.children for each in preconditioners_in(child)]
 
 
 def check_preconditioners(ops: Ops, named: list[tuple[str, OnlineNaturalGradient]]) -> Callable[[], None]:

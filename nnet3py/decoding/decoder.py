@@ -82,9 +82,9 @@ class Decoder:
             return None
         return _decoded(trimmed(search.raw_lattice()), search.reached_final)
 
-    def determinize(self, found: Decoded, options: PhoneDeterminizeOptions | None = None) -> Determinized:
+    def determinize(self, decoded: Decoded, options: PhoneDeterminizeOptions | None = None) -> Determinized:
         """The compact lattice of what was found, with one path for each word sequence, within the lattice beam."""
-        return determinize_phone_pruned(self.model, found.lattice, self.options.lattice_beam, options)
+        return determinize_phone_pruned(self.model, decoded.lattice, self.options.lattice_beam, options)
 
 
 def _decoded(lattice: Fst, reached_final: bool) -> Decoded | None:

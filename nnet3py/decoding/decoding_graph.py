@@ -64,9 +64,9 @@ class DecodingGraph:
         Raises FormatError for what is no FST, ShapeError as above.
         """
         with open_input(rxfilename) as stream:
-            found = _mapped(stream)
-            if found is not None:
-                return cls(*found, *_columns(model))
+            mapped = _mapped(stream)
+            if mapped is not None:
+                return cls(*mapped, *_columns(model))
             fst = read_fst(token_reader(stream))
         if stream.status:
             raise failed_command(stream.path, stream.status)

@@ -36,7 +36,8 @@ class Edits(NamedTuple):
 def _numbers(*sequences: Sequence[Hashable]) -> list[np.ndarray]:
     """int32: numbers for the elements of sequences, equal for equal elements."""
     known: dict[Hashable, int] = {}
-    return [np.array([known.setdefault(one, len(known)) for one in sequence], dtype=np.int32) for sequence in sequences]
+    return [np.array([known.setdefault(symbol, len(known)) for symbol in sequence], dtype=np.int32)
+            for sequence in sequences]
 
 
 def edit_distance(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Edits:
@@ -52,7 +53,7 @@ def edit_distance(reference: Sequence[Hashable], hypothesis: Sequence[Hashable])
 def align(first: Sequence[str], second: Sequence[str], gap: str) -> list[tuple[str, str]]:
     """Pairs of elements of the cheapest alignment, with ``gap`` for what is not there. Kaldi: LevenshteinAlignment."""
     if not first or not second:
-        return [(one, gap) for one in first] + [(gap, one) for one in second]
+        return [(symbol, gap) for symbol in first] + [(gap, symbol) for symbol in second]
     table = np.empty((len(first) + 1, len(second) + 1), dtype=np.uint8)
     _steps(*_numbers(first, second), np.empty(len(second) + 1, dtype=np.int32), table)
     i, j, pairs = len(first), len(second), []

@@ -52,7 +52,7 @@ def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list
     if has_probabilities is None:
         has_probabilities = all(len(fields) > 2 and _probability(fields[1]) is not None for _, fields in rows)
     first_phone = 2 if has_probabilities else 1
-    found: dict[tuple[str, tuple[str, ...]], Pronunciation] = {}
+    pronunciations: dict[tuple[str, tuple[str, ...]], Pronunciation] = {}
     for number, fields in rows:
         probability = _probability(fields[1]) if has_probabilities and len(fields) > 1 else 1.0
         problem = (f"the word {fields[0]} is reserved" if fields[0] in _RESERVED else
@@ -62,11 +62,12 @@ def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list
             raise FormatError(f"line {number} of a lexicon: {problem}", path=str(rxfilename),
                               hint="a line is WORD PHONE PHONE ..., or WORD PROBABILITY PHONE PHONE ...")
         assert probability is not None
-        one = Pronunciation(fields[0], tuple(fields[first_phone:]), probability)
-        if (one.word, one.phones) in found:
-            logger.warning("line %d of %s: this pronunciation of %s stands there twice", number, rxfilename, one.word)
-        found.setdefault((one.word, one.phones), one)
-    return list(found.values())
+        pronunciation = Pronunciation(fields[0], tuple(fields[first_phone:]), probability)
+        if (pronunciation.word, pronunciation.phones) in pronunciations:
+            logger.warning("line %d of %s: this pronunciation of %s stands there twice", number, rxfilename,
+                           pronunciation.word)
+        pronunciations.setdefault((pronunciation.word, pronunciation.phones), pronunciation)
+    return list(pronunciations.values())
 
 
 def _probability(text: str) -> float | None:
@@ -79,13 +80,13 @@ def _probability(text: str) -> float | None:
 
 def lexicon_words(lexicon: Iterable[Pronunciation]) -> SymbolTable:
     """``words.txt``: epsilon, the words in alphabetical order, ``#0``, ``<s>``, ``</s>``."""
-    words = sorted({one.word for one in lexicon})
+    words = sorted({pronunciation.word for pronunciation in lexicon})
     return SymbolTable.of([*words, BACKOFF, SENTENCE_START, SENTENCE_END], "word")
 
 
 def lexicon_phones(lexicon: Iterable[Pronunciation], silence: Silence = Silence()) -> SymbolTable:
     """``phones.txt`` for a lexicon without one: the silence, then the phones in alphabetical order."""
-    phones = sorted({phone for one in lexicon for phone in one.phones} - {silence.phone})
+    phones = sorted({phone for pronunciation in lexicon for phone in pronunciation.phones} - {silence.phone})
     return SymbolTable.of([silence.phone, *phones] if silence.phone else phones, "phone")
 
 
@@ -146,7 +147,7 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
     words = lexicon_words(lexicon)
     phones = phones or lexicon_phones(lexicon, silence)
     _check_phones(lexicon, phones, silence)
-    numbers = disambiguation_numbers([one.phones for one in lexicon])
+    numbers = disambiguation_numbers([pronunciation.phones for pronunciation in lexicon])
     of_silence = max(numbers) + 1
     phones = phones.extended([BACKOFF, *(f"#{n}" for n in range(1, of_silence + 1))])
     return Lang(words, phones, _lexicon_fst(lexicon, words, phones, silence, numbers, of_silence),
@@ -154,7 +155,8 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
 
 
 def _check_phones(lexicon: Sequence[Pronunciation], phones: SymbolTable, silence: Silence) -> None:
-    missing = {phone: one.word for one in lexicon for phone in one.phones if phone not in phones}
+    missing = {phone: pronunciation.word for pronunciation in lexicon for phone in pronunciation.phones
+               if phone not in phones}
     if missing:
         phone, word = next(iter(missing.items()))
         raise FormatError(f"the lexicon's word {word} has the phone '{phone}', which {phones.path or 'the table'} "
@@ -180,11 +182,11 @@ def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: S
         if numbers is not None:
             graph.arc(after_silence, phones[f"#{of_silence}"], 0, 0.0, loop)
     graph.final(loop)
-    for place, one in enumerate(lexicon):
-        labels = [phones[phone] for phone in one.phones]
+    for place, pronunciation in enumerate(lexicon):
+        labels = [phones[phone] for phone in pronunciation.phones]
         if numbers is not None and numbers[place]:
             labels.append(phones[f"#{numbers[place]}"])
-        state, word, weight = loop, words[one.word], cost(one.probability)
+        state, word, weight = loop, words[pronunciation.word], cost(pronunciation.probability)
         for label in labels[:-1]:
             following = graph.state()
             graph.arc(state, label, word, weight, following)

@@ -83,12 +83,12 @@ class Lookahead:
             reader = token_reader(stream)
             begin = bytes(reader.peek(4 + 4 + len(KIND)))
             if begin.endswith(KIND.encode()):
-                found = _read_lookahead(reader)
+                lookahead = _read_lookahead(reader)
             else:
-                found = cls.of_fst(read_fst(reader))
+                lookahead = cls.of_fst(read_fst(reader))
         if stream.status:
             raise failed_command(stream.path, stream.status)
-        return found
+        return lookahead
 
 
 def find_parts(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:

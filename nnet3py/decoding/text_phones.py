@@ -56,9 +56,10 @@ class TextPhones:
         silences.check()
         self._pronunciations: dict[str, list[list[int]]] = {}
         weights: dict[str, list[float]] = {}
-        for one in lexicon:
-            self._pronunciations.setdefault(one.word, []).append([phones[phone] for phone in one.phones])
-            weights.setdefault(one.word, []).append(one.probability)
+        for pronunciation in lexicon:
+            self._pronunciations.setdefault(pronunciation.word,
+                                            []).append([phones[phone] for phone in pronunciation.phones])
+            weights.setdefault(pronunciation.word, []).append(pronunciation.probability)
         self._cumulative = {word: np.cumsum(of_word) / np.sum(of_word) for word, of_word in weights.items()}
         if unknown_word and unknown_word not in self._pronunciations:
             raise UsageError(f"the lexicon lacks the word '{unknown_word}' that stands for unknown ones")

@@ -31,14 +31,14 @@ class WordErrors:
 
     def add(self, reference: Sequence[str], hypothesis: Sequence[str]) -> int:
         """Count one utterance; return its errors."""
-        found = edit_distance(reference, hypothesis)
+        edits = edit_distance(reference, hypothesis)
         self.words += len(reference)
-        self.insertions += found.insertions
-        self.deletions += found.deletions
-        self.substitutions += found.substitutions
+        self.insertions += edits.insertions
+        self.deletions += edits.deletions
+        self.substitutions += edits.substitutions
         self.sentences += 1
-        self.wrong_sentences += found.total > 0
-        return found.total
+        self.wrong_sentences += edits.total > 0
+        return edits.total
 
     @property
     def errors(self) -> int:

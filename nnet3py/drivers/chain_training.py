@@ -89,11 +89,11 @@ class ChainTraining(FrameLevelTraining):
             return
         from nnet3py.network.model_file import read_nnet
 
-        found = read_nnet(reference)
-        if found.output_dim("output") != self.num_pdfs:
-            raise UsageError(f"the network in {reference} has {found.output_dim('output')} outputs, the tree in "
+        network = read_nnet(reference)
+        if network.output_dim("output") != self.num_pdfs:
+            raise UsageError(f"the network in {reference} has {network.output_dim('output')} outputs, the tree in "
                              f"{self.tree_dir} {self.num_pdfs} pdfs", "make a network for this tree")
-        if self.options.xent_regularize and found.output_dim("output-xent") < 0:
+        if self.options.xent_regularize and network.output_dim("output-xent") < 0:
             raise UsageError(f"--chain.xent-regularize={self.options.xent_regularize:g}, but {reference} "
                              "has no output-xent", "add an output layer named output-xent, or say 0")
 

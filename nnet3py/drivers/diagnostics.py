@@ -68,7 +68,8 @@ class Diagnostics:
             if self.folder.has_model(number):
                 self.start(number, again=False)
                 self.wait(number)
-        self.iterations = [one for one in read_iterations(self.folder.path) if one.number < iteration]
+        self.iterations = [iteration_ for iteration_ in read_iterations(self.folder.path)
+                           if iteration_.number < iteration]
         for line in self._monitor.check(self.iterations):
             self.warn(line)
 
@@ -116,32 +117,32 @@ class Diagnostics:
             values = read_compute_prob_log(self.folder.log(f"compute_prob_valid.{upto}"))
             if values:
                 return upto, values
-        for one in reversed(self.iterations):
-            if one.valid:
-                return one.number, one.valid
+        for iteration_ in reversed(self.iterations):
+            if iteration_.valid:
+                return iteration_.number, iteration_.valid
         return None
 
     def _read(self, number: int) -> Iteration:
         log = self.folder.log
-        found = Iteration(number)
-        found.jobs = read_job_logs(self.folder, number)
+        result = Iteration(number)
+        result.jobs = read_job_logs(self.folder, number)
         if log(f"compute_prob_train.{number}").exists():
-            found.train = read_compute_prob_log(log(f"compute_prob_train.{number}"))
+            result.train = read_compute_prob_log(log(f"compute_prob_train.{number}"))
         if log(f"compute_prob_valid.{number}").exists():
-            found.valid = read_compute_prob_log(log(f"compute_prob_valid.{number}"))
+            result.valid = read_compute_prob_log(log(f"compute_prob_valid.{number}"))
         if log(f"progress.{number}").exists():
-            found.progress = read_progress_log(log(f"progress.{number}"))
-        return found
+            result.progress = read_progress_log(log(f"progress.{number}"))
+        return result
 
 
 def read_job_logs(folder: TrainingFolder, iteration: int) -> dict:
     """Job number -> what the training jobs of an iteration logged."""
-    found = {}
+    jobs = {}
     for path in (folder.path / "log").glob(f"train.{iteration}.*.log"):
         number = path.name.split(".")[2]
         if number.isdigit():
-            found[int(number)] = read_train_log(path)
-    return dict(sorted(found.items()))
+            jobs[int(number)] = read_train_log(path)
+    return dict(sorted(jobs.items()))
 
 
 def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str = "output") -> str:
@@ -154,12 +155,12 @@ def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str 
         kind = "objective"
     lines = ["%Iter\tduration\ttrain_objective\tvalid_objective\tdifference"]
     total = 0.0
-    for one in iterations:
-        times = [job.seconds for job in one.jobs.values() if not math.isnan(job.seconds)]
-        train, valid = one.train.get((output, kind)), one.valid.get((output, kind))
+    for iteration in iterations:
+        times = [job.seconds for job in iteration.jobs.values() if not math.isnan(job.seconds)]
+        train, valid = iteration.train.get((output, kind)), iteration.valid.get((output, kind))
         if times and train is not None and valid is not None:
             total += max(times)
-            lines.append(f"{one.number}\t{max(times)}\t{train:g}\t{valid:g}\t{valid - train:g}")
+            lines.append(f"{iteration.number}\t{max(times)}\t{train:g}\t{valid:g}\t{valid - train:g}")
     lines.append(f"Total training time is {datetime.timedelta(seconds=total)}\n")
     return "\n".join(lines)
 

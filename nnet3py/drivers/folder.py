@@ -89,7 +89,8 @@ class TrainingFolder:
     def last_model(self) -> int:
         """The greatest number of a model; -1 if there is none."""
         names = (re.fullmatch(rf"([0-9]+)\.{self.suffix}", file.name) for file in self.path.iterdir())
-        return max((int(found[1]) for found in names if found and self.has_model(int(found[1]))), default=-1)
+        return max((int(name_match[1]) for name_match in names if name_match and self.has_model(int(name_match[1]))),
+                   default=-1)
 
     def remove_job_models(self, iteration: int) -> None:
         """Remove what the jobs of an iteration wrote, once their average is there."""
@@ -119,13 +120,13 @@ class TrainingFolder:
         except (OSError, UnicodeDecodeError) as error:
             raise FormatError(f"cannot be read: {error}", path=str(self.path / RECORD)) from error
         try:
-            found = json.loads(text)
+            options = json.loads(text)
         except ValueError as error:
             raise FormatError(f"not what a driver wrote: {error}", path=str(self.path / RECORD),
                               hint="remove the file, and say with --stage where to go on") from error
-        if not isinstance(found, dict):
+        if not isinstance(options, dict):
             raise FormatError("expected the options of a training", path=str(self.path / RECORD))
-        return found
+        return options
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -150,24 +151,24 @@ def read_vars(folder: TrainingFolder) -> dict[str, str]:
     except FileNotFoundError:
         raise UsageError(f"{path} does not exist", f"make the network's configs first: xconfig-to-configs "
                                                    f"--xconfig-file=… --config-dir={folder.configs}") from None
-    found = {}
+    values = {}
     for line in lines:
         name, equals, value = line.strip().partition("=")
         if line.strip():
             if not equals:
                 raise FormatError(f"expected name=value, found {line!r}", path=str(path))
-            found[name if name.startswith("model_") or "context" not in name else f"model_{name}"] = value
-    if int(found.get("num_hidden_layers", "1") or 1) > 1:
+            values[name if name.startswith("model_") or "context" not in name else f"model_{name}"] = value
+    if int(values.get("num_hidden_layers", "1") or 1) > 1:
         raise FormatError("num_hidden_layers above 1: networks that grow layer by layer are not trained any more",
                           path=str(path))
-    return found
+    return values
 
 
 def context_from_vars(folder: TrainingFolder) -> tuple[int, int]:
     """The network's left and right context, in frames."""
-    found = read_vars(folder)
+    values = read_vars(folder)
     try:
-        return int(found["model_left_context"]), int(found["model_right_context"])
+        return int(values["model_left_context"]), int(values["model_right_context"])
     except (KeyError, ValueError) as error:
         raise FormatError(f"expected model_left_context and model_right_context, numbers ({error})",
                           path=str(folder.configs / "vars")) from None

@@ -235,9 +235,9 @@ class FrameLevelTraining(Training):
         from nnet3py.model_info import info
         from nnet3py.network.model_file import read_nnet
 
-        found = schedules.saturation(info(read_nnet(str(self.folder.model(iteration)))))
-        logger.info("Saturation of model %d: %.3f", iteration, found)
-        return found > threshold
+        is_saturated = schedules.saturation(info(read_nnet(str(self.folder.model(iteration)))))
+        logger.info("Saturation of model %d: %.3f", iteration, is_saturated)
+        return is_saturated > threshold
 
 
 class AcousticTraining(FrameLevelTraining):

@@ -220,7 +220,7 @@ class ExtractorTraining(StagedWork):
             model, result = self.folder.model(number), self.folder.model(number + 1)
             stats = [path / f"acc.{number}.{part}" for part in self._numbers]
             title = f"Iteration {number + 1} of {options.num_iters} of the extractor"
-            found = partial(self._likelihood, f"update.{number}", r"Overall auxf/frame on training data was (\S+)")
+            likelihood = partial(self._likelihood, f"update.{number}", r"Overall auxf/frame on training data was (\S+)")
             yield Step(number, "acc", title, [
                 self.job(f"ivector-extractor-acc-stats {model} {self._plain(f'all.{part}')} "
                          f'"ark,s,cs:gunzip -c {path}/post.{part}.gz |" {acc}', f"acc.{number}.{part}")
@@ -228,7 +228,7 @@ class ExtractorTraining(StagedWork):
             yield Step(number, "update", f"{title}: estimating it", [
                 self.job(f'ivector-extractor-est {model} "ivector-extractor-sum-accs {" ".join(map(str, stats))} - |" '
                          f"{result}", f"update.{number}")],
-                leaves=[*stats, model], found=found)
+                leaves=[*stats, model], found=likelihood)
         last = options.num_iters
         yield Step(last, "final", f"Calling {last}.ie final.ie", action=self._finish, needs=[self.folder.model(last)],
                    leaves=self._posteriors)

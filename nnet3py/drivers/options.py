@@ -40,9 +40,9 @@ class Declared:
 
     def binding(self) -> dict[str, Any]:
         """The values on which the result depends, by option name."""
-        return {one.metadata["name"]: getattr(self, one.name)
-                for one in dataclasses.fields(self)   # type: ignore[arg-type]
-                if one.metadata["effect"] == RESULT}
+        return {field_.metadata["name"]: getattr(self, field_.name)
+                for field_ in dataclasses.fields(self)   # type: ignore[arg-type]
+                if field_.metadata["effect"] == RESULT}
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -222,4 +222,4 @@ class RawRnnOptions(RnnPart, RawOptions):
 
 def option_name(options: CommonOptions, field: str) -> str:
     """The option's name on the command line."""
-    return {one.name: one.metadata["name"] for one in dataclasses.fields(options)}[field]
+    return {field_.name: field_.metadata["name"] for field_ in dataclasses.fields(options)}[field]

@@ -36,7 +36,7 @@ class WorkOptions(Declared):
 
     def check(self) -> None:
         """UsageError if a value cannot be used, or one that must be there is missing."""
-        names = {one.name: one.metadata["name"] for one in dataclasses.fields(self)}
+        names = {field_.name: field_.metadata["name"] for field_ in dataclasses.fields(self)}
         for field in self.folders:
             if not getattr(self, field):
                 raise UsageError(f"--{names[field]} was not given", "see --help for an example")

@@ -142,10 +142,10 @@ def saturation(info: str) -> float:
     """
     values = []
     for line in info.splitlines():
-        found = _TYPE.match(line)
-        if not found or found[1] not in _SATURATING:
+        type_match = _TYPE.match(line)
+        if not type_match or type_match[1] not in _SATURATING:
             continue
-        parts = [(kind, text) for kind, text in _PARTS.findall(line)] or [(found[1], line)]
+        parts = [(kind, text) for kind, text in _PARTS.findall(line)] or [(type_match[1], line)]
         for kind, text in parts:
             mean = _MEAN_DERIVATIVE.search(text)
             if mean:

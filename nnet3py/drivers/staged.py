@@ -119,8 +119,8 @@ class StagedWork(ABC):
             text = self.folder.log(log).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
-        found = re.findall(pattern, text)
-        return str(found[-1]) if found else ""
+        matches = re.findall(pattern, text)
+        return str(matches[-1]) if matches else ""
 
     def _run_steps(self) -> None:
         steps, ran = self.steps(), False
@@ -154,13 +154,13 @@ class StagedWork(ABC):
         if step.action is not None:
             step.action()
         self._mark(step.stage, step.name).touch()
-        found = step.found() if step.found is not None else ""
+        products = step.found() if step.found is not None else ""
         if self.terminal is not None:
-            words = "   ".join(filter(None, [title, found, f"{time.monotonic() - begun:.1f} s"]))
+            words = "   ".join(filter(None, [title, products, f"{time.monotonic() - begun:.1f} s"]))
             self.terminal.write(f"{_CLEAR_LINE}{words}\n")
             self.terminal.flush()
-        elif found:
-            logger.info("%s: %s", title, found)
+        elif products:
+            logger.info("%s: %s", title, products)
 
     # -- marks ---------------------------------------------------------------------------------------------------------
 

@@ -233,12 +233,12 @@ class Training(ABC):
         """A fingerprint of the network's configs."""
         import hashlib
 
-        found = {}
+        configs = {}
         for name in ("init.config", "final.config"):
             path = self.folder.configs / name
             if path.exists():
-                found[f"configs/{name}"] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        return found
+                configs[f"configs/{name}"] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+        return configs
 
     def _check_egs_info(self, egs: EgsFolder) -> None:
         now = [egs.num_archives, egs.frames_per_eg, egs.num_frames, egs.left_context, egs.right_context]

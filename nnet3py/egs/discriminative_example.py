@@ -89,15 +89,17 @@ def merge_supervisions(supervisions: Sequence[DiscriminativeSupervision]) -> Dis
     if len(supervisions) == 1:
         return first
     for name in ("weight", "frames_per_sequence"):
-        found = sorted({getattr(one, name) for one in supervisions})
-        if len(found) > 1:
+        values = sorted({getattr(supervision, name) for supervision in supervisions})
+        if len(values) > 1:
             raise ShapeError("Failed to merge discriminative examples-- inconsistent lengths or weights: "
-                             f"{name} " + " vs. ".join(map(str, found)))
-    lattice = top_sorted(concatenated([one.den_lat for one in supervisions]))
+                             f"{name} " + " vs. ".join(map(str, values)))
+    lattice = top_sorted(concatenated([supervision.den_lat for supervision in supervisions]))
     if lattice is None:
         raise ShapeError("a lattice of an example has a circle of arcs")
-    return DiscriminativeSupervision(np.concatenate([one.num_ali for one in supervisions]), lattice, first.weight,
-                                     sum(one.num_sequences for one in supervisions), first.frames_per_sequence)
+    return DiscriminativeSupervision(np.concatenate([supervision.num_ali for supervision in supervisions]), lattice,
+                                     first.weight,
+                                     sum(supervision.num_sequences
+                                         for supervision in supervisions), first.frames_per_sequence)
 
 
 @dataclass

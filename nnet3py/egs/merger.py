@@ -149,23 +149,24 @@ class ExampleMerger:
     def specific_report(self) -> list[str]:
         """Kaldi's two lines on each size of example: which minibatches were made, how many examples were left over."""
         by_size: dict[int, _Statistics] = {}
-        for one in self._statistics.values():
-            total = by_size.setdefault(one.eg_size, _Statistics(one.eg_size))
-            total.minibatches.update(one.minibatches)
-            total.num_discarded += one.num_discarded
+        for statistics in self._statistics.values():
+            total = by_size.setdefault(statistics.eg_size, _Statistics(statistics.eg_size))
+            total.minibatches.update(statistics.minibatches)
+            total.num_discarded += statistics.num_discarded
         # Kaldi lists the size that was first used last, which is how its hash table happens to be ordered.
-        parts = [f"{size}={{{','.join(f'{n}->{count}' for n, count in reversed(one.minibatches.items()))}"
-                 f",d={one.num_discarded}}}" for size, one in sorted(by_size.items())]
+        parts = [f"{size}={{{','.join(f'{n}->{count}' for n, count in reversed(statistics.minibatches.items()))}"
+                 f",d={statistics.num_discarded}}}" for size, statistics in sorted(by_size.items())]
         return [_FORMAT, ",".join(parts)]
 
     def aggregate_report(self) -> str:
         """Kaldi's line of totals."""
         every = self._statistics.values()
-        used = [(one.eg_size, size, count) for one in every for size, count in one.minibatches.items()]
+        used = [(statistics.eg_size, size, count) for statistics in every for size,
+                count in statistics.minibatches.items()]
         merged = sum(size * count for _, size, count in used)
-        discarded = sum(one.num_discarded for one in every)
+        discarded = sum(statistics.num_discarded for statistics in every)
         frames = sum(eg_size * size * count for eg_size, size, count in used)
-        frames += sum(one.eg_size * one.num_discarded for one in every)
+        frames += sum(statistics.eg_size * statistics.num_discarded for statistics in every)
         total, nan = merged + discarded, float("nan")
         return (f"Processed {total} egs of avg. size {frames / (total or nan):.4g} into {self.num_minibatches} "
                 f"minibatches, discarding {100 * discarded / (total or nan):.4g}% of egs.  Avg minibatch size was "

@@ -51,15 +51,15 @@ class MinibatchSizes:
         return int(text)
 
     def _ranges(self, text: str) -> tuple[tuple[int, int], ...]:
-        found = []
+        ranges = []
         for part in text.split(","):
             low, colon, high = part.partition(":")
             first = self._integer(low)
             last = self._integer(high) if colon else first
             if last < first:
                 raise Nnet3Error(f"Could not parse option --minibatch-size={self.text}", _HINT)
-            found.append((first, last))
-        return tuple(found)
+            ranges.append((first, last))
+        return tuple(ranges)
 
     def rule(self, eg_size: int) -> MinibatchRule:
         """The rule whose example size is closest; the first one if several are."""

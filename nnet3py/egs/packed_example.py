@@ -56,16 +56,17 @@ class PackedLayout:
         self.length = len(layout.sample)
         self.structure = self.example.structure()
         self.size = self.example.size()
-        self._sparse = [_sparse(part, one.features) for part, one in zip(self.parts, self.example.io, strict=True)
-                        if isinstance(one.features, SparseMatrix)]
+        self._sparse = [_sparse(part, node_io.features) for part,
+                        node_io in zip(self.parts, self.example.io, strict=True)
+                        if isinstance(node_io.features, SparseMatrix)]
 
     @property
     def is_plain(self) -> bool:
         """Whether examples of this layout can be merged as bytes."""
-        names = {one.name for one in self.example.io}
+        names = {node_io.name for node_io in self.example.io}
         kinds = {part.kind for part in self.parts}
         return (len(names) == len(self.example.io) and "DM" not in kinds
-                and all(one.features.shape[0] for one in self.example.io))
+                and all(node_io.features.shape[0] for node_io in self.example.io))
 
     def num_sound(self, examples: np.ndarray) -> int:
         """How many of ``examples``, uint8 (n, bytes), from the first on hold nothing that reading would refuse.
@@ -121,13 +122,13 @@ class PackingSkimmer(Skimmer):
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
         """Key and PackedExample (NnetExample, where there is no layout yet) of the examples in front."""
-        found, consumed, unusual = super().entries(data)
+        entries, consumed, unusual = super().entries(data)
         values: list[Entry] = []
-        ends = [*(first for first, _ in self.runs[1:]), len(found)]
+        ends = [*(first for first, _ in self.runs[1:]), len(entries)]
         for (first, layout), end in zip(self.runs, ends, strict=False):
-            values += self._run(found[first:end], layout)
+            values += self._run(entries[first:end], layout)
             if len(values) < end:
-                return values, sum(len(key) + len(b" \0B") + len(value) for key, value in found[:len(values)]), True
+                return values, sum(len(key) + len(b" \0B") + len(value) for key, value in entries[:len(values)]), True
         return values, consumed, unusual
 
     def value_at(self, source: int, at: int) -> Any | None:
@@ -190,11 +191,12 @@ def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces 
     The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and what is raised is the same.
     """
     first = examples[0]
-    if not all(isinstance(one, PackedExample) and one.layout is first.layout for one in examples):
-        return merge_examples([_decoded(one.data) if isinstance(one, PackedExample) else one for one in examples],
+    if not all(isinstance(example, PackedExample) and example.layout is first.layout for example in examples):
+        return merge_examples([_decoded(example.data) if isinstance(example, PackedExample) else example
+                               for example in examples],
                               compress)
     layout, count = first.layout, len(examples)
-    data = np.frombuffer(b"".join([one.data for one in examples]), dtype=np.uint8).reshape(count, layout.length)
+    data = np.frombuffer(b"".join([example.data for example in examples]), dtype=np.uint8).reshape(count, layout.length)
     minibatch = BytePieces()
     writer = TokenWriter(minibatch.stream, binary=True)
     writer.token("<Nnet3Eg>")

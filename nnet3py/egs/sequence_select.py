@@ -62,7 +62,7 @@ def _output_shift(output: Any, frame_shift: int) -> int:
 def _output_times(example: Any) -> tuple[int, int]:
     if any(part.indexes[:, 0].any() for part in (*example.inputs, *example.outputs)):
         raise Nnet3Error("merged examples cannot be cut", "limit the context before merging")
-    output = next((one for one in example.outputs if one.name == "output" and len(one.indexes)), None)
+    output = next((output_ for output_ in example.outputs if output_.name == "output" and len(output_.indexes)), None)
     if output is None or not any(io.name == "input" and len(io.indexes) for io in example.inputs):
         raise Nnet3Error("an example without 'input' and 'output' cannot be cut", "leave out the contexts")
     return int(output.indexes[0, 1]), int(output.indexes[-1, 1])
@@ -81,7 +81,7 @@ def rename_supervision(example: NnetChainExample, name: str) -> None:
 
 
 def _outputs(example: NnetChainExample, what: str) -> list[Any]:
-    found = [one for one in example.outputs if one.name == "output"]
-    if not found:
+    outputs = [output for output in example.outputs if output.name == "output"]
+    if not outputs:
         raise Nnet3Error(f"an example without 'output' cannot be {what}")
-    return found
+    return outputs

@@ -56,15 +56,15 @@ def read_speaker_ranges(rxfilename: str, num_archives: int) -> dict[str, list[Sp
     A line has six fields: utterance, relative archive index (of ``num_archives``, from 0), absolute archive index
     (ignored), first frame, number of frames, label.
     """
-    found: dict[str, list[SpeakerRange]] = {}
+    ranges: dict[str, list[SpeakerRange]] = {}
     with open_input(rxfilename) as stream:
         for number, line in enumerate(stream, 1):
-            utterance, one = _parsed(line.decode("utf-8", "surrogateescape"), f"line {number} of the ranges",
+            utterance, speaker_range = _parsed(line.decode("utf-8", "surrogateescape"), f"line {number} of the ranges",
                                      rxfilename, num_archives)
-            found.setdefault(utterance, []).append(one)
+            ranges.setdefault(utterance, []).append(speaker_range)
     if stream.status:
         raise failed_command(rxfilename, stream.status)
-    return found
+    return ranges
 
 
 def _parsed(line: str, where: str, path: str, num_archives: int) -> tuple[str, SpeakerRange]:

@@ -107,18 +107,18 @@ class UtteranceSplitter:
         else:
             sizes = self._chunk_sizes(utterance_length)
             gaps = self._gaps(utterance_length, sizes)
-        found = []
+        chunks = []
         position = 0
         for i, (size, gap) in enumerate(zip(sizes, gaps, strict=True)):
             position += gap
             first = i == 0 and options.left_context_initial >= 0
             last = i == len(sizes) - 1 and options.right_context_final >= 0
-            found.append(Chunk(position, size, options.left_context_initial if first else options.left_context,
+            chunks.append(Chunk(position, size, options.left_context_initial if first else options.left_context,
                                options.right_context_final if last else options.right_context))
             position += size
-        self._set_weights(utterance_length, found)
-        self._count(utterance_length, found)
-        return found
+        self._set_weights(utterance_length, chunks)
+        self._count(utterance_length, chunks)
+        return chunks
 
     def _chunk_sizes(self, utterance_length: int) -> list[int]:
         principal = self.options.num_frames[0]
@@ -167,11 +167,11 @@ class UtteranceSplitter:
         expected = -(-utterance_length // factor)
         if abs(expected - supervision_length) <= tolerance:
             return True
-        found = f"expected length = {expected}, got {supervision_length}"
+        mismatch = f"expected length = {expected}, got {supervision_length}"
         if factor != 1:
-            found = (f"expected length = ({utterance_length} + {factor} - 1) / {factor} = {expected}, "
+            mismatch = (f"expected length = ({utterance_length} + {factor} - 1) / {factor} = {expected}, "
                      f"got: {supervision_length} (note: --frame-subsampling-factor={factor})")
-        logger.warning("Supervision does not have expected length for utterance %s: %s", utterance, found)
+        logger.warning("Supervision does not have expected length for utterance %s: %s", utterance, mismatch)
         return False
 
     def _count(self, utterance_length: int, chunks: list[Chunk]) -> None:
@@ -239,15 +239,15 @@ def split_pools(options: SplitOptions) -> list[list[tuple[int, ...]]]:
 def _candidate_splits(options: SplitOptions, ceiling: float) -> list[tuple[int, ...]]:
     """At most two chunks of other than the principal length, and principal ones up to a duration of ``ceiling``."""
     lengths = options.num_frames
-    found = set()
+    splits = set()
     alternates = [(), *((length,) for length in lengths[1:])]
     for first in alternates:
         for second in alternates:
             split = tuple(sorted(first + second))
             while _default_duration(split, options) <= ceiling:
-                found.add(split)
+                splits.add(split)
                 split = tuple(sorted((*split, lengths[0])))
-    return sorted(found - {()})
+    return sorted(splits - {()})
 
 
 def _default_duration(split: tuple[int, ...], options: SplitOptions) -> np.float32:

@@ -115,17 +115,19 @@ def merge_supervisions(supervisions: Sequence[Supervision]) -> Supervision:
     if len(supervisions) == 1:
         return first
     for name in ("weight", "frames_per_sequence", "label_dim", "is_end_to_end"):
-        found = sorted({getattr(one, name) for one in supervisions})
-        if len(found) > 1:
+        values = sorted({getattr(supervision, name) for supervision in supervisions})
+        if len(values) > 1:
             raise ShapeError(f"Mismatch weight or frames_per_sequence  between inputs: {name} "
-                             + " vs. ".join(map(str, found)), "examples of one minibatch must agree in these")
+                             + " vs. ".join(map(str, values)), "examples of one minibatch must agree in these")
     fst = None
     if not first.is_end_to_end:
-        fst = breadth_first(without_epsilons(concatenated([one.fst for one in supervisions if one.fst is not None])))
+        fst = breadth_first(without_epsilons(concatenated([supervision.fst for supervision in supervisions
+                                                           if supervision.fst is not None])))
         if fst.start < 0:
             raise ShapeError("the supervisions of examples have no common path, so they cannot be merged")
-    return Supervision(first.weight, sum(one.num_sequences for one in supervisions), first.frames_per_sequence,
-                       first.label_dim, fst, [fst for one in supervisions for fst in one.e2e_fsts])
+    return Supervision(first.weight, sum(supervision.num_sequences for supervision in supervisions),
+                       first.frames_per_sequence,
+                       first.label_dim, fst, [fst for supervision in supervisions for fst in supervision.e2e_fsts])
 
 
 def _read_fst(reader: TokenReader) -> Fst:

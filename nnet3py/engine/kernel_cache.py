@@ -32,23 +32,23 @@ _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(nnet3py\.ops[\w.]*)[ \t]+import[ \t
 @cache
 def _sources() -> dict[str, Path]:
     """The source files below ``ops/``, by the name of their module."""
-    found = {}
+    digests = {}
     for path in _OPS.rglob("*.py"):
         parts = ("nnet3py", "ops", *path.relative_to(_OPS).with_suffix("").parts)
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        digests[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return digests
 
 
 @cache
 def _imported_sources(path: Path) -> frozenset[Path]:
     """The source files below ``ops/`` that the file at ``path`` imports itself."""
     sources = _sources()
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for package, names, module in _IMPORT.findall(path.read_bytes()):
         base = (package or module).decode()
         below = (f"{base}.{word}" for word in re.findall(r"\w+", names.decode()))
-        found.update(sources[name] for name in (base, *below) if name in sources)
-    return frozenset(found)
+        paths.update(sources[name] for name in (base, *below) if name in sources)
+    return frozenset(paths)
 
 
 @cache

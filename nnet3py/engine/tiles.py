@@ -171,8 +171,8 @@ def _load(builder: ir.IRBuilder, address: Any) -> Any:
 
 
 def _splat(builder: ir.IRBuilder, number: Any) -> Any:
-    one = builder.insert_element(ir.Constant(_VECTOR_TYPE, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, ir.Constant(_VECTOR_TYPE, ir.Undefined),
+    vector = builder.insert_element(ir.Constant(_VECTOR_TYPE, ir.Undefined), number, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(vector, ir.Constant(_VECTOR_TYPE, ir.Undefined),
                                   ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), None))
 
 

@@ -26,15 +26,15 @@ class _Decoder:
         self._num_threads = num_threads
         self._memory: Any = b""          # kept, since fresh memory takes as long as decoding to it
 
-    def values(self, data: bytes, found: list[Found]) -> list[Any]:
+    def values(self, data: bytes, entries: list[Found]) -> list[Any]:
         """Dense matrices as their bytes, compressed ones decoded: BytePieces or float32 (rows, cols)."""
-        chosen = [one for one in found if one.head.kind == "CM"]
-        size = sum(one.head.num_rows * one.head.num_cols for one in chosen)
+        chosen = [entry for entry in entries if entry.head.kind == "CM"]
+        size = sum(entry.head.num_rows * entry.head.num_cols for entry in chosen)
         if not chosen or sys.byteorder != "little" or not expect_decoding(size):
-            return [_dense(data[one.at:one.head.end]) for one in found]
+            return [_dense(data[entry.at:entry.head.end]) for entry in entries]
         decoded = iter(self._decoded(data, chosen, size))
-        return [next(decoded) if one.head.kind == "CM" else _dense(data[one.at:one.head.end])
-                for one in found]
+        return [next(decoded) if entry.head.kind == "CM" else _dense(data[entry.at:entry.head.end])
+                for entry in entries]
 
     def _decoded(self, data: bytes, chosen: list[Found], size: int) -> list[BytePieces]:
         """The matrices ``chosen``, which have so many elements, decoded by compiled code."""

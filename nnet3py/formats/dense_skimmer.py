@@ -36,8 +36,9 @@ def dense_matrix(value: Any) -> np.ndarray:
     return _dense(_stored(value, head_of(value)) if isinstance(value, bytes) else value)
 
 
-def _all_dense(data: bytes, found: list[Found]) -> list[np.ndarray]:
-    return [_decoded(data, one.head) if one.head.kind == "CM" else _dense(_stored(data, one.head)) for one in found]
+def _all_dense(data: bytes, entries: list[Found]) -> list[np.ndarray]:
+    return [_decoded(data, entry.head) if entry.head.kind == "CM" else _dense(_stored(data, entry.head))
+            for entry in entries]
 
 
 def _decoded(data: bytes, head: Head) -> np.ndarray:

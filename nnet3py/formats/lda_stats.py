@@ -73,18 +73,18 @@ class LdaStats:
                                f"and dimension {dim}")
         readers = {"<ZERO_ACCS>": (read_vector, (num_classes,)), "<FIRST_ACCS>": (read_matrix, (num_classes, dim)),
                    "<SECOND_ACCS>": (read_packed, (dim * (dim + 1) // 2,))}
-        found: dict[str, np.ndarray] = {}
+        statistics: dict[str, np.ndarray] = {}
         while (token := reader.token()) != "</LDAACCS>":
             read, shape = readers.get(token, (None, ()))
-            if read is None or token in found or token == "<SECOND_ACCS>" and len(found) < 2:
+            if read is None or token in statistics or token == "<SECOND_ACCS>" and len(statistics) < 2:
                 raise reader.error(f"expected {' '.join(sorted(readers))}, each once, in LDA statistics, "
                                    f"found '{token[:40]}'")
-            found[token] = read(reader, dtype=np.float64)
-            if found[token].shape != shape:
-                raise reader.error(f"expected {shape} numbers after {token}, found {found[token].shape}")
-        if len(found) < len(readers):
-            raise reader.error(f"LDA statistics lack {', '.join(sorted(set(readers) - set(found)))}")
-        return cls(found["<ZERO_ACCS>"], found["<FIRST_ACCS>"], found["<SECOND_ACCS>"])
+            statistics[token] = read(reader, dtype=np.float64)
+            if statistics[token].shape != shape:
+                raise reader.error(f"expected {shape} numbers after {token}, found {statistics[token].shape}")
+        if len(statistics) < len(readers):
+            raise reader.error(f"LDA statistics lack {', '.join(sorted(set(readers) - set(statistics)))}")
+        return cls(statistics["<ZERO_ACCS>"], statistics["<FIRST_ACCS>"], statistics["<SECOND_ACCS>"])
 
     def write(self, writer: TokenWriter) -> None:
         """Write it; the numbers become float32, those that are too large infinite."""

@@ -39,7 +39,7 @@ class MatrixSkimmer:
 
         If it is neither unusual nor found, the bytes end before it does.
         """
-        found: list[Found] = []
+        entries: list[Found] = []
         at, size, unusual = 0, len(data), False
         try:
             while at < size:
@@ -49,17 +49,17 @@ class MatrixSkimmer:
                     raise Unusual
                 if head.end > size:
                     break
-                found.append(Found(key, begin, head))
+                entries.append(Found(key, begin, head))
                 at = head.end
         except Incomplete:
             pass
         except Unusual:
             unusual = True
-        if not self._expects_decoding and any(one.head.kind in COMPRESSED for one in found):
+        if not self._expects_decoding and any(entry.head.kind in COMPRESSED for entry in entries):
             self._expects_decoding = True
             expect_decoding(self.archive_bytes)
-        values = self._values(data, found) if found else []
-        return [(one.key, value) for one, value in zip(found, values, strict=True)], at, unusual
+        values = self._values(data, entries) if entries else []
+        return [(entry.key, value) for entry, value in zip(entries, values, strict=True)], at, unusual
 
     def value_at(self, source: int, at: int) -> Any | None:
         """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.

@@ -49,8 +49,8 @@ STORED_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_selec
 """Compressed matrices stay so; all others are float32 (rows, cols)."""
 
 
-def _bytes(data: bytes, found: list[Found]) -> list[bytes]:
-    return [data[one.at:one.head.end] for one in found]
+def _bytes(data: bytes, entries: list[Found]) -> list[bytes]:
+    return [data[entry.at:entry.head.end] for entry in entries]
 
 
 RAW_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write, select=_select,

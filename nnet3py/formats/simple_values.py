@@ -167,15 +167,15 @@ def read_int_vectors(reader: TokenReader) -> list[np.ndarray]:
 
 def write_int_vectors(writer: TokenWriter, value: Sequence[Any]) -> None:
     """Write a list of int32 arrays."""
-    vectors = [np.asarray(one, dtype=np.int32) for one in value]
+    vectors = [np.asarray(vector, dtype=np.int32) for vector in value]
     if writer.binary:
         writer.integer(len(vectors))
-        lengths = np.array([one.size for one in vectors], dtype=np.int64)
+        lengths = np.array([vector.size for vector in vectors], dtype=np.int64)
         # Each vector's length stands before it and is stored as its integers are.
         starts = np.cumsum(lengths) - lengths
         writer.raw(_with_sizes(np.insert(np.concatenate([*vectors, np.zeros(0, np.int32)]), starts, lengths)))
     else:
-        writer.raw(b"".join(_text(one) + b"; " for one in vectors) + b"\n")
+        writer.raw(b"".join(_text(vector) + b"; " for vector in vectors) + b"\n")
 
 
 def read_int_pairs(reader: TokenReader) -> np.ndarray:

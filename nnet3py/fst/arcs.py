@@ -70,7 +70,7 @@ def _mapped(labels: np.ndarray, pairs: dict[int, int]) -> np.ndarray:
     if not pairs or not len(labels):
         return labels
     old = np.array(sorted(pairs), dtype=np.int64)
-    new = np.array([pairs[one] for one in old.tolist()], dtype=np.int64)
+    new = np.array([pairs[pair] for pair in old.tolist()], dtype=np.int64)
     at = np.minimum(np.searchsorted(old, labels), len(old) - 1)
     return np.where(old[at] == labels, new[at], labels).astype(np.int32)
 
@@ -205,8 +205,8 @@ def replaced(root: Fst, label: int, part: Fst) -> Fst:
 
 def in_top_order(fst: Fst) -> Fst:
     """States numbered such that arcs lead to higher numbers; the FST as it is if it has a cycle. OpenFst: TopSort."""
-    found = top_sorted(fst)
-    return changed(fst) if found is None else found
+    order = top_sorted(fst)
+    return changed(fst) if order is None else order
 
 
 def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:

@@ -216,17 +216,17 @@ class _Parser:
         if self._directive != b"\\%d-grams:" % order:
             raise self._error(f"expected \\{order}-grams:", self._directive)
         _log(f"Reading \\{order}-grams: section.", 149)
-        pieces, found = [], 0
+        pieces, count = [], 0
         for block in self._blocks():
             piece, num_lines = self._ngrams(block, order, order == len(counts))
-            found += num_lines
-            if found > counts[order - 1]:
+            count += num_lines
+            if count > counts[order - 1]:
                 raise FormatError(f"the head of an ARPA file announces {counts[order - 1]} n-grams of order {order}, "
                                   f"but there are more (line {self._line})", path=self._path)
             pieces.append(piece)
-        if found < counts[order - 1]:
+        if count < counts[order - 1]:
             logger.warning("The head of %s announces %d n-grams of order %d, but there are %d", self._path,
-                           counts[order - 1], order, found)
+                           counts[order - 1], order, count)
         self._directive = self._next_line() or b""
         empty = Section(np.empty((0, order), np.int32), np.empty(0, np.float32), np.empty(0, np.float32))
         return Section(*(np.concatenate(columns) for columns in zip(empty, *pieces, strict=True)))

@@ -18,10 +18,10 @@ def find_child(pool, address, word):
     low, high = np.int64(0), np.int64(pool[address + 2]) - 1
     while low <= high:
         middle = (low + high) >> 1
-        found = pool[address + 3 + 2 * middle]
-        if found == word:
+        child = pool[address + 3 + 2 * middle]
+        if child == word:
             return address + 3 + 2 * middle
-        if found < word:
+        if child < word:
             low = middle + 1
         else:
             high = middle - 1

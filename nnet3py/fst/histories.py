@@ -34,18 +34,18 @@ class Histories:
             if place == len(self._keys):
                 self._keys.append(np.empty(0, dtype=np.int64))
                 self._nodes.append(np.empty(0, dtype=np.int64))
-            found = self._step(place, nodes, words[:, place])
-            missing = found == MISSING
+            states = self._step(place, nodes, words[:, place])
+            missing = states == MISSING
             if missing.any():
                 new, which = np.unique((nodes[missing] << _SHIFT) | words[missing, place], return_inverse=True)
                 numbers = self.num_nodes + np.arange(len(new))
                 self.num_nodes += len(new)
-                found[missing] = numbers[which.reshape(-1)]
+                states[missing] = numbers[which.reshape(-1)]
                 keys = np.concatenate((self._keys[place], new))
                 order = np.argsort(keys, kind="stable")
                 self._keys[place] = keys[order]
                 self._nodes[place] = np.concatenate((self._nodes[place], numbers))[order]
-            nodes = found
+            nodes = states
         return nodes
 
     def _step(self, place: int, nodes: np.ndarray, words: np.ndarray) -> np.ndarray:

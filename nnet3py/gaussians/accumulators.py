@@ -96,19 +96,19 @@ class GmmStats:
         reader.check_count(dim, 0, "dimensions")
         reader.expect("<FLAGS>")
         flags = reader.integer("uint16")
-        found: dict[str, np.ndarray] = {}
+        statistics: dict[str, np.ndarray] = {}
         is_full = False
         while (token := reader.token()) != "</GMMACCS>":
             if token == "<OCCUPANCY>":
-                found[token] = read_vector(reader, np.float64)
+                statistics[token] = read_vector(reader, np.float64)
             elif token == "<FULLVARACCS>":
                 is_full = True
-                found["squares"] = np.array([read_packed(reader, np.float64) for _ in range(count)])
+                statistics["squares"] = np.array([read_packed(reader, np.float64) for _ in range(count)])
             elif token in ("<MEANACCS>", "<DIAGVARACCS>"):
-                found["squares" if token == "<DIAGVARACCS>" else token] = read_matrix(reader, np.float64)
+                statistics["squares" if token == "<DIAGVARACCS>" else token] = read_matrix(reader, np.float64)
             else:
                 raise reader.unexpected(token, "a part of the statistics of Gaussians")
-        return _assembled(reader, found, count, dim, flags, is_full)
+        return _assembled(reader, statistics, count, dim, flags, is_full)
 
     def write(self, writer: TokenWriter) -> None:
         """Write them, text or binary. Full products are written about the mean, as Kaldi's are."""
@@ -142,13 +142,13 @@ class GmmStats:
         return np.where(occupancy[:, None] != 0, outer_products(means) / safe, 0.0)
 
 
-def _assembled(reader: TokenReader, found: dict[str, np.ndarray], count: int, dim: int, flags: int,
+def _assembled(reader: TokenReader, statistics: dict[str, np.ndarray], count: int, dim: int, flags: int,
                is_full: bool) -> GmmStats:
     stats = GmmStats.zeros(count, dim, flags, is_full)
     stats.flags = flags
     places = (("<OCCUPANCY>", stats.occupancy), ("<MEANACCS>", stats.means), ("squares", stats.squares))
     for name, place in places:
-        values = found.get(name)
+        values = statistics.get(name)
         if values is None or not values.size:
             continue
         if values.shape != place.shape or not np.isfinite(values).all():

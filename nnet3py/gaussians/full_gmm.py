@@ -96,7 +96,7 @@ class FullGmm:
         inv_covars = [read_packed(reader) for _ in range(len(means))]
         reader.check_token(reader.token(), "</FullGMM>", "<FullGMMEnd>")
         size = means.shape[1] * (means.shape[1] + 1) // 2
-        if len(weights) != len(means) or any(len(one) != size for one in inv_covars):
+        if len(weights) != len(means) or any(len(inv_covar) != size for inv_covar in inv_covars):
             raise reader.error(f"expected {len(means)} weights and covariances of dimension {means.shape[1]}")
         stacked = np.array(inv_covars, dtype=np.float32).reshape(len(means), size)
         if not all(np.isfinite(part).all() for part in (weights, means, stacked)) or (weights < 0).any():

@@ -117,9 +117,9 @@ class PhoneAligner:
         windows, result = self._windows(phones), []
         hmm_states, indexes = old_model.transition_id_to_hmm_state[ids], old_model.transition_id_to_index[ids]
         for start, end, leave in zip(starts, [*starts[1:], len(ids)], leaving, strict=True):
-            found = self._states_of(windows[phone_of_frame[start]], ((int(hmm_states[leave]), int(indexes[leave])),))
-            run = np.full(end - start, found.loops[0], dtype=np.int32)
-            run[0 if self.reorder else -1] = found.leaving[0]
+            windows_ = self._states_of(windows[phone_of_frame[start]], ((int(hmm_states[leave]), int(indexes[leave])),))
+            run = np.full(end - start, windows_.loops[0], dtype=np.int32)
+            run[0 if self.reorder else -1] = windows_.leaving[0]
             result.append(run)
         return np.concatenate(result)
 

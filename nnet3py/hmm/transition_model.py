@@ -142,11 +142,11 @@ class TransitionModel:
         ``self_loop_pdf`` None: the same as ``forward_pdf``. Nnet3Error for a tuple that does not exist.
         """
         wanted = phone, hmm_state, forward_pdf, forward_pdf if self_loop_pdf is None else self_loop_pdf
-        found = self._state_of_tuple.get(wanted)
-        if found is None:
+        state = self._state_of_tuple.get(wanted)
+        if state is None:
             raise Nnet3Error(f"the transition model has no state for (phone, HMM state, forward pdf, self-loop pdf) "
                              f"{wanted}", "was the alignment or the tree made for another model?")
-        return found
+        return state
 
     @cached_property
     def _state_of_tuple(self) -> dict[tuple[int, ...], int]:
@@ -167,7 +167,7 @@ class TransitionModel:
         first_state = np.cumsum([0, *map(len, entries)])
         transitions = [[destination for destination, _ in state.transitions] for entry in entries for state in entry]
         places = self._places(first_state)
-        counts = np.array([len(one) for one in transitions])[places]
+        counts = np.array([len(of_state) for of_state in transitions])[places]
         states = np.repeat(np.arange(len(self.tuples)), counts)
         destinations = np.array([d for place in places.tolist() for d in transitions[place]], dtype=np.int64)
         loops = destinations == self.tuples[states, 1]

@@ -141,14 +141,14 @@ class ContextDependency:
         known = {self.central_position: _Values(frozenset([phone]))}
         return sorted(set(self._pdfs((), pdf_classes, known)))
 
-    def _pdfs(self, found: tuple[int, ...], pdf_classes: tuple[int, ...],
+    def _pdfs(self, events: tuple[int, ...], pdf_classes: tuple[int, ...],
               known: dict[int, _Values]) -> Iterator[tuple[int, ...]]:
         if not pdf_classes:
-            yield found
+            yield events
             return
         start = {**known, PDF_CLASS: _Values(frozenset([pdf_classes[0]]))}
         for pdf, then_known in _leaves(self.to_pdf, start):
-            yield from self._pdfs((*found, pdf), pdf_classes[1:], then_known)
+            yield from self._pdfs((*events, pdf), pdf_classes[1:], then_known)
 
 
 def _leaves(tree: Map | None, known: dict[int, _Values]) -> Iterator[tuple[int, dict[int, _Values]]]:
@@ -287,7 +287,7 @@ def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> 
             if not pdfs:
                 raise FormatError(f"the tree has no pdf for phone {phone}, pdf class {state.forward_pdf_class}",
                                   hint="tree and topology must be of one system")
-            tuples += [(phone, number, found[0], found[-1]) for found in pdfs]
+            tuples += [(phone, number, pdf_pair[0], pdf_pair[-1]) for pdf_pair in pdfs]
             probabilities += [probability for _, probability in state.transitions] * len(pdfs)
     with np.errstate(divide="ignore"):
         log_probs = np.log(np.array([1.0, *probabilities], dtype=np.float32))

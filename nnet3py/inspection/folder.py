@@ -74,29 +74,29 @@ def _models_in(folder: Path) -> list[str]:
 
 def folder_facts(folder: Path, problems: list[str]) -> FolderFacts:
     """Look at what lies in a folder; files that cannot be used are appended to ``problems``."""
-    found = FolderFacts(str(folder), other_models=model_names(folder)[1:])
-    found.settings = _texts(folder, SETTINGS, problems)
-    found.files = {name: purpose for name, purpose in KNOWN_FILES.items() if (folder / name).is_file()}
-    found.graphs = sorted(str(path.relative_to(folder)) for pattern in GRAPHS for path in folder.glob(pattern))
-    found.graphs += sorted(str(path.relative_to(folder)) for pattern in LOOKAHEAD_GRAPHS
+    facts = FolderFacts(str(folder), other_models=model_names(folder)[1:])
+    facts.settings = _texts(folder, SETTINGS, problems)
+    facts.files = {name: purpose for name, purpose in KNOWN_FILES.items() if (folder / name).is_file()}
+    facts.graphs = sorted(str(path.relative_to(folder)) for pattern in GRAPHS for path in folder.glob(pattern))
+    facts.graphs += sorted(str(path.relative_to(folder)) for pattern in LOOKAHEAD_GRAPHS
                            for path in folder.glob(pattern) if path.with_name(GRAMMAR).is_file())
-    found.extractor = next((name for name in EXTRACTORS if (folder / name / "final.ie").is_file()), "")
-    if found.extractor:
-        lacking = [name for name in EXTRACTOR_FILES if not (folder / found.extractor / name).is_file()]
+    facts.extractor = next((name for name in EXTRACTORS if (folder / name / "final.ie").is_file()), "")
+    if facts.extractor:
+        lacking = [name for name in EXTRACTOR_FILES if not (folder / facts.extractor / name).is_file()]
         if lacking:
-            problems.append(f"{found.extractor}/ has final.ie, but no {', '.join(lacking)}")
+            problems.append(f"{facts.extractor}/ has final.ie, but no {', '.join(lacking)}")
     if (folder / EGS_FOLDER).is_dir():
-        found.egs = _texts(folder / EGS_FOLDER / "info", EGS_INFO, problems)
+        facts.egs = _texts(folder / EGS_FOLDER / "info", EGS_INFO, problems)
     for tree in ("tree", "am/tree"):
-        if tree in found.files:
+        if tree in facts.files:
             try:
-                found.num_tree_pdfs = read_object(str(folder / tree), ContextDependency.read).num_pdfs
+                facts.num_tree_pdfs = read_object(str(folder / tree), ContextDependency.read).num_pdfs
             except Nnet3Error as error:
                 problems.append(f"{tree} cannot be read: {error.message}")
     for phones in ("phones.txt", "graph/phones.txt"):
-        if phones in found.files and found.num_phones is None:
-            found.num_phones = _count_phones(folder / phones, problems)
-    return found
+        if phones in facts.files and facts.num_phones is None:
+            facts.num_phones = _count_phones(folder / phones, problems)
+    return facts
 
 
 def _texts(folder: Path, names: tuple[str, ...], problems: list[str]) -> dict[str, str]:

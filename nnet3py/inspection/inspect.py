@@ -32,7 +32,7 @@ def inspect(path: str) -> Inspection:
     Nnet3Error : a path that cannot be opened, or a folder in which nothing is of a model
     """
     if not os.path.isdir(path):
-        found = Inspection(path, model_facts(path), None)
+        inspection = Inspection(path, model_facts(path), None)
     else:
         from pathlib import Path  # slow to load, and only folders need it
 
@@ -45,11 +45,11 @@ def inspect(path: str) -> Inspection:
             raise Nnet3Error(f"the folder {path} holds no model (*.mdl, *.raw) and nothing that belongs to one",
                              "give the folder that has final.mdl or final.raw in it, or the model itself")
         model = model_facts(os.path.join(path, names[0])) if names else None
-        found = Inspection(path, model, folder, problems=problems)
-        found.frame_subsampling_factor = _subsampling(folder, problems)
+        inspection = Inspection(path, model, folder, problems=problems)
+        inspection.frame_subsampling_factor = _subsampling(folder, problems)
         problems += _contradictions(folder, model)
-    judge(found)
-    return found
+    judge(inspection)
+    return inspection
 
 
 def _readable(path: Path) -> list[str]:
@@ -109,9 +109,9 @@ def _contradictions(folder: FolderFacts, model: ModelFacts | None) -> list[str]:
     for name, key in (("input", "feat_dim"), ("ivector", "ivector_dim")):
         pairs.append((f"egs/info says {key}", _integer(folder.egs.get(key)), f"the model's '{name}' has",
                       network.input_dim(name)))
-    found = [f"{what}: {said}, but {other}: {measured}" for what, said, other, measured in pairs
+    contradictions = [f"{what}: {said}, but {other}: {measured}" for what, said, other, measured in pairs
              if said is not None and measured is not None and said != measured]
     mine, theirs = folder.settings.get("final.ie.id"), folder.egs.get("final.ie.id")
     if mine and theirs and mine != theirs:
-        found.append(f"final.ie.id is {mine}, but egs/info/final.ie.id {theirs}")
-    return found
+        contradictions.append(f"final.ie.id is {mine}, but egs/info/final.ie.id {theirs}")
+    return contradictions

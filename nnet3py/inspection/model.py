@@ -79,10 +79,10 @@ def network_facts(nnet: Nnet) -> NetworkFacts:
         modulus=nnet.modulus(), is_simple=nnet.is_simple(), is_recurrent=is_recurrent(nnet),
         num_parameters=nnet.num_parameters(),
         num_updatable=sum(component.has(Properties.UPDATABLE) for component in nnet.components),
-        num_nodes=len(visible), memory_bytes=sum(array.nbytes for found in arrays for array in found),
+        num_nodes=len(visible), memory_bytes=sum(array.nbytes for values in arrays for array in values),
         layers=layers, frames=max(seen) if seen else None,
-        not_finite=[name for name, found in zip(nnet.component_names, arrays, strict=True)
-                    if not all(np.isfinite(array).all() for array in found)],
+        not_finite=[name for name, values in zip(nnet.component_names, arrays, strict=True)
+                    if not all(np.isfinite(array).all() for array in values)],
         without_statistics=[layer.name for layer in layers
                             if layer.type == "BatchNormComponent" and layer.frames == 0.0],
         is_gradient=any(getattr(component, "is_gradient", False) for component in nnet.components),
@@ -122,12 +122,12 @@ def _frames(component: Any) -> float | None:
 def _arrays(component: Any) -> list[np.ndarray]:
     """Parameters, statistics and fixed matrices."""
     parts = [component, *getattr(component, "children", ())]
-    found = list(component.parameters().values())
+    arrays = list(component.parameters().values())
     for part in parts:
         names = (*part.STATISTICS, *FIXED_ARRAYS.get(type(part).__name__, ()))
-        found += [array for array in (getattr(part, name) for name in names)
-                  if not any(array is known for known in found)]
-    return found
+        arrays += [array for array in (getattr(part, name) for name in names)
+                  if not any(array is known for known in arrays)]
+    return arrays
 
 
 def transition_facts(transitions: TransitionModel) -> TransitionFacts:

@@ -7,52 +7,53 @@ from nnet3py.inspection.text import Inspection
 MOST_NAMES = 3     # of components in a message
 
 
-def judge(found: Inspection) -> None:
+def judge(inspection: Inspection) -> None:
     """Fill in the three purposes of an inspection, in place."""
-    model = found.model
+    model = inspection.model
     if model is None:
-        for purpose in (found.computing, found.training, found.decoding):
-            purpose.missing.append(_no_model(found))
+        for purpose in (inspection.computing, inspection.training, inspection.decoding):
+            purpose.missing.append(_no_model(inspection))
     elif model.network is None:
         lack = Lack(f"a network: this is a {model.kind}, of use for its transition model only",
                     f"nnet3-init CONFIG 0.raw; nnet3-am-init {model.path} 0.raw 0.mdl")
-        for purpose in (found.computing, found.training, found.decoding):
+        for purpose in (inspection.computing, inspection.training, inspection.decoding):
             purpose.missing.append(lack)
     else:
-        _computing(found, model, model.network)
-        _training(found, model, model.network)
-        _decoding(found, model, model.network)
+        _computing(inspection, model, model.network)
+        _training(inspection, model, model.network)
+        _decoding(inspection, model, model.network)
 
 
-def _no_model(found: Inspection) -> Lack:
+def _no_model(inspection: Inspection) -> Lack:
     config = "configs/final.config"
-    if found.folder is not None and config in found.folder.files:
-        return Lack("a model: the folder holds none, only its config", f"nnet3-init {found.folder.path}/{config} 0.raw")
+    if inspection.folder is not None and config in inspection.folder.files:
+        return Lack("a model: the folder holds none, only its config",
+                    f"nnet3-init {inspection.folder.path}/{config} 0.raw")
     return Lack("a model: the folder holds none", "train one, or copy final.mdl or final.raw here")
 
 
 # -- computing ---------------------------------------------------------------------------------------------------------
 
 
-def _computing(found: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
-    ready = found.computing
-    _features(found, network, ready)
+def _computing(inspection: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
+    ready = inspection.computing
+    _features(inspection, network, ready)
     _usable_network(model, network, ready)
     if network.frames == 0.0:
         ready.notes.append("the parameters are random, or the statistics were zeroed: nothing was trained yet")
-    if found.frame_subsampling_factor not in (None, 1):
-        ready.notes.append(f"give --frame-subsampling-factor={found.frame_subsampling_factor}: "
+    if inspection.frame_subsampling_factor not in (None, 1):
+        ready.notes.append(f"give --frame-subsampling-factor={inspection.frame_subsampling_factor}: "
                            "the targets had one frame for as many of input")
-    elif found.frame_subsampling_factor is None and model.looks_like_chain:
+    elif inspection.frame_subsampling_factor is None and model.looks_like_chain:
         ready.notes.append("a chain model, which usually has --frame-subsampling-factor=3; nothing here says so")
     if network.is_recurrent:
         ready.notes.append("recurrent: --frames-per-chunk and the extra contexts change the output; take those of the "
                            "training")
 
 
-def _features(found: Inspection, network: NetworkFacts, ready: Readiness) -> None:
+def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -> None:
     """What has to be given for each utterance."""
-    folder = found.folder or FolderFacts("")
+    folder = inspection.folder or FolderFacts("")
     for port in network.inputs:
         if port.name == "input":
             normalised = folder.settings.get("cmvn_opts", "")
@@ -113,9 +114,9 @@ def _finite(network: NetworkFacts, ready: Readiness) -> None:
 # -- training ----------------------------------------------------------------------------------------------------------
 
 
-def _training(found: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
-    ready = found.training
-    _examples(found, model, network, ready)
+def _training(inspection: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
+    ready = inspection.training
+    _examples(inspection, model, network, ready)
     if network.num_updatable == 0:
         ready.missing.append(Lack("components with parameters that training changes",
                                   "replace fixed components, as with Nnet.replace_component"))
@@ -134,7 +135,7 @@ def _training(found: Inspection, model: ModelFacts, network: NetworkFacts) -> No
                            "nnet3py.network.whole_model.set_dropout_test_mode(nnet, False) switches that off")
 
 
-def _examples(found: Inspection, model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
+def _examples(inspection: Inspection, model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
     inputs = _ports(network.inputs)
     chain = model.looks_like_chain
     outputs = _ports([port for port in network.outputs if not (chain and port.name.endswith("-xent"))])
@@ -143,14 +144,14 @@ def _examples(found: Inspection, model: ModelFacts, network: NetworkFacts, ready
         f"{network.right_context} frames")
     ready.takes.append(f"examples with {inputs} and targets for {outputs}{contexts}")
     maker = "nnet3-chain-get-egs" if chain else "nnet3-get-egs"
-    if found.folder is None:
+    if inspection.folder is None:
         ready.notes.append(f"{maker} makes examples")
-    elif not found.folder.egs:
+    elif not inspection.folder.egs:
         ready.missing.append(Lack("training examples in egs/, or their description in egs/info",
                                   f"make them with {maker}, or keep them elsewhere"))
-    if found.folder is not None and chain:
+    if inspection.folder is not None and chain:
         for name in ("den.fst", "normalization.fst"):
-            if name not in found.folder.files:
+            if name not in inspection.folder.files:
                 ready.missing.append(Lack(f"{name}, which chain training needs",
                                           "chain-make-den-fst makes it of tree, transition model and phone_lm.fst"))
 
@@ -158,18 +159,18 @@ def _examples(found: Inspection, model: ModelFacts, network: NetworkFacts, ready
 # -- decoding ----------------------------------------------------------------------------------------------------------
 
 
-def _decoding(found: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
-    ready = found.decoding
-    _features(found, network, ready)
+def _decoding(inspection: Inspection, model: ModelFacts, network: NetworkFacts) -> None:
+    ready = inspection.decoding
+    _features(inspection, network, ready)
     _usable_network(model, network, ready)
     if network.frames == 0.0:
         ready.missing.append(Lack("training: the parameters are random, or the statistics were zeroed",
                                   "train the network"))
     _transitions_and_priors(model, network, ready)
-    if found.folder is None:
+    if inspection.folder is None:
         ready.takes.append("a decoding graph (HCLG.fst and words.txt)")
     else:
-        _folder_for_decoding(found, model, network, ready)
+        _folder_for_decoding(inspection, model, network, ready)
 
 
 def _transitions_and_priors(model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
@@ -188,8 +189,8 @@ def _transitions_and_priors(model: ModelFacts, network: NetworkFacts, ready: Rea
         ready.notes.append(f"the priors are odd: they sum to {model.priors.sum:g}, the least is {model.priors.min:g}")
 
 
-def _folder_for_decoding(found: Inspection, model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
-    folder = found.folder
+def _folder_for_decoding(inspection: Inspection, model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
+    folder = inspection.folder
     assert folder is not None
     if folder.graphs:
         _graph(folder, ready)
@@ -208,7 +209,7 @@ def _folder_for_decoding(found: Inspection, model: ModelFacts, network: NetworkF
         ready.notes.append("no cmvn_opts says how features are normalised; do as the training did")
     if network.input_dim("ivector") and "final.ie.id" not in folder.settings and not folder.extractor:
         ready.notes.append("no final.ie.id says which extractor the i-vectors come from; take that of the training")
-    if found.frame_subsampling_factor is None and model.looks_like_chain:
+    if inspection.frame_subsampling_factor is None and model.looks_like_chain:
         ready.notes.append("a chain model without frame_subsampling_factor: write the factor (usually 3) into a file "
                            "of that name")
 

@@ -61,18 +61,20 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def inspection_text(found: Inspection) -> str:
+def inspection_text(inspection: Inspection) -> str:
     """Facts, layers, what is missing for each purpose; ends with a newline."""
     lines: list[str] = []
-    if found.folder is not None:
-        lines += [f"{found.path}: a model folder", "", *_folder_lines(found, found.folder), ""]
-    if found.model is not None:
-        lines += [f"{found.model.path}: {_headline(found.model)}", "", *_model_lines(found, found.model), ""]
-        if found.model.network is not None and found.model.network.layers:
-            lines += [*_layer_lines(found.model.network.layers), ""]
-    for purpose, ready in (("computing", found.computing), ("training", found.training), ("decoding", found.decoding)):
+    if inspection.folder is not None:
+        lines += [f"{inspection.path}: a model folder", "", *_folder_lines(inspection, inspection.folder), ""]
+    if inspection.model is not None:
+        lines += [f"{inspection.model.path}: {_headline(inspection.model)}", "",
+                  *_model_lines(inspection, inspection.model), ""]
+        if inspection.model.network is not None and inspection.model.network.layers:
+            lines += [*_layer_lines(inspection.model.network.layers), ""]
+    for purpose, ready in (("computing", inspection.computing), ("training", inspection.training),
+                           ("decoding", inspection.decoding)):
         lines += [*_readiness_lines(purpose, ready), ""]
-    for problem in found.problems:
+    for problem in inspection.problems:
         lines += _item("problem", problem)
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -93,10 +95,10 @@ def _headline(model: ModelFacts) -> str:
     return f"{article} {model.kind}, {'binary' if model.is_binary else 'text'}{size}"
 
 
-def _folder_lines(found: Inspection, folder: FolderFacts) -> list[str]:
+def _folder_lines(inspection: Inspection, folder: FolderFacts) -> list[str]:
     facts = []
-    if found.model is not None:
-        facts.append(("model", found.model.path.removeprefix(folder.path).lstrip("/")))
+    if inspection.model is not None:
+        facts.append(("model", inspection.model.path.removeprefix(folder.path).lstrip("/")))
     if folder.other_models:
         rest = len(folder.other_models) - MOST_MODELS
         facts.append(("other models", ", ".join(folder.other_models[:MOST_MODELS])
@@ -116,9 +118,9 @@ def _folder_lines(found: Inspection, folder: FolderFacts) -> list[str]:
     return [line for key, text in facts for line in _item(key, text, key_width=width)]
 
 
-def _model_lines(found: Inspection, model: ModelFacts) -> Iterator[str]:
+def _model_lines(inspection: Inspection, model: ModelFacts) -> Iterator[str]:
     if model.network is not None:
-        yield from _network_lines(found, model.network)
+        yield from _network_lines(inspection, model.network)
     if model.transitions is not None:
         facts = model.transitions
         yield from _item("transition model", f"{facts.num_phones:,} phones, {facts.num_pdfs:,} pdfs, "
@@ -130,7 +132,7 @@ def _model_lines(found: Inspection, model: ModelFacts) -> Iterator[str]:
                          f"{priors.size:,}, from {priors.min:.3g} to {priors.max:.3g}, sum {priors.sum:.6g}")
 
 
-def _network_lines(found: Inspection, network: NetworkFacts) -> Iterator[str]:
+def _network_lines(inspection: Inspection, network: NetworkFacts) -> Iterator[str]:
     yield from _item("inputs", ", ".join(f"{port.name} ({port.dim})" for port in network.inputs))
     yield from _item("outputs", ", ".join(map(_output, network.outputs)))
     yield from _item("i-vectors", f"needed, of dimension {network.input_dim('ivector')}"
@@ -138,7 +140,7 @@ def _network_lines(found: Inspection, network: NetworkFacts) -> Iterator[str]:
     yield from _item("context", f"{network.left_context} frames left, {network.right_context} right; modulus "
                      f"{network.modulus}" if network.left_context is not None else
                      f"not known: {network.context_note}; modulus {network.modulus}")
-    yield from _item("subsampling", _subsampling(found, network))
+    yield from _item("subsampling", _subsampling(inspection, network))
     yield from _item("recurrent", "yes" if network.is_recurrent else "no")
     yield from _item("parameters", f"{network.num_parameters:,} in {network.num_updatable} of {len(network.layers)} "
                      f"components; {_memory(network.memory_bytes)} with statistics and fixed matrices")
@@ -154,10 +156,10 @@ def _output(port: Port) -> str:
     return f"{port.name} ({port.dim}{'' if port.objective == 'linear' else ', ' + port.objective})"
 
 
-def _subsampling(found: Inspection, network: NetworkFacts) -> str:
-    if found.frame_subsampling_factor is not None:
-        return f"one frame of output for {found.frame_subsampling_factor} of input"
-    if found.model is not None and found.model.looks_like_chain:
+def _subsampling(inspection: Inspection, network: NetworkFacts) -> str:
+    if inspection.frame_subsampling_factor is not None:
+        return f"one frame of output for {inspection.frame_subsampling_factor} of input"
+    if inspection.model is not None and inspection.model.looks_like_chain:
         return "not said; chain models usually have one frame of output for 3 of input"
     return "not said; usually none"
 
@@ -178,9 +180,9 @@ def _test_modes(network: NetworkFacts) -> str:
         return "on" if all(modes) else "partly on" if any(modes) else "off"
 
     batchnorm, dropout = network.test_modes("BatchNormComponent"), network.test_modes()
-    found = [f"{what} {said(modes)}" for what, modes in (("batch normalisation", batchnorm), ("dropout", dropout))
+    modes_ = [f"{what} {said(modes)}" for what, modes in (("batch normalisation", batchnorm), ("dropout", dropout))
              if modes]
-    return ", ".join(found) or "no component has one"
+    return ", ".join(modes_) or "no component has one"
 
 
 def _memory(size: int) -> str:

@@ -200,7 +200,7 @@ def _size_of(stream: Any) -> int | None:
     if isinstance(stream, io.BytesIO):
         return stream.getbuffer().nbytes
     try:
-        found = os.fstat(stream.fileno())
+        status = os.fstat(stream.fileno())
     except (OSError, AttributeError, ValueError):
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -107,9 +107,9 @@ class LoadedObject(Generic[Value]):
     def _load(self, name: str) -> Value:
         rxfilename, part = split_range(name)
         if rxfilename != self._name:
-            found = self._found(rxfilename) if part is None else None
-            if found is not None:
-                return found
+            loaded = self._found(rxfilename) if part is None else None
+            if loaded is not None:
+                return loaded
             self._name = None
             from nnet3py.io.object_files import token_reader
 

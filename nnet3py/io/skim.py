@@ -57,18 +57,18 @@ class Walk:
     def expect(self, literal: bytes) -> None:
         """Pass ``literal``; Unusual if something else is there."""
         end = self.at + len(literal)
-        found = self.data[self.at:end]
-        if found != literal:
-            raise Incomplete if literal.startswith(found) else Unusual
+        text = self.data[self.at:end]
+        if text != literal:
+            raise Incomplete if literal.startswith(text) else Unusual
         self.at = end
 
     def take(self, count: int) -> bytes:
         """The next ``count`` bytes, which must be the same in values that are laid out alike."""
-        found = self.data[self.at:self.at + count]
-        if len(found) < count:
+        taken = self.data[self.at:self.at + count]
+        if len(taken) < count:
             raise Incomplete
         self.at += count
-        return found
+        return taken
 
     def integer(self, literal: bytes = b"") -> int:
         """The sized int32 after ``literal``, none below 0."""
@@ -83,9 +83,9 @@ class Walk:
         end = self.data.find(b" ", self.at)
         if end < 0:
             raise Incomplete
-        found = self.take(end - self.at)
+        word_ = self.take(end - self.at)
         self.at += 1
-        return found
+        return word_
 
     def skip(self, count: int) -> None:
         """Pass ``count`` bytes, whatever they are."""
@@ -184,7 +184,7 @@ class Skimmer:
 
         If it is neither unusual nor found, the bytes end before it does.
         """
-        found: list[Entry] = []
+        entries: list[Entry] = []
         self.runs = []
         at = 0
         while at < len(data):
@@ -194,10 +194,10 @@ class Skimmer:
                     continue
                 if place:
                     self._layouts.insert(0, self._layouts.pop(place))
-                self.runs.append((len(found), layout))
+                self.runs.append((len(entries), layout))
                 search = layout.pattern.match
                 while match is not None:
-                    found.append(match.groups())  # type: ignore[arg-type]
+                    entries.append(match.groups())  # type: ignore[arg-type]
                     at = match.end()
                     match = search(data, at)
                 break
@@ -207,11 +207,11 @@ class Skimmer:
                 except Incomplete:
                     break
                 except Unusual:
-                    return found, at, True
-                self.runs.append((len(found), None))
-                found.append(walked[0])
+                    return entries, at, True
+                self.runs.append((len(entries), None))
+                entries.append(walked[0])
                 at = walked[1]
-        return found, at, False
+        return entries, at, False
 
     def value_at(self, source: int, at: int) -> Any | None:
         """The value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.

@@ -132,20 +132,20 @@ def is_wspecifier(text: str) -> bool:
 
 def parse_rspecifier(text: str) -> Rspecifier:
     """Parse e.g. ``ark,s,cs:feats.ark`` or ``scp:feats.scp``; SpecifierError if it is not a valid rspecifier."""
-    found = _match_rspecifier(text)
-    if found is None:
+    parsed = _match_rspecifier(text)
+    if parsed is None:
         raise SpecifierError(f"invalid rspecifier '{text}'", hint="expected OPTIONS:FILE with exactly one of ark and "
                              "scp among o,no,s,ns,cs,ncs,p,np,bg,b,t, no blanks, as in ark:feats.ark")
-    return found
+    return parsed
 
 
 def parse_wspecifier(text: str) -> Wspecifier:
     """Parse e.g. ``ark,t:-`` or ``ark,scp:a.ark,a.scp``; SpecifierError if it is not a valid wspecifier."""
-    found = _match_wspecifier(text)
-    if found is None:
+    parsed = _match_wspecifier(text)
+    if parsed is None:
         raise SpecifierError(f"invalid wspecifier '{text}'", hint="expected OPTIONS:FILE with ark, scp or ark,scp "
                              "(then ARCHIVE,SCRIPT) among b,t,f,nf,p, no blanks, as in ark,t:out.ark")
-    return found
+    return parsed
 
 
 # -- files ---------------------------------------------------------------------------------------------------------
@@ -236,14 +236,14 @@ def parse_range(text: str, num_axes: int) -> list[tuple[int, int] | None]:
     parts = text.split(",")
     if len(parts) > num_axes:
         raise SpecifierError(f"range '[{text}]' has {len(parts)} parts", hint=f"at most {num_axes} here")
-    found: list[tuple[int, int] | None] = []
+    ranges: list[tuple[int, int] | None] = []
     for part in parts:
         numbers = _NUMBERS.fullmatch(part)
         if part == ":":
-            found.append(None)
+            ranges.append(None)
         elif numbers and int(numbers[1]) <= int(numbers[2]):
-            found.append((int(numbers[1]), int(numbers[2])))
+            ranges.append((int(numbers[1]), int(numbers[2])))
         else:
             raise SpecifierError(f"invalid range '[{text}]'", hint="each part is ':' or FIRST:LAST, counted from 0, "
                                  "both included")
-    return found + [None] * (num_axes - len(found))
+    return ranges + [None] * (num_axes - len(ranges))

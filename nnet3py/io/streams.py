@@ -147,10 +147,10 @@ class InputStream(io.BufferedReader):
 
 def _size_of(source: Any) -> int | None:
     try:
-        found = os.fstat(source.fileno())
+        status = os.fstat(source.fileno())
     except (OSError, AttributeError, ValueError):
         return None
-    return found.st_size if stat.S_ISREG(found.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 _standard_input: tuple[Any, InputStream] | None = None

@@ -87,13 +87,13 @@ atexit.register(remove_all)
 @cache
 def _left_behind(folder: str) -> dict[str, list[str]]:
     """What was in a folder when this process first wrote there: names by that of the output."""
-    found: dict[str, list[str]] = {}
+    folders: dict[str, list[str]] = {}
     with suppress(OSError):
         for name in os.listdir(folder or "."):
             match = NAME.fullmatch(name)
             if match:
-                found.setdefault(match[1], []).append(name)
-    return found
+                folders.setdefault(match[1], []).append(name)
+    return folders
 
 
 def _remove_if_unlocked(path: str) -> None:

@@ -46,7 +46,7 @@ def read_token_line(reader: TokenReader) -> list[str]:
 
 def write_token_line(writer: TokenWriter, value: Sequence[str]) -> None:
     """Write tokens, each with a blank after it, and a newline."""
-    writer.raw(b"".join(_encoded(one) + b" " for one in value) + b"\n")
+    writer.raw(b"".join(_encoded(token) + b" " for token in value) + b"\n")
 
 
 def _encoded(token: str) -> bytes:

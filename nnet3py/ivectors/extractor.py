@@ -235,8 +235,8 @@ class IvectorExtractor:
         offset = reader.real()
         reader.expect("</IvectorExtractor>")
         dim, ivector_dim = projections[0].shape
-        fits = (all(one.shape == (dim, ivector_dim) for one in projections)
-                and all(len(one) == dim * (dim + 1) // 2 for one in inverses)
+        fits = (all(projection.shape == (dim, ivector_dim) for projection in projections)
+                and all(len(projection) == dim * (dim + 1) // 2 for projection in inverses)
                 and (len(weights) == count or by_ivector.shape == (count, ivector_dim)))
         if not fits or not dim or not ivector_dim:
             raise reader.error(f"the parts of an extractor of {count} Gaussians do not fit each other")

@@ -132,8 +132,8 @@ class EstimationStats:
 
 def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarray, most: int) -> np.ndarray:
     """Solve matrix x = right in at most ``most`` steps; exactly if that made it worse. Kaldi: LinearCgd."""
-    found = start.copy()
-    direction = right - matrix @ found
+    solution = start.copy()
+    direction = right - matrix @ solution
     residual = -direction
     squared = first = computed = float(residual @ residual)
     for _ in range(min(most, len(right) + 5)):
@@ -141,11 +141,11 @@ def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarra
             break
         product = matrix @ direction
         step = -float(direction @ residual) / float(direction @ product)
-        found += step * direction
+        solution += step * direction
         residual += step * product
         following = float(residual @ residual)
         if following < _RESIDUAL_CHANGE * computed or following > computed / _RESIDUAL_CHANGE:
-            residual = matrix @ found - right
+            residual = matrix @ solution - right
             following = computed = float(residual @ residual)
         if following <= _TINY:
             squared = following
@@ -154,8 +154,8 @@ def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarra
         squared = following
     if squared > first and squared > first + 1.0e-10 * float(right @ right):
         logger.warning("Conjugate gradients did not converge; the problem is solved exactly")
-        found = np.linalg.solve(matrix, right)
-    return found
+        solution = np.linalg.solve(matrix, right)
+    return solution
 
 
 @dataclass
@@ -290,11 +290,12 @@ class OnlineIvectors:
         models, weights = self._models, self._weights
         with np.errstate(divide="ignore"):
             least = np.minimum(_GREATEST_PRUNING, np.float32(models.min_post) / np.abs(weights))
-        found = pruned_posteriors(log_likelihoods(models.ubm, features), models.num_gselect, least)
+        posteriors = pruned_posteriors(log_likelihoods(models.ubm, features), models.num_gselect, least)
         scales = np.float32(models.posterior_scale) * weights
-        of_frames = np.repeat(scales, np.diff(found.posterior.row_starts))
-        scaled = Posterior(found.posterior.row_starts, found.posterior.ids, found.posterior.weights * of_frames)
-        return scaled, found.log_likes
+        of_frames = np.repeat(scales, np.diff(posteriors.posterior.row_starts))
+        scaled = Posterior(posteriors.posterior.row_starts, posteriors.posterior.ids,
+                           posteriors.posterior.weights * of_frames)
+        return scaled, posteriors.log_likes
 
     def at(self, frame: int) -> np.ndarray:
         """float32 (ivector dim,): the i-vector for a frame. Frames are asked for in their order."""
@@ -312,9 +313,9 @@ class OnlineIvectors:
                     self._history.append(self._current.astype(np.float32).astype(np.float64))
         self._add(first, target + 1)
         self._done = max(self._done, target + 1)
-        found = (self._current if most_recent else self._history[frame // models.period]).copy()
-        found[0] -= models.extractor.offset
-        return found.astype(np.float32)
+        ivector = (self._current if most_recent else self._history[frame // models.period]).copy()
+        ivector[0] -= models.extractor.offset
+        return ivector.astype(np.float32)
 
     def _add(self, first: int, end: int) -> None:
         """Take frames into the statistics."""

@@ -179,10 +179,10 @@ class PldaTraining:
         for count in np.unique(self._counts).tolist():
             which = self._counts == count
             covariance = np.linalg.inv(inverse_between + count * inverse_within)
-            found = count * away[which] @ inverse_within @ covariance
-            rest = away[which] - found
+            expected = count * away[which] @ inverse_within @ covariance
+            rest = away[which] - expected
             number = np.count_nonzero(which)
-            between += number * covariance + found.T @ found
+            between += number * covariance + expected.T @ expected
             within += count * (number * covariance + rest.T @ rest)
         classes = len(self._counts)
         self.within = _symmetric(within / (self._counts.sum() - classes + classes))

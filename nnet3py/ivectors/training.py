@@ -65,20 +65,20 @@ class ExtractorStats:
                    np.zeros((count if options.update_variances else 0, dim * (dim + 1) // 2)), 0.0, np.zeros(size),
                    np.zeros(triangle))
 
-    def add(self, extractor: IvectorExtractor, stats: UtteranceStats, found: Distribution, auxf: float,
+    def add(self, extractor: IvectorExtractor, stats: UtteranceStats, distribution: Distribution, auxf: float,
             options: StatsOptions, random: CRandom) -> None:
         """Add an utterance with the distribution of its i-vector."""
         self.total_auxf += auxf
         if len(self.second) and stats.second is not None:
             self.second += stats.second
         self.gamma += stats.gamma
-        scatter = packed(found.covariance + np.outer(found.mean, found.mean))
+        scatter = packed(distribution.covariance + np.outer(distribution.mean, distribution.mean))
         self.num_ivectors += 1
-        self.ivector_sum += found.mean
+        self.ivector_sum += distribution.mean
         self.ivector_scatter += scatter
         if extractor.weights_depend:
-            self._add_samples(extractor, stats, found, options.num_samples_for_weights, random)
-        self._waiting.append((UtteranceStats(stats.gamma, stats.first), found.mean, scatter))
+            self._add_samples(extractor, stats, distribution, options.num_samples_for_weights, random)
+        self._waiting.append((UtteranceStats(stats.gamma, stats.first), distribution.mean, scatter))
         if len(self._waiting) >= options.cache_size:
             self.flush()
 
@@ -94,13 +94,13 @@ class ExtractorStats:
         self.scatter += gammas.T @ scatters
         self._waiting.clear()
 
-    def _add_samples(self, extractor: IvectorExtractor, stats: UtteranceStats, found: Distribution, count: int,
+    def _add_samples(self, extractor: IvectorExtractor, stats: UtteranceStats, distribution: Distribution, count: int,
                      random: CRandom) -> None:
         """Statistics for the weights, from i-vectors drawn from the distribution, their mean being its mean."""
-        factor = np.linalg.cholesky(found.covariance)
-        noise = random.normal_matrix(count, len(found.mean)).astype(np.float64)
+        factor = np.linalg.cholesky(distribution.covariance)
+        noise = random.normal_matrix(count, len(distribution.mean)).astype(np.float64)
         away = (noise - noise.mean(axis=0)) * np.sqrt(count / (count - 1.0)) @ factor.T
-        for ivector in found.mean + away:
+        for ivector in distribution.mean + away:
             terms = extractor.weight_terms(stats.gamma, ivector)
             self.weight_linear += np.outer(terms.linear / count, ivector)
             self.weight_quadratic += np.outer(terms.quadratic / count, packed(np.outer(ivector, ivector)))
@@ -146,9 +146,9 @@ class ExtractorStats:
         ivector_scatter = read_packed(reader, np.float64)
         reader.expect("</IvectorExtractorStats>")
         size = len(ivector_sum)
-        if (not count or len(gamma) != count or any(one.shape != (len(cross[0]), size) for one in cross)
+        if (not count or len(gamma) != count or any(array.shape != (len(cross[0]), size) for array in cross)
                 or scatter.shape != (count, size * (size + 1) // 2) or num_second not in (0, count)
-                or len({len(one) for one in second}) > 1 or len(ivector_scatter) != size * (size + 1) // 2):
+                or len({len(array) for array in second}) > 1 or len(ivector_scatter) != size * (size + 1) // 2):
             raise reader.error("the parts of the statistics of i-vectors do not fit each other")
         triangle = len(cross[0]) * (len(cross[0]) + 1) // 2
         return cls(auxf, gamma, np.stack(cross), scatter, quadratic, linear,
@@ -188,7 +188,7 @@ def _named_matrix(reader: TokenReader, name: str) -> np.ndarray:
     return read_matrix(reader, np.float64)
 
 
-def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, found: Distribution,
+def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, distribution: Distribution,
                    terms: UtteranceTerms | None = None) -> float:
     """The auxiliary function of an utterance, for logs; ``terms`` of it, if they are known. Kaldi: GetAuxf."""
     used = stats.gamma > 0
@@ -201,7 +201,7 @@ def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, found: Di
         total -= 0.5 * float(np.einsum("i,id,ide,ie->", gamma, means, extractor.inverses[used], means, optimize=True))
     if not extractor.weights_depend:
         total += float(gamma @ np.log(extractor.weights[used]))
-    depends = objective_of(extractor, stats, found.mean, found.covariance, terms)
+    depends = objective_of(extractor, stats, distribution.mean, distribution.covariance, terms)
     return total + depends.acoustic + depends.prior
 
 
@@ -331,8 +331,8 @@ def _new_inverses(extractor: IvectorExtractor, stats: ExtractorStats, projection
         root = factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))
         inverse = np.linalg.inv(root @ root.T) if floored else np.linalg.inv(raw[place])
         inverse = 0.5 * (inverse + inverse.T)
-        before, after = (0.5 * stats.gamma[number] * (np.linalg.slogdet(one)[1] - float((one * raw[place]).sum()))
-                         for one in (inverses[number], inverse))
+        before, after = (0.5 * stats.gamma[number] * (np.linalg.slogdet(matrix)[1] - float((matrix * raw[place]).sum()))
+                         for matrix in (inverses[number], inverse))
         gain += after - before
         inverses[number] = inverse
     logger.info("Floored %.6g%% of all Gaussian eigenvalues", 100.0 * num_floored / (len(counted) * extractor.dim))

@@ -30,13 +30,13 @@ class AlignedOutput:
 
     def state_of(self, known: Hashable) -> int:
         """The state that stands for ``known``; a new one waits to be looked at."""
-        found = self._states.get(known)
-        if found is None:
-            found = len(self.arcs)
-            self._states[known] = found
+        state = self._states.get(known)
+        if state is None:
+            state = len(self.arcs)
+            self._states[known] = state
             self.arcs.append([])
-            self.waiting.append((known, found))
-        return found
+            self.waiting.append((known, state))
+        return state
 
     @property
     def is_too_large(self) -> bool:
@@ -112,19 +112,19 @@ def _keep_best(gathered: dict[tuple[int, int], Weight], key: tuple[int, int], we
         gathered[key] = weight
 
 
-def times(one: Weight, other: Weight) -> Weight:
+def times(a: Weight, other: Weight) -> Weight:
     """Both weights, one after the other."""
-    return one[0] + other[0], one[1] + other[1], one[2] + other[2]
+    return a[0] + other[0], a[1] + other[1], a[2] + other[2]
 
 
-def is_better(one: Weight, other: Weight) -> bool:
-    """Whether ``one`` costs less; of equal ones the shorter string is better, then the smaller one."""
-    key_of_one, key_of_other = one[0] + one[1], other[0] + other[1]
+def is_better(a: Weight, other: Weight) -> bool:
+    """Whether ``a`` costs less; of equal ones the shorter string is better, then the smaller one."""
+    key_of_one, key_of_other = a[0] + a[1], other[0] + other[1]
     if key_of_one != key_of_other:
         return bool(key_of_one < key_of_other)
-    if one[0] != other[0]:
-        return bool(one[0] < other[0])
-    return (len(one[2]), one[2]) < (len(other[2]), other[2])
+    if a[0] != other[0]:
+        return bool(a[0] < other[0])
+    return (len(a[2]), a[2]) < (len(other[2]), other[2])
 
 
 def most_states(max_expand: float, num_states: int) -> int | None:

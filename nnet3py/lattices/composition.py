@@ -188,13 +188,13 @@ class _WordSets:
 
     def _closed(self, states: set[int]) -> frozenset[int]:
         """With what arcs without a word lead to."""
-        found, stack = set(states), list(states)
+        closed, stack = set(states), list(states)
         while stack:
             for arc in self._arcs(stack.pop()):
-                if self._labels[arc] == 0 and self._targets[arc] not in found:
-                    found.add(self._targets[arc])
+                if self._labels[arc] == 0 and self._targets[arc] not in closed:
+                    closed.add(self._targets[arc])
                     stack.append(self._targets[arc])
-        return frozenset(found)
+        return frozenset(closed)
 
     def after(self, states: frozenset[int], word: int) -> frozenset[int]:
         """Where a word leads from some states."""

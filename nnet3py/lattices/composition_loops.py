@@ -81,12 +81,12 @@ def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs
             failures = 0
             while at >= 0:
                 match = _first_match(starts, inputs, at, word)
-                found = match < starts[at + 1] and inputs[match] == word
-                if not found and rho > 0:
+                is_match = match < starts[at + 1] and inputs[match] == word
+                if not is_match and rho > 0:
                     match = _first_match(starts, inputs, at, rho)
-                    found = match < starts[at + 1] and inputs[match] == rho
-                label = inputs[match] if found else 0
-                while found and match < starts[at + 1] and inputs[match] == label:
+                    is_match = match < starts[at + 1] and inputs[match] == rho
+                label = inputs[match] if is_match else 0
+                while is_match and match < starts[at + 1] and inputs[match] == label:
                     if counts[ARCS] >= len(made) or (counts[STATES] + 1) * 2 > len(table):
                         counts[ARCS] = before
                         return NO_ARCS
@@ -94,7 +94,7 @@ def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs
                     _put(table, keys, counts, made, made_costs, source, arc, output,
                          targets[arc] * 2 * size + nexts[match], graph + costs[match, 0], acoustic + costs[match, 1])
                     match += 1
-                if found or phi <= 0:
+                if is_match or phi <= 0:
                     break
                 match = _first_match(starts, inputs, at, phi)
                 if match >= starts[at + 1] or inputs[match] != phi:

@@ -39,10 +39,10 @@ class _Numbered(Generic[State]):
         self._numbers: dict[State, int] = {}
 
     def number(self, state: State) -> int:
-        found = self._numbers.setdefault(state, len(self.states))
-        if found == len(self.states):
+        number = self._numbers.setdefault(state, len(self.states))
+        if number == len(self.states):
             self.states.append(state)
-        return found
+        return number
 
 
 class FstLm:

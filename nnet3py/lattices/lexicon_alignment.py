@@ -39,8 +39,8 @@ class AlignmentLexicon:
 
     def may_go_on(self, phones: Ids, words: Ids) -> bool:
         """Whether more phones can make a word of ``phones``."""
-        found = self.beginnings.get(phones)
-        return found is not None and (not words or words[0] in found or 0 in found)
+        lengths = self.beginnings.get(phones)
+        return lengths is not None and (not words or words[0] in lengths or 0 in lengths)
 
 
 def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
@@ -92,8 +92,8 @@ def align_words_by_lexicon(lattice: CompactLattice, model: TransitionModel, lexi
         return Alignment(by_phones, problem or "no phones could be found")
     aligner = _LexiconAligner(by_phones, model, lexicon, partial_word_label,
                               most_states(max_expand, lattice.num_states))
-    found = aligner.align()
-    return Alignment(found.lattice, problem or found.problem)
+    aligned = aligner.align()
+    return Alignment(aligned.lattice, problem or aligned.problem)
 
 
 class _LexiconAligner:
@@ -138,7 +138,7 @@ class _LexiconAligner:
         phones, words = pending.phones[num_phones:], pending.words[num_words:]
         following = self.output.state_of(_Pending(pending.state, phones, pending.ids[num_phones:], words,
                                                   bool(phones or words), False, False))
-        ids = tuple(one for part in pending.ids[:num_phones] for one in part)
+        ids = tuple(id_ for part in pending.ids[:num_phones] for id_ in part)
         self.output.arcs[state].append((label or (NO_WORD if ids else 0), following, (*ONE[:2], ids)))
 
     def _go_on(self, pending: _Pending, state: int) -> None:

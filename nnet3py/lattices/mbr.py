@@ -96,15 +96,15 @@ class _Alignment:
             list[list[tuple[int, float]]], list[dict[int, Pair]], list[Pair]]:
         sausages, times, spans = [], [], []
         for place in range(1, len(gamma)):
-            found = np.flatnonzero(gamma[place])
-            weights = gamma[place, found].astype(np.float32)
+            entries = np.flatnonzero(gamma[place])
+            weights = gamma[place, entries].astype(np.float32)
             if abs(float(weights.sum()) - 1.0) > _WRONG_SUM:
                 logger.warning("The probabilities of words at place %d add up to %.6g", place, weights.sum())
-            order = np.lexsort((self.vocabulary[found], -weights))
-            ids = self.vocabulary[found].tolist()
+            order = np.lexsort((self.vocabulary[entries], -weights))
+            ids = self.vocabulary[entries].tolist()
             sausages.append([(ids[i], float(weights[i])) for i in order.tolist()])
             with np.errstate(divide="ignore", invalid="ignore"):
-                starts, stops = begins[place, found] / weights, ends[place, found] / weights
+                starts, stops = begins[place, entries] / weights, ends[place, entries] / weights
             times.append(dict(zip(ids, zip(starts.tolist(), stops.tolist(), strict=True), strict=True)))
             spans.append((float(begins[place].sum()), float(ends[place].sum())))
             if place > 1 and spans[-2][1] > spans[-1][0]:

@@ -62,6 +62,6 @@ def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray
             state = int(sources[arc])
         place -= kind in (_MATCHED, _DELETED)
     order = np.array(way[::-1], dtype=np.int64)
-    found = words[order]
-    return Oracle(linear(lattice, order, end), found[found != 0], counts[_INSERTED], counts[_DELETED],
+    words_in_order = words[order]
+    return Oracle(linear(lattice, order, end), words_in_order[words_in_order != 0], counts[_INSERTED], counts[_DELETED],
                   int(counts[_MATCHED]))

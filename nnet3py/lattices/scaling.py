@@ -121,8 +121,8 @@ def boosted(lattice: Fst, model: TransitionModel, alignment: np.ndarray, factor:
     sources = times[lattice.sources]
     used = np.flatnonzero((arc_lengths(lattice) > 0) & (sources >= 0))
     phones = model.transition_id_to_phone
-    found, right = phones[lattice.input_labels[used]], phones[alignment[sources[used]]]
-    errors = np.where(found == right, 0.0, np.where(np.isin(found, silence_phones), max_silence_error, 1.0))
+    left, right = phones[lattice.input_labels[used]], phones[alignment[sources[used]]]
+    errors = np.where(left == right, 0.0, np.where(np.isin(left, silence_phones), max_silence_error, 1.0))
     weights = lattice.weights.copy()
     weights[used, 0] -= (factor * errors).astype(np.float32)
     return with_weights(lattice, weights, lattice.final_weights)

@@ -100,9 +100,9 @@ class _WordAligner:
 
     def _go_on(self, pending: _Pending, state: int) -> None:
         """Put out what is complete; only if there is nothing, go on along the arcs of the lattice."""
-        found = self._complete(pending)
-        if found is not None:
-            self._put_out(state, pending, *found)
+        completed = self._complete(pending)
+        if completed is not None:
+            self._put_out(state, pending, *completed)
             return
         if pending.state == self.input.final:
             if not pending.ids and not pending.words:

@@ -84,14 +84,14 @@ class Part(Value):
         ------
         DescriptorError : one node with two scales in the same part, which the command list cannot express
         """
-        found: dict[int, float] = {}
+        scales: dict[int, float] = {}
         for source in self.sources():
-            if found.setdefault(source.node, source.scale) != source.scale:
+            if scales.setdefault(source.node, source.scale) != source.scale:
                 raise DescriptorError(
-                    f"the same node is used with the scales {format_real(found[source.node])} and "
+                    f"the same node is used with the scales {format_real(scales[source.node])} and "
                     f"{format_real(source.scale)} in one part of a descriptor",
                     "give the node a second name with a dim-range-node of its full width, and scale that")
-        return found
+        return scales
 
     def constant(self) -> float:
         """What is added to every element, whatever the rows. Raises DescriptorError where that is not defined."""

@@ -88,22 +88,22 @@ def node_needs(nnet: Nnet, i: int, period: int, any_x: bool = False) -> list[tup
     times[:, 1] = np.arange(period)
     node = nnet.nodes[i]
     if isinstance(node, ComponentNode) and not nnet.component_of(i).has(Properties.SIMPLE):
-        found = nnet.component_of(i).input_indexes(times)
-        return [(i - 1, t, offset) for t in range(period) for offset in _offsets(t, found[t], any_x)]
+        inputs = nnet.component_of(i).input_indexes(times)
+        return [(i - 1, t, offset) for t in range(period) for offset in _offsets(t, inputs[t], any_x)]
     if not isinstance(node, DescriptorNode):
         return [(source, t, 0) for source in node_dependencies(nnet, i) for t in range(period)]
     needs = []
     for part in node.descriptor.parts:
         for leaf in part.leaves():
-            sources, found = leaf.map(times)
+            sources, inputs = leaf.map(times)
             needs += [(source, t, offset) for t, source in enumerate(sources.tolist())
-                      for offset in _offsets(t, found[t:t + 1], any_x)]
+                      for offset in _offsets(t, inputs[t:t + 1], any_x)]
     return needs
 
 
 def _offsets(t: int, indexes: np.ndarray, any_x: bool) -> list[int]:
     """How far from t each index is; those of another x lead out of a circle."""
-    return [found - t for _, found, x in indexes.tolist() if (any_x or x == 0) and found != NO_TIME]
+    return [offset - t for _, offset, x in indexes.tolist() if (any_x or x == 0) and offset != NO_TIME]
 
 
 def strong_components(arcs: Arcs) -> list[int]:

@@ -158,10 +158,10 @@ def set_l2_regularize(nnet: Nnet, l2_regularize: float, names: str = "*") -> int
 
 def _set(nnet: Nnet, attribute: str, value: float, names: str) -> int:
     number = _setting(attribute.replace("_", "-"), value)
-    found = [component for _, component in updatable_components(nnet, names)]
-    for component in found:
+    chosen = [component for _, component in updatable_components(nnet, names)]
+    for component in chosen:
         setattr(component, attribute, number)
-    return len(found)
+    return len(chosen)
 
 
 def _setting(what: str, value: float) -> float:

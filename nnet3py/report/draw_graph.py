@@ -93,10 +93,10 @@ class _Picture:
         return self.rows[int(self.nodes[c])], self.columns[t, x]
 
     def _direct_sources(self, c: int) -> list[int]:
-        found = self.graph.dependencies_of(np.array([c]))
+        sources = self.graph.dependencies_of(np.array([c]))
         if self.nnet.is_component(int(self.nodes[c])):
-            found = self.graph.dependencies_of(found)
-        return np.unique(found).tolist()
+            sources = self.graph.dependencies_of(sources)
+        return np.unique(sources).tolist()
 
     def _is_pointwise(self, node: int) -> bool:
         """Whether each of its rows is made of one row of another node, of the same index."""
@@ -110,10 +110,10 @@ class _Picture:
 
     def _sources(self, c: int) -> list[int]:
         """The shown cindexes that a shown one depends on."""
-        found: list[int] = []
+        sources: list[int] = []
         for source in self._direct_sources(c):
-            found += self._sources(source) if int(self.nodes[source]) in self.hidden else [source]
-        return sorted(set(found))
+            sources += self._sources(source) if int(self.nodes[source]) in self.hidden else [source]
+        return sorted(set(sources))
 
     def draw(self, title: str) -> Drawing:
         drawing = Drawing(title)

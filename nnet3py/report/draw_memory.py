@@ -113,7 +113,7 @@ class _Picture:
 def _last_use_of_givers(computation: Computation, nnet: Nnet) -> dict[int, int]:
     """The command after the last use of each matrix that is swapped away: the plan gives its place away then."""
     matrix_of = [sub.matrix for sub in computation.submatrices]
-    givers = {matrix_of[one.args[1]] for one in computation.commands if one.type == CommandType.SWAP_MATRIX}
+    givers = {matrix_of[command.args[1]] for command in computation.commands if command.type == CommandType.SWAP_MATRIX}
     if not givers:
         return {}
     accesses = Analysis(computation, nnet).matrix_accesses

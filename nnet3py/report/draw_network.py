@@ -94,10 +94,10 @@ def _ports(layout: Layout, sizes: list[tuple[float, float]], edges: list[Edge]) 
         route = layout.routes[edge]
         for vertex, other in ((edge[0], route[1]), (edge[1], route[-2])):
             sides.setdefault((vertex, other[1] > layout.y[vertex]), []).append((other[0], edge))
-    found = {}
+    ports = {}
     for (vertex, _), ends in sides.items():
         ends.sort()
         width = sizes[vertex][0]
         for i, (_, edge) in enumerate(ends):
-            found[edge, vertex] = layout.x[vertex] + width * ((i + 1) / (len(ends) + 1) - 0.5)
-    return found
+            ports[edge, vertex] = layout.x[vertex] + width * ((i + 1) / (len(ends) + 1) - 0.5)
+    return ports

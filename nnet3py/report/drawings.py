@@ -22,13 +22,13 @@ logger = logging.getLogger(__name__)
 
 def drawings(nnet: Nnet, request: ComputationRequest, computation: Computation) -> dict[str, Drawing]:
     """By name: ``network``, ``graph`` (not where it would be too large, which is logged) and ``memory``."""
-    found = {"network": draw_network(nnet)}
+    pictures = {"network": draw_network(nnet)}
     try:
-        found["graph"] = draw_graph(nnet, request)
+        pictures["graph"] = draw_graph(nnet, request)
     except Nnet3Error as error:
         logger.warning("No drawing of the computation graph: %s", error)
-    found["memory"] = draw_memory(computation, nnet)
-    return found
+    pictures["memory"] = draw_memory(computation, nnet)
+    return pictures
 
 
 def write_drawings(target: str, nnet: Nnet, request: ComputationRequest, computation: Computation) -> list[str]:
@@ -42,9 +42,9 @@ def write_drawings(target: str, nnet: Nnet, request: ComputationRequest, computa
     ------
     UsageError : a folder that cannot be made
     """
-    found = drawings(nnet, request, computation)
+    pictures = drawings(nnet, request, computation)
     if target.endswith(".svg") and not os.path.isdir(target):
-        write_text(target, stacked("Compilation", list(found.values())))
+        write_text(target, stacked("Compilation", list(pictures.values())))
         return [target]
     try:
         os.makedirs(target, exist_ok=True)
@@ -52,7 +52,7 @@ def write_drawings(target: str, nnet: Nnet, request: ComputationRequest, computa
         raise UsageError(f"the folder {target} for drawings cannot be made: {error.strerror}",
                          "give a new folder's name, or a file's that ends in .svg") from None
     paths = []
-    for name, drawing in found.items():
+    for name, drawing in pictures.items():
         paths.append(os.path.join(target, f"{name}.svg"))
         write_text(paths[-1], drawing.svg())
     return paths

@@ -52,13 +52,13 @@ def find_problems(iterations: Sequence[Iteration]) -> list[Problem]:
     if not iterations:
         return []
     last = iterations[-1]
-    found = [*_failed(last), *_diverged(iterations), *_stalled(iterations), *_overfitted(iterations)]
+    problems = [*_failed(last), *_diverged(iterations), *_stalled(iterations), *_overfitted(iterations)]
     if last.number >= FIRST_ITERATIONS:
-        found += _limited(last)
+        problems += _limited(last)
     if last.progress is not None:
         for component in last.progress.components.values():
-            found += [*_saturated(component), *_clipped(component)]
-    return found
+            problems += [*_saturated(component), *_clipped(component)]
+    return problems
 
 
 def _failed(iteration: Iteration) -> Iterator[Problem]:
@@ -75,10 +75,11 @@ def _job_objective(iteration: Iteration) -> float:
 
 
 def _diverged(iterations: Sequence[Iteration]) -> Iterator[Problem]:
-    trained = [one for one in iterations if any("output" in job.objectives for job in one.jobs.values())]
+    trained = [iteration for iteration in iterations
+               if any("output" in job.objectives for job in iteration.jobs.values())]
     if not trained or trained[-1].number != iterations[-1].number:
         return
-    objectives = [_job_objective(one) for one in trained]
+    objectives = [_job_objective(iteration) for iteration in trained]
     advice = "a lower --trainer.optimization.initial-effective-lrate or --trainer.max-param-change may help"
     if not math.isfinite(objectives[-1]):
         yield Problem("not finite", "", f"the objective is {objectives[-1]:g}; {advice}, "

@@ -79,7 +79,7 @@ def range_request(inputs: str, outputs: str, num_sequences: int, train: bool = F
 
 
 def _ranges(text: str, kind: str) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {}
+    ranges: dict[str, np.ndarray] = {}
     for word in text.split(","):
         match = _RANGE.fullmatch(word.strip())
         if match is None:
@@ -88,12 +88,12 @@ def _ranges(text: str, kind: str) -> dict[str, np.ndarray]:
                              "commas; both ends are included")
         first = int(match[2])
         last, step = int(match[3] or first), int(match[4] or 1)
-        if step < 1 or last < first or max(abs(first), abs(last)) > MAX_TIME or match[1] in found:
+        if step < 1 or last < first or max(abs(first), abs(last)) > MAX_TIME or match[1] in ranges:
             raise UsageError(f"--{kind}: {word.strip()[:60]!r} holds no times, or times out of range, or a name twice",
                              "FIRST may not be after LAST, STEP is 1 or more, and a name stands once")
         _check_rows(match[1], (last - first) // step + 1)
-        found[match[1]] = np.arange(first, last + 1, step)
-    return found
+        ranges[match[1]] = np.arange(first, last + 1, step)
+    return ranges
 
 
 def _check_rows(name: str, count: int) -> None:

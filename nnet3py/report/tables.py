@@ -130,12 +130,12 @@ def matrices_table(computation: Computation, nnet: Nnet) -> str:
 
 def shares_table(computation: Computation, nnet: Nnet) -> str:
     """Operations by component and by kind of row operation; components without commands are left out."""
-    found = shares(computation, nnet)
+    share_rows = shares(computation, nnet)
     rows = [(share.name, share.kind, share.commands, count_text(share.operations), count_text(share.elements))
-            for share in found]
-    rows.append(("all", "", sum(share.commands for share in found),
-                 count_text(sum(share.operations for share in found)),
-                 count_text(sum(share.elements for share in found))))
+            for share in share_rows]
+    rows.append(("all", "", sum(share.commands for share in share_rows),
+                 count_text(sum(share.operations for share in share_rows)),
+                 count_text(sum(share.elements for share in share_rows))))
     return table(("name", "type", "commands", "operations", "elements"), rows)
 
 

@@ -111,13 +111,15 @@ class Iteration:
 
 def series(iterations: Sequence[Iteration], data: str, output: str, kind: str) -> list[tuple[int, float]]:
     """(iteration, value) where diagnostics have one; ``data`` is "train" or "valid", ``kind`` as in their keys."""
-    pairs = ((one.number, (one.train if data == "train" else one.valid).get((output, kind))) for one in iterations)
+    pairs = ((iteration.number, (iteration.train if data == "train" else iteration.valid).get((output, kind)))
+             for iteration in iterations)
     return [(number, value) for number, value in pairs if value is not None]
 
 
 def diagnosed_outputs(iterations: Sequence[Iteration], kind: str) -> list[str]:
     """The outputs that diagnostics have an "objective" or "accuracy" of, in order of appearance."""
-    return list(dict.fromkeys(key[0] for one in iterations for key in [*one.train, *one.valid] if key[1] == kind))
+    return list(dict.fromkeys(key[0] for iteration in iterations for key in [*iteration.train, *iteration.valid]
+                              if key[1] == kind))
 
 
 def _number(text: str) -> float:
@@ -137,17 +139,17 @@ def read_train_log(path: Path) -> TrainLog:
     """Read ``train.I.J.log``; a log that is still being written, or of a job that failed, has what it has."""
     log = TrainLog()
     for line in _lines(path):
-        if found := _TRAIN.search(line):
-            name, value, frames = found.groups()
+        if matched := _TRAIN.search(line):
+            name, value, frames = matched.groups()
             log.objectives[name], log.frames[name] = _number(value.split()[-1]), _number(frames)
-        elif found := _MAX_CHANGE.search(line):
-            log.max_change[found[1]] = _number(found[2])
-        elif found := _GLOBAL_MAX_CHANGE.search(line):
-            log.max_change[""] = _number(found[1])
-        elif found := _ACCOUNTING.search(line):
-            log.seconds, log.threads = _number(found[1]), int(found[2] or 0)
-        elif math.isnan(log.learning_rate) and (found := _LEARNING_RATE.search(line)):
-            log.learning_rate = _number(found[1])
+        elif matched := _MAX_CHANGE.search(line):
+            log.max_change[matched[1]] = _number(matched[2])
+        elif matched := _GLOBAL_MAX_CHANGE.search(line):
+            log.max_change[""] = _number(matched[1])
+        elif matched := _ACCOUNTING.search(line):
+            log.seconds, log.threads = _number(matched[1]), int(matched[2] or 0)
+        elif math.isnan(log.learning_rate) and (matched := _LEARNING_RATE.search(line)):
+            log.learning_rate = _number(matched[1])
     return log
 
 
@@ -159,8 +161,8 @@ def read_compute_prob_log(path: Path) -> dict[tuple[str, str], float]:
     values = {}
     quadratic = set()
     for line in _lines(path):
-        if found := _PROB.search(line):
-            what, output, value = found.groups()
+        if matched := _PROB.search(line):
+            what, output, value = matched.groups()
             if what == "objective":      # of linear objectives it is called log-likelihood
                 quadratic.add(output)
             values[output, "accuracy" if what == "accuracy" else "objective"] = _number(value.split()[-1])
@@ -174,18 +176,18 @@ def read_progress_log(path: Path) -> ProgressLog:
     for line in _lines(path):
         if component := parse_component_line(line):
             log.components[component.name] = component
-        elif found := _INFO_LINE.match(line):
-            log.numbers[found[1]] = int(found[2])
-        elif found := _PER_LAYER.search(line):
-            values = (entry.rpartition(":") for entry in found[2].split())
-            kinds[found[1].split()[0]].update({name: _number(value) for name, _, value in values})
+        elif matched := _INFO_LINE.match(line):
+            log.numbers[matched[1]] = int(matched[2])
+        elif matched := _PER_LAYER.search(line):
+            values = (entry.rpartition(":") for entry in matched[2].split())
+            kinds[matched[1].split()[0]].update({name: _number(value) for name, _, value in values})
     return log
 
 
 def parse_component_line(line: str) -> ComponentLine | None:
     """A component's line of nnet3-info; None for any other line."""
-    found = _COMPONENT.match(line)
-    return ComponentLine(found[1], found[2], _fields(found[3])) if found else None
+    matched = _COMPONENT.match(line)
+    return ComponentLine(matched[1], matched[2], _fields(matched[3])) if matched else None
 
 
 def _fields(text: str) -> dict[str, float | str | Summary | dict]:
@@ -197,9 +199,9 @@ def _fields(text: str) -> dict[str, float | str | Summary | dict]:
             fields[key + "mean"], fields[key + "stddev"] = _number(mean), _number(stddev)
         elif value.startswith("{"):
             fields[key] = _fields(value[2:-2])
-        elif found := _SUMMARY.fullmatch(value):
-            percentiles = tuple(_number(part) for part in re.split("[, ]", found[1]))
-            fields[key] = Summary(percentiles, _number(found[2]), _number(found[3]))
+        elif matched := _SUMMARY.fullmatch(value):
+            percentiles = tuple(_number(part) for part in re.split("[, ]", matched[1]))
+            fields[key] = Summary(percentiles, _number(matched[2]), _number(matched[3]))
         else:
             number = _number(value)
             fields[key] = value if math.isnan(number) and "nan" not in value else number
@@ -210,16 +212,16 @@ def read_iterations(folder: Path) -> list[Iteration]:
     """Everything that the logs of a training in ``folder`` say, by iteration. Raises UsageError if there are none."""
     iterations: dict[int, Iteration] = {}
     for path in sorted((folder / "log").glob("*.log")) if (folder / "log").is_dir() else []:
-        found = _LOG_FILE.fullmatch(path.name)
-        if not found or (found[1] == "train") != (found[3] is not None):
+        matched = _LOG_FILE.fullmatch(path.name)
+        if not matched or (matched[1] == "train") != (matched[3] is not None):
             continue
-        number = int(found[2])
+        number = int(matched[2])
         iteration = iterations.setdefault(number, Iteration(number))
-        if found[1] == "train":
-            iteration.jobs[int(found[3])] = read_train_log(path)
-        elif found[1] == "progress":
+        if matched[1] == "train":
+            iteration.jobs[int(matched[3])] = read_train_log(path)
+        elif matched[1] == "progress":
             iteration.progress = read_progress_log(path)
-        elif found[1] == "compute_prob_train":
+        elif matched[1] == "compute_prob_train":
             iteration.train = read_compute_prob_log(path)
         else:
             iteration.valid = read_compute_prob_log(path)

@@ -133,10 +133,11 @@ def _summary(trainings: Trainings) -> str:
 
 
 def _facts(iterations: Sequence[Iteration]) -> dict[str, str]:
-    jobs = [job for one in iterations for job in one.jobs.values()]
-    facts = {"iterations": str(sum(1 for one in iterations if one.jobs)),
-             "jobs at once": _range([len(one.jobs) for one in iterations if one.jobs])}
-    seconds = [max((job.seconds for job in one.jobs.values()), default=math.nan) for one in iterations if one.jobs]
+    jobs = [job for iteration in iterations for job in iteration.jobs.values()]
+    facts = {"iterations": str(sum(1 for iteration in iterations if iteration.jobs)),
+             "jobs at once": _range([len(iteration.jobs) for iteration in iterations if iteration.jobs])}
+    seconds = [max((job.seconds for job in iteration.jobs.values()), default=math.nan) for iteration in iterations
+               if iteration.jobs]
     if seconds and all(map(math.isfinite, seconds)):
         facts["time in training jobs"] = _duration(sum(seconds))
     threads = [job.threads for job in jobs if job.threads]
@@ -145,8 +146,8 @@ def _facts(iterations: Sequence[Iteration]) -> dict[str, str]:
     frames = sum(job.frames.get("output", 0.0) for job in jobs)
     if frames:
         facts["frames trained on"] = f"{frames:,.0f}"
-    sizes = [one.progress.numbers["num-parameters"] for one in iterations
-             if one.progress is not None and "num-parameters" in one.progress.numbers]
+    sizes = [iteration.progress.numbers["num-parameters"] for iteration in iterations
+             if iteration.progress is not None and "num-parameters" in iteration.progress.numbers]
     if sizes:
         facts["parameters"] = f"{sizes[-1]:,}"
     for kind in ("objective", "accuracy"):

@@ -37,7 +37,7 @@ def training_plots(trainings: Trainings) -> dict[str, Figure]:
     Raises UsageError where matplotlib is not installed.
     """
     first = next(iter(trainings.values()))
-    everything = [one for iterations in trainings.values() for one in iterations]
+    everything = [iteration for iterations in trainings.values() for iteration in iterations]
     figures: dict[str, Figure | None] = {f"{kind}-{output}": _curves(trainings, output, kind)
                                          for kind in ("objective", "accuracy")
                                          for output in diagnosed_outputs(everything, kind)}
@@ -138,8 +138,8 @@ def _learning_rates(trainings: Trainings) -> Figure | None:
         axes = figure.subplots()
         drawn = False
         for color, (label, iterations) in zip(_COLORS * len(trainings), trainings.items(), strict=False):
-            points = [(one.number, job.learning_rate / len(one.jobs)) for one in iterations
-                      for job in list(one.jobs.values())[:1] if job.learning_rate > 0]
+            points = [(iteration.number, job.learning_rate / len(iteration.jobs)) for iteration in iterations
+                      for job in list(iteration.jobs.values())[:1] if job.learning_rate > 0]
             if points:
                 axes.plot(*zip(*points, strict=True), color=color, label=label, marker="o" if len(points) < 3 else None)
                 drawn = True
@@ -171,7 +171,8 @@ def _maps(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]
 
 def _max_change(iterations: Sequence[Iteration]) -> Values:
     """Means over an iteration's jobs; a limit that its log does not name was never active."""
-    limits = {one.number: [job.max_change for job in one.jobs.values() if job.objectives] for one in iterations}
+    limits = {iteration.number: [job.max_change for job in iteration.jobs.values() if job.objectives]
+              for iteration in iterations}
     names = sorted({name for jobs in limits.values() for job in jobs for name in job})
     return {name or "(whole network)": {number: sum(job.get(name, 0.0) for job in jobs) / len(jobs)
                                         for number, jobs in limits.items() if jobs} for name in names}
@@ -179,22 +180,22 @@ def _max_change(iterations: Sequence[Iteration]) -> Values:
 
 def _of_progress(iterations: Sequence[Iteration], pick: Callable[[Any], dict[str, float]]) -> Values:
     values: Values = {}
-    for one in iterations:
-        for name, value in pick(one.progress).items() if one.progress is not None else ():
+    for iteration in iterations:
+        for name, value in pick(iteration.progress).items() if iteration.progress is not None else ():
             if math.isfinite(value):
-                values.setdefault(name, {})[one.number] = value
+                values.setdefault(name, {})[iteration.number] = value
     return values
 
 
 def _of_components(iterations: Sequence[Iteration], pick: Callable[[Mapping[str, Any]], float]) -> Values:
     """One value of each component that has it, and of each part inside a recurrent cell."""
     values: Values = {}
-    for one in iterations:
-        for component in one.progress.components.values() if one.progress is not None else ():
+    for iteration in iterations:
+        for component in iteration.progress.components.values() if iteration.progress is not None else ():
             for name, fields in _parts(component):
                 value = pick(fields)
                 if math.isfinite(value):
-                    values.setdefault(name, {})[one.number] = value
+                    values.setdefault(name, {})[iteration.number] = value
     return values
 
 
@@ -245,16 +246,16 @@ def _map(title: str, values: Values, log: bool) -> Figure:
 
 def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Summary]]:
     """The summaries of each nonlinearity's values or derivatives, by iteration."""
-    found: dict[str, dict[int, Summary]] = {}
-    for one in iterations:
-        for component in one.progress.components.values() if one.progress is not None else ():
+    summaries: dict[str, dict[int, Summary]] = {}
+    for iteration in iterations:
+        for component in iteration.progress.components.values() if iteration.progress is not None else ():
             if not any(True for _ in mean_derivatives(component)) and component.summary("deriv-avg") is None:
                 continue
             for name, fields in _parts(component):
                 summary = fields.get(key)
                 if isinstance(summary, Summary):
-                    found.setdefault(name, {})[one.number] = summary
-    return found
+                    summaries.setdefault(name, {})[iteration.number] = summary
+    return summaries
 
 
 def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:

@@ -130,8 +130,9 @@ class MinibatchComputer:
 
     def _run_what_is_waited_for(self) -> None:
         """Run a minibatch with the first utterance that is waited for, full or not."""
-        first = next(one for one in self._pending if one.num_waiting)
-        self._run(next(shape for shape, chunks in self._groups.items() if any(one is first for one, _ in chunks)))
+        first = next(utterance for utterance in self._pending if utterance.num_waiting)
+        self._run(next(shape for shape, chunks in self._groups.items()
+                       if any(utterance is first for utterance, _ in chunks)))
 
     def _run(self, shape: Shape) -> None:
         """Run the chunks of one shape, in as few minibatches as they need."""
@@ -145,8 +146,8 @@ class MinibatchComputer:
         features = np.zeros((size, shape.num_inputs, self._io.input_dim), dtype=np.float32)
         factor = self.options.frame_subsampling_factor
         offsets = np.arange(shape.first_t, shape.first_t + shape.num_inputs)
-        for row, (one, chunk) in enumerate(chunks):
-            features[row] = one.feats[np.clip(chunk.begin * factor + offsets, 0, len(one.feats) - 1)]
+        for row, (utterance, chunk) in enumerate(chunks):
+            features[row] = utterance.feats[np.clip(chunk.begin * factor + offsets, 0, len(utterance.feats) - 1)]
         computer.accept_input("input", features.reshape(-1, self._io.input_dim))
         if shape.has_ivector:
             ivectors = np.zeros((size, self._io.ivector_dim), dtype=np.float32)
@@ -154,10 +155,10 @@ class MinibatchComputer:
             computer.accept_input("ivector", ivectors)
         computer.run()
         output = computer.output("output").reshape(size, shape.num_outputs, self._io.output_dim)
-        for row, (one, chunk) in enumerate(chunks):
+        for row, (utterance, chunk) in enumerate(chunks):
             used = output[row, chunk.first_used - chunk.begin:chunk.end_used - chunk.begin]
-            one.output[chunk.first_used:chunk.end_used] = used
-            one.num_waiting -= 1
+            utterance.output[chunk.first_used:chunk.end_used] = used
+            utterance.num_waiting -= 1
 
     def request(self, shape: Shape, size: int) -> ComputationRequest:
         """``size`` sequences, one after the other, of a chunk's input and output rows."""
@@ -170,9 +171,9 @@ class MinibatchComputer:
     def _finished(self) -> Iterator[tuple[str, Result]]:
         """Hand out the utterances at the front of the queue that wait for nothing more."""
         while self._pending and not self._pending[0].num_waiting:
-            one = self._pending.popleft()
-            self._num_pending -= one.size
-            yield one.key, one.error or self._finish(one.output)
+            utterance = self._pending.popleft()
+            self._num_pending -= utterance.size
+            yield utterance.key, utterance.error or self._finish(utterance.output)
 
     def _finish(self, output: np.ndarray) -> Result:
         try:

@@ -185,8 +185,8 @@ class _Decisions:
     """What the preconditioners of natural gradient decide by counting their calls."""
 
     def __init__(self, networks: Sequence[DeviceNnet]) -> None:
-        found = (each for network in networks for _, each in named_preconditioners(network.host))
-        self._all = list({id(each): each for each in found}.values())
+        preconditioners = (each for network in networks for _, each in named_preconditioners(network.host))
+        self._all = list({id(each): each for each in preconditioners}.values())
         self._calls: dict[Any, int] | None = None     # those that take part, and their calls in a run
 
     def counts(self) -> list[int]:

@@ -195,13 +195,13 @@ class LoopedStream:
 
     def _run_chunks(self) -> np.ndarray:
         """The output of all chunks whose frames are there."""
-        found, at = [np.zeros((0, self._looped.io.output_dim), np.float32)], 0
+        outputs, at = [np.zeros((0, self._looped.io.output_dim), np.float32)], 0
         while len(self._waiting) - at >= self._next_size():
             size = self._next_size()
-            found.append(self._run(self._waiting[at:at + size]))
+            outputs.append(self._run(self._waiting[at:at + size]))
             at += size
         self._waiting = self._waiting[at:].copy()
-        return np.concatenate(found)
+        return np.concatenate(outputs)
 
     def _run(self, feats: np.ndarray) -> np.ndarray:
         looped, computer = self._looped, self._computer

@@ -114,18 +114,18 @@ def plan_memory(computation: Computation) -> MemoryPlan:
 def _ends_before_swaps(computation: Computation) -> dict[int, list[int]]:
     """The matrices that are given away by swaps, by the command that uses them last; none in a loop."""
     commands, matrix_of = computation.commands, np.array([sub.matrix for sub in computation.submatrices])
-    givers = {int(matrix_of[one.args[1]]) for one in commands if one.type == CommandType.SWAP_MATRIX}
+    givers = {int(matrix_of[command.args[1]]) for command in commands if command.type == CommandType.SWAP_MATRIX}
     if not givers or commands[-1].type == CommandType.GOTO_LABEL:
         return {}
     last = np.full(len(computation.matrices), -1)
-    parts = ((c, part) for c, one in enumerate(commands) for part in computation.parts_of(one))
-    for c, one in parts:
-        for place, role in enumerate(COMMANDS[one.type].roles):
+    parts = ((c, part) for c, command in enumerate(commands) for part in computation.parts_of(command))
+    for c, command in parts:
+        for place, role in enumerate(COMMANDS[command.type].roles):
             if role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
-                named = computation.indexes_multi[one.args[place]][:, 0]
+                named = computation.indexes_multi[command.args[place]][:, 0]
                 last[matrix_of[named[named >= 0]]] = c
-            elif role in SUBMATRIX_ROLES and role != Role.SIZE and one.args[place] > 0:
-                last[matrix_of[one.args[place]]] = c
+            elif role in SUBMATRIX_ROLES and role != Role.SIZE and command.args[place] > 0:
+                last[matrix_of[command.args[place]]] = c
     ends: dict[int, list[int]] = {}
     for matrix in sorted(givers):
         if last[matrix] >= 0:

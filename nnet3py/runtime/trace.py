@@ -49,18 +49,18 @@ def run_traced(bound: BoundComputation, stage: Stage) -> None:
 
 def _watched(bound: BoundComputation, command: Command) -> list[tuple[str, Any]]:
     """Names and arrays of what a command changes."""
-    found: list[tuple[str, Any]] = []
+    views: list[tuple[str, Any]] = []
     for s in _written_submatrices(bound, command):
         whole = bound.whole_view(s)
-        found.append((f"m{bound.computation.submatrices[s].matrix}", whole))
+        views.append((f"m{bound.computation.submatrices[s].matrix}", whole))
         if not bound.computation.is_whole(s):
-            found.append((submatrix_text(bound.computation, bound.computation.submatrices[s]), bound.view(s)))
+            views.append((submatrix_text(bound.computation, bound.computation.submatrices[s]), bound.view(s)))
     for part in bound.computation.parts_of(command):
         if part.type == CommandType.BACKPROP and bound.update is not None:
             component = bound.update.components[part.args[0]]
             if component.has(Properties.UPDATABLE):
-                found.append((bound.update.component_names[part.args[0]], component))
-    return found
+                views.append((bound.update.component_names[part.args[0]], component))
+    return views
 
 
 def _written_submatrices(bound: BoundComputation, command: Command) -> list[int]:

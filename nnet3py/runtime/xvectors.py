@@ -89,8 +89,8 @@ class _Queue:
     def _finished(self) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
         """Hand out the utterances at the front of the queue that wait for nothing more."""
         while self._pending and not self._pending[0].num_waiting:
-            one = self._pending.popleft()
-            yield one.key, one.error or self._finish(one.vector)
+            utterance = self._pending.popleft()
+            yield utterance.key, utterance.error or self._finish(utterance.vector)
 
     def _finish(self, vector: np.ndarray) -> np.ndarray | NumericError:
         try:
@@ -210,7 +210,7 @@ class XvectorComputer(_Queue):
         size = self.options.chunk_size
         size = len(feats) if size == -1 else min(size, len(feats))
         chunks = [feats[begin:begin + size] for begin in range(0, len(feats), size)]
-        return [one for one in chunks if self.options.pad_input or len(one) >= self.options.min_chunk_size]
+        return [chunk for chunk in chunks if self.options.pad_input or len(chunk) >= self.options.min_chunk_size]
 
     def _padded(self, chunk: np.ndarray) -> np.ndarray:
         """The chunk, made as long as the least one with copies of its first and last frames."""

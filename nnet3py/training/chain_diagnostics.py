@@ -77,8 +77,8 @@ class ChainDiagnostics:
 
     def totals(self) -> tuple[float, float]:
         """Objective (with l2 terms) and weight, each summed over all outputs. Kaldi: GetTotalObjective."""
-        return (sum(one.objective + one.aux_objective for one in self.outputs.values()),
-                sum(one.weight for one in self.outputs.values()))
+        return (sum(part.objective + part.aux_objective for part in self.outputs.values()),
+                sum(part.weight for part in self.outputs.values()))
 
     def log_totals(self) -> bool:
         """Log a line per output; True if some output had any weight."""

@@ -106,11 +106,11 @@ class ChainObjectiveComputation:
             for matrix in (deriv, numerator_deriv):
                 if matrix is not None:
                     queued.set_posteriors(matrix)
-            found = scratch_doubles(ops, 3, supervision.num_sequences)
-            self._denominator.queue(found, output, supervision.num_sequences, deriv, scale)
-            sums, found = ops.read_later(queued.sums), ops.read_later(found)
+            results = scratch_doubles(ops, 3, supervision.num_sequences)
+            self._denominator.queue(results, output, supervision.num_sequences, deriv, scale)
+            sums, results = ops.read_later(queued.sums), ops.read_later(results)
             log_prob, numerator_ok = queued.result(sums())
-        denominator = self._denominator.result(found(), deriv is not None)
+        denominator = self._denominator.result(results(), deriv is not None)
         value = log_prob - supervision.weight * denominator.log_prob
         if cyclic:
             logger.info(f"Numerator objf: {log_prob / weight if weight else math.nan:.6g}", extra=_PLACE)

@@ -105,9 +105,9 @@ class ChainOutputs:
         xent_deriv = None
         if options.xent_regularize:
             xent_deriv = computer.input_view(xent_name) if with_derivatives else ops.scratch(*output.shape)
-        found = self._objective(supervised.name).compute(supervised.supervision, output, deriv, xent_deriv)
+        objective = self._objective(supervised.name).compute(supervised.supervision, output, deriv, xent_deriv)
         if xent_deriv is not None:
-            yield Counted(xent_name, found.weight, ops.sum_product(computer.output_view(xent_name), xent_deriv))
+            yield Counted(xent_name, objective.weight, ops.sum_product(computer.output_view(xent_name), xent_deriv))
         if deriv is not None:
             self._add_lwf(deriv, eg, supervised)
             if self._apply_deriv_weights and len(supervised.deriv_weights):
@@ -117,7 +117,7 @@ class ChainOutputs:
                             ops.mul_rows_vec(matrix, matrix, weights)
             if xent_deriv is not None:
                 ops.copy_mat(xent_deriv, xent_deriv, options.xent_regularize)
-        yield Counted(supervised.name, found.weight, found.value, found.l2_term)
+        yield Counted(supervised.name, objective.weight, objective.value, objective.l2_term)
 
     def _objective(self, name: str) -> ChainObjectiveComputation:
         graph = self._graphs(name)

@@ -52,10 +52,10 @@ def chain_request(nnet: Nnet, eg: NnetChainExample, need_model_derivative: bool,
         outputs += [IoSpecification(name, output.indexes, has_deriv=need_model_derivative)
                     for name in (output.name, output.name + XENT)[:1 + use_xent]]
     for specifications, has_node, what in ((inputs, nnet.is_input, "input"), (outputs, nnet.is_output, "output")):
-        for one in specifications:
-            if one.name not in nnet.node_names or not has_node(nnet.node_index(one.name)):
-                hint = "it is for --xent-regularize; " if one.name.endswith(XENT) and use_xent else ""
-                raise Nnet3Error(f"Nnet example has {what} named '{one.name}', but no such {what} node is in the "
+        for wanted in specifications:
+            if wanted.name not in nnet.node_names or not has_node(nnet.node_index(wanted.name)):
+                hint = "it is for --xent-regularize; " if wanted.name.endswith(XENT) and use_xent else ""
+                raise Nnet3Error(f"Nnet example has {what} named '{wanted.name}', but no such {what} node is in the "
                                  f"network.", f"{hint}the network has {', '.join(_io_names(nnet))}")
     if not inputs:
         raise Nnet3Error("a chain example has no input for the network")

@@ -74,11 +74,11 @@ def queue_update(nnet: DeviceNnet, delta: DeviceNnet, max_param_change: float, m
     -------
     What to call once when the device has done it, to count and to log.
     """
-    found = nnet.add_limited(delta, component_limits(delta) * max_change_scale, max_param_change * max_change_scale,
+    counts = nnet.add_limited(delta, component_limits(delta) * max_change_scale, max_param_change * max_change_scale,
                              scale, momentum)
 
     def report() -> None:
-        _report(delta, found(), max_param_change, stats)
+        _report(delta, counts(), max_param_change, stats)
 
     return report
 

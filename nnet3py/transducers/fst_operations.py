@@ -97,7 +97,7 @@ class _Graph:
 
     def behind_first(self, states: Sequence[int]) -> list[int]:
         """``states``, and what epsilons lead to from them, each after the states that its own epsilons lead to."""
-        found: list[int] = []
+        reached_states: list[int] = []
         marks: dict[int, int] = {}
         for root in states:
             stack = [root]
@@ -108,14 +108,14 @@ class _Graph:
                     stack.pop()
                     if mark == _OPEN:
                         marks[state] = _DONE
-                        found.append(state)
+                        reached_states.append(state)
                     continue
                 marks[state] = _OPEN
                 following = [arc[2] for arc, _ in self.arcs[state] if _is_epsilon(arc)]
-                if any(marks.get(one, _FREE) == _OPEN for one in following):
+                if any(marks.get(next_state, _FREE) == _OPEN for next_state in following):
                     raise Nnet3Error("an FST has a circle of epsilon arcs, which cannot be removed")
                 stack += following
-        return found
+        return reached_states
 
     def expand(self, source: int) -> None:
         """Give ``source`` the arcs and the final weight of the states that epsilons lead to, in place of those."""

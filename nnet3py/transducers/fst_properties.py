@@ -154,12 +154,12 @@ def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
     from scipy.sparse.csgraph import breadth_first_order
 
     top = fst.num_states                                     # one more state, which leads to all roots
-    found = np.zeros(top + 1, dtype=bool)
+    is_reached = np.zeros(top + 1, dtype=bool)
     if len(roots):
         rows, cols = np.concatenate((sources, np.full(len(roots), top))), np.concatenate((targets, roots))
         graph = csr_matrix((np.ones(len(rows), dtype=bool), (rows, cols)), shape=(top + 1, top + 1))
-        found[breadth_first_order(graph, top, return_predecessors=False)] = True
-    return found[:-1]
+        is_reached[breadth_first_order(graph, top, return_predecessors=False)] = True
+    return is_reached[:-1]
 
 
 def _reached_in_lists(sources: np.ndarray, targets: np.ndarray, roots: np.ndarray, num_states: int) -> np.ndarray:
@@ -167,14 +167,14 @@ def _reached_in_lists(sources: np.ndarray, targets: np.ndarray, roots: np.ndarra
     following: list[list[int]] = [[] for _ in range(num_states)]
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         following[source].append(target)
-    found = [False] * num_states
+    is_reached = [False] * num_states
     stack = roots.tolist()
     while stack:
         state = stack.pop()
-        if not found[state]:
-            found[state] = True
+        if not is_reached[state]:
+            is_reached[state] = True
             stack += following[state]
-    return np.array(found, dtype=bool)
+    return np.array(is_reached, dtype=bool)
 
 
 def is_top_sorted(fst: Fst) -> bool:

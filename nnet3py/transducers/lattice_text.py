@@ -93,8 +93,8 @@ class _LatticeLines:
             final_lengths[state] = len(ids)
         return checked(self.reader, CompactLattice.from_arcs(
             lines.start, final, arcs[:, 0], arcs[:, 2], weights, [len(ids) for ids in self.strings],
-            [one for ids in self.strings for one in ids], arcs[:, 1], final_lengths,
-            [one for state in sorted(self.final_strings) for one in self.final_strings[state]]))
+            [id_ for ids in self.strings for id_ in ids], arcs[:, 1], final_lengths,
+            [id_ for state in sorted(self.final_strings) for id_ in self.final_strings[state]]))
 
 
 def write_text_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
@@ -119,6 +119,6 @@ def _weight_texts(weights: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> l
     texts = []
     for (graph, acoustic), first, end in zip(weights.tolist(), bounds, bounds[1:], strict=False):
         string = "_".join(map(str, numbers[first:end])).encode()
-        one = not (graph or acoustic or string)
-        texts.append(b"" if one else b"\t%b,%b,%b" % (cost_text(graph, DIGITS), cost_text(acoustic, DIGITS), string))
+        is_one = not (graph or acoustic or string)
+        texts.append(b"" if is_one else b"\t%b,%b,%b" % (cost_text(graph, DIGITS), cost_text(acoustic, DIGITS), string))
     return texts

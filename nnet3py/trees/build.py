@@ -64,14 +64,14 @@ def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
     ------
     Nnet3Error : an event for which the tree has no leaf. Kaldi: EventMap::Map
     """
-    found = np.empty(len(events), dtype=np.int64)
+    leaves = np.empty(len(events), dtype=np.int64)
     pending: list[tuple[Map | None, np.ndarray]] = [(tree, np.arange(len(events)))]
     while pending:
         node, rows = pending.pop()
         if not len(rows):
             continue
         if isinstance(node, Constant):
-            found[rows] = node.answer
+            leaves[rows] = node.answer
             continue
         values = events[rows, node.key + 1] if node is not None and node.key + 1 < events.shape[1] else None
         if node is None or values is None or (values < 0).any():
@@ -83,7 +83,7 @@ def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
         else:
             pending += [(node.children[value] if value < len(node.children) else None, rows[values == value])
                         for value in np.unique(values).tolist()]
-    return found
+    return leaves
 
 
 def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
@@ -140,10 +140,10 @@ def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: fl
     for root in np.unique(roots).tolist():
         of_root = roots == root
         numbers, sums = _per_leaf(stats.moments[of_root], leaves[of_root])
-        found = bottom_up(sums, np.zeros(len(numbers), dtype=np.int64), threshold, 0, stats.var_floor,
+        merged = bottom_up(sums, np.zeros(len(numbers), dtype=np.int64), threshold, 0, stats.var_floor,
                           queue_equal=True)
-        removed += len(numbers) - found.num_clusters
-        mapping.update(_to_first(numbers, found.assignment))
+        removed += len(numbers) - merged.num_clusters
+        mapping.update(_to_first(numbers, merged.assignment))
     return _Merge(substituted(tree, mapping), removed)
 
 
@@ -170,12 +170,12 @@ def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: i
         logger.warning("%d clusters are wanted, but only %d leaves have statistics; they are left as they are", wanted,
                        len(pairs))
         return _Merge(tree, 0)
-    found = bottom_up(sums, pairs[:, 0], np.inf, wanted, stats.var_floor)
+    merged = bottom_up(sums, pairs[:, 0], np.inf, wanted, stats.var_floor)
     mapping: dict[int, Map] = {}
     for root in np.unique(pairs[:, 0]).tolist():
         of_root = pairs[:, 0] == root
-        mapping.update(_to_first(pairs[of_root, 1], found.assignment[of_root]))
-    return _Merge(substituted(tree, mapping), len(pairs) - found.num_clusters)
+        mapping.update(_to_first(pairs[of_root, 1], merged.assignment[of_root]))
+    return _Merge(substituted(tree, mapping), len(pairs) - merged.num_clusters)
 
 
 class _Stub(NamedTuple):

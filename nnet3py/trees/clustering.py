@@ -54,8 +54,9 @@ class _Refinement:
         others = [(losses[cluster], cluster) for cluster in range(len(self._clusters)) if cluster != own]
         if count > 1:
             nth_element(others, count - 2)
-        found = [_Candidate(cluster, 0, -(loss - self._objectives[cluster])) for loss, cluster in others[:count - 1]]
-        return [*found, _Candidate(own, 0, self._value(own, point))]
+        candidates = [_Candidate(cluster, 0, -(loss - self._objectives[cluster])) for loss,
+                      cluster in others[:count - 1]]
+        return [*candidates, _Candidate(own, 0, self._value(own, point))]
 
     def _value(self, cluster: int, point: int) -> np.float32:
         sign = -1.0 if self._assignment[point] == cluster else 1.0
@@ -184,14 +185,14 @@ def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTr
     def node(members: np.ndarray, leaf: int) -> _Node:
         made = _Node(members, leaf)
         if len(members) >= 2:
-            found = best_of(k_means(points[members], 2, _TRIES, random, var_floor))
-            made.halves, made.gain = found.assignment, found.gain
+            split = best_of(k_means(points[members], 2, _TRIES, random, var_floor))
+            made.halves, made.gain = split.assignment, split.gain
         return made
 
     leaves, nodes = np.zeros(len(points), dtype=np.int64), []
     waiting = [node(np.arange(len(points)), 0)]
-    while waiting := [one for one in waiting if one.gain > 0]:
-        largest = max(waiting, key=lambda one: one.gain)
+    while waiting := [node_ for node_ in waiting if node_.gain > 0]:
+        largest = max(waiting, key=lambda node_: node_.gain)
         waiting.remove(largest)
         nodes.append(largest.points)
         for half, leaf in ((0, largest.leaf), (1, len(nodes))):

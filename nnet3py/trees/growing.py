@@ -97,9 +97,9 @@ class _Grower:
         """A leaf with its best question, if one gains anything."""
         best: _Question | None = None
         for key in sorted(self._questions.by_key) if len(members) >= _BOTH else ():
-            found = self._best_for_key(members, key)
-            if found is not None and found.gain > (best.gain if best is not None else 0):
-                best = found
+            question = self._best_for_key(members, key)
+            if question is not None and question.gain > (best.gain if best is not None else 0):
+                best = question
         return _Node(members, leaf, best)
 
     def split(self, node: _Node, new_leaf: int) -> None:

@@ -140,7 +140,7 @@ def question_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
     found = [phones(members) for members in tree.nodes[1:]]
     found += [phones(np.flatnonzero(tree.leaves == leaf)) for leaf in leaves]
     found += [tuple(sorted(phones_of_set)) for phones_of_set in sets]
-    return [one for one in dict.fromkeys(found) if one]
+    return [phone_set for phone_set in dict.fromkeys(found) if phone_set]
 
 
 def phone_classes(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int], position: int,

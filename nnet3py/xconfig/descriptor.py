@@ -105,8 +105,8 @@ class _Parser:
     def take(self, expected: str = "") -> str:
         token = self.peek()
         if expected and token != expected or not token:
-            found = f"found '{token}'" if token else "it ends"
-            raise self.error(f"expected {f'{chr(39)}{expected}{chr(39)}' if expected else 'a layer'}, but {found}")
+            found_text = f"found '{token}'" if token else "it ends"
+            raise self.error(f"expected {f'{chr(39)}{expected}{chr(39)}' if expected else 'a layer'}, but {found_text}")
         self.next += 1
         return token
 

@@ -15,13 +15,13 @@ class StatsLayer(Layer):
     DIM_FROM_INPUT = False
 
     def derive(self) -> None:
-        found = _CONFIG.match(self.string("config"))
-        if not found:
+        matched = _CONFIG.match(self.string("config"))
+        if not matched:
             raise self.line.error(f"config= must be such as mean+stddev(-99:3:9:99), found '{self.string('config')}'",
                                   "left context, input period, output period, right context; mean, mean+stddev, "
                                   "mean+count or mean+stddev+count")
-        self.stddev, self.count = bool(found[1]), bool(found[2])
-        self.left, self.input_period, self.period, self.right = (int(number) for number in found.groups()[2:])
+        self.stddev, self.count = bool(matched[1]), bool(matched[2])
+        self.left, self.input_period, self.period, self.right = (int(number) for number in matched.groups()[2:])
         self.need(self.input_period > 0 and self.period > 0, "a period in config= is zero")
         self.need(self.period % self.input_period == 0,
                   f"the output period {self.period} is no multiple of the input period {self.input_period}")

@@ -50,7 +50,7 @@ def substitute_commands(computation: Computation, new: Mapping[int, Sequence[Com
     if not new:
         return computation
     places = sorted(new)
-    added = [one for c in places for one in new[c]]
+    added = [command for c in places for command in new[c]]
     end = len(computation.commands)
     where = np.repeat(places, [len(new[c]) for c in places])
     stays = np.ones(end + len(added), bool)

@@ -63,6 +63,6 @@ def _waiting(analysis: Analysis, marker: int) -> list[tuple[int, int, int, bool]
                     strict=True))
 
 
-def _is_relu_backprop(one: Command, nnet: Nnet) -> bool:
-    return (one.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
-            and type(nnet.components[one.args[0]]).__name__ == "RectifiedLinearComponent")
+def _is_relu_backprop(original: Command, nnet: Nnet) -> bool:
+    return (original.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
+            and type(nnet.components[original.args[0]]).__name__ == "RectifiedLinearComponent")

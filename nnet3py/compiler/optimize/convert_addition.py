@@ -27,8 +27,8 @@ def convert_addition(computation: Computation, nnet: Nnet) -> Computation:
         else:
             fine = first[args[:, 0]] == numbers
         for c in numbers[fine].tolist():
-            one = computation.commands[c]
-            new[c] = Command(copying, one.alpha, one.args)
+            command = computation.commands[c]
+            new[c] = Command(copying, command.alpha, command.args)
     return replace_commands(computation, new)
 
 

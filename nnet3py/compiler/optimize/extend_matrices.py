@@ -26,9 +26,9 @@ def extend_matrices(computation: Computation, nnet: Nnet) -> Computation:
     out = computation.copy()
     new: dict[int, Command] = {}
     for c in candidates.tolist():
-        one = computation.commands[c]
-        if _is_extensible(out, one):
-            new[c] = _extend(out, one)
+        original = computation.commands[c]
+        if _is_extensible(out, original):
+            new[c] = _extend(out, original)
     larger = [m for m, (size, was) in enumerate(zip(out.matrices, computation.matrices, strict=True)) if size != was]
     _use_whole(computation, out, larger, new)
     _pad_debug_info(out, larger)
@@ -50,9 +50,9 @@ def _candidates(computation: Computation) -> np.ndarray:
     return numbers[fine] if (fine & (source[:, 2] < size[:, 0])).any() else numbers[:0]
 
 
-def _is_extensible(out: Computation, one: Command) -> bool:
+def _is_extensible(out: Computation, original: Command) -> bool:
     """Whether this candidate copies not all rows, but enough; the source may have been extended by now."""
-    source = out.submatrices[one.args[1]]
+    source = out.submatrices[original.args[1]]
     rows = out.matrices[source.matrix].num_rows
     return LEAST_SHARE * rows <= source.num_rows < rows
 
@@ -81,8 +81,9 @@ def _use_whole(before: Computation, out: Computation, larger: list[int], new: di
         if kind == CommandType.SET_CONST:
             concerned &= is_whole[args[:, 0]]
         for c in table.numbers[kind][concerned].tolist():
-            one = before.commands[c]
-            new[c] = one._replace(args=tuple(whole.get(int(matrix_of[s]), s) if s > 0 else s for s in one.args))
+            original = before.commands[c]
+            new[c] = original._replace(args=tuple(whole.get(int(matrix_of[s]), s) if s > 0 else s
+                                                  for s in original.args))
 
 
 def _pad_debug_info(out: Computation, larger: list[int]) -> None:

@@ -33,10 +33,10 @@ def form_loop(computation: Computation, nnet: Nnet) -> Computation:
     if len(splices) < 2 or shift == 0:
         return computation
     states = _States(analysis)
-    found = [states.at(c) for c in splices]
-    for i, first in enumerate(found):
-        for j in range(i + 1, len(found)):
-            pairs = _matched(first, found[j], (j - i) * shift)
+    splice_states = [states.at(c) for c in splices]
+    for i, first in enumerate(splice_states):
+        for j in range(i + 1, len(splice_states)):
+            pairs = _matched(first, splice_states[j], (j - i) * shift)
             if pairs is not None and states.stay_in_use([a for a, b in pairs if a == b], splices[i::j - i][:3]):
                 return _looped(computation, splices[i], splices[j], [(a, b) for a, b in pairs if a != b])
     return computation
@@ -120,12 +120,12 @@ class _States:
     def _uses(self, m: int, begin: int, end: int) -> list[tuple[object, ...]]:
         """What the commands from ``begin`` to ``end`` that touch matrix ``m`` do, but for the times."""
         commands, _ = self.analysis.matrix_accesses.of(m)
-        found: list[tuple[object, ...]] = []
+        uses: list[tuple[object, ...]] = []
         for c in commands[(commands >= begin) & (commands < end)].tolist():
             kind, alpha, args = self.computation.commands[c]
             described = [self._argument(role, value) for role, value in zip(COMMANDS[kind].roles, args, strict=False)]
-            found.append((kind, alpha, *described))
-        return found
+            uses.append((kind, alpha, *described))
+        return uses
 
     def _argument(self, role: Role, value: int) -> object:
         if role in SUBMATRIX_ROLES:

@@ -71,10 +71,10 @@ class _Limiter:
 
     def limit_commands(self) -> None:
         """Change or remove each command that has to do with derivatives."""
-        for c, one in enumerate(self.old.commands):
-            limit = _LIMITS.get(one.type)
+        for c, command in enumerate(self.old.commands):
+            limit = _LIMITS.get(command.type)
             if limit is not None:
-                limited = limit(self, one)
+                limited = limit(self, command)
                 if limited is None:
                     self._removed.append(c)
                 else:
@@ -115,43 +115,44 @@ class _Limiter:
 
     # -- one method per form of command: the command, changed or not, or None to remove it -------------------------
 
-    def propagate(self, one: Command) -> Command:
-        if one.args[5] == 1 and not self.window(one.args[3]).s:       # no statistics of times that do not count
-            return _with_args(one, {5: 0})
-        return one
+    def propagate(self, command: Command) -> Command:
+        if command.args[5] == 1 and not self.window(command.args[3]).s:       # no statistics of times that do not count
+            return _with_args(command, {5: 0})
+        return command
 
-    def backprop(self, one: Command) -> Command | None:
-        component = self.nnet.components[one.args[0]]
+    def backprop(self, command: Command) -> Command | None:
+        component = self.nnet.components[command.args[0]]
         if not component.has(Properties.SIMPLE):
-            return one
-        deriv = self.window(one.args[4])
+            return command
+        deriv = self.window(command.args[4])
         if not deriv.s:
             return None
-        if deriv.s == one.args[4] or component.has(Properties.USES_MEMO):    # a memo has all the rows
-            return one
-        return _with_args(one, {place: self.window(one.args[place]).s for place in (2, 3, 4, 5) if one.args[place] > 0})
+        if deriv.s == command.args[4] or component.has(Properties.USES_MEMO):    # a memo has all the rows
+            return command
+        return _with_args(command, {place: self.window(command.args[place]).s for place in (2, 3, 4, 5)
+                                    if command.args[place] > 0})
 
-    def matrices(self, one: Command) -> Command | None:
-        dst, src = (self.derivative_window(s) for s in one.args[:2])
+    def matrices(self, command: Command) -> Command | None:
+        dst, src = (self.derivative_window(s) for s in command.args[:2])
         begin, end = max(dst.begin, src.begin), min(dst.end, src.end)
         if begin >= end:
             return None
-        return _with_args(one, {place: window.s if window[1:] == (begin, end) else self._part(s, begin, end)
-                                for place, (s, window) in enumerate(zip(one.args[:2], (dst, src), strict=True))})
+        return _with_args(command, {place: window.s if window[1:] == (begin, end) else self._part(s, begin, end)
+                                for place, (s, window) in enumerate(zip(command.args[:2], (dst, src), strict=True))})
 
-    def rows(self, one: Command) -> Command | None:
-        dst, src = (self.derivative_window(s) for s in one.args[:2])
-        rows = np.where(self.keeps(one.args[0]), self.old.indexes[one.args[2]], -1)
-        kept = (rows >= 0) & self.keeps(one.args[1])[rows]
+    def rows(self, command: Command) -> Command | None:
+        dst, src = (self.derivative_window(s) for s in command.args[:2])
+        rows = np.where(self.keeps(command.args[0]), self.old.indexes[command.args[2]], -1)
+        kept = (rows >= 0) & self.keeps(command.args[1])[rows]
         if not kept.any():
             return None
         rows = np.where(kept, rows - src.begin, -1)[dst.begin:dst.end]
-        return _with_args(one, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes, rows, one.args[2])})
+        return _with_args(command, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes, rows, command.args[2])})
 
-    def pairs(self, one: Command) -> Command | None:
-        window = self.derivative_window(one.args[0])
-        pairs = self.old.indexes_multi[one.args[1]].copy()
-        kept = self.keeps(one.args[0]) & (pairs[:, 0] >= 0)
+    def pairs(self, command: Command) -> Command | None:
+        window = self.derivative_window(command.args[0])
+        pairs = self.old.indexes_multi[command.args[1]].copy()
+        kept = self.keeps(command.args[0]) & (pairs[:, 0] >= 0)
         for s in np.unique(pairs[kept, 0]).tolist():
             chosen = np.flatnonzero(kept & (pairs[:, 0] == s))
             there = self.derivative_window(s)
@@ -162,29 +163,30 @@ class _Limiter:
             return None
         pairs[~kept] = -1
         pairs = pairs[window.begin:window.end]
-        return _with_args(one, {0: window.s, 1: _entry(self.new.indexes_multi, pairs, one.args[1])})
+        return _with_args(command, {0: window.s, 1: _entry(self.new.indexes_multi, pairs, command.args[1])})
 
-    def ranges(self, one: Command) -> Command | None:
-        dst, src = (self.derivative_window(s) for s in one.args[:2])
-        ranges = self.old.indexes_ranges[one.args[2]]
-        present = (ranges[:, 0] >= 0) & self.keeps(one.args[0])
+    def ranges(self, command: Command) -> Command | None:
+        dst, src = (self.derivative_window(s) for s in command.args[:2])
+        ranges = self.old.indexes_ranges[command.args[2]]
+        present = (ranges[:, 0] >= 0) & self.keeps(command.args[0])
         begin, end = np.maximum(ranges, 0).T
-        at = np.flatnonzero(self.keeps(one.args[1]))
+        at = np.flatnonzero(self.keeps(command.args[1]))
         first, past = np.searchsorted(at, begin), np.searchsorted(at, end)         # among the rows that are kept
         present &= first < past
         if not present.any():
             return None
         shrunk = np.stack((at[np.where(present, first, 0)], at[np.where(present, past - 1, 0)] + 1), axis=1)
         shrunk = np.where(present[:, None], shrunk - src.begin, -1)[dst.begin:dst.end]
-        return _with_args(one, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes_ranges, shrunk, one.args[2])})
+        return _with_args(command, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes_ranges, shrunk, command.args[2])})
 
     def forget_memos(self) -> None:
         """No command keeps a memo that no command uses any more."""
         gone = set(self._removed)
-        used = {one.args[6] for c, one in enumerate(self.old.commands) if one.type in _BACKPROPS and c not in gone}
-        for c, one in enumerate(self.new.commands):
-            if one.type == CommandType.PROPAGATE and one.args[4] > 0 and one.args[4] not in used:
-                self.new.commands[c] = _with_args(one, {4: 0})
+        used = {command.args[6] for c, command in enumerate(self.old.commands) if command.type in _BACKPROPS
+                and c not in gone}
+        for c, command in enumerate(self.new.commands):
+            if command.type == CommandType.PROPAGATE and command.args[4] > 0 and command.args[4] not in used:
+                self.new.commands[c] = _with_args(command, {4: 0})
 
 
 _LIMITS = {CommandType.PROPAGATE: _Limiter.propagate, CommandType.ADD_ROW_RANGES: _Limiter.ranges,
@@ -198,10 +200,10 @@ def _extent(inside: np.ndarray) -> tuple[int, int]:
     return (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
 
 
-def _with_args(one: Command, changes: dict[int, int]) -> Command:
-    if all(one.args[place] == value for place, value in changes.items()):
-        return one
-    return one._replace(args=tuple(changes.get(place, value) for place, value in enumerate(one.args)))
+def _with_args(command: Command, changes: dict[int, int]) -> Command:
+    if all(command.args[place] == value for place, value in changes.items()):
+        return command
+    return command._replace(args=tuple(changes.get(place, value) for place, value in enumerate(command.args)))
 
 
 def _entry(entries: list[np.ndarray], rows: np.ndarray, number: int) -> int:
@@ -242,8 +244,8 @@ def _shrink(computation: Computation, windows: list[tuple[int, int]], nnet: Nnet
         if sub.matrix in smaller:
             out.submatrices[i] = _moved(sub, *smaller[sub.matrix])
     sizing = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SET_CONST)
-    return drop_commands(out, [c for c, one in enumerate(out.commands)
-                               if one.type in sizing and out.submatrices[one.args[0]].matrix in gone])
+    return drop_commands(out, [c for c, command in enumerate(out.commands)
+                               if command.type in sizing and out.submatrices[command.args[0]].matrix in gone])
 
 
 def _moved(sub: SubMatrix, row_begin: int, row_end: int) -> SubMatrix:

@@ -78,11 +78,11 @@ class _Candidates(NamedTuple):
 def _candidates(nnet: Nnet, options: OptimizeOptions, table: CommandTable) -> _Candidates:
     """What the options allow."""
     none = np.zeros(0, np.int64)
-    found = [_Candidates(none, none, none, none > 0, none, none)]
+    candidates = [_Candidates(none, none, none, none > 0, none, none)]
     if options.remove_assignments:
         numbers, args = table.numbers[CommandType.MATRIX_COPY], table.args[CommandType.MATRIX_COPY]
         none = np.zeros_like(numbers)
-        found.append(_Candidates(numbers, args[:, 1], args[:, 0], table.alphas[numbers] == 1.0, none, none))
+        candidates.append(_Candidates(numbers, args[:, 1], args[:, 0], table.alphas[numbers] == 1.0, none, none))
     for wanted, flag, kind, source, target in (
             (options.propagate_in_place, Properties.PROPAGATE_IN_PLACE, CommandType.PROPAGATE, 2, 3),
             (options.backprop_in_place, Properties.BACKPROP_IN_PLACE, CommandType.BACKPROP, 4, 5),
@@ -95,8 +95,8 @@ def _candidates(nnet: Nnet, options: OptimizeOptions, table: CommandTable) -> _C
         numbers, args = numbers[able], args[able]
         none = np.zeros_like(numbers)
         value, other_value = (none, none) if kind == CommandType.PROPAGATE else (args[:, 2], args[:, 3])
-        found.append(_Candidates(numbers, args[:, source], args[:, target], none > 0, value, other_value))
-    return _Candidates(*map(np.concatenate, zip(*found, strict=True)))
+        candidates.append(_Candidates(numbers, args[:, source], args[:, target], none > 0, value, other_value))
+    return _Candidates(*map(np.concatenate, zip(*candidates, strict=True)))
 
 
 class _Usage:
@@ -162,11 +162,11 @@ class _ByRow:
 
     def near(self, row: int, end_row: int) -> list[int]:
         """All that have any of these rows, and some more."""
-        found: list[int] = []
+        near: list[int] = []
         for bits, entries in self._classes.items():
             first = bisect_left(entries, (row - (1 << bits),))
-            found += [s for _, s in entries[first:bisect_left(entries, (end_row,))]]
-        return found
+            near += [s for _, s in entries[first:bisect_left(entries, (end_row,))]]
+        return near
 
 
 class _Merger:
@@ -210,9 +210,9 @@ class _Merger:
 
         def first_of(kind: CommandType) -> np.ndarray:
             """Of each matrix the first command of a type, -1 for none."""
-            found = np.full(count, -1)
-            found[matrix_of[table.args[kind][::-1, 0]]] = table.numbers[kind][::-1]      # the last one stays
-            return found
+            first = np.full(count, -1)
+            first[matrix_of[table.args[kind][::-1, 0]]] = table.numbers[kind][::-1]      # the last one stays
+            return first
 
         accepted = first_of(CommandType.ACCEPT_INPUT)
         self.allocated = np.where(accepted >= 0, accepted, first_of(CommandType.ALLOC_MATRIX)).tolist()
@@ -287,12 +287,12 @@ class _Merger:
         return [t for t in others if row[t] < r1 and r0 < end_row[t] and column[t] < c1 and c0 < end_column[t]]
 
     def _members_by_row(self, root: int) -> _ByRow:
-        found = self._by_row.get(root)
-        if found is None:
-            found = self._by_row[root] = _ByRow()
+        by_row = self._by_row.get(root)
+        if by_row is None:
+            by_row = self._by_row[root] = _ByRow()
             for s in self.members[root]:
-                found.add(s, self.row[s], self.end_row[s])
-        return found
+                by_row.add(s, self.row[s], self.end_row[s])
+        return by_row
 
     def _overlap(self, s: int, t: int) -> bool:
         overlap: bool = (self.root[s] == self.root[t]

@@ -24,18 +24,18 @@ def snip_row_ops(computation: Computation, nnet: Nnet) -> Computation:
     out = computation.copy()
     new: dict[int, Command] = {}
     for c in np.sort(np.concatenate([table.numbers[kind] for kind in _ROWS_OF])).tolist():
-        one = computation.commands[c]
-        name, place = _ROWS_OF[one.type]
+        command = computation.commands[c]
+        name, place = _ROWS_OF[command.type]
         entries = getattr(out, name)
-        entry = entries[one.args[place]]
+        entry = entries[command.args[place]]
         begin, end = _occupied(entry)
         if (begin, end) == (0, len(entry)):
             continue
         entries.append(entry[begin:end])
-        args = list(one.args)
-        args[0] = out.new_submatrix(one.args[0], begin, end - begin, 0, -1)
+        args = list(command.args)
+        args[0] = out.new_submatrix(command.args[0], begin, end - begin, 0, -1)
         args[place] = len(entries) - 1
-        new[c] = Command(one.type, one.alpha, tuple(args))
+        new[c] = Command(command.type, command.alpha, tuple(args))
     return replace_commands(out, new) if new else computation
 
 

@@ -39,12 +39,12 @@ def split_row_ops(computation: Computation, nnet: Nnet) -> Computation:
     out = computation.copy()
     new: dict[int, list[Command]] = {}
     for c in np.sort(np.concatenate([table.numbers[kind] for kind in _FROM + _TO])).tolist():
-        one = computation.commands[c]
-        pieces = _pieces(computation.indexes_multi[one.args[1]])
-        if one.type == CommandType.COPY_TO_ROWS_MULTI and not all(piece.is_run() for piece in pieces):
+        original = computation.commands[c]
+        pieces = _pieces(computation.indexes_multi[original.args[1]])
+        if original.type == CommandType.COPY_TO_ROWS_MULTI and not all(piece.is_run() for piece in pieces):
             pieces = []                 # no command leaves the rows between them alone
         if pieces:
-            new[c] = [_piece_command(out, one, piece) for piece in pieces]
+            new[c] = [_piece_command(out, original, piece) for piece in pieces]
     return substitute_commands(out, new) if new else computation
 
 
@@ -53,13 +53,13 @@ def _pieces(pairs: np.ndarray) -> list[_Piece]:
     changes = np.flatnonzero(np.diff(pairs[:, 0])) + 1
     if len(changes) > 1 or (pairs[:, 0] < 0).any():
         return []
-    found = []
+    pieces = []
     for begin, part in zip((0, *changes.tolist()), np.split(pairs, changes), strict=True):
         first, last = int(part[:, 1].min()), int(part[:, 1].max())
         if last - first + 1 > LARGEST_WINDOW * len(part):
             return []
-        found.append(_Piece(begin, int(part[0, 0]), first, last - first + 1, part[:, 1] - first))
-    return found
+        pieces.append(_Piece(begin, int(part[0, 0]), first, last - first + 1, part[:, 1] - first))
+    return pieces
 
 
 def _piece_command(out: Computation, one: Command, piece: _Piece) -> Command:

@@ -137,10 +137,10 @@ class DataFolder:
         keys = self.lines(name).keys()
         if keys != expected.keys():
             missing, extra = expected.keys() - keys, keys - expected.keys()
-            found = " and ".join(filter(None, [f"lacks {_some(missing)}" if missing else "",
+            fault = " and ".join(filter(None, [f"lacks {_some(missing)}" if missing else "",
                                                f"has besides {_some(extra)}" if extra else ""]))
             what = "speakers" if name in BY_SPEAKER else "utterances"
-            raise FormatError(f"{name} and utt2spk are not about the same {what}: {name} {found}", path=str(self.path),
+            raise FormatError(f"{name} and utt2spk are not about the same {what}: {name} {fault}", path=str(self.path),
                               hint="keep what all lists have, as Kaldi's utils/fix_data_dir.sh does")
 
     def _check_spk2utt(self) -> None:
@@ -151,28 +151,28 @@ class DataFolder:
 
 def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
     """The utterances of each speaker, both in sorted order. Kaldi: utt2spk_to_spk2utt.pl."""
-    found: dict[str, list[str]] = {}
+    utterances: dict[str, list[str]] = {}
     for utterance, speaker in utt2spk.items():
-        found.setdefault(speaker, []).append(utterance)
-    return {speaker: sorted(found[speaker], key=sort_key) for speaker in sorted(found, key=sort_key)}
+        utterances.setdefault(speaker, []).append(utterance)
+    return {speaker: sorted(utterances[speaker], key=sort_key) for speaker in sorted(utterances, key=sort_key)}
 
 
 def read_list(path: Path) -> dict[str, str]:
     """What stands after the key in each line of a list, by key. FormatError for what is no sorted list."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     previous = b""
     for number, line in enumerate(_text_lines(path), 1):
         fields = line.split(None, 1)
         key, rest = fields[0] if fields else "", fields[1].strip() if len(fields) == 2 else ""
         if not is_token(key):
             raise FormatError(f"line {number} does not begin with a name: {line[:80]!r}", path=str(path))
-        if key in found:
+        if key in values:
             raise FormatError(f"{key} occurs twice, the second time in line {number}", path=str(path))
         if sort_key(key) < previous:
             raise FormatError(f"line {number}: {key} is out of order", path=str(path), hint=_SORT_HINT)
         previous = sort_key(key)
-        found[key] = rest
-    return found
+        values[key] = rest
+    return values
 
 
 def read_lengths(path: Path) -> dict[str, int]:

@@ -166,8 +166,8 @@ class EgsFolder:
                 raise FormatError("expected examples, but the file is missing or empty", path=str(name),
                                   hint="were the examples removed after a training? Make them again")
 
-    def _mismatch(self, what: str, found: object, expected: object, relation: str = "") -> Nnet3Error:
-        return Nnet3Error(f"the examples in {self.path} have the {what} {found}, expected {relation}{expected}",
+    def _mismatch(self, what: str, measured: object, expected: object, relation: str = "") -> Nnet3Error:
+        return Nnet3Error(f"the examples in {self.path} have the {what} {measured}, expected {relation}{expected}",
                           "make examples for this network and these features")
 
     def _text(self, name: str) -> str:

@@ -108,11 +108,11 @@ class _TargetEgs(_FrameLevelEgs):
         super().__init__(data, folder, options, executor)
         check_plain("the list", targets)
         self.targets, self.dense = targets, dense
-        found = table_dim(f"scp:{targets}") if dense else num_targets
-        assert found is not None
-        if num_targets and found != num_targets:
-            raise UsageError(f"the targets in {targets} have {found} columns, expected {num_targets}")
-        self.num_targets = found
+        dim = table_dim(f"scp:{targets}") if dense else num_targets
+        assert dim is not None
+        if num_targets and dim != num_targets:
+            raise UsageError(f"the targets in {targets} have {dim} columns, expected {num_targets}")
+        self.num_targets = dim
 
     def inputs(self) -> dict[str, str]:
         return {"targets": fingerprint(self.targets), "dense": str(self.dense), "num_targets": str(self.num_targets)}

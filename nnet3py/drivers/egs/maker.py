@@ -255,9 +255,9 @@ class EgsMaker(ABC):
 def fingerprint(path: Path) -> str:
     """What changes when a file does: a checksum, or of a large file its size and time; empty if there is none."""
     try:
-        found = path.stat()
-        if found.st_size > _LARGE_FILE:
-            return f"{found.st_size} {found.st_mtime_ns}"
+        status = path.stat()
+        if status.st_size > _LARGE_FILE:
+            return f"{status.st_size} {status.st_mtime_ns}"
         return sha256(path.read_bytes()).hexdigest()
     except OSError:
         return ""

@@ -75,11 +75,11 @@ class CommandExecutor(Executor):
 
     def __init__(self, command: ParsedCommand, slots: int | None = None) -> None:
         super().__init__(slots)
-        found = shutil.which(command.words[0])
-        if found is None:
+        program = shutil.which(command.words[0])
+        if program is None:
             raise UsageError(f"--cmd: there is no program '{command.words[0]}' on PATH",
                              "run.pl runs the jobs on this machine")
-        self.words = [found, *command.words[1:]]
+        self.words = [program, *command.words[1:]]
         self.threads = command.threads or 1
         self._processes = JobProcesses()
 

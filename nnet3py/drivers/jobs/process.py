@@ -161,7 +161,7 @@ def log_footer(status: int, seconds: float, threads: int) -> str:
 def describe_status(status: int) -> str:
     """``exit status 1`` or ``killed by SIGKILL``."""
     number = -status if status < 0 else status - 128
-    if number <= 0 or number not in {one.value for one in signal.Signals}:
+    if number <= 0 or number not in {signal_.value for signal_ in signal.Signals}:
         return f"exit status {status}"
     return f"killed by {signal.Signals(number).name}"
 

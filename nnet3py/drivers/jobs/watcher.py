@@ -41,9 +41,9 @@ def _send(group: int, number: int) -> bool:
 
 def _living(groups: set[int]) -> set[int]:
     """Those process groups that have a member which has not ended."""
-    found = {group for group in groups if _send(group, 0)}
-    if not found or not os.path.exists("/proc/self/stat"):
-        return found
+    alive = {group for group in groups if _send(group, 0)}
+    if not alive or not os.path.exists("/proc/self/stat"):
+        return alive
     # In a container, nobody may be there to collect those that have ended: they would seem to exist for ever.
     living = set()
     for name in os.listdir("/proc"):
@@ -55,7 +55,7 @@ def _living(groups: set[int]) -> set[int]:
                 continue                 # it went away meanwhile
             if state not in b"ZX":
                 living.add(int(group))
-    return found & living
+    return alive & living
 
 
 def main() -> None:
