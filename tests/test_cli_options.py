@@ -158,6 +158,7 @@ def test_group_defaults_are_kaldis() -> None:
     assert simple["acoustic-scale"] == 0.1 and simple["frames-per-chunk"] == 50
     assert simple["extra-left-context-initial"] == -1 and "compiler.use-shortcut" not in simple
     optim = {one.name: one.default for one in option_groups.OPTIM}
+    assert optim.pop("optimization.fuse") == "all"      # ours
     assert len(optim) == 19 and sum(value is True for value in optim.values()) == 15
     assert optim["optimization.max-deriv-time-relative"] == INT_MAX
     assert {one.name: one.default for one in option_groups.COMPILER} == {

@@ -49,7 +49,7 @@ def test_the_second_time_all_is_found(tmp_path: Path) -> None:
                for _ in range(2)]
     found = [re.search(r"(\d+) kernels compiled and (\d+) found in .* s; they are kept in", text) for text in outputs]
     first, second = ([int(word) for word in match.groups()] for match in found if match)
-    assert first[0] >= 4 and first[1] == 0 and second == [0, first[0]]
+    assert first[0] >= 3 and first[1] == 0 and second == [0, first[0]]
     assert all(re.search(rf"^cpu +{family} ", outputs[0], re.MULTILINE) for family in ("objective", "orthonormal"))
 
 

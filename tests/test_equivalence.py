@@ -54,7 +54,7 @@ def test_the_few_cases_are_of_many_kinds() -> None:
                   ("equal", bool((lengths == lengths[0]).all())), ("x", int(rows[:, 2].max())),
                   ("sequences", len(lengths)), ("step", int(np.diff(np.unique(rows[:, 1])).min(initial=9)))}
     assert {kind for kind, _ in commands} == set(CommandType) - {
-        CommandType.NO_OPERATION, CommandType.NO_OPERATION_LABEL, CommandType.GOTO_LABEL}
+        CommandType.FUSED, CommandType.NO_OPERATION, CommandType.NO_OPERATION_LABEL, CommandType.GOTO_LABEL}
     assert {(kind, True) for kind in IN_PLACE} <= commands
     assert forms >= {(name, value) for name, values in FORMS.items() for value in values}
 

@@ -110,9 +110,7 @@ class CachingCompiler:
         if computation is not None and computation.fits(self.nnet):
             return computation
         computation = plain
-        with self._timed("optimization"):
-            steps = list(fusion_steps(plain, self.nnet, self.options, lacks))
-        for name, computation in steps:
+        for name, computation in fusion_steps(plain, self.nnet, self.options, lacks):
             if verbose() >= CHECK_EVERY_PASS:
                 self._check(computation, name, thorough=True)
         for one in (plain, computation):
