@@ -8,7 +8,7 @@ TORCH ?= yes
 CUDA_COMPILER ?= yes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: all install demo test test-slow test-oldest test-newest test-gpu lint bench bench-gpu fuzz launchers dist clean help
+.PHONY: all install demo test test-slow test-entered test-oldest test-newest test-gpu lint bench bench-gpu fuzz launchers dist clean help
 
 all: install
 
@@ -18,6 +18,7 @@ help:
 	@echo "make test       the tests, in under 10 minutes on two cores (TEST_BUDGET=seconds ends them,"
 	@echo "                CUDA_COMPILER=no does without NVIDIA's compiler, a download of 40 MB)"
 	@echo "make test-slow  the tests with full counts"
+	@echo "make test-entered  the tests, and which public functions none of them entered"
 	@echo "make test-oldest  the tests with the lowest versions that setup.cfg allows (OLDEST_PYTHON=python3.10)"
 	@echo "make test-newest  the tests with the newest versions there are (NEWEST_PYTHON=python3.13)"
 	@echo "make test-gpu   the tests that compute, on the GPU (GPU_TESTS=... chooses files)"
@@ -79,6 +80,9 @@ GPU_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,computer looped trainer cha
   compute batch xvectors train_every_type))
 ON_GPU := PYTHONPATH=tests $(BIN)/python -m pytest -q -p no:cacheprovider
 SANITIZER ?= $(shell command -v compute-sanitizer)
+
+test-entered: $(STAMPS)/test
+	PYTHONPATH=tests $(BIN)/python -m pytest -q -m "not slow" -p entered --entered $(SIDE_BY_SIDE)
 
 # The lowest versions that setup.cfg allows, with the lowest Python, and the newest there are; each in an environment of its own.
 OLDEST_PYTHON ?= python3.10

@@ -1,8 +1,7 @@
 """A plugin of pytest that says which functions of the package no test entered: ``-p entered --entered``.
 
-Each function notes, as its first act, that it was entered; that costs little enough to be part of ``make test``, where
-tracing every line would cost half as much time again (``make coverage`` does that). Only what runs in pytest's own
-processes is seen, so functions of commands that tests start as processes of their own are named in ``ELSEWHERE``.
+Each function notes, as its first act, that it was entered, which costs less than tracing every line: ``make
+test-entered``. Only what runs in pytest's own processes is seen, not commands that tests start as processes.
 What numba compiles is left as it is: the tests of operations go through the table of operations.
 """
 from __future__ import annotations
