@@ -12,6 +12,7 @@ from math import floor
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.fst import NO_STATE, Fst
 
 Cost = np.float32                       # sums are rounded where OpenFst rounds them, or other states would be equal
@@ -66,7 +67,7 @@ class Acceptor:
         counts = np.array([len(arcs) for arcs in self.arcs], dtype=np.int64)
         arcs = [arc for of_state in self.arcs for arc in of_state]
         labels = np.array([arc[0] for arc in arcs], dtype=np.int32)
-        return Fst(self.start, np.array(self.finals, dtype=np.float32), np.concatenate(([0], np.cumsum(counts))),
+        return Fst(self.start, np.array(self.finals, dtype=np.float32), starts_of(counts),
                    labels, labels, np.array([arc[1] for arc in arcs], dtype=np.float32),
                    np.array([arc[2] for arc in arcs], dtype=np.int32))
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, within
 from nnet3py.io.object_files import read_object
+from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
 
@@ -141,10 +142,11 @@ class DenominatorGraph:
         by_pdf = np.argsort(entry_pdfs, kind="stable").astype(np.int32)
         made = {
             "initial": initial, "num_pdfs": num_pdfs, "num_arcs": den_fst.num_arcs,
-            "entry_states": entry_states, "entry_pdfs": entry_pdfs, "state_entries": _starts(entry_states, num_states),
+            "entry_states": entry_states, "entry_pdfs": entry_pdfs,
+            "state_entries": starts_by(entry_states, num_states),
             "into": _grouped(entry_of_arc, sources, probs, len(entries)),
             "out_of": _grouped(sources, entry_of_arc, probs, num_states),
-            "pdf_starts": _starts(entry_pdfs, num_pdfs), "pdf_entries": by_pdf,
+            "pdf_starts": starts_by(entry_pdfs, num_pdfs), "pdf_entries": by_pdf,
         }
         for name, value in made.items():
             object.__setattr__(self, name, value)
@@ -167,12 +169,7 @@ def read_den_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
         return DenominatorGraph(fst, num_pdfs)
 
 
-def _starts(groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """Where each group begins once elements are sorted by group, and the end; int64 (groups + 1,)."""
-    return np.concatenate(([0], np.cumsum(np.bincount(groups, minlength=num_groups)))).astype(np.int64)
-
-
 def _grouped(groups: np.ndarray, others: np.ndarray, probs: np.ndarray, num_groups: int) -> ArcTable:
     """Arcs sorted by group, in each by their other end."""
     order = np.lexsort((others, groups))
-    return ArcTable(_starts(groups, num_groups), others[order].astype(np.int32), probs[order])
+    return ArcTable(starts_by(groups, num_groups), others[order].astype(np.int32), probs[order])

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 SAME_WEIGHT = 1.0e-4      # how much arcs' weights may differ, to be a state's weight and the same arcs otherwise
@@ -61,11 +62,6 @@ def state_times(fst: Fst) -> np.ndarray:
     if len(np.unique(result[fst.is_final])) != 1 or result[fst.is_final][0] != result.max():
         raise Nnet3Error("the FST of a supervision ends at several times, or nowhere")
     return result
-
-
-def starts_of(places: np.ndarray, count: int) -> np.ndarray:
-    """Where each of ``count`` places begins among sorted ``places``, int64 (count + 1,)."""
-    return np.concatenate(([0], np.cumsum(np.bincount(places, minlength=count)))).astype(np.int64)
 
 
 class TimedGraphs(NamedTuple):
@@ -124,9 +120,9 @@ def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
     sources, nexts = nodes[as_source[fst.sources[arcs]]], nodes[as_target[fst.next_states[arcs]]]
     node_finals = np.concatenate((np.full(num_graphs, NO_WEIGHT), finals[1:])).astype(np.float32)[order]
     into, out_of = (np.argsort(ends, kind="stable").astype(np.int32) for ends in (nexts, sources))
-    tables = (sources, nexts, starts_of(nexts, len(nodes)), into, starts_of(sources, len(nodes)), out_of,
-              starts_of(levels, num_graphs * (length + 1)))
-    return TimedGraphs(num_graphs, length + 1, starts_of(rows, num_rows), rows,
+    tables = (sources, nexts, starts_by(nexts, len(nodes)), into, starts_by(sources, len(nodes)), out_of,
+              starts_by(levels, num_graphs * (length + 1)))
+    return TimedGraphs(num_graphs, length + 1, starts_by(rows, num_rows), rows,
                        fst.input_labels[arcs] - np.int32(1), fst.weights[arcs], node_finals, tables)
 
 
@@ -203,10 +199,10 @@ def cyclic_graphs(fsts: list[Fst], label_dim: int) -> CyclicGraphs:
                                                            [fst.weights for fst in fsts]))
     keys, columns = np.unique(owners * np.int64(label_dim) + labels - 1, return_inverse=True)
     into, by_column = np.argsort(nexts, kind="stable"), np.argsort(columns, kind="stable")
-    num_states, first_columns = int(first_states[-1]), starts_of(keys // label_dim, len(fsts))
+    num_states, first_columns = int(first_states[-1]), starts_by(keys // label_dim, len(fsts))
     sources, nexts, columns = sources.astype(np.int32), nexts.astype(np.int32), columns.astype(np.int32)
-    tables = (starts_of(nexts, num_states), sources[into], columns[into], starts_of(sources, num_states), nexts,
-              columns, starts_of(columns, len(keys)), by_column.astype(np.int32), sources,
+    tables = (starts_by(nexts, num_states), sources[into], columns[into], starts_by(sources, num_states), nexts,
+              columns, starts_by(columns, len(keys)), by_column.astype(np.int32), sources,
               first_states.astype(np.int64), first_columns)
     return CyclicGraphs((keys % label_dim).astype(np.int32), first_columns, num_states,
                         (np.concatenate([fst.final_weights for fst in fsts]), -weights[into], -weights), tables)

@@ -7,8 +7,8 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.lattices.states import arc_costs, final_costs, infinite_weights, top_sorted
+from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice, taken
-from nnet3py.transducers.state_graphs import starts_of
 
 _COSTS = "i8 i8[] i4[] f8[] f8[]"
 _forward_costs = Loop("nnet3py.lattices.path_loops", "forward_costs", "i8 i8[] i4[] f8[] f8[] i8[]")

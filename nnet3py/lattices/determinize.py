@@ -19,9 +19,9 @@ from nnet3py.lattices.growing import enlarged
 from nnet3py.lattices.pruning import pruned
 from nnet3py.lattices.states import top_sorted
 from nnet3py.log import kaldi_place
+from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.state_graphs import starts_of
 
 _log = logging.getLogger(__name__)
 _HERE = "nnet3py.lattices."

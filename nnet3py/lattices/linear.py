@@ -9,10 +9,10 @@ from nnet3py.hmm.alignment import check_transition_ids
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.best_path import path_of
 from nnet3py.lattices.states import infinite_weights
+from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.lattice import LATTICE, factored
-from nnet3py.transducers.state_graphs import starts_of
 
 logger = logging.getLogger(__name__)
 

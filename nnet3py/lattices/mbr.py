@@ -14,8 +14,8 @@ from nnet3py.engine.loop import Loop
 from nnet3py.lattices.best_path import best_path, path_of
 from nnet3py.lattices.states import LatticeError, newly_sorted, state_times, trimmed, with_states
 from nnet3py.lattices.super_final import with_super_final
+from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice
-from nnet3py.transducers.state_graphs import starts_of
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.lattices.states import top_sorted, trimmed
+from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice
-from nnet3py.transducers.state_graphs import starts_of
 
 _HERE = "nnet3py.lattices.minimize_loops"
 _STRINGS = "i8[] i4[] i8[] i4[] i8[] i4[]"            # arc starts, next states, strings of arcs and of final weights

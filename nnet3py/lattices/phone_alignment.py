@@ -11,9 +11,9 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.aligned_output import ONE, AlignedOutput, Ids
 from nnet3py.lattices.input_arcs import InputArcs, Transitions
 from nnet3py.lattices.word_alignment import Alignment
+from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.state_graphs import starts_of
 
 
 class _Pending(NamedTuple):

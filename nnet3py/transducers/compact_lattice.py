@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike
 
 from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers.arc_starts import ranges, sources_of, starts_by, starts_of
 from nnet3py.transducers.fst import Fst, Header, binary_header
 from nnet3py.transducers.fst_properties import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
-from nnet3py.transducers.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_of
+from nnet3py.transducers.state_graphs import Selection, is_top_sorted
 
 _MOST_WORDS = 50_000           # 20 ms of Python's time
 _MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage
@@ -90,7 +91,7 @@ class CompactLattice:
         string_starts, string_ids = taken(starts_of(np.asarray(lengths, dtype=np.int64)),
                                           np.asarray(ids, dtype=np.int32), order)
         ends = np.zeros(len(finals), dtype=np.int64) if final_lengths is None else np.asarray(final_lengths)
-        return cls(start, starts_of(np.bincount(leaving, minlength=len(finals))),
+        return cls(start, starts_by(leaving, len(finals)),
                    np.asarray(labels, dtype=np.int32)[order], np.asarray(next_states, dtype=np.int32)[order],
                    np.asarray(weights, dtype=np.float32).reshape(-1, 2)[order], string_starts, string_ids, finals,
                    starts_of(ends), np.asarray(final_ids, dtype=np.int32))

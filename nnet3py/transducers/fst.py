@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from nnet3py.io.tokens import TokenReader
+from nnet3py.transducers.arc_starts import sources_of, starts_by
 
 NO_STATE = -1                  # the start of an FST without states
 NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final, the cost of what is impossible
@@ -84,9 +85,8 @@ class Fst:
         dtype = np.float64 if arc_type == "lattice8" else np.float32
         finals, leaving = np.asarray(final_weights, dtype=dtype), np.asarray(sources, dtype=np.int64)
         order = np.argsort(leaving, kind="stable")
-        counts = np.bincount(leaving, minlength=len(finals))
         ints = [np.asarray(values, dtype=np.int32)[order] for values in (input_labels, output_labels, next_states)]
-        return cls(start, finals, np.concatenate(([0], np.cumsum(counts))).astype(np.int64), ints[0], ints[1],
+        return cls(start, finals, starts_by(leaving, len(finals)), ints[0], ints[1],
                    np.asarray(weights, dtype=dtype)[order], ints[2], arc_type)
 
     @property
@@ -102,7 +102,7 @@ class Fst:
     @property
     def sources(self) -> np.ndarray:
         """int32 (arcs,), the state that each arc leaves."""
-        return np.repeat(np.arange(self.num_states, dtype=np.int32), np.diff(self.arc_starts))
+        return sources_of(self.arc_starts)
 
     @property
     def is_acceptor(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_properties import reached, renumbered
 from nnet3py.transducers.state_graphs import useful_states
@@ -42,14 +43,10 @@ def concatenated(fsts: Sequence[Fst]) -> Fst:
     order = np.argsort(sources, kind="stable")
     finals = np.concatenate([fst.final_weights for fst in fsts])
     finals[:offsets[-2]] = NO_WEIGHT
-    return Fst(fsts[0].start, finals, _arc_starts(sources, int(offsets[-1])),
+    return Fst(fsts[0].start, finals, starts_by(sources, int(offsets[-1])),
                np.concatenate([fst.input_labels for fst in fsts] + epsilons)[order],
                np.concatenate([fst.output_labels for fst in fsts] + epsilons)[order],
                weights[order], next_states[order], fsts[0].arc_type)
-
-
-def _arc_starts(sources: np.ndarray, num_states: int) -> np.ndarray:
-    return np.concatenate(([0], np.cumsum(np.bincount(sources, minlength=num_states)))).astype(np.int64)
 
 
 _Arc = tuple[int, int, int]              # input label, output label, next state
@@ -148,7 +145,7 @@ class _Graph:
         arcs = [arc for of_state in self.arcs for arc, _ in of_state]
         numbers = np.array(arcs, dtype=np.int32).reshape(-1, 3)
         weights = np.array([weight for of_state in self.arcs for _, weight in of_state], dtype=np.float32)
-        return Fst(like.start, np.array(self.finals, dtype=np.float32), _arc_starts(sources, len(self.arcs)),
+        return Fst(like.start, np.array(self.finals, dtype=np.float32), starts_by(sources, len(self.arcs)),
                    numbers[:, 0].copy(), numbers[:, 1].copy(), weights, numbers[:, 2].copy(), like.arc_type)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from nnet3py.io.holder import Holder
 from nnet3py.io.streams import failed_command, open_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers.arc_starts import starts_by
 from nnet3py.transducers.fst import ARC_TYPES, NO_STATE, NO_WEIGHT, Fst, finished_fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 
@@ -136,7 +137,7 @@ def _from_lines(reader: TokenReader, lines: Lines, arc_type: str, width: int) ->
         final[state] = weight
     if width == 1:
         weights, final = weights[:, 0], final[:, 0]
-    starts = np.concatenate(([0], np.cumsum(np.bincount(arcs[:, 0], minlength=states))))
+    starts = starts_by(arcs[:, 0], states)
     return Fst(lines.start, final, starts, arcs[:, 2].copy(), arcs[:, 3].copy(), weights, arcs[:, 1].copy(), arc_type)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.engine.loop import Loop
+from nnet3py.transducers.arc_starts import ranges, starts_by, starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.state_graphs import ranges, starts_of, top_order
+from nnet3py.transducers.state_graphs import top_order
 
 LATTICE = "lattice4"
 _factor = Loop("nnet3py.transducers.lattice_loops", "factor",
@@ -89,7 +90,7 @@ def factored(lattice: Fst) -> CompactLattice:
                       targets)
     kept = np.flatnonzero(~is_inner)
     compact = CompactLattice(
-        int(numbers[lattice.start]), starts_of(np.bincount(numbers[sources[heads]], minlength=len(kept))), labels,
+        int(numbers[lattice.start]), starts_by(numbers[sources[heads]], len(kept)), labels,
         targets, weights, string_starts, ids[:num_ids].copy(), lattice.final_weights[kept],
         np.zeros(len(kept) + 1, dtype=np.int64), np.zeros(0, dtype=np.int32))
     order = top_order(compact.start, compact.arc_starts, compact.next_states)

@@ -9,28 +9,11 @@ import dataclasses
 import numpy as np
 
 from nnet3py.engine.loop import Loop
+from nnet3py.transducers.arc_starts import ranges, sources_of, starts_by, starts_of
 from nnet3py.transducers.fst import Fst
 
 _top_order = Loop("nnet3py.transducers.lattice_loops", "top_order", "i8 i8[] i4[] i8[] u1[] i4[] i4[]")
 _mark_useful = Loop("nnet3py.transducers.lattice_loops", "mark_useful", "i8 i8[] i4[] u1[] i8[] i4[] i4[] u1[]")
-
-
-def sources_of(arc_starts: np.ndarray) -> np.ndarray:
-    """int32 (arcs,), the state that each arc leaves."""
-    return np.repeat(np.arange(len(arc_starts) - 1, dtype=np.int32), np.diff(arc_starts))
-
-
-def starts_of(counts: np.ndarray) -> np.ndarray:
-    """int64 (n + 1,): where each of ``counts`` things begin that follow each other."""
-    starts = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return starts
-
-
-def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """int64: ``first[0]``, ``first[0] + 1``, … (``counts[0]`` numbers), ``first[1]`` and so on."""
-    starts = starts_of(counts)
-    return np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
 
 
 def is_top_sorted(arc_starts: np.ndarray, next_states: np.ndarray) -> bool:
@@ -57,7 +40,7 @@ def useful_states(start: int, arc_starts: np.ndarray, next_states: np.ndarray, i
     entering = sources_of(arc_starts)[by_target]
     marks = np.zeros(size, dtype=np.uint8)
     _mark_useful(start, arc_starts, next_states, is_final.astype(np.uint8),
-                 starts_of(np.bincount(next_states, minlength=size)), entering,
+                 starts_by(next_states, size), entering,
                  np.empty(2 * size + 1, dtype=np.int32), marks)
     return marks == 3
 
