@@ -12,8 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
-from kaldi_scripts import NO_NORMALISATION, NUM_PDFS, called_scripts, named_programs, run, write_work_folder
+from kaldi_scripts import (
+    NO_NORMALISATION,
+    NUM_PDFS,
+    called_scripts,
+    copy_scripts,
+    named_programs,
+    run,
+    write_work_folder,
+)
+from online_cases import KEYS, PACKAGE
 from paths import ROOT, shared_folder, shared_golden
+from test_cli_online_decode import write_inputs
 
 import nnet3py
 from nnet3py.cli.kaldi_programs import missing_programs
@@ -26,7 +36,9 @@ UTTERANCES = {"train": 40, "test": 4}
 JOBS = 1             # the first utterances of the test are of one speaker, and Kaldi splits by speakers
 DIM, PERIOD = 4, 10
 # Of scripts that run: what only an option asks for.
-ON_REQUEST = {"adjust_priors.sh": {"nnet3-discriminative-compute-from-egs"},      # --egs-type degs
+ON_REQUEST = {"decode.sh": {"compress-uncompress-speex",           # steps/online/nnet3: --do-speex-compressing true
+                            "extend-wav-with-silence"},            # --do-endpointing true
+              "adjust_priors.sh": {"nnet3-discriminative-compute-from-egs"},      # --egs-type degs
               "make_denlats.sh": {"make-grammar-fst"}}                            # utils/mkgraph.sh of a grammar
 EDITS = {"rename-node", "remove-output-nodes", "set-learning-rate"}               # --edits of nnet3-copy, not programs
 POSTERIORS = 1e-5    # sums of 28 probabilities in float32
@@ -239,5 +251,34 @@ def test_where_the_time_went(work: Path) -> None:
     compute = ("nnet3-compute --computation.debug=true --online-ivectors=scp:exp/ivectors/ivector_online.scp "
                f"--online-ivector-period={PERIOD} exp/tdnn/final.mdl scp:kaldi/data/test/feats.scp ark:/dev/null")
     done = run(work, "bash", "-c", f"{compute} 2>&1 | steps/nnet3/report/summarize_compute_debug_timing.py")
-    shares = dict(re.findall(r"^(\S+) : time \S+ : fraction (\S+)$", done.stdout, re.MULTILINE))
-    assert {"affine1.Propagate", "affine2.Propagate"} <= set(shares)
+    shares = dict(re.findall(r"^(.+) : time \S+ : fraction (\S+)$", done.stdout, re.MULTILINE))
+    assert "affine2.Propagate" in shares
+    assert any(re.fullmatch(r"fuse-affine \{ affine1\.Propagate.*relu\.Propagate.* \}", name) for name in shares)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "expected"), [
+    (("--silence-weight", "0.001"), "eight five six two one"), (("--online", "false", "--per-utt", "true"), "")])
+def test_online_decoding(tmp_path: Path, options: tuple[str, ...], expected: str) -> None:
+    """steps/online/nnet3/decode.sh, with the small recogniser of tests/data/recognition."""
+    copy_scripts(tmp_path)
+    (tmp_path / "path.sh").write_text(f"export LC_ALL=C\nexport PATH={tmp_path}/utils:{ROOT}/bin:/usr/bin:/bin\n")
+    data, online, graph = tmp_path / "data", tmp_path / "online", tmp_path / "graph"
+    shutil.copytree(PACKAGE / "graph", graph)
+    (graph / "phones").mkdir()
+    (graph / "phones" / "silence.csl").write_text("1\n")
+    for folder in (data, online / "conf"):
+        folder.mkdir(parents=True)
+    conf = write_inputs(data)
+    (data / "utt2spk").write_text("".join(f"{key} spk1\n" for key in KEYS))
+    shutil.copy(data / "wav.scp", data / "feats.scp")
+    shutil.copy(PACKAGE / "am" / "final.mdl", online)
+    (online / "frame_subsampling_factor").write_text("3\n")
+    (online / "conf" / "online.conf").write_text("\n".join(
+        option.replace("=ivector.conf", f"={data}/ivector.conf") for option in conf
+        if option.startswith(("--mfcc", "--ivector", "--endpoint"))) + "\n")
+    run(tmp_path, "steps/online/nnet3/decode.sh", "--nj", "1", "--acwt", "1.0", "--post-decode-acwt", "10.0",
+        "--skip-scoring", "true", *options, graph, data, online / "decode")
+    log = (online / "decode" / "log" / "decode.1.log").read_text()
+    assert "Decoded 3 utterances, 0 with errors." in log and f"utt3 {expected}" in log
+    assert gzip.decompress((online / "decode" / "lat.1.gz").read_bytes())

@@ -24,8 +24,8 @@ NUM_WORDS, NUM_VOICES = 1000, 8
 needs_espeak = pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="the corpus is spoken by espeak-ng")
 
 
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"recipe_{name}", LOCAL / f"{name}.py")
+def script(name: str, folder: Path = LOCAL) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"recipe_{name}", folder / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -71,7 +71,7 @@ def test_voices_of_test_are_in_no_other_part() -> None:
 
 
 def test_phones_have_no_marks() -> None:
-    plain = script("make_corpus").plain
+    plain = script("synthetic_speech", ROOT / "egs" / "utils").plain
     assert [plain(name) for name in ("'i:", "a#", "t#", "@-", "I2", ",3:", "3", "?", "aI3", "0")] == [
         "i:", "@", "t", "@", "I", "3:", "3", "", "aI@", "0"]
 
@@ -173,6 +173,7 @@ def test_the_whole_recipe(tmp_path: Path) -> None:
     small = ("--num-sentences", 40, "--num-text", 500, "--num-text-small", 200, "--e2e-width", 64, "--width", 64,
              "--e2e-bottleneck", 16, "--bottleneck", 16, "--e2e-epochs", 1, "--num-leaves", 60, "--num-gauss", 16,
              "--ivector-dim", 8,
+             "--e2e-minibatch", "4,2,1", "--minibatch", "4,2,1",
              "--egs-opts", "--num-utts-subset 5 --num-egs-diagnostic 10 --num-train-egs-combine 10")
     done = run(RECIPE / "run_synthetic.sh", "--dir", tmp_path / "exp", *small, timeout=1800.0)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -21,6 +21,7 @@ lm=
 large_lm=                 # blank: lattices are not rescored
 silence_phones=SIL        # with commas; the first one may stand between words
 unknown_word=             # of the lexicon, for words that it lacks
+position_dependent_phones=false      # needed for exact times of words
 dir=exp
 mfcc_config=$here/conf/mfcc.conf
 speeds="0.9 1.0 1.1"
@@ -34,6 +35,7 @@ e2e_minibatch=16,8
 e2e_frames_per_iter=150000
 e2e_initial_lrate=0.002
 e2e_final_lrate=0.0002
+e2e_input_model=          # of the same lexicon, to go on from; blank: from a random network
 num_leaves=3500
 num_gauss=512
 ivector_dim=100           # 0: without i-vectors
@@ -94,7 +96,7 @@ fi
 
 if begin 1 "lang folder, grammar"; then
   run $lang/log/lang.log prepare-lang --silence-phones="$silence_phones" ${unknown_word:+--unknown-word="$unknown_word"} \
-    $lexicon $lang
+    --position-dependent-phones=$position_dependent_phones $lexicon $lang
   unzipped() { case $1 in *.gz) echo "gunzip -c $1 |" ;; *) echo "$1" ;; esac; }
   run $lang/log/grammar.log arpa2fst --disambig-symbol='#0' --read-symbol-table=$lang/words.txt "$(unzipped $lm)" $lang/G.fst
   if [ -n "$large_lm" ]; then
@@ -148,6 +150,7 @@ if begin 4 "training from a flat start"; then
     --egs.dir=$e2e/egs --chain.phone-lm=$e2e_tree/phone_lm.fst --trainer.num-epochs=$e2e_epochs \
     --trainer.optimization.initial-effective-lrate=$e2e_initial_lrate \
     --trainer.optimization.final-effective-lrate=$e2e_final_lrate \
+    ${e2e_input_model:+--trainer.input-model="$e2e_input_model"} \
     --trainer.num-chunk-per-minibatch=$e2e_minibatch --dir=$e2e || fail "training failed (its logs: $e2e/log)"
   need $e2e/final.mdl
 fi

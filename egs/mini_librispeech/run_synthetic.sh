@@ -2,9 +2,9 @@
 # The recipe of run.sh on a corpus that local/make_corpus.py makes with espeak-ng: 2,000 sentences, 1,000 words, 8 voices.
 #
 #   ./run_synthetic.sh                           everything; --dir says where, --stage N begins at one of run.sh's stages
-#   ./run_synthetic.sh --num-sentences 60 --num-text 1000 --num-epochs 1 …       a small one, to see it run
+#   ./run_synthetic.sh --num-sentences 60 --num-text 1000 --e2e-minibatch 4,2,1 --minibatch 4,2,1     a small one, to see it run
 #
-# The models are small, so that two cores need less than an hour. Decoding takes a 3-gram of the first --num-text-small
+# The models are small, so that two cores need a quarter of an hour. Decoding takes a 3-gram of the first --num-text-small
 # sentences of text, rescoring a 4-gram of all.
 
 set -euo pipefail
@@ -21,6 +21,7 @@ seed=0
 e2e_width=160
 e2e_bottleneck=40
 e2e_epochs=1
+e2e_minibatch=8
 copies=1                  # of each training sentence, at one of three speeds
 num_leaves=400
 num_gauss=64
@@ -48,7 +49,7 @@ fi
 "$here/run.sh" --stage $stage --stop-stage $stop_stage --dir $dir --data $corpus/train \
   --test-data "$corpus/dev $corpus/test" --lexicon $corpus/lexicon.txt --lm $corpus/small.arpa --large-lm $corpus/large.arpa \
   --copies $copies --e2e-width $e2e_width --e2e-bottleneck $e2e_bottleneck --e2e-strides "1 1 3 3" \
-  --e2e-epochs $e2e_epochs --e2e-copies 1 --e2e-minibatch 8 --e2e-frames-per-iter 100000 --num-leaves $num_leaves \
+  --e2e-epochs $e2e_epochs --e2e-copies 1 --e2e-minibatch $e2e_minibatch --e2e-frames-per-iter 100000 --num-leaves $num_leaves \
   --num-gauss $num_gauss --ivector-dim $ivector_dim --ivector-opts "$ivector_opts" \
   --width $width --bottleneck $bottleneck --strides "1 1 0 3 3 3" --num-epochs $num_epochs --minibatch $minibatch \
   --initial-lrate $initial_lrate --final-lrate $final_lrate \

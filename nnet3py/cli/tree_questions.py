@@ -42,20 +42,20 @@ def cluster_phones(args: list[str], options: Options) -> None:
     stats = read_object(args[0], TreeStats.read)
     sets = phone_sets(read_integer_lines(args[1], keep_empty=True), args[1])
     classes = int_list(options.pdf_class_list, "pdf-class-list")
-    found: Sequence[tuple[int, ...]] = []
+    result: Sequence[tuple[int, ...]] = []
     if options.mode == "questions":
         if options.num_classes != -1:
             raise OptionError("--num-classes is for --mode=k-means only")
-        found = question_sets(stats, sets, classes, options.central_position)
+        result = question_sets(stats, sets, classes, options.central_position)
     elif options.mode == "k-means":
         if not 2 <= options.num_classes <= len(sets):
             raise OptionError(f"--num-classes must lie between 2 and the number of sets, {len(sets)}; found "
                               f"{options.num_classes}")
-        found, tries, frames = phone_classes(stats, sets, classes, options.central_position, options.num_classes)
+        result, tries, frames = phone_classes(stats, sets, classes, options.central_position, options.num_classes)
         _say_rounds(tries, frames)
     else:
         raise OptionError(f"expected --mode=questions or --mode=k-means, found '{options.mode}'")
-    write_text(args[2], "".join(" ".join(map(str, phones)) + "\n" for phones in found))
+    write_text(args[2], "".join(" ".join(map(str, phones)) + "\n" for phones in result))
     log.log(f"Wrote questions to {args[2]}")
 
 

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from nnet3py.drivers.egs.data_folder import DataFolder, select, write_list
 from nnet3py.drivers.egs.parts import Features, split
@@ -26,6 +26,19 @@ from nnet3py.io.streams import write_text
 # The stages; that of each iteration of the extractor is its number, and extraction comes after the last.
 LISTS, TRANSFORM, MIXTURE, PASSES, FULL, POSTERIORS = -6, -5, -4, -3, -2, -1
 _FULL_GSELECT = 20                  # Gaussians of a frame that count for full covariances
+
+
+class _Mixture(NamedTuple):
+    """How a kind of mixture is called: its programs, its files and those of its statistics, and in titles."""
+
+    programs: str
+    suffix: str
+    stats_suffix: str
+    what: str
+
+
+_DIAGONAL = _Mixture("gmm-global", "dubm", "acc", "the mixture")
+_FULL = _Mixture("fgmm-global", "ubm", "full.acc", "full covariances")
 
 
 class ExtractorTraining(StagedWork):
@@ -152,26 +165,31 @@ class ExtractorTraining(StagedWork):
             self.job(f"gmm-gselect --n={options.ubm_num_gselect} {path}/0.dubm {self._for_mixture(number)} "
                      f'"ark:| gzip -c > {path}/gselect.{number}.gz"', f"gselect.{number}") for number in numbers],
             needs=[path / "0.dubm"])
-        for number in range(options.ubm_num_iters):
-            is_last = number == options.ubm_num_iters - 1
-            yield from self._diagonal_pass(number, selections, is_last)
+        yield from self._passes(PASSES, _DIAGONAL, options.ubm_num_iters, selections,
+                                options.remove_low_count_gaussians)
 
-    def _diagonal_pass(self, number: int, selections: Sequence[Path], is_last: bool) -> Iterator[Step]:
-        options, path = self.options, self.path
-        model, result = path / f"{number}.dubm", path / ("final.dubm" if is_last else f"{number + 1}.dubm")
-        stats = [path / f"{number}.{part}.acc" for part in range(1, len(selections) + 1)]
-        remove = str(is_last and options.remove_low_count_gaussians).lower()      # earlier, selections would not fit
-        title = f"Pass {number + 1} of {options.ubm_num_iters} over all data for the mixture"
-        yield Step(PASSES, f"acc.dubm.{number}", title, [
-            self.job(f'gmm-global-acc-stats "--gselect=ark,s,cs:gunzip -c {selection} |" {model} '
-                     f"{self._for_mixture(part)} {acc}", f"acc.dubm.{number}.{part}")
-            for part, (selection, acc) in enumerate(zip(selections, stats, strict=True), 1)], needs=[model])
-        yield Step(PASSES, f"update.dubm.{number}", f"{title}: estimating it", [
-            self.job(f"gmm-global-est --remove-low-count-gaussians={remove} "
-                     f"--min-gaussian-weight={options.min_gaussian_weight:g} {model} "
-                     f'"gmm-global-sum-accs - {" ".join(map(str, stats))} |" {result}', f"update.dubm.{number}")],
-            leaves=[*stats, model, *(selections if is_last else ())], found=lambda: self._likelihood(
-                f"acc.dubm.{number}.1", r"Overall likelihood per frame = (\S+)"))
+    def _passes(self, stage: int, kind: _Mixture, count: int, selections: Sequence[Path],
+                remove: bool) -> Iterator[Step]:
+        """Passes over all data that train a mixture; ``remove``: Gaussians with too little data, in the last one."""
+        for number in range(count):
+            is_last = number == count - 1
+            model = self.path / f"{number}.{kind.suffix}"
+            result = self.path / f"{'final' if is_last else number + 1}.{kind.suffix}"
+            stats = [self.path / f"{number}.{part}.{kind.stats_suffix}" for part in range(1, len(selections) + 1)]
+            title = f"Pass {number + 1} of {count} over all data for {kind.what}"
+            log = f"acc.{kind.suffix}.{number}"
+            yield Step(stage, log, title, [
+                self.job(f'{kind.programs}-acc-stats "--gselect=ark,s,cs:gunzip -c {selection} |" {model} '
+                         f"{self._for_mixture(part)} {acc}", f"{log}.{part}")
+                for part, (selection, acc) in enumerate(zip(selections, stats, strict=True), 1)], needs=[model])
+            removing = str(remove and is_last).lower()              # earlier, selections would not fit
+            yield Step(stage, f"update.{kind.suffix}.{number}", f"{title}: estimating", [
+                self.job(f"{kind.programs}-est --remove-low-count-gaussians={removing} "
+                         f"--min-gaussian-weight={self.options.min_gaussian_weight:g} {model} "
+                         f'"{kind.programs}-sum-accs - {" ".join(map(str, stats))} |" {result}',
+                         f"update.{kind.suffix}.{number}")],
+                leaves=[*stats, model, *(selections if is_last else ())], found=partial(
+                    self._likelihood, f"{log}.1", r"Overall likelihood per frame = (\S+)"))
 
     def _first_extractor(self) -> Iterator[Step]:
         options, path = self.options, self.path
@@ -199,20 +217,7 @@ class ExtractorTraining(StagedWork):
             for number in numbers], needs=[path / "final.dubm"])
         yield Step(FULL, "to_full", "Beginning with diagonal ones", [
             self.job(f"gmm-global-to-fgmm {path}/final.dubm {path}/0.ubm", "to_full")], needs=[path / "final.dubm"])
-        for number in range(options.full_num_iters):
-            is_last = number == options.full_num_iters - 1
-            model, result = path / f"{number}.ubm", path / ("final.ubm" if is_last else f"{number + 1}.ubm")
-            stats = [path / f"{number}.{part}.full.acc" for part in numbers]
-            title = f"Pass {number + 1} of {options.full_num_iters} over all data for full covariances"
-            yield Step(FULL, f"acc.ubm.{number}", title, [
-                self.job(f'fgmm-global-acc-stats "--gselect=ark,s,cs:gunzip -c {selection} |" {model} '
-                         f"{self._for_mixture(part)} {acc}", f"acc.ubm.{number}.{part}")
-                for part, (selection, acc) in enumerate(zip(selections, stats, strict=True), 1)], needs=[model])
-            yield Step(FULL, f"update.ubm.{number}", f"{title}: estimating them", [
-                self.job(f"fgmm-global-est --remove-low-count-gaussians=false "
-                         f"--min-gaussian-weight={options.min_gaussian_weight:g} {model} "
-                         f'"fgmm-global-sum-accs - {" ".join(map(str, stats))} |" {result}', f"update.ubm.{number}")],
-                leaves=[*stats, model, *(selections if is_last else ())])
+        yield from self._passes(FULL, _FULL, options.full_num_iters, selections, remove=False)
 
     def _iterations(self) -> Iterator[Step]:
         options, path = self.options, self.path

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _SPLIT_PERTURBATION = 0.1
 _NO_DATA = 1.0e-10                 # frames, and the weight of a Gaussian that has none
 _FRAMES_PER_GAUSSIAN = 10          # at least, to begin with
-_BLOCK = 20000                     # frames whose posteriors are in memory at a time
+_BLOCK = 2000                      # frames whose posteriors are computed at a time: they stay in the processor's caches
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,11 @@ _BLOCK = 1000          # frames whose products with themselves are in memory at 
 
 
 @singledispatch
-def log_likelihoods(gmm: Mixture, features: np.ndarray) -> np.ndarray:
+def log_likelihoods(gmm: Mixture, features: np.ndarray, constants: np.ndarray | None = None) -> np.ndarray:
     """float32 (frames, gaussians): log-likelihoods of features (frames, dim), weights included.
 
-    ShapeError for features of another dimension.
+    ``constants`` are ``gmm.log_constants()``, for who asks often, of few frames. ShapeError for features of another
+    dimension.
     """
     raise TypeError(f"expected a mixture of Gaussians, found {type(gmm).__name__}")
 
@@ -32,21 +33,21 @@ def _check(gmm: Mixture, features: np.ndarray) -> None:
 
 
 @log_likelihoods.register
-def _(gmm: DiagGmm, features: np.ndarray) -> np.ndarray:
+def _(gmm: DiagGmm, features: np.ndarray, constants: np.ndarray | None = None) -> np.ndarray:
     _check(gmm, features)
     features = features.astype(np.float32, copy=False)
-    result: np.ndarray = gmm.log_constants() + features @ gmm.means_inv_vars.T
+    result: np.ndarray = (gmm.log_constants() if constants is None else constants) + features @ gmm.means_inv_vars.T
     result -= np.float32(0.5) * ((features * features) @ gmm.inv_vars.T)
     return result
 
 
 @log_likelihoods.register
-def _(gmm: FullGmm, features: np.ndarray) -> np.ndarray:
+def _(gmm: FullGmm, features: np.ndarray, constants: np.ndarray | None = None) -> np.ndarray:
     _check(gmm, features)
     features = features.astype(np.float32, copy=False)
     rows, cols = lower_triangle(gmm.dim)
     halved = np.where(rows == cols, np.float32(0.5), np.float32(1.0))
-    result: np.ndarray = gmm.log_constants() + features @ gmm.means_inv_covars.T
+    result: np.ndarray = (gmm.log_constants() if constants is None else constants) + features @ gmm.means_inv_covars.T
     for first in range(0, len(features), _BLOCK):
         products = outer_products(features[first:first + _BLOCK]) * halved
         result[first:first + _BLOCK] -= products @ gmm.inv_covars.T

@@ -106,12 +106,6 @@ class TransitionModel:
                            len(never), never[0])
         return np.log(np.maximum(leaving, _LEAST_PROBABILITY))
 
-    @property
-    def log_probs_ignoring_self_loops(self) -> np.ndarray:
-        """float32 (transition-ids + 1,), of each transition if it is no self-loop; -infinity for those."""
-        log_probs = self.log_probs - self.non_self_loop_log_probs[self.transition_id_to_state]
-        return np.where(self.is_self_loop, np.float32(-np.inf), log_probs)
-
     def set_log_probs(self, log_probs: np.ndarray) -> None:
         """Replace the log-probabilities, float32 (transition-ids + 1,), in place; FormatError for what are none."""
         if log_probs.shape != self.log_probs.shape:

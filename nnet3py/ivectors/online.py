@@ -11,20 +11,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nnet3py.cached_property import cached_property
+from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions, empty_stats
 from nnet3py.features.frames import splice, transform
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.diag_gmm import DiagGmm
-from nnet3py.gaussians.posteriors import log_likelihoods, pruned_posteriors
+from nnet3py.gaussians.posteriors import Chosen, log_likelihoods, pruned_posteriors
 from nnet3py.gaussians.symmetric import unpacked
 from nnet3py.ivectors.extractor import IvectorExtractor, check_dimensions, check_online, check_posterior
 
 logger = logging.getLogger(__name__)
 
+_improve = Loop("nnet3py.ivectors.online_loops", "conjugate_gradients", "f8[,] f8[] f8[] f8[,] i8")
+
 CG_ITERATIONS = 15
-_RESIDUAL_CHANGE = float(np.float32(0.01)) ** 2       # when residuals are computed anew
-_TINY = 2.2e-308
 _GREATEST_PRUNING = np.float32(0.99)                  # of posteriors: then the likeliest Gaussian is left
 _PIECES = 64                                          # of an utterance whose terms are in memory at a time
 _PITCH = 3                                            # columns that may follow the features, and are not used
@@ -45,9 +47,12 @@ def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior
     Pieces are computed together, some at a time: few Gaussians have posteriors in each, so that the sums are products
     of sparse matrices with what is stored of all Gaussians. ShapeError as of UtteranceStats.
     """
-    from scipy.sparse import csr_matrix
-
     check_posterior(extractor.num_gaussians, features, posterior)
+    if len(ends) == 1 and int(ends[0]) == len(features):
+        yield _terms(extractor, features, posterior)
+        return
+    from scipy.sparse import csr_matrix  # takes longer to load than a recogniser should need to start
+
     dim, size = extractor.dim, extractor.ivector_dim
     projections = extractor.precisions.reshape(-1, size)
     starts, weights = np.asarray(posterior.row_starts), posterior.weights.astype(np.float64)
@@ -63,6 +68,20 @@ def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior
         sums = csr_matrix((values, columns, rows * dim), shape=(len(rows) - 1, len(projections)))
         counts = np.asarray(gamma.sum(axis=1)).ravel()
         yield from map(Terms, counts.tolist(), sums @ projections, gamma @ extractor.quadratics)
+
+
+def _terms(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior) -> Terms:
+    """What some frames add, all together."""
+    order = np.argsort(posterior.ids, kind="stable")
+    ids, weights = posterior.ids[order], posterior.weights[order].astype(np.float64)
+    frames = np.repeat(np.arange(len(features)), np.diff(posterior.row_starts))[order]
+    starts = np.flatnonzero(np.diff(ids, prepend=-1))
+    if not len(starts):
+        return Terms(0.0, np.zeros(extractor.ivector_dim), np.zeros(extractor.quadratics.shape[1]))
+    used, gamma = ids[starts], np.add.reduceat(weights, starts)
+    sums = np.add.reduceat(features[frames].astype(np.float64) * weights[:, None], starts, axis=0)
+    linear = np.tensordot(sums, extractor.precisions[used], 2)
+    return Terms(float(gamma.sum()), linear, gamma @ extractor.quadratics[used])
 
 
 class EstimationStats:
@@ -133,26 +152,7 @@ class EstimationStats:
 def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarray, most: int) -> np.ndarray:
     """Solve matrix x = right in at most ``most`` steps; exactly if that made it worse. Kaldi: LinearCgd."""
     solution = start.copy()
-    direction = right - matrix @ solution
-    residual = -direction
-    squared = first = computed = float(residual @ residual)
-    for _ in range(min(most, len(right) + 5)):
-        if squared <= _TINY:
-            break
-        product = matrix @ direction
-        step = -float(direction @ residual) / float(direction @ product)
-        solution += step * direction
-        residual += step * product
-        following = float(residual @ residual)
-        if following < _RESIDUAL_CHANGE * computed or following > computed / _RESIDUAL_CHANGE:
-            residual = matrix @ solution - right
-            following = computed = float(residual @ residual)
-        if following <= _TINY:
-            squared = following
-            break
-        direction = direction * (following / squared) - residual
-        squared = following
-    if squared > first and squared > first + 1.0e-10 * float(right @ right):
+    if _improve(matrix, right, solution, np.empty((3, len(right))), min(most, len(right) + 5)):
         logger.warning("Conjugate gradients did not converge; the problem is solved exactly")
         solution = np.linalg.solve(matrix, right)
     return solution
@@ -228,6 +228,26 @@ class OnlineModels:
         """Features spliced and transformed."""
         return transform(splice(features, self.left_context, self.right_context), self.lda)
 
+    @cached_property
+    def _log_constants(self) -> np.ndarray:
+        return self.ubm.log_constants()
+
+    def posteriors(self, features: np.ndarray, weights: np.ndarray) -> Chosen:
+        """Scaled posteriors of normalised, transformed features, and log-likelihoods.
+
+        ``weights`` is float32 (frames,), and may be negative: what each frame counts. Less is left of frames that count
+        little.
+        """
+        with np.errstate(divide="ignore"):
+            least = np.minimum(_GREATEST_PRUNING, np.float32(self.min_post) / np.abs(weights))
+        log_likes = log_likelihoods(self.ubm, features, self._log_constants)
+        chosen = pruned_posteriors(log_likes, self.num_gselect, least)
+        scales = np.float32(self.posterior_scale) * weights
+        posterior = chosen.posterior
+        scaled = Posterior(posterior.row_starts, posterior.ids,
+                           posterior.weights * np.repeat(scales, np.diff(posterior.row_starts)))
+        return Chosen(scaled, chosen.log_likes)
+
 
 @dataclass
 class AdaptationState:
@@ -273,8 +293,8 @@ class OnlineIvectors:
         self._cmvn = normalizer.speaker_stats
         for_posteriors = models.transformed(normalised)
         self._features = for_posteriors if models.use_cmvn_for_stats else models.transformed(base)
-        self._weights = np.ones(len(base), dtype=np.float32) if frame_weights is None else frame_weights
-        self._posterior, self.log_likes = self._weighted_posteriors(for_posteriors)
+        weights = np.ones(len(base), dtype=np.float32) if frame_weights is None else frame_weights
+        self._posterior, self.log_likes = models.posteriors(for_posteriors, weights)
         self._stats = state.stats.copy()
         self._done = 0
         self._coming: Iterator[Terms] | None = None       # what the coming pieces add, if they are whole periods
@@ -285,17 +305,6 @@ class OnlineIvectors:
     def num_frames(self) -> int:
         """Frames of the utterance."""
         return len(self._features)
-
-    def _weighted_posteriors(self, features: np.ndarray) -> tuple[Posterior, np.ndarray]:
-        models, weights = self._models, self._weights
-        with np.errstate(divide="ignore"):
-            least = np.minimum(_GREATEST_PRUNING, np.float32(models.min_post) / np.abs(weights))
-        posteriors = pruned_posteriors(log_likelihoods(models.ubm, features), models.num_gselect, least)
-        scales = np.float32(models.posterior_scale) * weights
-        of_frames = np.repeat(scales, np.diff(posteriors.posterior.row_starts))
-        scaled = Posterior(posteriors.posterior.row_starts, posteriors.posterior.ids,
-                           posteriors.posterior.weights * of_frames)
-        return scaled, posteriors.log_likes
 
     def at(self, frame: int) -> np.ndarray:
         """float32 (ivector dim,): the i-vector for a frame. Frames are asked for in their order."""

@@ -132,7 +132,7 @@ def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, 
 
 def best_of(tries: Sequence[Clusters]) -> Clusters:
     """The first of those with the largest gain."""
-    return max(tries, key=lambda found: found.gain)
+    return max(tries, key=lambda clustering: clustering.gain)
 
 
 def _k_means_once(points: np.ndarray, num_clusters: int, random: CRandom, var_floor: float) -> Clusters:

@@ -46,7 +46,7 @@ def _nodes(tree: ContextDependency, names: Mapping[int, str], event: Sequence[in
             return _Node(f"pdf {below.answer}", answer, on_path)
         value = event[below.key + 1] if on_path and event is not None and below.key <= width else None
         if isinstance(below, Split):
-            values = ", ".join(name(below.key, one) for one in sorted(below.values))
+            values = ", ".join(name(below.key, member) for member in sorted(below.values))
             made = _Node(f"{asked(below.key)} in {values}?", answer, on_path)
             is_yes = value is not None and value in below.values
             made.children = [node(below.yes, "yes", is_yes), node(below.no, "no", value is not None and not is_yes)]

@@ -107,8 +107,8 @@ def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
         logger.warning("Only %d of %d statistics have these pdf classes", np.count_nonzero(kept), len(stats))
     by_phone = np.zeros((int(phones[kept].max()) + 1, stats.moments.shape[1]))
     np.add.at(by_phone, phones[kept], stats.moments[kept])
-    found = set(np.flatnonzero(by_phone[:, 0]).tolist())
-    missing = found - {phone for phones_of_set in sets for phone in phones_of_set}
+    seen = set(np.flatnonzero(by_phone[:, 0]).tolist())
+    missing = seen - {phone for phones_of_set in sets for phone in phones_of_set}
     if missing:
         logger.warning("Phones that have statistics but are in no set: %s", " ".join(map(str, sorted(missing))))
     sums = np.zeros((len(sets), stats.moments.shape[1]))
@@ -137,10 +137,10 @@ def question_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
         return tuple(sorted(phone for point in points_of_node.tolist() for phone in sets[point]))
 
     leaves = range(int(tree.leaves.max()), -1, -1)
-    found = [phones(members) for members in tree.nodes[1:]]
-    found += [phones(np.flatnonzero(tree.leaves == leaf)) for leaf in leaves]
-    found += [tuple(sorted(phones_of_set)) for phones_of_set in sets]
-    return [phone_set for phone_set in dict.fromkeys(found) if phone_set]
+    questions = [phones(members) for members in tree.nodes[1:]]
+    questions += [phones(np.flatnonzero(tree.leaves == leaf)) for leaf in leaves]
+    questions += [tuple(sorted(phones_of_set)) for phones_of_set in sets]
+    return [phone_set for phone_set in dict.fromkeys(questions) if phone_set]
 
 
 def phone_classes(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int], position: int,

@@ -14,23 +14,21 @@ Writes train/, dev/ and test/ as Kaldi's data directories, lexicon.txt, and lm.t
 from __future__ import annotations
 
 import argparse
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "utils"))
+from synthetic_speech import RATE, espeak, need_program, phones, read_sound, write_data  # noqa: E402
+
 VOICES = ("en-us+m3", "en-us+f2", "en-us+m7", "en-us+f4", "en-gb+m1", "en-gb+f3", "en-us+m2", "en-us+f5")
 NUM_TEST_VOICES = 2
 DEV_SHARE, TEST_SHARE = 0.075, 0.1       # of all sentences
-RATE, SPEED, PITCH = 16000, (165, 215), (30, 70)         # samples a second; words a minute; espeak-ng's scale
+SPEED, PITCH = (165, 215), (30, 70)      # words a minute; espeak-ng's scale
 PAUSE, NOISE_DB = (0.1, 0.3), (-45.0, -35.0)             # seconds at either end; noise below the loudest sample
 LOUDNESS = 0.7                           # so that no sample is clipped
-LEXICON_VOICE = "en-us"
-STRESS, VARIANT = "',%=|;~*", "-2#"      # marks in espeak-ng's phoneme names
-RENAMED = {"a#": "@", "aI3": "aI@", "i@3": "i@", "?": "", "aa": "a", "A:": "A@"}     # rare ones: as the nearest
 CARRIER = ("see", "book")                # words around those that sound otherwise in a sentence
 REDUCED = ("det", "prep", "aux", "pron", "link")
 
@@ -148,29 +146,6 @@ def read_words(path: Path) -> dict[str, list[str]]:
     return words
 
 
-def espeak(*words: str, text: str) -> str:
-    """Run espeak-ng on a text; what it prints. Exits with a message if it fails."""
-    done = subprocess.run(["espeak-ng", *words, "--stdin"], input=text, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"make_corpus.py: espeak-ng failed: {done.stderr.strip()}")
-    return done.stdout
-
-
-def phones(texts: list[str]) -> list[list[list[str]]]:
-    """The phones of the words of each text, without stress; words may come together as espeak-ng speaks them."""
-    lines = espeak("-q", "-x", "--sep=_", "-v", LEXICON_VOICE, text="".join(f"{text}.\n" for text in texts)).split("\n")
-    lines = [line for line in lines if line.strip()]
-    if len(lines) != len(texts):
-        sys.exit(f"make_corpus.py: espeak-ng pronounced {len(lines)} of {len(texts)} texts")
-    return [[[phone for phone in map(plain, word.split("_")) if phone] for word in line.split()] for line in lines]
-
-
-def plain(name: str) -> str:
-    """A phone without marks; empty for what is none."""
-    name = name.strip(STRESS)
-    return RENAMED[name] if name in RENAMED else name.rstrip(VARIANT)
-
-
 def lexicon(words: dict[str, list[str]]) -> list[str]:
     """Lines WORD PHONE ...; words such as determiners also as they sound between others."""
     every = sorted(word for members in words.values() for word in members)
@@ -185,14 +160,9 @@ def lexicon(words: dict[str, list[str]]) -> list[str]:
 
 def speak(words: list[str], voice: str, rng: np.random.Generator, scratch: Path) -> np.ndarray:
     """float32 (samples,) at RATE: a sentence between pauses, with a little noise."""
-    from nnet3py.features.resample import resample
-    from nnet3py.formats.wave_file import read_wave
-    from nnet3py.io.object_files import read_object
-
     espeak("-v", voice, "-s", str(rng.integers(*SPEED)), "-p", str(rng.integers(*PITCH)), "-w", str(scratch),
            text=" ".join(words))
-    wave = read_object(str(scratch), read_wave)
-    sound = LOUDNESS * np.trim_zeros(resample(wave.samples[0], int(wave.rate), RATE))
+    sound = LOUDNESS * read_sound(scratch)
     begin, end = (np.zeros(int(rng.uniform(*PAUSE) * RATE), np.float32) for _ in range(2))
     sound = np.concatenate([begin, sound, end])
     level = np.abs(sound).max() * 10 ** (rng.uniform(*NOISE_DB) / 20)
@@ -208,33 +178,18 @@ def parts(num_sentences: int) -> list[tuple[str, int]]:
             *(("train", i % others) for i in range(num_sentences - num_test - num_dev))]
 
 
-def write_data(out: Path, sentences: list[list[str]], seed: int) -> None:
+def write_corpus(out: Path, sentences: list[list[str]], seed: int) -> None:
     """Speak all sentences; write the data directories."""
-    from nnet3py.formats.wave_file import WAVE, Wave
-    from nnet3py.io.tables import TableWriter
-
-    lines: dict[str, dict[str, list[str]]] = {}
     places = parts(len(sentences))
+    scratch = out / "sentence.wav"
     for part in ("train", "dev", "test"):
-        (out / part).mkdir(parents=True, exist_ok=True)
-        with TableWriter(f"ark,scp:{out}/{part}/wav.ark,{out}/{part}/wav.scp", WAVE) as writer:
-            keyed = [(f"{VOICES[voice].replace('+', '-')}-{number:05d}", voice, number)
-                     for number, (its_part, voice) in enumerate(places) if its_part == part]
-            found = lines.setdefault(part, {"text": [], "utt2spk": []})
-            for key, voice, number in sorted(keyed):
-                sound = speak(sentences[number], VOICES[voice], np.random.default_rng([seed, number]),
-                              out / "sentence.wav")
-                writer.write(key, Wave(float(RATE), sound[None]))
-                found["text"].append(f"{key} {' '.join(sentences[number])}")
-                found["utt2spk"].append(f"{key} {VOICES[voice].replace('+', '-')}")
-        for name, rows in lines[part].items():
-            (out / part / name).write_text("".join(row + "\n" for row in rows))
-        by_speaker: dict[str, list[str]] = {}
-        for row in lines[part]["utt2spk"]:
-            by_speaker.setdefault(row.split()[1], []).append(row.split()[0])
-        (out / part / "spk2utt").write_text("".join(f"{speaker} {' '.join(keys)}\n"
-                                                    for speaker, keys in sorted(by_speaker.items())))
-    (out / "sentence.wav").unlink(missing_ok=True)
+        keyed = sorted((f"{VOICES[voice].replace('+', '-')}-{number:05d}", voice, number)
+                       for number, (its_part, voice) in enumerate(places) if its_part == part)
+        write_data(out / part, (
+            (key, VOICES[voice].replace("+", "-"), " ".join(sentences[number]),
+             speak(sentences[number], VOICES[voice], np.random.default_rng([seed, number]), scratch))
+            for key, voice, number in keyed))
+    scratch.unlink(missing_ok=True)
 
 
 def main() -> None:
@@ -245,8 +200,7 @@ def main() -> None:
     parser.add_argument("--num-text", type=int, default=40000, help="sentences for language models")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
-    if shutil.which("espeak-ng") is None:
-        sys.exit("make_corpus.py: there is no espeak-ng on the PATH (Debian: apt-get install espeak-ng)")
+    need_program("espeak-ng")
 
     words = read_words(Path(__file__).with_name("words.txt"))
     args.out.mkdir(parents=True, exist_ok=True)
@@ -256,7 +210,7 @@ def main() -> None:
     text = list(grammar.different(args.num_text, spoken))
     (args.out / "lm.txt").write_text("".join(" ".join(sentence) + "\n" for sentence in text))
     (args.out / "lexicon.txt").write_text("".join(line + "\n" for line in lexicon(words)))
-    write_data(args.out, sentences, args.seed)
+    write_corpus(args.out, sentences, args.seed)
     counts = [sum(part == name for part, _ in parts(args.num_sentences)) for name in ("train", "dev", "test")]
     print(f"make_corpus.py: {args.out}: {counts[0]} sentences to train on, {counts[1]} in dev, {counts[2]} in test; "
           f"{sum(map(len, words.values()))} words, {args.num_text} sentences of text")

@@ -21,13 +21,13 @@ frames_per_iter=150000
 num_held_out=20           # utterances that training does not see, for its diagnostics
 . "$here/../../utils/parse_options.sh"
 
-need $lang/{topo,phones.txt,L.fst,lexicon.txt} $data/{text,feats.scp,cmvn.scp}
+need $lang/{topo,phones.txt,L.fst,lexicon.txt,phones/sets.int} $data/{text,feats.scp,cmvn.scp}
 
 if [ "$stage" = tree ]; then
   mkdir -p $tree
   cp $lang/phones.txt $tree/phones.txt
   echo 1 > $tree/num_jobs
-  run $tree/log/tree.log make-mono-tree $lang/topo $tree/tree $tree/final.mdl
+  run $tree/log/tree.log make-mono-tree --shared-phones=$lang/phones/sets.int $lang/topo $tree/tree $tree/final.mdl
   oov=
   [ ! -s $lang/oov.txt ] || oov="--unknown-word=$(cat $lang/oov.txt)"
   run $tree/log/phones.log text-to-phones --phones=$lang/phones.txt --silence-phone=$(cat $lang/phones/optional_silence.txt) \
