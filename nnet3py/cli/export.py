@@ -1,0 +1,166 @@
+"""nnet3-export and nnet3-import: models as ONNX, torch, npz or safetensors, and back."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.options import Options, option
+from nnet3py.errors import UsageError
+
+if TYPE_CHECKING:
+    from nnet3py.export.models import ExportOptions
+
+FORMATS = ("onnx", "torch", "npz", "safetensors")
+RANDOM_FRAMES = 200          # on which the loss of quantizing is measured if no features are given
+ONNX_TOLERANCE = 2e-4        # of the largest value: sums of float32 in another order
+
+
+@kaldi_command("nnet3-export", usage="""
+Write a model in a format of other programs. onnx: a graph of standard operators for any number of sequences and frames,
+equal to what nnet3-compute gives; torch: a TorchScript file, with nothing merged; npz, safetensors: the numbers alone.
+
+Usage:  nnet3-export [options] <model-in> <file-out>
+
+e.g.:
+ nnet3-export final.mdl final.onnx
+ nnet3-export --use-priors=true --edges=given final.mdl final.onnx
+ nnet3-export --format=npz final.raw final.npz
+""", arguments=(2, 2), options=[
+    option("format", str, "onnx", "onnx, torch, npz or safetensors"),
+    option("output", str, "output", "Node whose values are the output; '*' for all outputs of the network"),
+    option("edges", str, "repeat", "repeat: inputs are whole utterances, whose first and last frames are repeated as "
+           "in nnet3-compute; given: inputs have the frames of context around them; none: one row of output for each "
+           "utterance, as in nnet3-xvector-compute"),
+    option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: what the file of that name "
+           "beside the model says, else 1"),
+    option("use-priors", bool, False, "Subtract the logs of the priors of the model, which must be an acoustic model"),
+    option("log-softmax", bool, False, "End with a log-softmax, as of a chain model's output"),
+    option("apply-exp", bool, False, "End with an exponential"),
+    option("streaming", bool, False, "onnx: make a model that takes chunk after chunk, with explicit states"),
+    option("chunk-outputs", int, 0, "Rows of output for each chunk of a stream, for the metadata; 0: any number"),
+    option("quantize", str, "", "onnx: int8 (weights) or float16 (everything), by onnxruntime's tools; the loss in "
+           "accuracy is measured"),
+    option("quantize-feats", str, "", "Features, as an rspecifier, on which that is measured; without them it is "
+           "random numbers. With int8 they calibrate the ranges of all values"),
+    option("collapse", bool, True, "Merge affine components that follow each other, as nnet3-compute does"),
+    option("check", bool, True, "Compare what onnxruntime computes, if it is installed, with what nnet3py computes"),
+    option("comment", str, "", "A line for the metadata"),
+])
+def export(args: list[str], options: Options) -> int:
+    """Export a model; 1 if the check fails."""
+    if options.format not in FORMATS:
+        raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
+    source, target = args
+    if options.format == "onnx":
+        return _export_onnx(source, target, options)
+    if options.format == "torch":
+        from nnet3py.export.torch_module import write_torch
+
+        write_torch(source, target, _export_options(options))
+        log.log(f"Wrote {source} to {target}")
+        return 0
+    from nnet3py.export.plain_weights import write_weights
+    from nnet3py.network.model_file import read_nnet
+
+    write_weights(read_nnet(source), target, options.format)
+    log.log(f"Wrote the numbers of {source} to {target}")
+    return 0
+
+
+@kaldi_command("nnet3-import", usage="""
+Put weights from another program into the model that they came from. What did not change keeps its bytes; learning
+rates, natural gradient and the like stay as they are. torch: a TorchScript file, or a state_dict that torch.save wrote.
+
+Usage:  nnet3-import [options] <model-in> <file-in> <nnet-out>
+
+e.g.:
+ nnet3-import --format=torch final.raw tuned.pt tuned.raw
+""", arguments=(3, 3), options=[
+    option("format", str, "onnx", "onnx, torch, npz or safetensors"),
+    option("binary", bool, True, "Write the network in binary"),
+])
+def import_weights(args: list[str], options: Options) -> int:
+    """Import weights."""
+    from nnet3py.network.model_file import read_nnet
+
+    model, source, target = args
+    if options.format not in FORMATS:
+        raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
+    nnet = read_nnet(model)
+    if options.format == "onnx":
+        from nnet3py.export.onnx_weights import set_from_onnx
+
+        changed = set_from_onnx(nnet, source)
+    elif options.format == "torch":
+        from nnet3py.export.torch_module import read_state, set_state
+
+        changed = set_state(nnet, read_state(source))
+    else:
+        from nnet3py.export.plain_weights import read_weights, set_arrays
+
+        changed = set_arrays(nnet, read_weights(source, options.format), source)
+    nnet.write(target, binary=options.binary)
+    log.log(f"Wrote {target}: {len(changed)} of the arrays of {model} changed")
+    return 0
+
+
+def _export_options(options: Options) -> ExportOptions:
+    from nnet3py.export.models import ExportOptions
+
+    return ExportOptions(
+        output=options.output, edges=options.edges, use_priors=options.use_priors, log_softmax=options.log_softmax,
+        apply_exp=options.apply_exp, collapse=options.collapse, streaming=options.streaming,
+        chunk_outputs=options.chunk_outputs, comment=options.comment,
+        frame_subsampling_factor=options.frame_subsampling_factor or None)
+
+
+def _export_onnx(source: str, target: str, options: Options) -> int:
+    from nnet3py.export.onnx_file import difference_from_compute, export_onnx
+
+    wanted = _export_options(options)
+    if options.quantize and (wanted.streaming or wanted.edges == "given"):
+        raise UsageError("--quantize goes with models of whole utterances", "leave out --streaming and --edges")
+    graph = export_onnx(source, target, wanted)
+    log.log(f"Wrote {source} to {target}: outputs {graph.metadata['outputs']}, {len(graph.ops)} operations, left "
+            f"context {graph.metadata['left_context']}, right context {graph.metadata['right_context']}")
+    if options.quantize:
+        return _quantize(target, options)
+    changed = wanted.use_priors or wanted.log_softmax or wanted.apply_exp
+    if not options.check or changed or graph.edges != "repeat" or wanted.output == "*" or not _has_runtime():
+        return 0
+    difference = difference_from_compute(source, target, graph, wanted)
+    log.log(f"onnxruntime and nnet3py differ by {difference:.1e} of the largest value")
+    if difference > ONNX_TOLERANCE:
+        log.error(f"the exported model differs by more than {ONNX_TOLERANCE:g}")
+        return 1
+    return 0
+
+
+def _quantize(target: str, options: Options) -> int:
+    """Replace the file by one with smaller numbers."""
+    import numpy as np
+
+    from nnet3py.export.onnx_file import session
+    from nnet3py.export.quantize import quantize, utterances_for
+
+    inputs = session(target).get_inputs()
+    if options.quantize_feats:
+        from nnet3py.formats.matrix_files import read_matrices
+
+        feats = [matrix for _, matrix in read_matrices(options.quantize_feats)]
+        if not feats:
+            raise UsageError(f"there are no features in {options.quantize_feats}")
+    else:
+        dim = next(each.shape[-1] for each in inputs if each.name == "input")
+        rng = np.random.default_rng(0)
+        feats = [rng.standard_normal((RANDOM_FRAMES, dim)).astype(np.float32)]
+    loss = quantize(target, target, options.quantize, utterances_for(inputs, feats), bool(options.quantize_feats))
+    log.log(f"Quantized {target} to {options.quantize}: {loss.text()}")
+    return 0
+
+
+def _has_runtime() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("onnxruntime") is not None

@@ -1,0 +1,244 @@
+"""What the rows of a descriptor come to, and at which times they can be computed."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.export.operations import Builder, Value
+from nnet3py.export.times import ALWAYS, Interval, LeafMap, Times, Window, leaf_map, statistics_reach
+from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Leaf, Part
+from nnet3py.network.nodes import ComponentNode, DescriptorNode, InputNode
+
+
+@dataclass(frozen=True)
+class When:
+    """A vector of times, which lie between lo and E + hi."""
+
+    times: Value
+    lo: int
+    hi: int
+
+
+class Frames:
+    """Values of nodes, read at other times. Outside of recurrences, where a node has all its frames at once.
+
+    Parameters
+    ----------
+    builder : takes the operations
+    times : windows and intervals of the network
+    streaming : nodes keep the frames that later chunks read
+    """
+
+    def __init__(self, builder: Builder, times: Times, streaming: bool = False) -> None:
+        self.builder, self.times, self.nnet = builder, times, times.nnet
+        self.kept_frames = times.kept_frames() if streaming else None
+        self._joined: dict[int, Value] = {}
+        self.values: dict[int, Value] = {}
+        self._asked: set[int] = set()
+
+    # -- values ----------------------------------------------------------------------------------------------------
+
+    def descriptor(self, descriptor: Descriptor, window: Window | None) -> Value:
+        """The parts side by side; without a window they are the same at all times."""
+        return self.beside([self.part(part, window) for part in descriptor.parts], window)
+
+    def beside(self, values: list[Value], window: Window | None) -> Value:
+        """Values side by side, those with one frame repeated if others have more."""
+        if len(values) == 1:
+            return values[0]
+        if all(v.is_constant for v in values):            # of one sequence or of all
+            values = [self.builder.op("expand", v, frames=1) for v in values]
+        values = [self.expanded(v, window) for v in values]
+        return self.builder.op("concat", *values, dim=sum(v.dim for v in values))
+
+    def expanded(self, value: Value, window: Window | None) -> Value:
+        """A value with all frames of the window."""
+        if not value.is_constant:
+            return value
+        assert window is not None
+        return self.builder.op("expand", value, lo=window.lo, hi=window.hi, step=window.step, constant=False)
+
+    def part(self, part: Part, window: Window | None) -> Value:
+        """The value of a part of a descriptor."""
+        if isinstance(part, Leaf):
+            return self.scaled(self.leaf(leaf_map(part), window), part)
+        if isinstance(part, Const):
+            name = self.builder.constant(f"{self.builder.scope}/const", np.full((1, 1, part.width), part.value, "f4"))
+            return Value(name, part.width, True)
+        children = [self.part(child, window) for child in part.children()]
+        if isinstance(part, IfDefined):
+            return self.kept(children[0], part.child, window)
+        if isinstance(part, Failover):
+            return self.chosen(children[0], children[1], part.a, window)
+        return self.builder.op("add", *children)
+
+    def scaled(self, value: Value, part: Part) -> Value:
+        """The value times the scale of the leaf's sources."""
+        scales = {source.scale for source in part.sources()}
+        if scales == {1.0}:
+            return value
+        if len(scales) > 1:
+            raise Nnet3Error("a Switch() of sources with different scales cannot be exported")
+        return self.builder.op("scale", value, by=scales.pop())
+
+    def kept(self, value: Value, part: Part, window: Window | None) -> Value:
+        """The value where the part can be computed, else zero."""
+        mask = None if window is None else self.can_part(part, self.when(window))
+        return value if mask is None else self.builder.op("keep", self.expanded(value, window), mask)
+
+    def chosen(self, first: Value, second: Value, part: Part, window: Window | None) -> Value:
+        """``first`` where the part can be computed, else ``second``."""
+        mask = None if window is None else self.can_part(part, self.when(window))
+        if mask is None:
+            return first
+        return self.builder.op("choose", mask, self.expanded(first, window), self.expanded(second, window),
+                               dim=first.dim, constant=False)
+
+    def leaf(self, table: LeafMap, window: Window | None) -> Value:
+        """The rows that a leaf forwards."""
+        if all(self.times.constant[n] for n in table.nodes):
+            if len(set(table.nodes)) == 1:
+                return self.values[table.nodes[0]]
+            assert window is not None
+        assert window is not None, "only values with one frame are the same at all times"
+        if table.is_plain:
+            return self.read(table.nodes[0], table.offsets[0], window)
+        found = None
+        for node in sorted(set(table.nodes)):
+            value = self._by_residue(table, node, window)
+            if found is None:
+                found = value
+                continue
+            mask = self.builder.shared("table_bool", self.when(window).times,
+                                       table=tuple(int(n == node) for n in table.nodes))
+            found = self.builder.op("choose", mask, value, found, dim=value.dim)
+        assert found is not None
+        return found
+
+    def _by_residue(self, table: LeafMap, node: int, window: Window) -> Value:
+        """The rows of one node at times that depend on t mod the leaf's modulus."""
+        if self.times.constant[node]:
+            return self.expanded(self.values[node], window)
+        when = self._moved(table, node, self.when(window))
+        source = self.times.windows[node]
+        rows = self.builder.op("rows_of", when.times, self.values[node], lo=source.lo, step=source.step, dim=0)
+        return self.builder.op("take_rows", self.values[node], rows)
+
+    def _moved(self, table: LeafMap, node: int, when: When) -> When:
+        """The times at which a leaf reads a node."""
+        offsets = tuple(o if n == node else 0 for o, n in zip(table.offsets, table.nodes, strict=True))
+        moved = self.builder.shared("table_int", when.times, table=offsets)
+        if table.fixed:
+            return When(moved, min(offsets), max(offsets))
+        return When(self.builder.shared("int_sum", when.times, moved), when.lo + min(offsets), when.hi + max(offsets))
+
+    def read(self, node: int, offset: int, window: Window) -> Value:
+        """Rows of a node at the window's times plus an offset. What it does not have is a copy of its last or first."""
+        value = self.values[node]
+        if value.is_constant:
+            return value
+        if self.kept_frames is not None:
+            return self._read_in_stream(node, offset, window, self.kept_frames[node])
+        return self.rows(value, self.times.windows[node], offset, window)
+
+    def _read_in_stream(self, node: int, offset: int, window: Window, kept: int) -> Value:
+        """The same of a chunk: from the frames that the chunk before has left, and the new ones."""
+        source, value = self.times.windows[node], self.values[node]
+        if kept:
+            if node not in self._joined:
+                name = f"cache.{self.nnet.nodes[node].name}"
+                self._joined[node] = self.builder.next_state(name, self.builder.state(name, value.dim, kept, 0), value)
+            value = self._joined[node]
+        start = (window.lo + offset - source.lo) // source.step
+        later = kept + (window.hi + window.step + offset - source.hi - source.step) // source.step
+        stop, step = (source.hi - window.hi - offset) // source.step, window.step // source.step
+        if (start, later, stop, step) == (0, 0, 0, 1):
+            return value
+        return self.builder.op("slice_time", value, start=start, later_start=later, stop=stop, step=step)
+
+    def rows(self, value: Value, source: Window, offset: int, window: Window) -> Value:
+        """The same of a value whose rows are those of the window ``source``."""
+        start, rest = divmod(window.lo + offset - source.lo, source.step)
+        stop = (source.hi - window.hi - offset) // source.step
+        assert rest == 0 and window.step % source.step == 0
+        step = window.step // source.step
+        if start < 0 or stop < 0:
+            when = self.shifted(self.when(window), offset)
+            rows = self.builder.op("rows_of", when.times, value, lo=source.lo, step=source.step, dim=0)
+            return self.builder.op("take_rows", value, rows)
+        if (start, stop, step) == (0, 0, 1):
+            return value
+        return self.builder.op("slice_time", value, start=start, stop=stop, step=step)
+
+    # -- where rows can be computed --------------------------------------------------------------------------------
+
+    def when(self, window: Window) -> When:
+        """The times of a window."""
+        if self.kept_frames is not None:
+            raise Nnet3Error("the network looks at the number of a frame, which a stream does not know")
+        times = self.builder.shared("times", lo=window.lo, hi=window.hi, step=window.step)
+        return When(times, window.lo, window.hi)
+
+    def shifted(self, when: When, offset: int) -> When:
+        """The times plus an offset."""
+        if not offset:
+            return when
+        return When(self.builder.shared("int_add", when.times, value=offset), when.lo + offset, when.hi + offset)
+
+    def _all(self, masks: list[Value | None]) -> Value | None:
+        found = None
+        for mask in masks:
+            if mask is not None:
+                found = mask if found is None else self.builder.shared("and", found, mask)
+        return found
+
+    def _within(self, interval: Interval, when: When) -> Value | None:
+        if when.lo >= interval.lo and when.hi <= interval.hi:
+            return None
+        return self.builder.shared("is_in", when.times, lo=max(interval.lo, -ALWAYS), hi=min(interval.hi, ALWAYS))
+
+    def can_node(self, i: int, when: When) -> Value | None:
+        """At which times a node can be computed: booleans, or None for all."""
+        interval, node = self.times.computable[i], self.nnet.nodes[i]
+        if self.times.constant[i]:
+            return None
+        is_statistics = isinstance(node, ComponentNode) and statistics_reach(self.nnet.component_of(i))
+        if interval.exact or is_statistics or isinstance(node, InputNode):
+            return self._within(interval, when)
+        if i in self._asked:
+            raise Nnet3Error(f"node '{node.name}' can be computed only where it can be computed earlier, which cannot "
+                             "be exported", "say IfDefined() in the recurrence")
+        self._asked.add(i)
+        if isinstance(node, DescriptorNode):
+            mask = self._all([self.can_part(part, when) for part in node.descriptor.parts])
+        else:
+            mask = self._all([self.can_node(r.source, self.shifted(when, r.first)) for r in self.times.reads(i)
+                              if not r.is_optional])
+        self._asked.discard(i)
+        return mask
+
+    def can_part(self, part: Part, when: When) -> Value | None:
+        """The same of a part of a descriptor."""
+        if isinstance(part, IfDefined | Const):
+            return None
+        if isinstance(part, Failover):
+            a, b = self.can_part(part.a, when), self.can_part(part.b, when)
+            return None if a is None or b is None else self.builder.shared("or", a, b)
+        if not isinstance(part, Leaf):
+            return self._all([self.can_part(child, when) for child in part.children()])
+        table = leaf_map(part)
+        if table.is_plain:
+            return self.can_node(table.nodes[0], self.shifted(when, table.offsets[0]))
+        nodes = sorted(set(table.nodes))
+        masks = [None if self.times.constant[n] else self.can_node(n, self._moved(table, n, when)) for n in nodes]
+        if all(mask is None for mask in masks):
+            return None
+        found = None
+        for node, mask in zip(nodes, masks, strict=True):
+            chosen = self.builder.shared("table_bool", when.times, table=tuple(int(n == node) for n in table.nodes))
+            both = chosen if mask is None else self.builder.shared("and", chosen, mask)
+            found = both if found is None else self.builder.shared("or", found, both)
+        return found
+

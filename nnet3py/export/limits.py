@@ -1,0 +1,122 @@
+"""What of a network cannot be exported, and why: all of it is known before anything is written."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.components.base import Component
+from nnet3py.errors import Nnet3Error
+from nnet3py.export import layers, layers_over_time
+from nnet3py.export.times import Times, statistics_reach
+from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.nodes import DescriptorNode
+
+# Kaldi's component types that have no counterpart
+UNSUPPORTED = {
+    "DistributeComponent": "it spreads its input over rows of another x, and tensors have sequences and frames only",
+}
+
+
+class Problem(NamedTuple):
+    """What cannot be exported: the name of a component or node, its type, and the reason."""
+
+    name: str
+    kind: str
+    reason: str
+
+
+def problems(nnet: Nnet) -> list[Problem]:
+    """All that keeps a network from being exported."""
+    return [*_component_problems(nnet), *_node_problems(nnet)]
+
+
+def check(nnet: Nnet) -> None:
+    """Raise Nnet3Error with all problems of a network, if it has any."""
+    _raise(problems(nnet), "the network cannot be exported")
+
+
+def check_streaming(nnet: Nnet, times: Times) -> None:
+    """Raise Nnet3Error with all that keeps a network, in the form for inference, from being computed in streams."""
+    _raise(streaming_problems(nnet, times), "the network cannot be exported for streams")
+
+
+def _raise(found: list[Problem], what: str) -> None:
+    if found:
+        lines = "; ".join(f"{p.kind} '{p.name}': {p.reason}" for p in found)
+        raise Nnet3Error(f"{what}: {lines}", "export another output with --output, or change the network with "
+                         "nnet3-copy --edits")
+
+
+def _component_problems(nnet: Nnet) -> Iterator[Problem]:
+    for name, component in nnet.named_components():
+        for child in _with_children(component):
+            kind = type(child).__name__
+            if kind in UNSUPPORTED:
+                yield Problem(name, kind, UNSUPPORTED[kind])
+            elif not (kind in layers.RULES or kind in layers_over_time.RULES or statistics_reach(child)):
+                yield Problem(name, kind, "the type is not one of Kaldi's")
+            elif kind == "BatchNormComponent" and _count(child) == 0:
+                yield Problem(name, kind, "it has no statistics; use a trained model")
+
+
+def _count(component: Any) -> float:
+    return float(component.count[0])
+
+
+def _with_children(component: Component) -> Iterator[Component]:
+    yield component
+    for child in component.children:
+        yield from _with_children(child)
+
+
+def _node_problems(nnet: Nnet) -> Iterator[Problem]:
+    for node in nnet.nodes:
+        if isinstance(node, DescriptorNode):
+            for leaf in node.descriptor.leaves():
+                _, mapped = leaf.map(np.zeros((1, 3), np.int32))
+                if mapped[0, 2] != 0:
+                    yield Problem(node.name.removesuffix("_input"), "node", "it reads rows of another x")
+
+
+def streaming_problems(nnet: Nnet, times: Times) -> list[Problem]:
+    """What cannot be computed chunk by chunk."""
+    found = []
+    if nnet.modulus() > 1:
+        reason = f"it repeats itself only every {nnet.modulus()} frames (Round, Switch)"
+        found.append(Problem("output", "network", reason))
+    for name, component in nnet.named_components():
+        if statistics_reach(component):
+            found.append(Problem(name, type(component).__name__, "its windows have no bound that a stream could keep"))
+        elif type(component).__name__ in layers_over_time.RULES and not all(_required(component)):
+            found.append(Problem(name, type(component).__name__, "it does with fewer frames where there are no more"))
+    for group, is_loop in zip(times.order, times.is_loop, strict=True):
+        names = [nnet.nodes[i].name for i in group]
+        if is_loop and times.is_backward(group):
+            found.append(Problem(names[0], "recurrence", "it goes back in time"))
+        for i in group:
+            node = nnet.nodes[i]
+            if isinstance(node, DescriptorNode):
+                members = set(group) if is_loop else set()
+                found += [Problem(node.name, "node", reason) for part in node.descriptor.parts
+                          for reason in _part_problems(part, members)]
+    return found
+
+
+def _required(component: Component) -> list[bool]:
+    from nnet3py.export.times import component_offsets
+
+    return component_offsets(component)[1]
+
+
+def _part_problems(part: Part, members: set[int]) -> Iterator[str]:
+    if isinstance(part, Failover):
+        yield "it uses Failover()"
+    if isinstance(part, IfDefined) and not (isinstance(part.child, Leaf)
+                                            and all(s.node in members for s in part.child.sources())):
+        yield "it uses IfDefined() of something that is not in a recurrence with it"
+    if not isinstance(part, Leaf | Const):
+        for child in part.children():
+            yield from _part_problems(child, members)

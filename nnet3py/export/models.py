@@ -1,0 +1,155 @@
+"""From a model to the list of operations: which outputs, in which form, with what metadata."""
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.export import limits
+from nnet3py.export.operations import Graph
+from nnet3py.export.walk import GraphOptions, Walk
+from nnet3py.network.collapse import prepare_for_test
+from nnet3py.network.consistency import orphan_nodes
+from nnet3py.network.inference import compute_only
+from nnet3py.network.model_file import read_nnet, subsampling_beside
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.orphans import remove_nodes, remove_orphan_components
+from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+
+if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
+
+ALL_OUTPUTS = "*"
+VERSION = "1"                  # of the metadata
+
+
+@dataclass
+class ExportOptions:
+    """What is exported.
+
+    Attributes
+    ----------
+    output : the node whose values are the output; "*" for all outputs of the network
+    edges : "repeat": inputs are whole utterances, whose first and last frames are repeated as nnet3-compute does;
+        "given": the caller gives the frames of context; "none": whole utterances without context, and one row of output
+        for each, as nnet3-xvector-compute gives it
+    frame_subsampling_factor : frames of input for each row of output; None: what the model's folder says, else 1
+    use_priors : subtract the logarithms of the priors of an acoustic model
+    log_softmax : end with a log-softmax, as of a chain model's output
+    apply_exp : end with an exponential
+    collapse : merge affine components that follow each other, as nnet3-compute does
+    streaming : chunk by chunk, with explicit states
+    chunk_outputs : rows of output for each chunk of a stream; 0: any number
+    comment : a line for the metadata
+    """
+
+    output: str = "output"
+    edges: str = "repeat"
+    frame_subsampling_factor: int | None = None
+    use_priors: bool = False
+    log_softmax: bool = False
+    apply_exp: bool = False
+    collapse: bool = True
+    streaming: bool = False
+    chunk_outputs: int = 0
+    comment: str = ""
+
+    def check(self) -> None:
+        """Raise UsageError for what makes no sense."""
+        if self.edges not in ("repeat", "given", "none"):
+            raise UsageError(f"--edges={self.edges}: expected repeat, given or none")
+        if self.frame_subsampling_factor is not None and self.frame_subsampling_factor < 1:
+            raise UsageError(f"--frame-subsampling-factor={self.frame_subsampling_factor} must be 1 or more")
+        if self.chunk_outputs < 0:
+            raise UsageError(f"--chunk-outputs={self.chunk_outputs} must be 0 or more")
+
+
+def read(model: Nnet | AcousticModel | str | os.PathLike[str],
+         use_priors: bool = False) -> tuple[Nnet, np.ndarray | None]:
+    """The network of a model, and its priors if they are asked for.
+
+    Raises
+    ------
+    Nnet3Error : a file that cannot be read, or priors of a model that has none
+    """
+    from nnet3py.acoustic_model import AcousticModel, read_model
+
+    if isinstance(model, str | os.PathLike):
+        model = read_model(model) if use_priors else read_nnet(model)
+    if not isinstance(model, AcousticModel):
+        if use_priors:
+            raise UsageError("priors are wanted, but a network has none", "give an acoustic model, final.mdl")
+        return model, None
+    if use_priors and not len(model.priors):
+        raise Nnet3Error("the acoustic model has no priors", "set them with nnet3-am-adjust-priors")
+    return model.nnet, model.priors if use_priors else None
+
+
+def select_outputs(nnet: Nnet, output: str) -> Nnet:
+    """A copy with one node as ``output``, or with all outputs, and nothing that they do not need."""
+    nnet = nnet.copy()
+    if output != ALL_OUTPUTS:
+        compute_only(nnet, output)
+        return nnet
+    remove_nodes(nnet, [i for i in orphan_nodes(nnet) if not nnet.is_input(i)])
+    remove_orphan_components(nnet)
+    return nnet
+
+
+def in_test_mode(nnet: Nnet, collapse: bool) -> Nnet:
+    """The network in the form that is exported; in place."""
+    if collapse:
+        return prepare_for_test(nnet)
+    set_batchnorm_test_mode(nnet, True)
+    set_dropout_test_mode(nnet, True)
+    return nnet
+
+
+def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions) -> Graph:
+    """The operations of a model.
+
+    Raises
+    ------
+    Nnet3Error : what cannot be exported, all of it
+    """
+    options.check()
+    nnet, priors = read(model, options.use_priors)
+    factor = options.frame_subsampling_factor
+    if factor is None:
+        factor = subsampling_beside(nnet.path)
+    selected = select_outputs(nnet, options.output)
+    limits.check(selected)
+    walk = Walk(in_test_mode(selected, options.collapse), GraphOptions(
+        "stream" if options.streaming else options.edges, factor, priors, options.log_softmax, options.apply_exp))
+    graph = walk.graph()
+    graph.metadata = _metadata(walk, graph, options)
+    return graph
+
+
+def _metadata(walk: Walk, graph: Graph, options: ExportOptions) -> dict[str, str]:
+    dims = {spec.name: spec.dim for spec in graph.inputs}
+    timed = [spec for spec in graph.inputs if spec.has_time]
+    known = {
+        "producer": "nnet3py", "model_type": "nnet3", "version": VERSION, "modulus": str(walk.nnet.modulus()),
+        "left_context": str(timed[0].left if timed else 0), "right_context": str(timed[0].right if timed else 0),
+        "frame_subsampling_factor": str(graph.frame_subsampling_factor), "edges": graph.edges,
+        "input_dim": str(dims.get("input", 0)), "ivector_dim": str(dims.get("ivector", 0)),
+        "output_dim": str(graph.outputs[0][1].dim), "vocab_size": str(graph.outputs[0][1].dim),
+        "outputs": ",".join(name for name, _ in graph.outputs), "exported_output": options.output,
+        "use_priors": str(int(options.use_priors)), "log_softmax": str(int(options.log_softmax)),
+        "apply_exp": str(int(options.apply_exp)), "collapsed": str(int(options.collapse)),
+        "streaming": str(int(options.streaming)),
+    }
+    if graph.states:
+        known["state_names"] = ",".join(state.name for state in graph.states)
+        known["state_frames"] = ",".join(str(state.frames_at_start) for state in graph.states)
+        known["state_dims"] = ",".join(str(state.dim) for state in graph.states)
+        if options.chunk_outputs:
+            shift = options.chunk_outputs * graph.frame_subsampling_factor
+            known["chunk_shift"] = str(shift)
+            known["chunk_length"] = str(timed[0].left + timed[0].right + shift - graph.frame_subsampling_factor + 1)
+    return {**known, "comment": options.comment} if options.comment else known
+

@@ -1,0 +1,103 @@
+"""ONNX files: written, checked by onnx itself, and compared with what nnet3py computes."""
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.export.models import ExportOptions, graph_of
+from nnet3py.export.onnx_graph import OnnxWriter, import_onnx
+from nnet3py.export.operations import Graph
+from nnet3py.extras import install_command
+from nnet3py.io.streams import open_output
+
+if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
+    from nnet3py.network.nnet import Nnet
+
+LARGEST_FILE = 2**31 - 2**20      # bytes in one file; weights of larger models lie beside it
+
+
+def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
+                options: ExportOptions | None = None, **settings: Any) -> Graph:
+    """Write a model as an ONNX file of standard operators (opset 17), with any number of sequences and frames.
+
+    Inputs are ``input``, float32 (N, T, dim), and ``ivector``, float32 (N, dim), where the network has one; the output
+    is ``output``, float32 (N, ceil(T / frame_subsampling_factor), dim), equal to that of :func:`nnet3py.compute` with
+    one chunk. Metadata tell the context, the subsampling and the like.
+
+    Parameters
+    ----------
+    model : a network, an acoustic model, or the file of one; left as it is
+    path : the file to write
+    options : see :class:`~nnet3py.export.models.ExportOptions`; or its attributes by name
+
+    Raises
+    ------
+    Nnet3Error : what cannot be exported, before anything is written; the package onnx is not installed
+    """
+    options = options or ExportOptions(**settings)
+    onnx = import_onnx()
+    graph = graph_of(model, options)
+    made = onnx_model(graph)
+    if made.ByteSize() > LARGEST_FILE:
+        onnx.save_model(made, os.fspath(path), save_as_external_data=True,
+                        location=os.path.basename(os.fspath(path)) + ".weights")
+    else:
+        with open_output(path) as file:
+            file.write(made.SerializeToString())
+    return graph
+
+
+def onnx_model(graph: Graph) -> Any:
+    """The ONNX model of a graph, checked."""
+    onnx = import_onnx()
+    made = OnnxWriter(graph).model()
+    if made.ByteSize() <= LARGEST_FILE:
+        onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+def session(path_or_bytes: str | bytes, threads: int = 1) -> Any:
+    """An onnxruntime session on the CPU. Raises Nnet3Error if it is not installed, or cannot read the file."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise Nnet3Error(f"running ONNX files needs the package onnxruntime ({error})",
+                         install_command("onnx")) from error
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads, settings.log_severity_level = threads, 3
+    try:
+        return onnxruntime.InferenceSession(path_or_bytes, settings, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise Nnet3Error(f"onnxruntime cannot load the model: {error}") from error
+
+
+def run(running: Any, *inputs: np.ndarray) -> list[np.ndarray]:
+    """Outputs of a session for inputs in the order of the model's."""
+    names = [given.name for given in running.get_inputs()]
+    return list(running.run(None, dict(zip(names, inputs, strict=True))))
+
+
+def difference_from_compute(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
+                            graph: Graph, options: ExportOptions, frames: int = 40) -> float:
+    """The largest difference of an exported whole-utterance model from nnet3py.compute, on random input.
+
+    It is relative to the largest value. Priors, log-softmax and exponential are not compared.
+    """
+    from nnet3py.export.models import read
+    from nnet3py.runtime.compute import compute
+
+    rng, (nnet, _) = np.random.default_rng(0), read(model)
+    given = [rng.standard_normal((1, frames, spec.dim) if spec.has_time else (1, spec.dim)).astype(np.float32)
+             for spec in graph.inputs]
+    found = run(session(os.fspath(path)), *given)[0][0]
+    by_name = {spec.name: array[0] for spec, array in zip(graph.inputs, given, strict=True)}
+    ivector = by_name.get("ivector")
+    if ivector is None and nnet.input_dim("ivector") > 0:         # an input that this output does not need
+        ivector = np.zeros(nnet.input_dim("ivector"), np.float32)
+    expected = compute(nnet, by_name["input"], ivector, frames_per_chunk=frames, output=options.output,
+                       frame_subsampling_factor=graph.frame_subsampling_factor)
+    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))

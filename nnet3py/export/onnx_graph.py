@@ -1,0 +1,381 @@
+"""The list of operations as an ONNX graph of standard operators."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.export.operations import Graph, Loop, Op, State, Value
+from nnet3py.extras import install_command
+
+OPSET, IR_VERSION = 17, 8
+TO_THE_END = 2**31 - 1
+UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt"}
+BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "matmul": "MatMul", "and": "And", "or": "Or",
+          "int_sum": "Add"}
+WITH_NUMBER = {"scale": ("Mul", "by"), "shift": ("Add", "by"), "at_least": ("Max", "least")}
+
+
+def import_onnx() -> Any:
+    """The onnx package. Raises Nnet3Error with the command that installs it."""
+    try:
+        import onnx
+        import onnx.helper
+    except ImportError as error:
+        raise Nnet3Error(f"ONNX files need the package onnx ({error})", install_command("onnx")) from error
+    return onnx
+
+
+def linear_weight(graph: Graph, settings: dict[str, Any]) -> np.ndarray:
+    """What a ``linear`` operation multiplies with, (inputs, outputs)."""
+    array = graph.weights[settings["weight"]].array
+    if settings["columns"] is not None:
+        array = np.concatenate([array[:, begin:end] for begin, end in settings["columns"]], axis=1)
+    return np.ascontiguousarray(array.T)
+
+
+def linear_name(settings: dict[str, Any]) -> str:
+    """The name of that matrix in the file."""
+    if settings["columns"] is None:
+        return str(settings["weight"])
+    return settings["weight"] + "[" + ",".join(f"{b}:{e}" for b, e in settings["columns"]) + "]"
+
+
+class OnnxWriter:
+    """Writes one graph. ``model`` is the ONNX model."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.onnx = import_onnx()
+        self.helper, self.graph = self.onnx.helper, graph
+        self.nodes: list[Any] = []
+        self.initializers: dict[str, np.ndarray] = {}
+        self.constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self.doubles: set[str] = set()
+        self.count = 0
+        self.scope = ""
+
+    def model(self) -> Any:
+        """The whole model, with its metadata."""
+        if self.graph.states:
+            self._first_chunk()
+        self._lengths()
+        for op in self.graph.ops:
+            self._loop(op) if isinstance(op, Loop) else self._op(op)
+        for name, value in self.graph.outputs:
+            self._add("Identity", [value.name], [name])
+        for state in self.graph.states:
+            self._add("Identity", [state.next_value], [f"next.{state.name}"])
+        graph = self.helper.make_graph(
+            self.nodes, "nnet3", [*map(self._input_info, self.graph.inputs), *map(self._state_info, self.graph.states)],
+            [*(self._float_info(name, ["N", "T_out", value.dim]) for name, value in self.graph.outputs),
+             *(self._float_info(f"next.{s.name}", ["N", s.frames, s.dim]) for s in self.graph.states)],
+            [self.onnx.numpy_helper.from_array(array, name) for name, array in self.initializers.items()])
+        model = self.helper.make_model(graph, opset_imports=[self.helper.make_opsetid("", OPSET)],
+                                       producer_name="nnet3py", ir_version=IR_VERSION)
+        self.helper.set_model_props(model, self.graph.metadata)
+        return model
+
+    # -- small things ----------------------------------------------------------------------------------------------
+
+    def _float_info(self, name: str, shape: list[Any]) -> Any:
+        return self.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, shape)
+
+    def _input_info(self, spec: Any) -> Any:
+        return self._float_info(spec.name, ["N", "T", spec.dim] if spec.has_time else ["N", spec.dim])
+
+    def _state_info(self, state: State) -> Any:
+        frames = state.frames if state.frames_at_start else f"frames of {state.name}"
+        return self._float_info(state.name, ["N", frames, state.dim])
+
+    def _first_chunk(self) -> None:
+        """``is_first``, (1,): whether nothing came before this chunk: what earlier ones have left has no frames."""
+        state = next(s for s in self.graph.states if s.frames_at_start == 0)
+        self._add("Equal", [self._rows(state.name), self._constant([0])], ["is_first"])
+
+    def _by_chunk(self, first: int, later: int) -> str:
+        """A number, (1,), that is another one in later chunks."""
+        if first == later or not self.graph.states:
+            return self._constant([first])
+        return self._add("Where", ["is_first", self._constant([first]), self._constant([later])])
+
+    def _new(self) -> str:
+        self.count += 1
+        return f"{self.scope}/t{self.count}" if self.scope else f"t{self.count}"
+
+    def _add(self, kind: str, inputs: list[str], outputs: list[str] | None = None, **attributes: Any) -> str:
+        outputs = outputs or [self._new()]
+        self.nodes.append(self.helper.make_node(kind, inputs, outputs, name=outputs[0], **attributes))
+        return outputs[0]
+
+    def _constant(self, values: Any, dtype: Any = np.int64) -> str:
+        """The name of an initializer with these numbers; equal ones are shared."""
+        array = np.asarray(values, dtype)
+        key = array.dtype.str, array.shape, array.tobytes()
+        if key not in self.constants:
+            self.constants[key] = name = f"c{len(self.constants)}"
+            self.initializers[name] = array
+        return self.constants[key]
+
+    def _float(self, number: float, like: str) -> str:
+        return self._constant(number, np.float64 if like in self.doubles else np.float32)
+
+    def _name(self, name: str) -> str:
+        """The name of an operation's input, which may be a weight as it is in the component."""
+        weight = self.graph.weights.get(name)
+        if weight is not None and name not in self.initializers:
+            self.initializers[name] = weight.array
+        return name
+
+    def _rows(self, value: str) -> str:
+        """How many frames a value has, (1,)."""
+        return self._add("Slice", [self._add("Shape", [value]), *map(self._constant, ([1], [2]))])
+
+    def _lengths(self) -> None:
+        """``batch`` (1,) and ``end``, the time of the last output."""
+        spec = next((s for s in self.graph.inputs if s.has_time), self.graph.inputs[0])
+        shape = self._add("Shape", [spec.name])
+        self._add("Slice", [shape, *map(self._constant, ([0], [1]))], ["batch"])
+        if not spec.has_time:
+            self._add("Identity", [self._constant(0)], ["end"])
+            return
+        self._add("Gather", [shape, self._constant(1)], ["num_frames"])
+        factor = self.graph.frame_subsampling_factor
+        if self.graph.edges == "stream":
+            context = self._by_chunk(1 + spec.left + spec.right, factor)
+            self._add("Squeeze", [self._add("Sub", ["num_frames", context])], ["end"])
+            return
+        if self.graph.edges == "given":
+            self._add("Sub", ["num_frames", self._constant(1 + spec.left + spec.right)], ["end"])
+            return
+        last = self._add("Sub", ["num_frames", self._constant(1)])
+        if factor == 1:
+            self._add("Identity", [last], ["end"])
+            return
+        self._add("Mul", [self._add("Div", [last, self._constant(factor)]), self._constant(factor)], ["end"])
+
+    def _end_plus(self, number: int) -> str:
+        return "end" if number == 0 else self._add("Add", ["end", self._constant(number)])
+
+    # -- operations ------------------------------------------------------------------------------------------------
+
+    def _op(self, op: Op) -> None:
+        self.scope = op.scope
+        inputs, output, s = [self._name(name) for name in op.inputs], [op.output.name], op.settings
+        if op.kind in UNARY:
+            self._add(UNARY[op.kind], inputs, output)
+        elif op.kind in BINARY:
+            self._add(BINARY[op.kind], inputs, output)
+        elif op.kind in WITH_NUMBER:
+            kind, key = WITH_NUMBER[op.kind]
+            if (kind, s[key]) == ("Mul", 1.0):
+                self._add("Identity", inputs, output)
+            else:
+                self._add(kind, [*inputs, self._float(s[key], inputs[0])], output)
+        else:
+            getattr(self, f"_do_{op.kind}")(inputs, output, s, op.output)
+        if op.kind == "double" or op.kind != "single" and any(name in self.doubles for name in inputs):
+            self.doubles.add(op.output.name)
+
+    def _do_frames(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        if self.graph.edges in ("given", "stream"):
+            self._add("Identity", i, o)
+            return
+        times = self._add("Range", [self._constant(-s["left"]), self._end_plus(s["right"] + 1), self._constant(1)])
+        last = self._add("Sub", [self._add("Gather", [self._add("Shape", i), self._constant(1)]), self._constant(1)])
+        index = self._add("Min", [self._add("Max", [times, self._constant(0)]), last])
+        self._add("Gather", [i[0], index], o, axis=1)
+
+    def _do_one_frame(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Unsqueeze", [i[0], self._constant([1])], o)
+
+    def _do_linear(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        name = linear_name(s)
+        if name not in self.initializers:
+            self.initializers[name] = linear_weight(self.graph, s)
+        if s["bias"] is None:
+            self._add("MatMul", [i[0], name], o)
+        else:
+            self._add("Add", [self._add("MatMul", [i[0], name]), self._name(s["bias"])], o)
+
+    def _do_softmax(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Softmax", i, o, axis=-1)
+
+    def _do_log_softmax(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("LogSoftmax", i, o, axis=-1)
+
+    def _do_batch_norm(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Add", [self._add("Mul", [i[0], self._name(s["scale"])]), self._name(s["offset"])], o)
+
+    def _do_concat(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Concat", i, o, axis=-1)
+
+    def _do_columns(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Slice", [i[0], *map(self._constant, ([s["begin"]], [s["end"]], [-1]))], o)
+
+    def _do_pick_columns(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Gather", [i[0], self._constant(s["index"])], o, axis=-1)
+
+    def _do_sum(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("ReduceSum", [i[0], self._constant([s["axis"]])], o, keepdims=1)
+
+    def _do_maximum(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("ReduceMax", i, o, axes=[s["axis"]], keepdims=1)
+
+    def _do_reshape(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Reshape", [i[0], self._constant([0, 0, *s["tail"]])], o)
+
+    def _do_transposed(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        rank = 3 if i[0] not in self.initializers else self.initializers[i[0]].ndim
+        self._add("Transpose", i, o, perm=[*range(rank - 2), rank - 1, rank - 2])
+
+    def _do_weight_row(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Gather", [i[0], self._constant(s["row"])], o, axis=0)
+
+    def _do_weight_shape(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Reshape", [i[0], self._constant(s["shape"])], o)
+
+    def _do_away_from_zero(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        least, zero = (self._constant(x, np.float32) for x in (s["least"], 0.0))
+        small = self._add("Where", [self._add("GreaterOrEqual", [i[0], zero]), least, self._add("Neg", [least])])
+        self._add("Where", [self._add("GreaterOrEqual", [self._add("Abs", i), least]), i[0], small], o)
+
+    def _do_double(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Cast", i, o, to=self.onnx.TensorProto.DOUBLE)
+
+    def _do_single(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Cast", i, o, to=self.onnx.TensorProto.FLOAT)
+
+    # -- time ------------------------------------------------------------------------------------------------------
+
+    def _do_expand(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        if "frames" in s:
+            length = self._constant([s["frames"]])
+        else:
+            factor = self.graph.frame_subsampling_factor
+            span = self._add("Add", ["end", self._by_chunk(s["hi"] - s["lo"] + s["step"], factor)])
+            length = self._add("Div", [span, self._constant([s["step"]])])
+        self._add("Expand", [i[0], self._add("Concat", ["batch", length, self._constant([1])], axis=0)], o)
+
+    def _do_slice_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        stop = -s["stop"] or TO_THE_END
+        start = self._by_chunk(s["start"], s.get("later_start", s["start"]))
+        self._add("Slice", [i[0], start, *map(self._constant, ([stop], [1], [s["step"]]))], o)
+
+    def _do_concat_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Concat", i, o, axis=1)
+
+    def _do_last_rows(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Slice", [i[0], *map(self._constant, ([-s["count"]], [TO_THE_END], [1]))], o)
+
+    def _do_first_frame(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Slice", [i[0], *map(self._constant, ([0], [1], [1]))], o)
+
+    def _do_take_rows(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Gather", i, o, axis=1)
+
+    def _mask(self, name: str) -> str:
+        return self._add("Unsqueeze", [name, self._constant([1])])
+
+    def _do_keep(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Where", [self._mask(i[1]), i[0], self._float(0.0, i[0])], o)
+
+    def _do_choose(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Where", [self._mask(i[0]), i[1], i[2]], o)
+
+    def _do_window_sum(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        sums = self._add("CumSum", [i[0], self._constant(1)])
+        sums = self._add("Pad", [sums, self._constant([0, 1, 0, 0, 0, 0]), self._float(0.0, i[0])])
+        begin = self._add("Min", [i[1], self._rows(i[0])])
+        end = self._add("Max", [self._add("Add", [i[2], self._constant(1)]), begin])
+        self._add("Sub", [self._add("Gather", [sums, end], axis=1), self._add("Gather", [sums, begin], axis=1)], o)
+
+    def _do_times(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Range", [self._constant(s["lo"]), self._end_plus(s["hi"] + 1), self._constant(s["step"])], o)
+
+    def _do_int_add(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Add", [i[0], self._constant(s["value"])], o)
+
+    def _do_round_down(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Sub", [i[0], self._add("Mod", [i[0], self._constant(s["by"])])], o)
+
+    def _do_table_int(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        index = self._add("Mod", [i[0], self._constant(len(s["table"]))])
+        self._add("Gather", [self._constant(s["table"]), index], o)
+
+    def _do_table_bool(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        index = self._add("Mod", [i[0], self._constant(len(s["table"]))])
+        self._add("Gather", [self._constant(s["table"], np.bool_), index], o)
+
+    def _do_is_in(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("And", [self._add("GreaterOrEqual", [i[0], self._constant(s["lo"])]),
+                          self._add("LessOrEqual", [i[0], self._end_plus(s["hi"])])], o)
+
+    def _do_is_multiple(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Equal", [self._add("Mod", [i[0], self._constant(s["by"])]), self._constant(0)], o)
+
+    def _do_rows_of(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        row = self._add("Sub", [i[0], self._constant(s["lo"])])
+        if s["step"] > 1:
+            row = self._add("Div", [row, self._constant(s["step"])])
+        last = self._add("Sub", [self._rows(i[1]), self._constant(1)])
+        self._add("Min", [self._add("Max", [row, self._constant(0)]), last], o)
+
+    def _do_at_least_int(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Max", [i[0], self._constant(s["least"])], o)
+
+    def _do_at_most_rows(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Min", [i[0], self._add("Sub", [self._rows(i[1]), self._constant(1)])], o)
+
+    def _do_as_column(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        number = self._add("Cast", i, to=self.onnx.TensorProto.FLOAT)
+        self._add("Unsqueeze", [number, self._constant([0, 2])], o)
+
+    # -- recurrences -----------------------------------------------------------------------------------------------
+
+    def _loop(self, loop: Loop) -> None:
+        """A Scan over rounds of ``fold`` frames, each (N, fold, columns)."""
+        self.scope = loop.scope
+        if not loop.scanned:
+            raise Nnet3Error(f"the recurrence of '{loop.scope}' has no input that changes with time")
+        rows = self._rows(loop.scanned[0][0])
+        missing = self._add("Mod", [self._add("Neg", [rows]), self._constant([loop.fold])])
+        given = [self._folded(name, value, loop, missing) for name, value in loop.scanned]
+        begin = [c.begin or self._add("Expand", [self._constant(0.0, np.float32), self._add(
+            "Concat", ["batch", self._constant([loop.fold, c.dim])], axis=0)]) for c in loop.carried]
+        body = self._body(loop)
+        states, found = [self._new() for _ in loop.carried], [self._new() for _ in loop.collected]
+        direction = int(loop.is_backward)
+        self.scope = loop.scope
+        self._add("Scan", begin + given, states + found, body=body, num_scan_inputs=len(given),
+                  scan_input_axes=[1] * len(given), scan_input_directions=[direction] * len(given),
+                  scan_output_axes=[1] * len(found), scan_output_directions=[direction] * len(found))
+        for folded, (_, value) in zip(found, loop.collected, strict=True):
+            y = self._add("Reshape", [folded, self._constant([0, -1, value.dim])])
+            start, end = (missing, self._constant([TO_THE_END])) if loop.is_backward else (self._constant([0]), rows)
+            self._add("Slice", [y, start, end, self._constant([1])], [value.name])
+
+    def _folded(self, name: str, value: Value, loop: Loop, missing: str) -> str:
+        """Frames in rounds, (N, rounds, fold, columns); rounds that are not full get frames of zeros."""
+        if loop.fold == 1:
+            return self._add("Unsqueeze", [name, self._constant([2])])
+        zero, zeros = self._constant([0]), self._constant([0, 0, 0])
+        pads = [zero, missing, zeros, zero] if loop.is_backward else [zeros, zero, missing, zero]
+        padded = self._add("Pad", [name, self._add("Concat", pads, axis=0), self._constant(0.0, np.float32)])
+        return self._add("Reshape", [padded, self._constant([0, -1, loop.fold, value.dim])])
+
+    def _body(self, loop: Loop) -> Any:
+        outer, self.nodes = self.nodes, []
+        for op in loop.body:
+            self._op(op)
+        inputs = [self._float_info(c.inside, ["N", loop.fold, c.dim]) for c in loop.carried]
+        inputs += [self._float_info(value.name, [None, loop.fold, value.dim]) for _, value in loop.scanned]
+        outputs = [self._float_info(c.next, ["N", loop.fold, c.dim]) for c in loop.carried]
+        collected = []
+        for inside, _ in loop.collected:                      # a value may be carried and collected
+            self.scope = ""
+            collected.append(self._add("Identity", [inside.name]))
+            outputs.append(self._float_info(collected[-1], ["N", loop.fold, inside.dim]))
+        body = self.helper.make_graph(self.nodes, f"{loop.scope} step", inputs, outputs)
+        self.nodes = outer
+        return body

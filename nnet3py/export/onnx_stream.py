@@ -1,0 +1,79 @@
+"""Running an ONNX file that was exported for streams: chunk after chunk, with its states."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class OnnxStream:
+    """One stream, or several side by side, through a model exported with ``streaming``.
+
+    Frames before the first are copies of it, and :meth:`finish` makes copies of the last: as nnet3py.LoopedComputer.
+
+    Parameters
+    ----------
+    session : of onnxruntime
+    chunk_outputs : rows of output for each run of the model
+    """
+
+    def __init__(self, session: Any, chunk_outputs: int = 7) -> None:
+        self._session, self._chunk_outputs = session, chunk_outputs
+        known = session.get_modelmeta().custom_metadata_map
+        self._left, self._right, self._factor = (int(known[key]) for key in (
+            "left_context", "right_context", "frame_subsampling_factor"))
+        self._names = known["state_names"].split(",")
+        frames, dims = (list(map(int, known[key].split(","))) for key in ("state_frames", "state_dims"))
+        self._starts = list(zip(frames, dims, strict=True))
+        self._outputs = [each.name for each in session.get_outputs()]
+        self._waiting: np.ndarray | None = None
+        self._states: list[np.ndarray] | None = None
+        self._last = np.zeros((0, 0, 0), np.float32)
+        self._num_frames = self._num_outputs = 0
+
+    def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
+        """Take frames, float32 (N, frames, dim), and an i-vector (N, dim); gives the output that is ready."""
+        if self._waiting is None and feats.shape[1]:
+            self._waiting = np.repeat(feats[:, :1], self._left, axis=1)
+        if self._waiting is not None:
+            self._waiting = np.concatenate((self._waiting, feats), axis=1)
+        if feats.shape[1]:
+            self._last = feats[:, -1:]
+        self._num_frames += feats.shape[1]
+        return self._run_chunks(ivector)
+
+    def finish(self, ivector: np.ndarray | None = None) -> np.ndarray:
+        """No more frames come; gives the rest of the output."""
+        missing = -(-self._num_frames // self._factor) - self._num_outputs
+        if self._waiting is None or missing <= 0:
+            return np.zeros((0, 0, 0), np.float32)
+        chunks = -(-missing // self._chunk_outputs)
+        padding = self._next_size() + (chunks - 1) * self._shift - self._waiting.shape[1]
+        self._waiting = np.concatenate((self._waiting, np.repeat(self._last, padding, axis=1)), axis=1)
+        return self._run_chunks(ivector)[:, :missing]
+
+    @property
+    def _shift(self) -> int:
+        return self._chunk_outputs * self._factor
+
+    def _next_size(self) -> int:
+        """Frames of the next chunk."""
+        return self._shift if self._states else self._left + self._right + self._shift - self._factor + 1
+
+    def _run_chunks(self, ivector: np.ndarray | None) -> np.ndarray:
+        found = []
+        while self._waiting is not None and self._waiting.shape[1] >= self._next_size():
+            size = self._next_size()
+            found.append(self._run(self._waiting[:, :size], ivector))
+            self._waiting = self._waiting[:, size:]
+            self._num_outputs += self._chunk_outputs
+        return np.concatenate(found, axis=1) if found else np.zeros((0, 0, 0), np.float32)
+
+    def _run(self, feats: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
+        states = self._states or [np.zeros((len(feats), frames, dim), np.float32) for frames, dim in self._starts]
+        given = {"input": feats, **dict(zip(self._names, states, strict=True))}
+        if ivector is not None:
+            given["ivector"] = ivector
+        output, *rest = self._session.run(None, given)
+        self._states = rest[len(rest) - len(states):]
+        return np.asarray(output)

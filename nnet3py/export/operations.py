@@ -1,0 +1,247 @@
+"""The plain list of operations that a network becomes before it is written as ONNX or as a torch module.
+
+Matrices are float32 (N, time, columns): N sequences, then frames; a value that is the same at all times has one frame.
+Each operation makes one new value; a :class:`Loop` makes several. What the operations do stands once, in ``KINDS``; the
+writers have one translation for each.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+# kind -> what it does. x, y: matrices; v: an int64 vector of times or rows; m: a boolean vector, one for each frame.
+KINDS = {
+    "frames": "the rows of an input from left frames before t = 0 to right frames after the last output's time",
+    "one_frame": "an input without time, (N, columns), as (N, 1, columns)",
+    "linear": "x W' + b with the parameters of a component, or with some columns of W",
+    "matmul": "x times a weight of two or more dimensions",
+    "add": "x + y, or a weight", "sub": "x - y", "mul": "x * y, or a weight", "div": "x / y",
+    "scale": "x times a number", "shift": "x plus a number", "at_least": "the larger of x and a number",
+    "relu": "max(x, 0)", "sigmoid": "1 / (1 + exp(-x))", "tanh": "tanh(x)", "exp": "exp(x)", "log": "log(x)",
+    "sqrt": "square root", "softmax": "softmax over the last dimension", "log_softmax": "its logarithm",
+    "batch_norm": "the columns by the stored mean and variance of a component",
+    "concat": "columns side by side", "columns": "columns begin to end", "pick_columns": "columns by number",
+    "sum": "sum over one dimension from the back, which stays with size 1", "maximum": "the same, the largest",
+    "reshape": "(N, time, ...) with other dimensions after the first two",
+    "transposed": "a weight with its last two dimensions exchanged", "weight_row": "one row of a weight",
+    "weight_shape": "a weight of other dimensions", "away_from_zero": "a weight with numbers near 0 moved to +-least",
+    "double": "as float64", "single": "as float32",
+    "expand": "a value with one frame, repeated for the frames from lo to hi after the last",
+    "slice_time": "frames from start (later_start in later chunks) to stop frames before the end, each step-th",
+    "concat_time": "the frames of x, then those of y", "last_rows": "the last count frames",
+    "first_frame": "the first frame, which stands for the whole",
+    "take_rows": "the frames that v numbers", "keep": "x where m, else 0", "choose": "x where m, else y",
+    "window_sum": "sums of the frames first to last (int64 vectors) of x, 0 where last < first",
+    "times": "lo, lo + step, ... up to the last output's time plus hi", "int_add": "v plus a number",
+    "round_down": "v rounded down to a multiple", "table_int": "table[v mod len(table)]", "int_sum": "v + v",
+    "table_bool": "table[v mod len(table)] as boolean", "is_in": "lo <= v <= last output's time + hi",
+    "rows_of": "the rows of x, whose frames begin at lo and are step apart, at the times v, moved inside x",
+    "and": "m and m", "or": "m or m", "is_multiple": "v mod by is 0", "at_least_int": "max(v, number)",
+    "at_most_rows": "min(v, rows of x - 1)", "as_column": "m as float (1, time, 1)",
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an operation makes: its name, its columns, and whether it has one frame for all times."""
+
+    name: str
+    dim: int = 0
+    is_constant: bool = False
+
+
+@dataclass(frozen=True)
+class Weight:
+    """Numbers of a component: ``array`` as the component has them, under ``component.attribute``."""
+
+    name: str
+    array: np.ndarray
+    component: str = ""
+    attribute: str = ""
+    is_parameter: bool = False      # set from files; False: made from other things, and never written back
+
+
+@dataclass
+class Op:
+    """One operation of a kind of ``KINDS``; ``scope`` names the node of the network that it belongs to."""
+
+    kind: str
+    inputs: tuple[str, ...]
+    output: Value
+    scope: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Carried:
+    """A value that a loop hands from each step to the next: zero at first, or what the caller gives (streaming)."""
+
+    inside: str                     # its name in the body
+    next: str                       # the value of the body that the next step has under that name
+    dim: int
+    begin: str = ""                 # the value outside that it has at first; "": zeros
+
+
+@dataclass
+class Loop:
+    """A recurrence: its body is computed for ``fold`` frames at a time, forward or backward.
+
+    ``scanned`` are pairs of a name outside and the value in the body, ``collected`` of a value in the body and one
+    outside; matrices in the body have ``fold`` frames.
+    """
+
+    body: list[Op]
+    carried: list[Carried]
+    scanned: list[tuple[str, Value]]
+    collected: list[tuple[Value, Value]]     # in the body, outside
+    fold: int
+    is_backward: bool
+    scope: str
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An input of the network: ``left`` and ``right`` frames around the outputs' are read; i-vectors have no time."""
+
+    name: str
+    dim: int
+    left: int = 0
+    right: int = 0
+    has_time: bool = True
+
+
+@dataclass(frozen=True)
+class State:
+    """What a chunk of a stream hands to the next, (N, frames, dim): ``next_value`` goes into the input ``name``.
+
+    At the start of a stream it has ``frames_at_start`` frames: none, or as many as later, of zeros.
+    """
+
+    name: str
+    next_value: str
+    dim: int
+    frames: int
+    frames_at_start: int
+
+
+@dataclass
+class Graph:
+    """All of a network, in the order in which it is computed."""
+
+    inputs: list[InputSpec]
+    outputs: list[tuple[str, Value]]
+    ops: list[Op | Loop]
+    weights: dict[str, Weight]
+    frame_subsampling_factor: int
+    edges: str            # "repeat": inputs are whole utterances; "given": with context around them; "stream": chunks;
+    #                       "none": whole utterances, of which only the first row of output is wanted
+    metadata: dict[str, str] = field(default_factory=dict)
+    states: list[State] = field(default_factory=list)
+
+
+class Builder:
+    """Appends operations to a list, with names that tell the node.
+
+    Operations on weights alone go to ``outer``, so that a loop does not repeat them.
+    """
+
+    def __init__(self, outer: Builder | None = None, fold: int = 0) -> None:
+        self.ops: list[Op | Loop] = []
+        self.weights: dict[str, Weight] = outer.weights if outer else {}
+        self.names: dict[str, int] = outer.names if outer else {}
+        self.outer = outer or self
+        self.fold = fold                      # frames of matrices inside a loop; 0 outside
+        self.scope = ""
+        self._known: dict[Any, Value] = outer._known if outer else {}
+        self.states: list[State] = outer.states if outer else []
+
+    def new_name(self, hint: str) -> str:
+        """A name that nothing has yet."""
+        count = self.names.get(hint, 0)
+        self.names[hint] = count + 1
+        return hint if count == 0 else f"{hint}_{count}"
+
+    def op(self, kind: str, *inputs: Value | str, dim: int = -1, constant: bool | None = None,
+           **settings: Any) -> Value:
+        """Append an operation; columns and constancy are those of the first input unless given."""
+        assert kind in KINDS, kind
+        values = [v for v in inputs if isinstance(v, Value)]
+        if dim < 0:
+            dim = max((v.dim for v in values), default=0)
+        if constant is None:
+            constant = all(v.is_constant for v in values) if values else False
+        names = tuple(v.name if isinstance(v, Value) else v for v in inputs)
+        output = Value(self.new_name(f"{self.scope}/{kind}" if self.scope else kind), dim, constant)
+        self.ops.append(Op(kind, names, output, self.scope, settings))
+        return output
+
+    def shared(self, kind: str, *inputs: Value | str, **settings: Any) -> Value:
+        """An operation of the outer list that is made once, however often it is asked for."""
+        key = (kind, *inputs, *sorted(settings.items()))
+        if key not in self._known:
+            outer = self.outer
+            scope, outer.scope = outer.scope, ""
+            self._known[key] = outer.op(kind, *inputs, **settings)
+            outer.scope = scope
+        return self._known[key]
+
+    def state(self, name: str, dim: int, frames: int, frames_at_start: int) -> Value:
+        """A new input for what the chunk before has left; :meth:`next_state` says what is left for the next."""
+        self.states.append(State(name, "", dim, frames, frames_at_start))
+        self.names[name] = 1
+        return Value(name, dim)
+
+    def next_state(self, name: str, before: Value, new: Value) -> Value:
+        """The state and the new frames after each other; the last of them are the next chunk's state."""
+        joined = self.op("concat_time", before, new, dim=before.dim, constant=False)
+        place = next(i for i, state in enumerate(self.states) if state.name == name)
+        last = self.op("last_rows", joined, count=self.states[place].frames)
+        self.states[place] = replace(self.states[place], next_value=last.name)
+        return joined
+
+    def weight(self, component: str, attribute: str, array: np.ndarray, is_parameter: bool = True) -> str:
+        """The name of the weight; it is stored if it is new."""
+        name = f"{component}.{attribute}"
+        if name not in self.weights:
+            self.weights[name] = Weight(name, np.ascontiguousarray(array), component, attribute, is_parameter)
+        return name
+
+    def constant(self, hint: str, array: np.ndarray) -> str:
+        """The name of numbers that belong to no component's parameters."""
+        name = self.new_name(hint)
+        self.weights[name] = Weight(name, np.ascontiguousarray(array))
+        return name
+
+
+def prune(graph: Graph) -> None:
+    """Leave out the operations whose values nobody uses, in place."""
+    needed = {value.name for _, value in graph.outputs} | {state.next_value for state in graph.states}
+    kept: list[Op | Loop] = []
+    for op in reversed(graph.ops):
+        if isinstance(op, Loop):
+            if not needed.isdisjoint(outside.name for _, outside in op.collected):
+                _prune_loop(op, needed)
+                kept.append(op)
+        elif op.output.name in needed:
+            needed.update(op.inputs)
+            kept.append(op)
+    graph.ops = kept[::-1]
+
+
+def _prune_loop(loop: Loop, needed: set[str]) -> None:
+    """The same inside a loop; ``needed`` gets what it takes from outside."""
+    loop.collected = [(inside, outside) for inside, outside in loop.collected if outside.name in needed]
+    inner = {inside.name for inside, _ in loop.collected} | {c.next for c in loop.carried}
+    kept = []
+    for op in reversed(loop.body):
+        if op.output.name in inner:
+            inner.update(op.inputs)
+            kept.append(op)
+    loop.body = kept[::-1]
+    needed.update(c.begin for c in loop.carried if c.begin)
+    used = [(name, value) for name, value in loop.scanned if value.name in inner]
+    loop.scanned = used or loop.scanned[:1]          # a loop is as long as what it scans
+    needed.update(name for name, _ in loop.scanned)
+    needed.update(inner)                             # also weights, and values that are the same in all steps

@@ -1,0 +1,115 @@
+"""All numbers of a network that computing needs, by name: ``.npz`` and safetensors files, and back into a network."""
+from __future__ import annotations
+
+import io
+import os
+from typing import Any
+
+import numpy as np
+
+from nnet3py.components.base import Component
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError
+from nnet3py.extras import install_command
+from nnet3py.io.streams import open_input, open_output
+from nnet3py.network.nnet import Nnet
+
+# arrays that are not trained but belong to what a component computes
+FIXED = {
+    "FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
+    "FixedBiasComponent": ("vector",), "BatchNormComponent": ("count", "sum", "sumsq"),
+}
+
+
+def named_arrays(nnet: Nnet) -> dict[str, np.ndarray]:
+    """The arrays themselves: changing them in place changes the network. ``component.attribute`` -> float32, float64.
+
+    Components inside a composite have their number in between: ``component.0.linear_params``.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for name, component in nnet.named_components():
+        _collect(name, component, arrays)
+    return arrays
+
+
+def _collect(name: str, component: Component, arrays: dict[str, np.ndarray]) -> None:
+    if component.children:
+        for number, child in enumerate(component.children):
+            _collect(f"{name}.{number}", child, arrays)
+        return
+    arrays.update({f"{name}.{attribute}": array for attribute, array in component.parameters().items()})
+    arrays.update({f"{name}.{attribute}": getattr(component, attribute)
+                   for attribute in FIXED.get(type(component).__name__, ())})
+
+
+def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None) -> list[str]:
+    """Put numbers into a network, in place; returns the names of those that changed.
+
+    Raises
+    ------
+    ShapeError : a name that the network does not have, or another shape; the network is then as it was
+    """
+    arrays = named_arrays(nnet)
+    of_file = f" of {path}" if path else ""
+    for name, array in given.items():
+        if name not in arrays:
+            raise ShapeError(f"'{name}'{of_file} is no parameter of the network",
+                             f"its parameters are called {', '.join(list(arrays)[:3])}, ...")
+        if arrays[name].shape != np.shape(array):
+            raise ShapeError(f"'{name}'{of_file} has shape {np.shape(array)}, expected {arrays[name].shape}")
+        if not np.isfinite(array).all():
+            raise ShapeError(f"'{name}'{of_file} has NaN or infinity in it")
+    changed = []
+    for name, array in given.items():
+        new = np.asarray(array).astype(arrays[name].dtype)
+        if not np.array_equal(new, arrays[name]):
+            arrays[name][...] = new
+            changed.append(name)
+    for component in nnet.components:
+        _derive(component)
+    nnet.structure_changed()       # compiled and prepared forms of it are made again
+    return changed
+
+
+def _derive(component: Component) -> None:
+    for child in component.children:
+        _derive(child)
+    if type(component).__name__ == "BatchNormComponent":
+        component.compute_derived()       # type: ignore[attr-defined]
+
+
+def import_safetensors() -> Any:
+    """The module for numpy. Raises Nnet3Error with the command that installs it."""
+    try:
+        import safetensors.numpy
+    except ImportError as error:
+        raise Nnet3Error(f"safetensors files need the package safetensors ({error})",
+                         install_command("safetensors")) from error
+    return safetensors.numpy
+
+
+def write_weights(nnet: Nnet, path: str | os.PathLike[str], file_format: str) -> None:
+    """Write all numbers as ``npz`` or ``safetensors``."""
+    arrays = {name: np.ascontiguousarray(array) for name, array in named_arrays(nnet).items()}
+    if file_format == "npz":
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)         # type: ignore[arg-type]
+        content = buffer.getvalue()
+    else:
+        content = import_safetensors().save(arrays)
+    with open_output(path) as file:
+        file.write(content)
+
+
+def read_weights(path: str | os.PathLike[str], file_format: str) -> dict[str, np.ndarray]:
+    """The numbers in a file of :func:`write_weights`. Raises FormatError for what is none."""
+    with open_input(path) as file:
+        content = file.read()
+    try:
+        if file_format == "npz":
+            with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        return dict(import_safetensors().load(content))
+    except Nnet3Error:
+        raise
+    except Exception as error:                 # what the libraries raise for bad bytes has no common base
+        raise FormatError(f"this is no {file_format} file of weights: {error}", path=os.fspath(path)) from error

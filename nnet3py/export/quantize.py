@@ -1,0 +1,146 @@
+"""ONNX files with smaller numbers, made by onnxruntime's own tools, and what that costs in accuracy."""
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.export.onnx_file import run, session
+from nnet3py.export.onnx_graph import import_onnx
+from nnet3py.extras import install_command
+from nnet3py.io.streams import open_output
+
+KINDS = ("int8", "float16")
+
+
+class Loss(NamedTuple):
+    """How far outputs are from those of float32.
+
+    Attributes
+    ----------
+    relative : the root mean square of the difference, relative to the standard deviation of the outputs
+    largest : the largest difference
+    same_best : the part of the rows whose largest column is the same
+    bytes_before, bytes_after : sizes of the files
+    """
+
+    relative: float
+    largest: float
+    same_best: float
+    bytes_before: int
+    bytes_after: int
+
+    def text(self) -> str:
+        """For a log line."""
+        return (f"rms difference {100 * self.relative:.2f} % of the outputs' standard deviation, largest "
+                f"{self.largest:.3g}, same best column in {100 * self.same_best:.1f} % of the rows; "
+                f"{self.bytes_before} bytes became {self.bytes_after}")
+
+
+def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind: str,
+             inputs: Sequence[dict[str, np.ndarray]], calibrate: bool = False) -> Loss:
+    """Write an ONNX file of whole utterances with weights in ``int8``, or all numbers in ``float16``.
+
+    Inputs and outputs stay float32. The weights inside of a recurrence's loop stay as they are with int8, which
+    onnxruntime's tools do not look into.
+
+    Parameters
+    ----------
+    path, target : the float32 file, and the one that is written
+    inputs : utterances on which the loss is measured: name of an input -> float32 (1, frames, dim) or (1, dim)
+    calibrate : with int8, fix the ranges of all values by what they are on ``inputs``; else they are found as it runs
+
+    Raises
+    ------
+    Nnet3Error : onnxruntime is not installed, or its tools fail
+    """
+    if kind not in KINDS:
+        raise UsageError(f"--quantize={kind}: expected one of {', '.join(KINDS)}")
+    path = os.fspath(path)
+    with tempfile.TemporaryDirectory() as folder, _quiet():
+        made = os.path.join(folder, "quantized.onnx")
+        try:
+            _convert(path, made, kind, inputs if calibrate else [])
+        except ImportError as error:
+            raise Nnet3Error(f"quantizing needs onnxruntime's tools ({error})", install_command("onnx")) from error
+        except Exception as error:
+            raise Nnet3Error(f"onnxruntime cannot quantize the model: {error}") from error
+        loss = _loss(path, made, inputs)
+        with open(made, "rb") as source, open_output(target) as file:
+            file.write(source.read())
+    return loss
+
+
+def _convert(path: str, made: str, kind: str, calibration: Sequence[dict[str, np.ndarray]]) -> None:
+    if kind == "float16":
+        from onnxruntime.transformers.float16 import convert_float_to_float16
+
+        onnx = import_onnx()
+        onnx.save_model(convert_float_to_float16(onnx.load(path), keep_io_types=True), made)
+        return
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
+
+    if not calibration:
+        quantize_dynamic(path, made, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"])
+        return
+
+    class Reader(CalibrationDataReader):       # type: ignore[misc]
+        """Gives one utterance after the other."""
+
+        def __init__(self) -> None:
+            self._left = iter(calibration)
+
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            """The next, or None."""
+            return next(self._left, None)
+
+    quantize_static(path, made, Reader(), weight_type=QuantType.QInt8, per_channel=True,
+                    op_types_to_quantize=["MatMul"])
+
+
+def _loss(path: str, made: str, inputs: Sequence[dict[str, np.ndarray]]) -> Loss:
+    exact, quantized = session(path), session(made)
+    first, second = ([_output(each, given) for given in inputs] for each in (exact, quantized))
+    a, b = np.concatenate(first), np.concatenate(second)
+    return Loss(float(np.sqrt(((a - b) ** 2).mean()) / max(float(a.std()), 1e-30)), float(np.abs(a - b).max()),
+                float((a.argmax(axis=1) == b.argmax(axis=1)).mean()), os.path.getsize(path), os.path.getsize(made))
+
+
+def _output(running: Any, given: dict[str, np.ndarray]) -> np.ndarray:
+    """The first output, (rows, columns)."""
+    return np.asarray(run(running, *[given[each.name] for each in running.get_inputs()])[0][0], np.float64)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The tools log, on the root logger, advice that does not fit."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def utterances_for(running_inputs: Sequence[Any], feats: Sequence[np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """What :func:`quantize` takes, from features (frames, dim); i-vectors are zero.
+
+    Parameters
+    ----------
+    running_inputs : the inputs of an onnxruntime session
+    """
+    found = []
+    for utterance in feats:
+        given = {}
+        for each in running_inputs:
+            dim = each.shape[-1]
+            given[each.name] = (np.asarray(utterance, np.float32)[None] if each.name == "input"
+                                else np.zeros((1, dim), np.float32))
+        found.append(given)
+    return found

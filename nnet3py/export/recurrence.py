@@ -1,0 +1,262 @@
+"""A recurrence as a loop: its nodes, step by step, and what they hand to the next steps."""
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.export import layers, layers_over_time
+from nnet3py.export.descriptors import Frames
+from nnet3py.export.operations import Builder, Carried, Loop, Op, Value
+from nnet3py.export.times import Window, component_offsets, leaf_map
+from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
+from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
+
+
+class Recurrence:
+    """Makes the loop of one group of nodes that depend on each other.
+
+    Parameters
+    ----------
+    outer : what is outside, and takes the loop
+    group : the nodes
+    needed : those that are read from outside
+    """
+
+    def __init__(self, outer: Frames, group: list[int], needed: set[int]) -> None:
+        self.outer, self.times, self.nnet = outer, outer.times, outer.nnet
+        self.group, self.members, self.needed = group, set(group), needed
+        self.is_backward = self.times.is_backward(group)
+        self.step = self.times.windows[group[0]].step
+        lags = {self._lag(i, read.source, offset) for i in group for read in self.times.reads(i)
+                if read.source in self.members for offset in range(read.first, read.last + 1, self.step)}
+        self.fold = math.gcd(*lags) or 1
+        self.body = Builder(outer.builder, self.fold)
+        self.values: dict[int, Value] = {}
+        self.scanned: dict[str, Value] = {}
+        self.carried: dict[tuple[int, int], Value] = {}
+        self.after: list[tuple[str, Value, Value]] = []       # states, and the values that the next are made of
+
+    def _lag(self, i: int, source: int, offset: int) -> int:
+        """After how many frames of the loop node i reads what ``source`` was at an offset."""
+        shifts = self.times.shifts
+        lag = (shifts[source] - shifts[i] - offset) * (-1 if self.is_backward else 1)
+        return lag // self.step
+
+    # -- the loop --------------------------------------------------------------------------------------------------
+
+    def make(self) -> None:
+        """Append the loop, and what it needs, to the outer list."""
+        for i in self._in_order():
+            self.body.scope = self.outer.builder.scope = self.nnet.nodes[i].name
+            self.values[i] = self._node(i)
+        scope = self.nnet.nodes[self.group[0]].name.removesuffix("_input")
+        collected = []
+        for i in self.group:
+            if i in self.needed:
+                inside = self.values[i]
+                outside = replace(inside, name=self.body.new_name(f"{self.nnet.nodes[i].name}/all"), is_constant=False)
+                if inside.is_constant or inside.name in {value.name for value in self.scanned.values()}:
+                    inside = self.body.op("scale", self._full(inside), by=1.0, constant=False)
+                collected.append((inside, outside))
+                self.outer.values[i] = outside
+        carried = self._chains()
+        if self.outer.kept_frames is not None:
+            self._keep(carried, collected)
+        body = [op for op in self.body.ops if isinstance(op, Op)]
+        self.outer.builder.ops.append(Loop(body, carried, list(self.scanned.items()), collected, self.fold,
+                                           self.is_backward, scope))
+        for name, state, values in self.after:
+            self.outer.builder.next_state(name, state, values)
+
+    def _full(self, value: Value) -> Value:
+        return self.body.op("expand", value, frames=self.fold, constant=False) if value.is_constant else value
+
+    def _in_order(self) -> list[int]:
+        """The nodes, each after those that it reads in the same step."""
+        order: list[int] = []
+        left = list(self.group)
+        while left:
+            ready = [i for i in left if all(
+                read.source not in left or all(self._lag(i, read.source, o) > 0 for o in {read.first, read.last})
+                for read in self.times.reads(i))]
+            if not ready:
+                names = ", ".join(self.nnet.nodes[i].name for i in left)
+                raise Nnet3Error(f"the nodes {names} depend on each other within one time step")
+            order += ready
+            left = [i for i in left if i not in ready]
+        return order
+
+    def _chains(self) -> list[Carried]:
+        """What is handed on: of each node that is read, its values one, two, ... rounds of the loop ago."""
+        carried = []
+        for node in sorted({node for node, _ in self.carried}):
+            last = max(lag for n, lag in self.carried if n == node)
+            for lag in range(1, last + 1):
+                inside = self._register(node, lag)
+                value = self._full(self.values[node]) if lag == 1 else self._register(node, lag - 1)
+                if lag > 1 or value.name in {v.name for v in self.scanned.values()}:
+                    value = self.body.op("scale", value, by=1.0)
+                carried.append(Carried(inside.name, value.name, inside.dim))
+        return carried
+
+    def _keep(self, carried: list[Carried], collected: list[tuple[Value, Value]]) -> None:
+        """Let a stream go on: what nodes were in the last rounds comes from the chunk before, and goes to the next."""
+        outer = self.outer.builder
+        for node in sorted({node for node, _ in self.carried}):
+            lags = {lag: self.carried[node, lag].name for n, lag in self.carried if n == node}
+            name, frames = f"state.{self.nnet.nodes[node].name}", max(lags) * self.fold
+            state = outer.state(name, self.nnet.node_dim(node), frames, frames)
+            for c in carried:
+                lag = next((lag for lag, inside in lags.items() if inside == c.inside), 0)
+                if lag:
+                    c.begin = outer.op("slice_time", state, start=frames - lag * self.fold, later_start=frames
+                                       - lag * self.fold, stop=(lag - 1) * self.fold, step=1).name
+            self.after.append((name, state, self._collect(node, collected)))
+
+    def _collect(self, node: int, collected: list[tuple[Value, Value]]) -> Value:
+        """All values of a node, outside."""
+        if node in self.outer.values:
+            return self.outer.values[node]
+        inside = self._full(self.values[node])
+        outside = replace(inside, name=self.body.new_name(f"{self.nnet.nodes[node].name}/all"))
+        collected.append((inside, outside))
+        return outside
+
+    def _register(self, node: int, lag: int) -> Value:
+        key = (node, lag)
+        if key not in self.carried:
+            name = self.body.new_name(f"{self.nnet.nodes[node].name}/before")
+            self.carried[key] = Value(name, self.nnet.node_dim(node))
+        return self.carried[key]
+
+    def _inside(self, value: Value) -> Value:
+        """A value from outside, frame by frame."""
+        if value.is_constant:
+            return value
+        if value.name not in self.scanned:
+            self.scanned[value.name] = replace(value, name=self.body.new_name(f"{value.name}/step"))
+        return self.scanned[value.name]
+
+    def _mask(self, mask: Value) -> Value:
+        """A vector of booleans, as numbers, frame by frame."""
+        return self._inside(self.outer.builder.shared("as_column", mask, dim=1, constant=False))
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def _node(self, i: int) -> Value:
+        node, window = self.nnet.nodes[i], self.times.windows[i]
+        if isinstance(node, DimRangeNode):
+            return layers.columns(self.body, self._read(i, node.source, 0, window), node.dim_offset,
+                                  node.dim_offset + node.dim)
+        if isinstance(node, DescriptorNode):
+            values = [self._part(part, i, window) for part in node.descriptor.parts]
+            return self._beside(values)
+        assert isinstance(node, ComponentNode)
+        component, name = self.nnet.component_of(i), self.nnet.component_names[node.component_index]
+        over_time = layers_over_time.RULES.get(type(component).__name__)
+        if over_time:
+            if not all(component_offsets(component)[1]):
+                raise Nnet3Error(f"component '{name}' in a recurrence looks at frames that may be missing")
+            return over_time(self.body, component, name,
+                             lambda offset: self._full(self._read(i, i - 1, offset, window)))
+        split = self._split_affine(i)
+        return split if split is not None else layers.apply(self.body, component, name, self.values[i - 1])
+
+    def _beside(self, values: list[Value]) -> Value:
+        if len(values) == 1:
+            return values[0]
+        values = [self._full(v) for v in values]
+        return self.body.op("concat", *values, dim=sum(v.dim for v in values))
+
+    def _is_inside(self, part: Part) -> bool:
+        return any(source.node in self.members for source in part.sources())
+
+    def _split_affine(self, i: int) -> Value | None:
+        """An affine map of columns from outside for all frames at once, plus that of the others in the loop.
+
+        None where there is nothing to gain.
+        """
+        node = self.nnet.nodes[i]
+        assert isinstance(node, ComponentNode)
+        parameters = layers.affine_parameters(self.nnet.component_of(i))
+        parts, window = self.nnet.descriptor_of(i - 1).descriptor.parts, self.times.windows[i]
+        inside = [self._is_inside(part) for part in parts]
+        if parameters is None or all(inside) or not any(inside) or i - 1 in self.needed:
+            return None
+        weight, bias, names = parameters
+        ends, end = [], 0
+        for part in parts:
+            end += part.dim(self.nnet)
+            ends.append((end - part.dim(self.nnet), end))
+        ranges = {flag: tuple(r for r, f in zip(ends, inside, strict=True) if f == flag) for flag in (False, True)}
+        name = self.nnet.component_names[node.component_index]
+        outside = [self.outer.part(part, window) for part, f in zip(parts, inside, strict=True) if not f]
+        outer = self.outer.beside(outside, window)
+        given = layers.linear(self.outer.builder, name, weight, bias, outer, columns=ranges[False], attributes=names)
+        x = self._beside([self._part(part, i, window) for part, f in zip(parts, inside, strict=True) if f])
+        recurrent = layers.linear(self.body, name, weight, None, x, columns=ranges[True], attributes=names)
+        return self.body.op("add", recurrent, self._inside(given))
+
+    # -- descriptors -----------------------------------------------------------------------------------------------
+
+    def _part(self, part: Part, i: int, window: Window) -> Value:
+        if not self._is_inside(part):
+            return self._inside(self.outer.part(part, window))
+        if isinstance(part, Leaf):
+            return self._leaf(part, i, window)
+        if isinstance(part, IfDefined):
+            value = self._part(part.child, i, window)
+            if self._starts_as_zero(part.child):
+                return value
+            mask = self.outer.can_part(part.child, self.outer.when(window))
+            return value if mask is None else self.body.op("mul", value, self._mask(mask), dim=value.dim)
+        a, b = (self._part(child, i, window) for child in part.children())
+        if isinstance(part, Failover):
+            mask = self.outer.can_part(part.a, self.outer.when(window))
+            if mask is None:
+                return a
+            m = self._mask(mask)
+            rest = self.body.op("shift", self.body.op("scale", m, by=-1.0), by=1.0)
+            return self.body.op("add", self.body.op("mul", a, m, dim=a.dim), self.body.op("mul", b, rest, dim=b.dim))
+        return self.body.op("add", a, b)
+
+    def _starts_as_zero(self, part: Part) -> bool:
+        """Whether a part is zero where it cannot be computed because the loop has not begun there."""
+        if isinstance(part, Const) or not isinstance(part, Leaf):
+            return False
+        table = leaf_map(part)
+        if not table.is_plain or table.nodes[0] not in self.members:
+            return False
+        window, can = self.times.windows[table.nodes[0]], self.times.computable[table.nodes[0]]
+        begins = window.hi <= can.hi if self.is_backward else window.lo >= can.lo
+        return can.exact and begins
+
+    def _leaf(self, leaf: Leaf, i: int, window: Window) -> Value:
+        table = leaf_map(leaf)
+        if table.fixed:
+            raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported")
+        if table.is_plain:
+            return self.outer_scaled(self._read(i, table.nodes[0], table.offsets[0], window), leaf)
+        when = self.outer.when(window)
+        total = None
+        for residue, (node, offset) in enumerate(zip(table.nodes, table.offsets, strict=True)):
+            chosen = tuple(int(r == residue) for r in range(len(table.nodes)))
+            mask = self._mask(self.outer.builder.shared("table_bool", when.times, table=chosen))
+            value = self._read(i, node, offset, window)
+            term = self.body.op("mul", value, mask, dim=value.dim, constant=False)
+            total = term if total is None else self.body.op("add", total, term)
+        assert total is not None
+        return self.outer_scaled(total, leaf)
+
+    def outer_scaled(self, value: Value, leaf: Leaf) -> Value:
+        """The value times the scale of the leaf."""
+        scales = {source.scale for source in leaf.sources()}
+        return value if scales == {1.0} else self.body.op("scale", value, by=next(iter(scales)))
+
+    def _read(self, i: int, source: int, offset: int, window: Window) -> Value:
+        """What node i reads of a node at an offset."""
+        if source not in self.members:
+            return self._inside(self.outer.read(source, offset, window))
+        lag = self._lag(i, source, offset) // self.fold
+        return self.values[source] if lag == 0 else self._register(source, lag)

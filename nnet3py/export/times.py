@@ -1,0 +1,380 @@
+"""At which times each node of a network is needed, and at which it can be computed.
+
+All intervals are static: an interval (lo, hi) stands for the times lo, ..., E + hi, where E is the time of the last
+output, known only when the network runs. Nodes that are needed at multiples of the frame subsampling factor only have
+that as their step.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.components.base import Component, Properties
+from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
+from nnet3py.network.loops import strong_components
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, InputNode
+
+ALWAYS = 1 << 40          # beyond any time
+
+
+class LeafMap(NamedTuple):
+    """Where a leaf reads, for each residue of t: node, and offset from t, or the fixed time if ``fixed``."""
+
+    nodes: tuple[int, ...]
+    offsets: tuple[int, ...]
+    fixed: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """One node at one offset, whatever t."""
+        return len(set(self.nodes)) == 1 and len(set(self.offsets)) == 1 and not self.fixed
+
+
+def leaf_map(leaf: Leaf) -> LeafMap:
+    """The table of a leaf, which is as long as its modulus."""
+    modulus = leaf.modulus()
+    indexes = np.zeros((2 * modulus, 3), np.int32)
+    indexes[:, 1] = np.arange(2 * modulus)
+    nodes, mapped = leaf.map(indexes)
+    times = mapped[:, 1].astype(int)
+    fixed = bool((times[:modulus] == times[modulus:]).all())
+    offsets = times[:modulus] if fixed else times[:modulus] - np.arange(modulus)
+    return LeafMap(tuple(nodes[:modulus].tolist()), tuple(offsets.tolist()), fixed)
+
+
+class Interval(NamedTuple):
+    """Times lo to E + hi; exact: those and no others, whatever E."""
+
+    lo: int = -ALWAYS
+    hi: int = ALWAYS
+    exact: bool = True
+
+    def both(self, other: Interval) -> Interval:
+        """Where both hold."""
+        return Interval(max(self.lo, other.lo), min(self.hi, other.hi), self.exact and other.exact)
+
+    def either(self, other: Interval) -> Interval:
+        """Where one holds."""
+        joined = self.lo <= other.hi + 1 and other.lo <= self.hi + 1
+        return Interval(min(self.lo, other.lo), max(self.hi, other.hi), self.exact and other.exact and joined)
+
+    def shifted(self, offset: int) -> Interval:
+        """The times t whose t + offset are in this one."""
+        return Interval(max(self.lo - offset, -ALWAYS), min(self.hi - offset, ALWAYS), self.exact)
+
+
+@dataclass
+class Window:
+    """The times for which a node's rows are made: lo, lo + step, ..., E + hi."""
+
+    lo: int
+    hi: int
+    step: int = 1
+
+
+class Read(NamedTuple):
+    """A node reads rows of ``source`` from offset ``first`` to ``last``; optional: where they can be computed."""
+
+    source: int
+    first: int
+    last: int
+    is_optional: bool
+    fixed: bool = False
+
+
+def component_offsets(component: Component) -> tuple[list[int], list[bool]]:
+    """The times, relative to the output's, of a component's inputs, and which of them it cannot do without."""
+    if component.has(Properties.SIMPLE):
+        return [0], [True]
+    probe = np.zeros((1, 3), np.int32)
+    times = component.input_indexes(probe)[0, :, 1].tolist()
+    available = ~np.eye(len(times), dtype=bool)
+    required = [not component.is_computable(probe, row[None])[0][0] for row in available]
+    return times, required
+
+
+def statistics_reach(component: Component) -> tuple[int, int] | None:
+    """How far before and after t a component for statistics looks; None for other components."""
+    kind = type(component).__name__
+    if kind == "StatisticsExtractionComponent":
+        return component.output_period - 1, component.output_period - 1         # type: ignore[attr-defined]
+    if kind == "StatisticsPoolingComponent":
+        return component.left_context, component.right_context                 # type: ignore[attr-defined]
+    return None
+
+
+class Times:
+    """The times of all nodes of a network.
+
+    Parameters
+    ----------
+    nnet : in the form for inference
+    outputs : nodes whose values are wanted, at multiples of ``factor``
+    factor : the frame subsampling factor
+    has_context : whether there are frames around those of the outputs, as many as the network needs
+
+    Attributes
+    ----------
+    order : groups of nodes, sources first; more than one node in a group, or one that reads itself, is a recurrence
+    windows : by node; none for a node that nothing needs, or that is the same at all times
+    computable : by node
+    constant : by node, whether it is the same at all times
+    left, right : the context of the network in frames
+    """
+
+    def __init__(self, nnet: Nnet, outputs: list[int], factor: int, has_context: bool = True) -> None:
+        self.nnet, self.outputs, self.factor = nnet, outputs, factor
+        count = len(nnet.nodes)
+        self._reads = [list(self._find_reads(i)) for i in range(count)]
+        arcs = [sorted({read.source for read in reads}) for reads in self._reads]
+        self.group_of = strong_components(arcs)
+        groups: dict[int, list[int]] = {}
+        for node, group in enumerate(self.group_of):
+            groups.setdefault(group, []).append(node)
+        self.order = [groups[g] for g in sorted(groups)]
+        self.is_loop = [len(g) > 1 or g[0] in arcs[g[0]] for g in self.order]
+        self.constant = self._find_constant()
+        self.left, self.right = self._context() if has_context else (0, 0)
+        self.computable = self._find_computable()
+        self.steps = self._find_steps()
+        self.windows: dict[int, Window] = {}
+        self.shifts: dict[int, int] = {}             # of members of recurrences: at step s they have time s + shift
+        self._find_windows()
+
+    # -- what reads what -------------------------------------------------------------------------------------------
+
+    def _find_reads(self, i: int) -> Iterator[Read]:
+        node = self.nnet.nodes[i]
+        if isinstance(node, DimRangeNode):
+            yield Read(node.source, 0, 0, False)
+        elif isinstance(node, ComponentNode):
+            component = self.nnet.component_of(i)
+            reach = statistics_reach(component)
+            if reach:
+                yield Read(i - 1, -reach[0], reach[1], True)
+                return
+            offsets, required = component_offsets(component)
+            for offset, is_required in zip(offsets, required, strict=True):
+                yield Read(i - 1, offset, offset, not is_required)
+        elif isinstance(node, DescriptorNode):
+            for part in node.descriptor.parts:
+                yield from self._part_reads(part, False)
+
+    def _part_reads(self, part: Part, is_optional: bool) -> Iterator[Read]:
+        if isinstance(part, Leaf):
+            table = leaf_map(part)
+            for source in sorted(set(table.nodes)):
+                offsets = [o for o, n in zip(table.offsets, table.nodes, strict=True) if n == source]
+                yield Read(source, min(offsets), max(offsets), is_optional, table.fixed)
+            return
+        for child in part.children():
+            yield from self._part_reads(child, is_optional or isinstance(part, IfDefined | Failover))
+
+    def reads(self, i: int) -> list[Read]:
+        """What node i reads that has time."""
+        return [read for read in self._reads[i] if not self.constant[read.source]]
+
+    def _find_constant(self) -> list[bool]:
+        constant = [False] * len(self.nnet.nodes)
+        for group, is_loop in zip(self.order, self.is_loop, strict=True):
+            for i in group:
+                node = self.nnet.nodes[i]
+                if isinstance(node, InputNode):
+                    constant[i] = node.name == "ivector"
+                else:
+                    constant[i] = not is_loop and all(constant[read.source] for read in self._reads[i])
+        return constant
+
+    # -- where nodes can be computed -------------------------------------------------------------------------------
+
+    def _context(self) -> tuple[int, int]:
+        if self.nnet.is_simple():
+            return compute_simple_nnet_context(self.nnet)
+        first, last = self._required_reach()
+        return max(-first, 0), max(last, 0)
+
+    def _required_reach(self) -> tuple[int, int]:
+        """The lowest and highest offset at which an input is needed by the outputs, optional reads not counted."""
+        reach: dict[int, tuple[int, int]] = dict.fromkeys(self.outputs, (0, 0))
+        for group in reversed(self.order):
+            for i in sorted(group, reverse=True):
+                for read in self.reads(i):
+                    if i in reach and not read.is_optional and read.source not in group:
+                        lo, hi = reach.get(read.source, (ALWAYS, -ALWAYS))
+                        reach[read.source] = min(lo, reach[i][0] + read.first), max(hi, reach[i][1] + read.last)
+        inputs = [reach[i] for i in reach if self.nnet.is_input(i)]
+        return min((lo for lo, _ in inputs), default=0), max((hi for _, hi in inputs), default=0)
+
+    def _find_computable(self) -> list[Interval]:
+        found = [Interval()] * len(self.nnet.nodes)
+        for group, is_loop in zip(self.order, self.is_loop, strict=True):
+            for _ in range(len(group) + 1 if is_loop else 1):
+                before = [found[i] for i in group]
+                for i in group:
+                    found[i] = self._computable_of(i, found)
+                if before == [found[i] for i in group]:
+                    break
+        return found
+
+    def _computable_of(self, i: int, found: list[Interval]) -> Interval:
+        node = self.nnet.nodes[i]
+        if isinstance(node, InputNode):
+            return Interval() if self.constant[i] else Interval(-self.left, self.right)
+        interval = Interval()
+        if isinstance(node, DescriptorNode):
+            for part in node.descriptor.parts:
+                interval = interval.both(self._computable_part(part, found))
+            return interval
+        if isinstance(node, ComponentNode):
+            reach = statistics_reach(self.nnet.component_of(i))
+            if reach:
+                below = found[i - 1]
+                return Interval(below.lo - reach[1], below.hi + reach[0], False)
+        for read in self._reads[i]:
+            if not read.is_optional:
+                interval = interval.both(found[read.source].shifted(read.first))
+        return interval
+
+    def _computable_part(self, part: Part, found: list[Interval]) -> Interval:
+        if isinstance(part, IfDefined | Const):
+            return Interval()
+        if isinstance(part, Failover):
+            return self._computable_part(part.a, found).either(self._computable_part(part.b, found))
+        if not isinstance(part, Leaf):
+            interval = Interval()
+            for child in part.children():
+                interval = interval.both(self._computable_part(child, found))
+            return interval
+        table = leaf_map(part)
+        if table.is_plain:
+            return found[table.nodes[0]].shifted(table.offsets[0])
+        if table.fixed:
+            return Interval(exact=all(found[n] == Interval() for n in table.nodes))
+        moved = [found[n].shifted(o) for n, o in zip(table.nodes, table.offsets, strict=True)]
+        lo, hi = min(m.lo for m in moved), max(m.hi for m in moved)
+        return Interval(lo, hi, (lo, hi) == (-ALWAYS, ALWAYS))
+
+    # -- steps and windows -----------------------------------------------------------------------------------------
+
+    def _find_steps(self) -> list[tuple[int, int]]:
+        """For each node (step, residue)."""
+        factor, nodes = self.factor, self.nnet.nodes
+        if factor == 1 or self.nnet.modulus() > 1 or any(statistics_reach(c) for c in self.nnet.components):
+            return [(factor if i in self.outputs else 1, 0) for i in range(len(nodes))]
+        needed: list[set[int]] = [set() for _ in nodes]
+        waiting = [(i, 0) for i in self.outputs]
+        while waiting:
+            while waiting:
+                i, residue = waiting.pop()
+                if residue not in needed[i]:
+                    needed[i].add(residue)
+                    waiting += [(read.source, (read.first + (0 if read.fixed else residue)) % factor)
+                                for read in self.reads(i)]
+            for group, is_loop in zip(self.order, self.is_loop, strict=True):     # members of a loop go in one step
+                if is_loop and len(set().union(*(needed[i] for i in group))) > 1:
+                    waiting += [(i, r) for i in group for r in range(factor) if r not in needed[i]]
+        return [(factor, min(r)) if len(r) == 1 and not self.nnet.is_input(i) else (1, 0)
+                for i, r in enumerate(needed)]
+
+    def _snapped(self, i: int, lo: int, hi: int) -> tuple[int, int]:
+        """The interval with its ends on the node's grid, inside."""
+        step, residue = self.steps[i]
+        return lo + (residue - lo) % step, hi - (hi - residue) % step
+
+    def _find_windows(self) -> None:
+        need: dict[int, tuple[int, int]] = dict.fromkeys(self.outputs, (0, 0))
+        for group, is_loop in zip(reversed(self.order), reversed(self.is_loop), strict=True):
+            wanted = [i for i in group if i in need]
+            if not wanted or self.constant[group[0]]:
+                continue
+            if is_loop:
+                self._loop_windows(group, need)
+            else:
+                lo, hi = need[group[0]]
+                self._set_window(group[0], lo, hi)
+            for i in group:
+                for read in self.reads(i):
+                    if read.source not in group or not is_loop:
+                        self._add_need(need, i, read)
+
+    def _set_window(self, i: int, lo: int, hi: int) -> None:
+        step, residue = self.steps[i]
+        lo = min(lo, hi)
+        self.windows[i] = Window(lo - (lo - residue) % step, hi + (residue - hi) % step, step)
+
+    def _add_need(self, need: dict[int, tuple[int, int]], i: int, read: Read) -> None:
+        window = self.windows[i]
+        lo, hi = window.lo + read.first, window.hi + read.last
+        if read.fixed:
+            lo, hi = min(read.first, 0), max(read.last, 0)
+        if read.is_optional:
+            can = self.computable[read.source]
+            lo, hi = self._snapped(read.source, min(max(lo, can.lo), max(can.hi, can.lo)),
+                                   max(min(hi, can.hi), min(can.lo, can.hi)))
+        known = need.get(read.source)
+        need[read.source] = (lo, hi) if known is None else (min(lo, known[0]), max(hi, known[1]))
+
+    def _loop_windows(self, group: list[int], need: dict[int, tuple[int, int]]) -> None:
+        backward = self.is_backward(group)
+        shifts = self._find_shifts(group, backward)
+        self.shifts.update(shifts)
+        bases = [(need[i][0] - shifts[i], need[i][1] - shifts[i]) for i in group if i in need]
+        lo, hi = min(b[0] for b in bases), max(b[1] for b in bases)
+        margin = self._margin(group, shifts, backward)
+        first = min((self._snapped(i, self.computable[i].lo, 0)[0] - shifts[i] for i in group
+                     if self.computable[i].lo > -ALWAYS), default=lo) - margin
+        last = max((self._snapped(i, 0, self.computable[i].hi)[1] - shifts[i] for i in group
+                    if self.computable[i].hi < ALWAYS), default=hi) + margin
+        lo, hi = (lo, max(hi, last)) if backward else (min(lo, first), hi)
+        for i in group:
+            self._set_window(i, min(lo, hi) + shifts[i], hi + shifts[i])
+
+    def _margin(self, group: list[int], shifts: dict[int, int], backward: bool) -> int:
+        """How much earlier a loop begins for nodes that can be computed at any time, and are read at later ones."""
+        sign, total = -1 if backward else 1, 0
+        for i in group:
+            for read in self.reads(i):
+                if read.source in shifts and not -ALWAYS < self.computable[read.source].lo:
+                    total += max(sign * (shifts[read.source] - shifts[i] - offset)
+                                 for offset in (read.first, read.last))
+        return total - total % -self.factor
+
+    def kept_frames(self) -> dict[int, int]:
+        """For each node how many of its frames later chunks of a stream read; at least one node keeps one."""
+        kept = dict.fromkeys(self.windows, 0)
+        for group, is_loop in zip(self.order, self.is_loop, strict=True):
+            for i in group:
+                for read in self.reads(i) if i in self.windows else []:
+                    if not (is_loop and read.source in group):
+                        source, reader = self.windows[read.source], self.windows[i]
+                        late = source.hi + source.step - reader.hi - reader.step - read.first
+                        kept[read.source] = max(kept[read.source], -(-late // source.step))
+        first = next(i for i in self.windows if self.nnet.is_input(i))
+        kept[first] = max(kept[first], 1)             # its length tells the first chunk from later ones
+        return kept
+
+    def is_backward(self, group: list[int]) -> bool:
+        """Whether a recurrence goes back in time: its members read later frames of each other."""
+        offsets = [o for i in group for read in self.reads(i) if read.source in group for o in (read.first, read.last)]
+        return max(offsets) > 0 and min(offsets) >= 0
+
+    def _find_shifts(self, group: list[int], backward: bool) -> dict[int, int]:
+        """Shifts in time with which no member reads another at a step that comes later."""
+        sign = -1 if backward else 1
+        shifts = dict.fromkeys(group, 0)
+        for _ in range(len(group) + 1):
+            changed = False
+            for i in group:
+                for read in self.reads(i):
+                    if read.source in shifts:
+                        furthest = max(sign * read.first, sign * read.last)
+                        if shifts[read.source] < shifts[i] + furthest:
+                            shifts[read.source], changed = shifts[i] + furthest, True
+            if not changed:
+                return {i: sign * shift for i, shift in shifts.items()}
+        raise ValueError("a recurrence that has no order")

@@ -1,0 +1,270 @@
+"""Networks as torch modules, and the parameters of such modules back into networks."""
+from __future__ import annotations
+
+import itertools
+import linecache
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component, Properties
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
+from nnet3py.export.models import ExportOptions, graph_of, read
+from nnet3py.export.operations import Graph
+from nnet3py.export.plain_weights import named_arrays, set_arrays
+from nnet3py.export.torch_source import TorchSource, all_ops
+from nnet3py.extras import install_command
+from nnet3py.network.nnet import Nnet
+
+if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
+
+NEW_COUNT = 1000.0        # frames that changed statistics of batch normalisation stand for, if there were fewer
+_numbers = itertools.count(1)
+
+
+def import_torch() -> Any:
+    """The torch package. Raises Nnet3Error with the command that installs it."""
+    try:
+        import torch
+    except ImportError as error:
+        raise Nnet3Error(f"torch modules need the package torch ({error})", install_command("torch")) from error
+    return torch
+
+
+def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions | None = None,
+             **settings: Any) -> Any:
+    """A ``torch.nn.Module`` that computes what nnet3py computes, with one submodule for each component.
+
+    Affine components are ``nn.Linear``, batch normalisation is ``nn.BatchNorm1d``; a component ``tdnn1.affine`` is
+    ``module.tdnn1.affine``. Inputs and outputs are those of :func:`~nnet3py.export.onnx_file.export_onnx`. The module
+    is in evaluation mode; ``module.source`` is its source. ``torch.jit.script`` takes it.
+
+    Parameters
+    ----------
+    model : a network, an acoustic model, or the file of one; left as it is
+    options : see :class:`~nnet3py.export.models.ExportOptions`; or its attributes by name. Nothing is merged.
+
+    Raises
+    ------
+    Nnet3Error : what cannot be exported; torch is not installed
+    """
+    torch = import_torch()
+    options = options or ExportOptions(**settings)
+    if options.streaming:
+        raise UsageError("torch modules for streams are not made; export ONNX with --streaming")
+    options.collapse = False
+    nnet, _ = read(model, options.use_priors)
+    graph = graph_of(model, options)
+    writer = TorchSource(graph)
+    source = writer.source()
+    file = f"<nnet3py torch module {next(_numbers)}>"
+    linecache.cache[file] = len(source), None, source.splitlines(True), file     # for torch.jit and for tracebacks
+    names: dict[str, Any] = {"__name__": f"nnet3py_exported_{len(linecache.cache)}"}
+    exec(compile(source, file, "exec"), names)
+    module = names["Network"]()
+    _add_components(torch, module, graph, _components(nnet))
+    for buffer, name in writer.constants.items():
+        module.register_buffer(buffer, torch.from_numpy(graph.weights[name].array.copy()), persistent=False)
+    for buffer, columns in writer.columns.items():
+        module.register_buffer(buffer, torch.tensor(columns), persistent=False)
+    module.source = source
+    return module.eval()
+
+
+def _components(nnet: Nnet) -> dict[str, Component]:
+    found: dict[str, Component] = {}
+
+    def add(name: str, component: Component) -> None:
+        found[name] = component
+        for number, child in enumerate(component.children):
+            add(f"{name}.{number}", child)
+    for name, component in nnet.named_components():
+        add(name, component)
+    return found
+
+
+def _add_components(torch: Any, module: Any, graph: Graph, components: dict[str, Component]) -> None:
+    nn = torch.nn
+    plain = {"relu": nn.ReLU, "sigmoid": nn.Sigmoid, "tanh": nn.Tanh, "softmax": lambda: nn.Softmax(-1),
+             "log_softmax": lambda: nn.LogSoftmax(-1)}
+    for op in all_ops(graph):
+        name = op.settings.get("component")
+        if name is None:
+            continue
+        if op.kind == "linear":
+            _put(nn, module, name, _linear(torch, graph, op.settings, components[name]))
+        elif op.kind == "batch_norm":
+            _put(nn, module, name, _batch_norm(torch, components[name]))
+        else:
+            _put(nn, module, name, plain[op.kind]())
+    for weight in graph.weights.values():
+        if weight.is_parameter and not _has_linear(graph, weight.name):
+            holder = _put(nn, module, weight.component, nn.Module())
+            holder.register_parameter(weight.attribute, nn.Parameter(
+                torch.from_numpy(weight.array.copy()), _is_trained(components[weight.component])))
+
+
+def _has_linear(graph: Graph, name: str) -> bool:
+    return any(op.kind == "linear" and name in (op.settings["weight"], op.settings["bias"]) for op in all_ops(graph))
+
+
+def _is_trained(component: Component) -> bool:
+    return bool(component.has(Properties.UPDATABLE))
+
+
+def _put(nn: Any, module: Any, name: str, new: Any) -> Any:
+    """Make a component's submodule, unless it is there; returns it."""
+    *folders, last = name.split(".")
+    for folder in folders:
+        if folder not in module._modules:
+            _add(module, folder, nn.Module())
+        module = module._modules[folder]
+    old = module._modules.get(last)
+    if old is None:
+        _add(module, last, new)
+        return new
+    if type(old) is nn.Module and type(new) is not nn.Module:     # a folder that is a component, too
+        for child, inside in old._modules.items():
+            new.add_module(child, inside)
+        module._modules[last] = new
+        return new
+    return old
+
+
+def _add(module: Any, name: str, new: Any) -> None:
+    try:
+        module.add_module(name, new)
+    except KeyError as error:
+        raise Nnet3Error(f"torch modules cannot have a part called '{name}': {error}",
+                         "rename the component with nnet3-copy --edits") from error
+
+
+def _linear(torch: Any, graph: Graph, settings: dict[str, Any], component: Component) -> Any:
+    weight, bias = graph.weights[settings["weight"]].array, settings["bias"]
+    bias = next((op.settings["bias"] for op in all_ops(graph) if op.kind == "linear" and op.settings["bias"]
+                 and op.settings["component"] == settings["component"]), None)
+    layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(weight.copy()))
+        if bias is not None:
+            layer.bias.copy_(torch.from_numpy(graph.weights[bias].array.copy()))
+    return layer.requires_grad_(_is_trained(component))
+
+
+def _moments(component: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and variance of batch normalisation's statistics, float32."""
+    mean = component.sum / component.count[0]
+    variance = np.maximum(component.sumsq / component.count[0] - mean**2, 0.0)
+    return mean.astype(np.float32), variance.astype(np.float32)
+
+
+def _batch_norm(torch: Any, component: Any) -> Any:
+    layer = torch.nn.BatchNorm1d(component.block_dim, eps=float(component.epsilon), affine=False)
+    mean, variance = _moments(component)
+    layer.running_mean.copy_(torch.from_numpy(mean))
+    layer.running_var.copy_(torch.from_numpy(variance))
+    return layer
+
+
+# -- back --------------------------------------------------------------------------------------------------------------
+
+
+def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
+    """A copy of a model's network with the parameters of a module of :func:`to_torch`.
+
+    What did not change keeps its bytes. Learning rates and all else that torch does not know stay as they are.
+
+    Parameters
+    ----------
+    module : the module, or its ``state_dict()``
+    model : the network that it was made from
+
+    Raises
+    ------
+    ShapeError : a name or a shape that the network does not have
+    """
+    nnet = read(model)[0].copy()
+    state = module if isinstance(module, dict) else module.state_dict()
+    set_state(nnet, {name: tensor.detach().cpu().numpy() for name, tensor in state.items()})
+    return nnet
+
+
+def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
+    """Put the numbers of a state_dict into a network, in place; returns the names of those that changed."""
+    components, arrays = _components(nnet), named_arrays(nnet)
+    given: dict[str, np.ndarray] = {}
+    moments: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in state.items():
+        component, _, attribute = name.rpartition(".")
+        if component not in components:
+            raise ShapeError(f"'{name}' belongs to no component of the network")
+        if attribute in ("running_mean", "running_var"):
+            moments.setdefault(component, {})[attribute] = array
+        elif attribute != "num_batches_tracked":
+            given[_attribute(component, attribute, arrays)] = array
+    for component, values in moments.items():
+        given |= _statistics(component, components[component], values)
+    return set_arrays(nnet, given)
+
+
+def _attribute(component: str, attribute: str, arrays: dict[str, np.ndarray]) -> str:
+    """What a parameter of a module is called in the network."""
+    candidates = {"weight": ("linear_params", "params", "filter_params"), "bias": ("bias_params",)}.get(attribute, ())
+    return next((f"{component}.{name}" for name in candidates if f"{component}.{name}" in arrays),
+                f"{component}.{attribute}")
+
+
+def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Statistics with the mean and variance of a module; none if they are what they were."""
+    mean, variance = _moments(component)
+    new_mean, new_variance = values.get("running_mean", mean), values.get("running_var", variance)
+    if mean.shape != new_mean.shape or variance.shape != new_variance.shape:
+        raise ShapeError(f"the statistics of '{name}' have shape {new_mean.shape}, expected {mean.shape}")
+    if np.array_equal(mean, new_mean) and np.array_equal(variance, new_variance):
+        return {}
+    count = max(float(component.count[0]), NEW_COUNT)
+    mean64 = new_mean.astype(np.float64)
+    return {f"{name}.count": np.array([count]), f"{name}.sum": mean64 * count,
+            f"{name}.sumsq": (new_variance.astype(np.float64) + mean64**2) * count}
+
+
+def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str, options: ExportOptions) -> None:
+    """Write a model as a TorchScript file, which ``torch.jit.load`` reads without nnet3py."""
+    import io
+    import warnings
+
+    from nnet3py.io.streams import open_output
+
+    torch = import_torch()
+    module, buffer = to_torch(model, options), io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")               # torch.jit is to be replaced, by nothing that is there yet
+        torch.jit.save(torch.jit.script(module), buffer)
+    with open_output(path) as file:
+        file.write(buffer.getvalue())
+
+
+def read_state(path: str) -> dict[str, np.ndarray]:
+    """The state_dict in a file: of TorchScript, or as ``torch.save(module.state_dict(), path)`` writes it.
+
+    Raises
+    ------
+    FormatError : a file that is neither
+    """
+    import warnings
+
+    torch = import_torch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            state = torch.jit.load(path, map_location="cpu").state_dict()
+        except (RuntimeError, ValueError):
+            try:
+                state = torch.load(path, map_location="cpu", weights_only=True)
+            except Exception as error:                # what pickle raises for bad bytes has no common base
+                raise FormatError(f"this is neither a TorchScript file nor a state_dict: {error}", path=path) from error
+    if not isinstance(state, dict) or not all(hasattr(tensor, "numpy") for tensor in state.values()):
+        raise FormatError("expected a state_dict, names and tensors", path=path)
+    return {name: tensor.detach().numpy() for name, tensor in state.items()}

@@ -1,0 +1,338 @@
+"""nnet3py/export/: ONNX files give what nnet3py computes, for any number of sequences and frames."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from export_cases import (
+    CHAIN,
+    GOLDEN,
+    LENGTHS,
+    NOT_EXPORTED,
+    POOLED,
+    SUBSAMPLED,
+    TOLERANCE,
+    assert_close,
+    chain_nnet,
+    computed,
+    random_inputs,
+    read_case,
+    small_cases,
+    tolerance,
+)
+from paths import DATA
+from random_networks import config, few_waves
+
+import nnet3py
+from nnet3py.cli.export import export, import_weights
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.export import limits
+from nnet3py.export.models import ExportOptions, graph_of
+from nnet3py.export.plain_weights import named_arrays, read_weights, set_arrays, write_weights
+from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.io.tables import TableWriter
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.xvectors import XvectorComputer
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from hypothesis import given, settings  # noqa: E402
+
+from nnet3py.export.onnx_file import onnx_model, run, session  # noqa: E402
+from nnet3py.export.onnx_stream import OnnxStream  # noqa: E402
+from nnet3py.export.onnx_weights import set_from_onnx  # noqa: E402
+
+FEW = ["nets/net-lstm", "nets/net-tdnn", "nets/rnn-simple", "cases/restricted-attention", "cases/statistics-pooling",
+       "cases/time-height-convolution", "cases/gru-nonlinearity"]
+
+
+def made_session(nnet: Nnet, **options: Any) -> Any:
+    model = onnx_model(graph_of(nnet, ExportOptions(**options)))
+    onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    return session(model.SerializeToString())
+
+
+def outputs(running: Any, feats: np.ndarray, ivectors: np.ndarray | None) -> np.ndarray:
+    by_name = {"input": feats, "ivector": ivectors}
+    return run(running, *[by_name[each.name] for each in running.get_inputs()])[0]
+
+
+def assert_exports(name: str, nnet: Nnet, factor: int, lengths: tuple[int, ...]) -> None:
+    running = made_session(nnet, frame_subsampling_factor=factor)
+    for frames in lengths:
+        for num_sequences in (1, 3):
+            given = random_inputs(nnet, frames, num_sequences)
+            assert_close(outputs(running, *given), computed(nnet, *given, factor), tolerance(name))
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_outputs_are_those_of_compute(name: str) -> None:
+    assert_exports(name, read_case(name), 1, (23,))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in small_cases() if Path(name).name not in
+                                  {*NOT_EXPORTED, "multi-input-output"}])
+def test_all_small_networks(name: str) -> None:
+    assert_exports(name, read_case(name), 1, LENGTHS)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the reference cases are not here")
+def test_all_reference_cases() -> None:
+    names = sorted(path.parent.name for path in (GOLDEN / "cases").glob("*/nnet.raw"))
+    for name in sorted({*names} - NOT_EXPORTED - {"multi-input-output"}):
+        for factor in (1, 3) if name in SUBSAMPLED else (1,):
+            assert_exports(name, read_case(name), factor, LENGTHS)
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3])
+def test_a_chain_model(factor: int) -> None:
+    assert_exports("chain", chain_nnet(), factor, (1, 2, 3, 16))
+
+
+def check_random_network(text: str, factor: int) -> None:
+    """Networks that nnet3-compute cannot compute are passed over, and those with a fixed t inside a recurrence."""
+    from export_cases import with_numbers
+
+    nnet = with_numbers(Nnet.from_config(text, seed=2))
+    given = random_inputs(nnet, 13, 2)
+    with few_waves():
+        try:
+            expected = computed(nnet, *given, factor)
+        except Nnet3Error:
+            return
+        try:
+            running = made_session(nnet, frame_subsampling_factor=factor)
+        except Nnet3Error as error:
+            assert "cannot be exported" in str(error) and "ReplaceIndex" in text
+            return
+        assert_close(outputs(running, *given), expected, TOLERANCE)
+
+
+def test_a_frame_with_a_fixed_number() -> None:
+    """It is needed at a time that the outputs, every third, would not need it at."""
+    check_random_network("""input-node name=input dim=2
+component name=c0 type=AffineComponent input-dim=2 output-dim=2
+component-node name=c0 component=c0 input=input
+output-node name=output input=Sum(c0, ReplaceIndex(c0, t, 2))
+""", 3)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True, database=None)
+@given(config("type=AffineComponent input-dim=2 output-dim=2"))
+def test_random_networks(text: str) -> None:
+    check_random_network(text, 1)
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None, derandomize=True, database=None)
+@given(config("type=AffineComponent input-dim=2 output-dim=2"))
+def test_many_random_networks(text: str) -> None:
+    for factor in (1, 3):
+        check_random_network(text, factor)
+
+
+def test_the_caller_gives_the_context() -> None:
+    nnet = chain_nnet()
+    feats, ivectors = random_inputs(nnet, 16, 2)
+    running = made_session(nnet, edges="given")
+    left, right = (int(running.get_modelmeta().custom_metadata_map[key]) for key in ("left_context", "right_context"))
+    assert (left, right) == (4, 4)
+    padded = np.pad(feats, ((0, 0), (left, right), (0, 0)), mode="edge")
+    assert_close(outputs(running, padded, ivectors), computed(nnet, feats, ivectors), TOLERANCE)
+
+
+def test_what_comes_after_the_output(tmp_path: Path) -> None:
+    nnet = chain_nnet()
+    given = random_inputs(nnet, 16, 2)
+    plain = computed(nnet, *given).astype(np.float64)
+    normalized = plain - np.log(np.exp(plain).sum(axis=-1, keepdims=True))
+    assert_close(outputs(made_session(nnet, log_softmax=True), *given), normalized, TOLERANCE)
+    assert_close(outputs(made_session(nnet, apply_exp=True, log_softmax=True), *given), np.exp(normalized), TOLERANCE)
+    with pytest.raises(UsageError, match="priors"):
+        graph_of(nnet, ExportOptions(use_priors=True))
+
+
+def test_other_outputs_and_metadata() -> None:
+    nnet = chain_nnet()
+    feats, ivectors = random_inputs(nnet, 16, 1)
+    running = made_session(nnet, output="tdnn1.batchnorm", comment="layer 1")
+    assert ivectors is not None
+    expected = nnet3py.compute(nnet, feats[0], ivectors[0], output="tdnn1.batchnorm")
+    assert_close(outputs(running, feats, ivectors)[0], expected, TOLERANCE)
+    metadata = running.get_modelmeta().custom_metadata_map
+    assert metadata["comment"] == "layer 1" and metadata["left_context"] == "1"
+    both = made_session(nnet, output="*")
+    assert [each.name for each in both.get_outputs()] == ["output", "output-xent"]
+    assert {"tdnn1.affine.bias_params", "tdnnf2.linear.linear_params"} <= {
+        each.name for each in onnx_model(graph_of(nnet, ExportOptions(collapse=False))).graph.initializer}
+
+
+def test_two_inputs_of_frames() -> None:
+    """Not a network of nnet3-compute: the second input goes the same way as the first."""
+    nnet = read_case("nets/multi-input-output")
+    running = made_session(nnet)
+    names = [each.name for each in running.get_inputs()]
+    assert sorted(names) == ["aux", "input"]
+    rng = np.random.default_rng(0)
+    given = {name: rng.standard_normal((2, 6, nnet.input_dim(name))).astype(np.float32) for name in names}
+    found = run(running, *given.values())[0]
+
+    def rows(times: range) -> np.ndarray:
+        return np.array([(n, t, 0) for n in (0, 1) for t in times], np.int32)
+
+    request = nnet3py.ComputationRequest([nnet3py.IoSpecification(name, rows(range(6))) for name in names],
+                                         [nnet3py.IoSpecification("output", rows(range(6)))])
+    computer = nnet3py.Computer(nnet3py.compile(nnet, request), nnet)
+    for name, array in given.items():
+        computer.accept_input(name, array.reshape(-1, array.shape[2]))
+    computer.run()
+    assert_close(found, computer.output("output").reshape(2, 6, -1), TOLERANCE)
+
+
+def test_one_vector_for_each_utterance() -> None:
+    """As nnet3-xvector-compute gives it, which uses the frames that can be computed without repeating any."""
+    nnet = read_case("cases/statistics-pooling-whole-utterance")
+    running = made_session(nnet, edges="none")
+    feats, _ = random_inputs(nnet, 101, 2)
+    expected = [XvectorComputer(nnet).compute(x) for x in feats]
+    assert_close(outputs(running, feats, None)[:, 0], np.stack(expected), POOLED)
+
+
+def test_what_cannot_be_exported_is_said_before() -> None:
+    assert len(limits.UNSUPPORTED) <= 5
+    with pytest.raises(Nnet3Error, match="DistributeComponent 'c'|DistributeComponent 'd'"):
+        graph_of(read_case("cases/distribute"), ExportOptions())
+    untrained = Nnet.from_config("""input-node name=input dim=2
+component name=b type=BatchNormComponent dim=2
+component-node name=b component=b input=input
+output-node name=output input=Offset(b, 1, 1)
+""")
+    with pytest.raises(Nnet3Error, match=r"BatchNormComponent 'b': it has no statistics.*node 'output'.*another x"):
+        graph_of(untrained, ExportOptions())
+
+
+@pytest.mark.parametrize("file_format", ["npz", "safetensors"])
+def test_numbers_alone_and_back(tmp_path: Path, file_format: str) -> None:
+    if file_format == "safetensors":
+        pytest.importorskip("safetensors")
+    nnet = chain_nnet()
+    write_weights(nnet, tmp_path / "weights", file_format)
+    weights = read_weights(tmp_path / "weights", file_format)
+    assert weights.keys() == named_arrays(nnet).keys()
+    other = Nnet.from_config(CHAIN, seed=7)
+    assert set_arrays(other, weights)
+    for name, array in named_arrays(other).items():
+        np.testing.assert_array_equal(array, named_arrays(nnet)[name])
+    assert set_arrays(other, weights) == []
+    with pytest.raises(Nnet3Error, match="no parameter of the network"):
+        set_arrays(other, {"tdnn9": np.zeros(3)})
+    with pytest.raises(Nnet3Error, match="shape"):
+        set_arrays(other, {"tdnn1.affine.bias_params": np.zeros(3)})
+    (tmp_path / "weights").write_bytes(b"no such file")
+    with pytest.raises(Nnet3Error, match="file of weights"):
+        read_weights(tmp_path / "weights", file_format)
+
+
+@pytest.mark.parametrize("collapse", ["true", "false"])
+def test_an_onnx_file_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collapse: str) -> None:
+    """What did not change keeps its bytes; what changed comes back, if it was not merged."""
+    monkeypatch.chdir(tmp_path)
+    chain_nnet().write("a.raw")
+    plain = "--print-args=false"
+    assert export.execute([plain, f"--collapse={collapse}", "--frame-subsampling-factor=3", "a.raw", "a.onnx"]) == 0
+    assert import_weights.execute([plain, "a.raw", "a.onnx", "b.raw"]) == 0
+    assert Path("a.raw").read_bytes() == Path("b.raw").read_bytes()
+    model = onnx.load("a.onnx")
+    for initializer in model.graph.initializer:
+        if initializer.name.endswith("linear_params"):
+            array = 2 * onnx.numpy_helper.to_array(initializer)
+            initializer.CopyFrom(onnx.numpy_helper.from_array(array, initializer.name))
+    onnx.save(model, "double.onnx")
+    status = import_weights.execute([plain, "a.raw", "double.onnx", "double.raw"])
+    if collapse == "true":
+        assert status == 255 and not Path("double.raw").exists()
+        return
+    assert status == 0
+    old, new = (named_arrays(nnet3py.read_nnet(name)) for name in ("a.raw", "double.raw"))
+    np.testing.assert_array_equal(new["tdnnf2.affine.linear_params"], 2 * old["tdnnf2.affine.linear_params"])
+    np.testing.assert_array_equal(new["tdnnf2.affine.bias_params"], old["tdnnf2.affine.bias_params"])
+
+
+def test_the_weights_of_a_recurrence_come_back(tmp_path: Path) -> None:
+    nnet = read_case("nets/net-lstm")
+    nnet3py.export_onnx(nnet, tmp_path / "a.onnx", collapse=False)
+    assert set_from_onnx(nnet, tmp_path / "a.onnx") == []
+    other = read_case("nets/net-lstm")
+    other.scale(0.5)
+    set_from_onnx(other, tmp_path / "a.onnx")
+    for name, array in named_arrays(other).items():
+        np.testing.assert_array_equal(array, named_arrays(nnet)[name])
+    (tmp_path / "bad.onnx").write_bytes(b"no such file")
+    with pytest.raises(Nnet3Error, match="ONNX"):
+        set_from_onnx(nnet, tmp_path / "bad.onnx")
+
+
+STREAMS = [("chain", 1), ("chain", 3), ("nets/net-lstm", 1), ("nets/net-lstm", 3), ("nets/rnn-simple", 1),
+           ("nets/net-tdnn", 1)]
+
+
+@pytest.mark.parametrize(("name", "factor"), STREAMS)
+def test_streams_are_looped_computation(name: str, factor: int) -> None:
+    """Chunks of any size, two streams side by side."""
+    nnet = chain_nnet() if name == "chain" else read_case(name)
+    running = made_session(nnet, streaming=True, frame_subsampling_factor=factor)
+    feats, ivectors = random_inputs(nnet, 50, 2)
+    for chunk_outputs in (2, 7):
+        stream = OnnxStream(running, chunk_outputs)
+        found = [stream.accept(feats[:, t:t + 9], ivectors) for t in range(0, 50, 9)] + [stream.finish(ivectors)]
+        looped = nnet3py.LoopedComputer(nnet, chunk_outputs * factor, frame_subsampling_factor=factor)
+        expected = [looped.compute(x, None if ivectors is None else ivectors[n]) for n, x in enumerate(feats)]
+        assert_close(np.concatenate([y for y in found if y.size], axis=1), np.stack(expected), TOLERANCE)
+
+
+def test_what_no_stream_can_compute() -> None:
+    for name, reason in (("cases/statistics-pooling", "windows have no bound"),
+                         ("cases/time-height-convolution", "fewer frames")):
+        with pytest.raises(Nnet3Error, match=reason):
+            graph_of(read_case(name), ExportOptions(streaming=True))
+    options = ExportOptions(streaming=True, chunk_outputs=10, frame_subsampling_factor=3)
+    metadata = graph_of(chain_nnet(), options).metadata
+    assert (metadata["chunk_shift"], metadata["chunk_length"]) == ("30", "36")
+
+
+@pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
+@pytest.mark.parametrize(("kind", "with_feats", "allowed"), [("int8", False, 0.1), ("int8", True, 0.1),
+                                                             ("float16", False, 0.01)])
+def test_quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kind: str,
+                   with_feats: bool, allowed: float) -> None:
+    monkeypatch.chdir(tmp_path)
+    nnet = read_case("nets/net-tdnn")
+    nnet.write("a.raw")
+    options = ["--print-args=false", f"--quantize={kind}"]
+    if with_feats:
+        options.append("--quantize-feats=ark:feats.ark")
+        write_feats(Path("feats.ark"), nnet)
+    assert export.execute([*options, "a.raw", "a.onnx"]) == 0
+    assert "of the outputs' standard deviation" in capfd.readouterr().err
+    given = random_inputs(nnet, 40, 1)
+    found, expected = outputs(session("a.onnx"), *given), computed(nnet, *given)
+    assert 0 < np.sqrt(((found - expected)**2).mean()) <= allowed * expected.std()
+
+
+def write_feats(path: Path, nnet: Nnet) -> None:
+    with TableWriter(f"ark:{path}", FLOAT_MATRIX) as writer:
+        for number in range(3):
+            writer.write(f"u{number}", random_inputs(nnet, 30 + number, 1)[0][0])
+
+
+def test_priors(tmp_path: Path) -> None:
+    model = nnet3py.read_model(str(DATA / "network" / "am-priors.mdl"))
+    nnet3py.export_onnx(model, tmp_path / "a.onnx", use_priors=True)
+    given = random_inputs(model.nnet, 12, 2)
+    expected = computed(model.nnet, *given) - np.log(model.priors)
+    assert_close(outputs(session(str(tmp_path / "a.onnx")), *given), expected, TOLERANCE)

@@ -1,0 +1,176 @@
+"""nnet3py/export/torch_module.py: outputs, derivatives and gradients are nnet3py's; weights come back."""
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from export_cases import (
+    GOLDEN,
+    NOT_EXPORTED,
+    TOLERANCE,
+    assert_close,
+    chain_nnet,
+    computed,
+    random_inputs,
+    read_case,
+    small_cases,
+    tolerance,
+)
+
+import nnet3py
+from nnet3py.cli.export import export, import_weights
+from nnet3py.errors import Nnet3Error
+from nnet3py.export.plain_weights import named_arrays
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+
+from nnet3py.export.torch_module import from_torch, to_torch  # noqa: E402
+
+FEW = ["nets/net-lstm", "nets/net-tdnn", "cases/restricted-attention", "cases/statistics-pooling", "cases/composite",
+       "cases/time-height-convolution"]
+GRADIENTS = 5e-4      # of the largest value, as between Kaldi and us
+
+
+def arguments(module: Any, feats: np.ndarray, ivectors: np.ndarray | None) -> list[Any]:
+    given = {"input": feats, "ivector": ivectors}
+    return [torch.from_numpy(given[name]) for name in inspect.signature(module.forward).parameters]
+
+
+def assert_same_in_torch(name: str, nnet: Nnet, folder: Path) -> None:
+    module = to_torch(nnet)
+    given = random_inputs(nnet, 23, 2)
+    expected = computed(nnet, *given)
+    assert_close(module(*arguments(module, *given)).detach().numpy(), expected, 2 * tolerance(name))
+    scripted = torch.jit.script(module)
+    assert_close(scripted(*arguments(module, *given)).detach().numpy(), expected, 2 * tolerance(name))
+    nnet.write(folder / "before.raw")
+    from_torch(module, nnet).write(folder / "after.raw")
+    assert (folder / "before.raw").read_bytes() == (folder / "after.raw").read_bytes()
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_outputs_and_weights(name: str, tmp_path: Path) -> None:
+    assert_same_in_torch(name, read_case(name), tmp_path)
+
+
+@pytest.mark.slow
+def test_all_cases(tmp_path: Path) -> None:
+    names = sorted(path.parent.name for path in (GOLDEN / "cases").glob("*/nnet.raw")) or small_cases()
+    for name in names:
+        if Path(name).name not in {*NOT_EXPORTED, "multi-input-output"}:
+            assert_same_in_torch(name, read_case(name), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["chain", "nets/net-tdnn", "nets/rnn-simple", "cases/gru-nonlinearity",
+                                  "cases/lstm-nonlinearity", "cases/restricted-attention"])
+def test_derivatives_and_gradients(name: str) -> None:
+    nnet = chain_nnet() if name == "chain" else read_case(name)
+    set_batchnorm_test_mode(nnet, True)
+    set_dropout_test_mode(nnet, True)
+    module = to_torch(nnet, edges="given")
+    feats, ivectors = random_inputs(nnet, 30, 1)
+    given = arguments(module, feats, ivectors)
+    for each in given:
+        each.requires_grad_(True)
+    output = module(*given)
+    derivative = np.random.default_rng(5).standard_normal(output.shape).astype(np.float32)
+    output.backward(torch.from_numpy(derivative))
+    first = context_of(nnet)
+    found, dx, gradient = by_nnet3(nnet, feats[0], None if ivectors is None else ivectors[0], derivative[0], first)
+    assert_close(output[0].detach().numpy(), found, TOLERANCE)
+    by_name = dict(zip(inspect.signature(module.forward).parameters, given, strict=True))
+    assert_close(by_name["input"].grad[0].numpy(), dx, GRADIENTS)
+    compare_gradients(module, gradient)
+
+
+def context_of(nnet: Nnet) -> int:
+    from nnet3py.export.models import ExportOptions, graph_of
+
+    return int(graph_of(nnet, ExportOptions(edges="given", collapse=False)).metadata["left_context"])
+
+
+def by_nnet3(nnet: Nnet, feats: np.ndarray, ivector: np.ndarray | None, derivative: np.ndarray,
+             left: int) -> tuple[np.ndarray, np.ndarray, Nnet]:
+    """Output, derivative of the features, and gradient."""
+    def rows(first: int, count: int) -> np.ndarray:
+        return np.array([(0, t, 0) for t in range(first, first + count)], np.int32)
+
+    specification = nnet3py.IoSpecification
+    inputs = [specification("input", rows(-left, len(feats)), has_deriv=True)]
+    if ivector is not None:
+        inputs.append(specification("ivector", rows(0, 1)))
+    request = nnet3py.ComputationRequest(inputs, [specification("output", rows(0, len(derivative)), has_deriv=True)],
+                                         need_model_derivative=True)
+    gradient = nnet.as_gradient()
+    computer = nnet3py.Computer(nnet3py.compile(nnet, request), nnet, update=gradient)
+    computer.accept_input("input", feats)
+    if ivector is not None:
+        computer.accept_input("ivector", ivector[None])
+    computer.run()
+    output = computer.output("output").copy()
+    computer.accept_input("output", derivative)
+    computer.run()
+    return output, computer.output("input"), gradient
+
+
+def compare_gradients(module: Any, gradient: Nnet) -> None:
+    names = {"weight": ("linear_params", "params"), "bias": ("bias_params",)}
+    arrays, compared = named_arrays(gradient), 0
+    for name, parameter in module.named_parameters():
+        component, _, attribute = name.rpartition(".")
+        if parameter.requires_grad:
+            key = next(f"{component}.{a}" for a in names.get(attribute, (attribute,)) if f"{component}.{a}" in arrays)
+            assert_close(parameter.grad.numpy(), arrays[key], GRADIENTS)
+            compared += 1
+    assert compared
+
+
+def test_training_goes_on_in_torch(tmp_path: Path) -> None:
+    """Changed parameters and statistics come back; the rest keeps its bytes; Kaldi's form computes the same."""
+    nnet = chain_nnet()
+    module = to_torch(nnet)
+    module.train()
+    given = arguments(module, *random_inputs(nnet, 16, 2))
+    optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=0.1)
+    before = float((module(*given)**2).mean().detach())
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = (module(*given)**2).mean()
+        loss.backward()
+        optimizer.step()
+    assert float(loss.detach()) < before
+    module.eval()
+    tuned = from_torch(module, nnet)
+    np.testing.assert_array_equal(tuned.component("lda").linear_params,       # type: ignore[attr-defined]
+                                  nnet.component("lda").linear_params)        # type: ignore[attr-defined]
+    feats, ivectors = random_inputs(nnet, 16, 2)
+    assert_close(module(*given).detach().numpy(), computed(tuned, feats, ivectors), TOLERANCE)
+    with pytest.raises(Nnet3Error, match="no component"):
+        from_torch({"tdnn9.weight": torch.zeros(3)}, nnet)
+    with pytest.raises(Nnet3Error, match="shape"):
+        from_torch({"tdnn1.affine.weight": torch.zeros(3)}, nnet)
+
+
+def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nnet = chain_nnet()
+    nnet.write("a.raw")
+    assert export.execute(["--print-args=false", "--format=torch", "a.raw", "a.pt"]) == 0
+    assert import_weights.execute(["--print-args=false", "--format=torch", "a.raw", "a.pt", "b.raw"]) == 0
+    assert Path("a.raw").read_bytes() == Path("b.raw").read_bytes()
+    loaded = torch.jit.load("a.pt")
+    feats, ivectors = random_inputs(nnet, 16, 2)
+    assert ivectors is not None
+    found = loaded(torch.from_numpy(ivectors), torch.from_numpy(feats)).detach().numpy()
+    assert_close(found, computed(nnet, feats, ivectors), TOLERANCE)
+    torch.save(to_torch(nnet).state_dict(), "state.pt")
+    assert import_weights.execute(["--print-args=false", "--format=torch", "a.raw", "state.pt", "c.raw"]) == 0
+    assert Path("a.raw").read_bytes() == Path("c.raw").read_bytes()
+    Path("bad.pt").write_bytes(b"no such file")
+    assert import_weights.execute(["--print-args=false", "--format=torch", "a.raw", "bad.pt", "c.raw"]) == 255
