@@ -70,15 +70,5 @@ def test_sizing(analysis: Analysis) -> None:
     assert analysis.is_output.tolist() == [False, False, False, True]
 
 
-def test_first_and_last_accesses(analysis: Analysis) -> None:
-    assert analysis.first_accesses().tolist() == [10, 0, 2, 6, 2, 2, 0, 0, 6]
+def test_first_accesses(analysis: Analysis) -> None:
     assert analysis.first_nontrivial_accesses().tolist() == [10, 0, 3, 6, 3, 4, 0, 0, 6]
-    assert analysis.last_accesses().tolist() == [-1, 4, 6, 9, 6, 6, 3, 4, 9]
-    assert analysis.last_write_accesses()[1:6].tolist() == [0, 4, 10, 3, 4]
-
-
-def test_invalidated_data(analysis: Analysis) -> None:
-    assert analysis.data_invalidated(3, 4) == 7      # freed
-    assert analysis.data_invalidated(2, 2) == 3
-    assert analysis.data_invalidated(6, 3) == 8
-    assert analysis.data_invalidated(8, 3) == 10

@@ -203,7 +203,7 @@ def test_older_natural_gradient_affine_files():
 
 
 @pytest.mark.parametrize("text, message", [
-    (HEAD.replace(b"[ 5 6 ]", b"[ 5 6 7 ]"), "the bias has 3 elements, the matrix 2 rows"),
+    (HEAD.replace(b"[ 5 6 ]", b"[ 5 6 7 ]") + b"</AffineComponent> ", "the bias has 3 elements, the matrix 2 rows"),
     (HEAD + b"</LinearComponent> ", "</AffineComponent>")])
 def test_damaged_affine_files(text, message):
     with pytest.raises(FormatError, match=message):

@@ -264,7 +264,7 @@ def test_files_of_precomputed_indexes(binary):
     assert again.num_mask_rows == indexes.num_mask_rows
     for text in ("<NumMaskRows> 2 <Indexes> [ 0 2 ] ", "<NumMaskRows> 2 <Indexes> [ -1 ] "):
         with pytest.raises(FormatError, match="between 0 and 1"):
-            read_text(GeneralDropoutComponentPrecomputedIndexes, text)
+            read_text(GeneralDropoutComponentPrecomputedIndexes, text + "</GeneralDropoutComponentPrecomputedIndexes> ")
 
 
 def test_general_dropout_config():

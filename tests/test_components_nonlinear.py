@@ -223,7 +223,7 @@ def repaired(component, ops, numbers, y, dy):
 @pytest.mark.parametrize("kind, threshold", [(SigmoidComponent, None), (SigmoidComponent, 0.1), (TanhComponent, None)])
 def test_repair_of_squashing_units(kind, threshold, draw, ops, draws):
     numbers = draws([1], [draw])
-    settings = {} if threshold is None else {"lower_threshold": threshold}
+    settings = {} if threshold is None else {"self_repair_lower_threshold": threshold}
     component = with_statistics(kind, self_repair_scale=0.01, **settings)
     limit = threshold or (0.05 if kind is SigmoidComponent else 0.2)
     component.deriv_sum[:] = 8 * limit * np.array([0.9, 1.1, 0.99])
@@ -267,7 +267,7 @@ def test_repair_needs_a_scale_and_statistics(kind, ops, draws):
 def test_impossible_repair(ops, draws):
     draws([1] * 9, [0.1] * 9)
     too_much = with_statistics(SigmoidComponent, self_repair_scale=0.2)
-    upper = with_statistics(TanhComponent, self_repair_scale=0.01, upper_threshold=0.5)
+    upper = with_statistics(TanhComponent, self_repair_scale=0.01, self_repair_upper_threshold=0.5)
     for component, message in ((too_much, "0 < self-repair-scale < 0.1"), (upper, "self-repair-upper-threshold")):
         with pytest.raises(ConfigError, match=message):
             component.backprop(ops, None, None, normal(5, 3), normal(5, 3), None, component, normal(5, 3))
@@ -278,7 +278,8 @@ def test_impossible_repair(ops, draws):
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_files_with_everything(binary):
-    component = with_statistics(RectifiedLinearComponent, 4, block_dim=2, lower_threshold=0.1, upper_threshold=0.9,
+    component = with_statistics(RectifiedLinearComponent, 4, block_dim=2, self_repair_lower_threshold=0.1,
+                                self_repair_upper_threshold=0.9,
                                 self_repair_scale=1e-5)
     again = reread(component, binary)
     assert written(again, binary) == written(component, binary)

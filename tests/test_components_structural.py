@@ -139,7 +139,7 @@ def test_older_files():
     (FixedScaleComponent, b"<Scales> [ ] ", "vector with elements")])
 def test_damaged_files(kind, text, message):
     with pytest.raises(FormatError, match=message):
-        read(kind, text)
+        read(kind, text + f"</{kind.__name__}> ".encode())
 
 
 def test_information():

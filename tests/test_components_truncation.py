@@ -80,7 +80,7 @@ def test_clipping_of_elements_and_blocking(ops):
 
 
 def repairing(**settings):
-    given = {"clipping_threshold": 2.0, "norm_based_clipping": True, "proportion_threshold": 0.01,
+    given = {"clipping_threshold": 2.0, "norm_based_clipping": True, "self_repair_clipped_proportion_threshold": 0.01,
              "self_repair_target": 0.1, "self_repair_scale": 0.5, **settings}
     component = ClipGradientComponent(6, **given)
     component.counters[:2] = 5, 11
@@ -105,8 +105,8 @@ def test_repair_of_clipped_gradients(draw, ops, monkeypatch):
     np.testing.assert_allclose(dx, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", [{"proportion_threshold": 1.0}, {"self_repair_scale": 0.0},
-                                      {"proportion_threshold": 0.99}])
+@pytest.mark.parametrize("settings", [{"self_repair_clipped_proportion_threshold": 1.0}, {"self_repair_scale": 0.0},
+                                      {"self_repair_clipped_proportion_threshold": 0.99}])
 def test_no_repair(settings, ops, monkeypatch):
     component = repairing(**settings)
     monkeypatch.setattr(ops, "random", Draws([], [0.1]))

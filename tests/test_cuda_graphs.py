@@ -122,7 +122,7 @@ def check_changed_settings() -> int:
     import nnet3py
     from nnet3py.ops import get_ops
     from nnet3py.ops.cuda import graphs
-    from nnet3py.runtime.device_nnet import on_device
+    from nnet3py.runtime.parameter_store import on_device
 
     nnet = nnet3py.Nnet.from_config(test_cuda_training.SMALL, seed=1)
     indexes = np.array([(n, 0, 0) for n in range(3)], np.int32)
@@ -135,8 +135,8 @@ def check_changed_settings() -> int:
     try:
         change = nnet.copy()
         change.scale(0.0)
-        twin = on_device(change, ops)
-        computer = nnet3py.Computer(nnet3py.compile(nnet, request), nnet, update=twin, device="cuda")
+        store = on_device(change, ops)
+        computer = nnet3py.Computer(nnet3py.compile(nnet, request), nnet, update=store, device="cuda")
         steps = []
         for step in range(9):
             if step == 5:
@@ -149,7 +149,7 @@ def check_changed_settings() -> int:
             computer.accept_input("output", np.ones((3, 3), np.float32))
             computer.run()
             before = change.component("a").linear_params.copy()
-            twin.pull()
+            store.pull()
             steps.append((change.component("a").linear_params - before).max())
             assert len(recorder.graphs) == [0, 0, 2, 2, 2, 3, 4, 4, 4][step] or step > 4, step
         np.testing.assert_allclose(steps, [steps[0]] * 5 + [2 * steps[0]] * 4, rtol=1e-4)

@@ -46,7 +46,7 @@ def check_passes() -> int:
     """Forward and backward passes whose draws stay on the device need no host at all."""
     import nnet3py
     from nnet3py.ops import get_ops
-    from nnet3py.runtime.device_nnet import on_device
+    from nnet3py.runtime.parameter_store import on_device
 
     nnet, ops = nnet3py.Nnet.from_config(GRU_AND_ATTENTION, seed=1), get_ops("cuda")
     indexes = np.array([(0, t, 0) for t in range(3)], np.int32)

@@ -62,7 +62,7 @@ output-node name=output input=s
 
 
 def test_in_the_simulator():
-    check_in_simulator(__file__, 6)
+    check_in_simulator(__file__, 7)
 
 
 def examples(context: int):
@@ -180,6 +180,40 @@ def compare_gradients() -> int:
     return 1
 
 
+COMPOSITE = """
+input-node name=input dim=4
+component name=c type=CompositeComponent num-components=3 component1='type=NaturalGradientAffineComponent input-dim=4 \
+ output-dim=3' component2='type=RectifiedLinearComponent dim=3' component3='type=BatchNormComponent dim=3'
+component name=d type=GeneralDropoutComponent dim=3 dropout-proportion=0.4
+component name=s type=LogSoftmaxComponent dim=3
+component-node name=c component=c input=input
+component-node name=d component=d input=c
+component-node name=s component=s input=d
+output-node name=output input=s
+"""
+
+
+def compare_changed_settings() -> int:
+    """What is set on the host between minibatches holds in the next, inside a composite, too."""
+    from nnet3py import Nnet
+    from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+
+    found = []
+    for device in ("cuda", "cpu"):
+        nnet = Nnet.from_config(COMPOSITE, seed=1)
+        trainer, given = NnetTrainer(nnet, TrainerOptions(device=device)), []
+        for eg, rate, proportion in zip(examples(0), (0.1, 0.2), (0.4, 0.7), strict=True):
+            trainer.delta.component("c").set_underlying_learning_rate(rate)
+            nnet.component("d").dropout_proportion = proportion
+            trainer.train(eg)
+            trainer.synchronise()
+            given += [value.copy() for value in nnet.component("c").parameters().values()]
+        found.append(given)
+    for mine, wanted in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=TOLERANCE, atol=TOLERANCE)
+    return 1
+
+
 @contextmanager
 def fewer_threads():
     """One thread a kernel: the simulator makes a thread of Python's of each."""
@@ -218,8 +252,8 @@ def compare_divergence() -> int:
 def simulate() -> int:
     """Train and compute on both devices; returns the number of comparisons."""
     with fewer_threads():
-        return compare_gradients() + compare_divergence() + compare_training(LSTM, 0) + compare_training(
-            TDNNF, 1) + sum(compare_chain_training(end_to_end) for end_to_end in (False, True))
+        return (compare_gradients() + compare_changed_settings() + compare_divergence() + compare_training(LSTM, 0)
+                + compare_training(TDNNF, 1) + sum(compare_chain_training(end_to_end) for end_to_end in (False, True)))
 
 
 if __name__ == "__main__":

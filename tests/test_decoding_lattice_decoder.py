@@ -161,3 +161,14 @@ def test_what_cannot_be_decoded(graph, likes):
     search.finalize()
     with pytest.raises(UsageError, match="init"):
         search.advance(likes[0])
+
+
+def test_of_equal_paths_the_newest_is_the_best_one(graph):
+    """As Kaldi's programs that print what was recognised so far do it."""
+    fst = Fst.from_arcs(0, [np.inf, 0.0, 0.0], [0, 0], [1, 1], [5, 6], [0.5, 0.5], [1, 2])
+    model = read_object(DATA / "trans.mdl", TransitionModel.read)
+    search = LatticeDecoder(DecodingGraph.of_fst(fst, model))
+    search.advance(np.zeros((1, model.num_pdfs), dtype=np.float32))
+    for use_final in (False, True):
+        path = search.best_path(use_final)
+        assert path is not None and path.words.tolist() == [6]

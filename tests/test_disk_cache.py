@@ -20,7 +20,15 @@ from nnet3py.compiler import disk_cache as disk_cache_module
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.cache_entry import KEY_LENGTH, to_bytes
 from nnet3py.compiler.computation import Computation
-from nnet3py.compiler.disk_cache import ABANDONED_AFTER, ENVIRONMENT, SUFFIX, UNFINISHED, DiskCache, disk_cache
+from nnet3py.compiler.disk_cache import (
+    ABANDONED_AFTER,
+    ENVIRONMENT,
+    SUFFIX,
+    UNFINISHED,
+    DiskCache,
+    default_folder,
+    disk_cache,
+)
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.network.nnet import Nnet
 
@@ -271,3 +279,10 @@ def test_several_processes_at_once(tmp_path: Path) -> None:
     digest, compiled = later.split()
     assert compiled == "False" and {out.split()[0] for out, _ in results} == {digest}
     assert len(entries(tmp_path)) == 8 and len(list(tmp_path.iterdir())) == 8
+
+
+def test_where_computations_are_kept_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Path(default_folder()).name == "computations"
+    for named in (str(tmp_path), ""):
+        monkeypatch.setenv(ENVIRONMENT, named)
+        assert default_folder() == named

@@ -48,3 +48,10 @@ def test_compiled_files_are_left_alone() -> None:
     missing = entered.not_entered(set())
     assert ("compiler/request.py", "IoSpecification") not in missing and ("index.py", "as_indexes") in missing
     assert ("index.py", "as_indexes") not in entered.not_entered({("index.py", "as_indexes")})
+
+
+def test_the_report() -> None:
+    everything = [("io/tokens.py", "read"), ("io/tokens.py", "write"), ("log.py", "log")]
+    assert entered.report(everything, [("io/tokens.py", "write")]).splitlines() == [
+        "    1 of     2  io", "    1 of     1  log.py", "io/tokens.py: write",
+        "2 of 3 public functions were entered by a test"]

@@ -6,8 +6,8 @@ import pytest
 from compiler_cases import RNN, TDNN, product
 
 from nnet3py import compile
+from nnet3py.compiler.build_graph import build_graph
 from nnet3py.compiler.explain import times_text
-from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import NotComputableError
 from nnet3py.network.nnet import Nnet

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from random_networks import LIMIT, config, few_waves, rows
 from reference_graph import EndlessError, ReferenceGraph
 
-from nnet3py.compiler.graph import Graph, build_graph, graph_builder, ragged
+from nnet3py.compiler.build_graph import build_graph
+from nnet3py.compiler.graph import Graph, graph_builder, ragged
 from nnet3py.compiler.node_rules import node_rules
 from nnet3py.errors import CompileError, Nnet3Error, NotComputableError
 from nnet3py.network.nnet import Nnet

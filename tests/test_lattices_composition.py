@@ -8,7 +8,7 @@ from lattice_cases import LATTICE_DATA, Way, best_by_words, check_same_paths, ra
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fst.const_arpa import ConstArpa
 from nnet3py.io.object_files import read_object
-from nnet3py.lattices.composition import Composer, difference, union, with_final_cost, words_as_fst
+from nnet3py.lattices.composition import Composer, concatenation, difference, union, with_final_cost, words_as_fst
 from nnet3py.lattices.deterministic_lm import ConstArpaLm, FstLm, LmDifference
 from nnet3py.lattices.lm_rescoring import composed_with_const_arpa, rescored_with_const_arpa, rescored_with_fst
 from nnet3py.lattices.pruned_composition import PrunedComposition, PrunedCompositionOptions
@@ -214,3 +214,13 @@ def test_back_off_of_an_fst_may_be_taken_where_it_is_cheaper(grammar: Fst, seed:
     found = best_by_words(rescored_with_fst(lattice, Composer(projected), 1.0))
     for words, way in best_by_words(lattice).items():
         assert found[words].cost == pytest.approx(way.cost + cheapest(words), abs=DELTA)
+
+
+def test_concatenation() -> None:
+    """Each path of one after each path of the other, with the sums of costs; transition-ids in a row."""
+    first, second = random_lattice(3, num_states=5), random_lattice(5, num_states=5)
+    both = concatenation([first, CompactLattice.empty(), second])
+    expected = sorted((a.words + b.words, a.ids + b.ids, round(a.cost + b.cost, 2)) for a in ways(first)
+                      for b in ways(second))
+    assert sorted((way.words, way.ids, round(way.cost, 2)) for way in ways(both)) == expected
+    assert concatenation([]).start == -1 and concatenation([first]) is first

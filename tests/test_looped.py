@@ -202,8 +202,9 @@ def test_memory_does_not_grow_with_the_stream() -> None:
     feats = features(nnet, 2)
 
     def held() -> tuple[object, ...]:
-        bound = stream._computer._bound
-        return id(bound.arena.buffer), bound.arena.buffer.size, len(bound.stages()), stream._waiting.size
+        looped = stream._looped
+        arena, states = looped._arena.buffer, looped._states.buffer
+        return id(arena), arena.size, states.size, id(stream._waiting._rows)
 
     for _ in range(5):
         stream.accept(feats)

@@ -20,7 +20,6 @@ from nnet3py.compiler.optimize.consolidate_io import consolidate_io
 from nnet3py.compiler.optimize.consolidate_model_update import consolidate_model_update
 from nnet3py.compiler.optimize.convert_addition import convert_addition
 from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
-from nnet3py.compiler.optimize.no_operations import remove_no_operations
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.compiler.optimize.remove_zeroing import remove_unnecessary_zeroing
 from nnet3py.compiler.optimize.replace_row_ops import replace_row_ops
@@ -165,13 +164,6 @@ def test_input_comes_first_and_output_last_in_each_part() -> None:
     computation = Computation(commands=[permanent, accept, provide, work, marker, work, provide, other, work])
     assert consolidate_io(computation).commands == [
         accept, permanent, work, provide, marker, other, work, work, provide]
-
-
-def test_no_operations_are_removed() -> None:
-    nothing = command(C.NO_OPERATION)
-    computation = Computation(commands=[nothing, command(C.NO_OPERATION_PERMANENT), nothing])
-    assert kinds(remove_no_operations(computation)) == [C.NO_OPERATION_PERMANENT]
-    assert len(computation.commands) == 3
 
 
 def test_memory_compression_marks_what_waits_for_the_backward_pass() -> None:

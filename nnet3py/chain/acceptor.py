@@ -92,14 +92,14 @@ def determinized(acceptor: Acceptor, max_states: int = MAX_STATES) -> Acceptor:
     for subset in subsets:
         finals.append(min(acceptor.finals[state] + extra for state, extra in subset))
         following = _following(acceptor, subset)
-        found = []
+        arcs_of_subset = []
         for label in sorted(following):
             cost, target = _divided(following[label])
             number = numbers.setdefault(target, len(subsets))
             if number == len(subsets):
                 subsets.append(target)
-            found.append((label, cost, number))
-        arcs.append(found)
+            arcs_of_subset.append((label, cost, number))
+        arcs.append(arcs_of_subset)
         if len(subsets) >= max_states:
             raise SupervisionError(f"Determinization stopped early after reaching {len(subsets)} states. Likely this "
                                    "utterance has a very strange transcription.")
@@ -212,15 +212,15 @@ def composed(acceptor: Acceptor, other_arcs: Sequence[ByLabel], other_finals: Se
     for state, other in pairs:
         finals.append(acceptor.finals[state] + other_finals[other])
         by_label = other_arcs[other]
-        found = []
+        arcs_of_pair = []
         for label, cost, target in acceptor.arcs[state]:
             for other_cost, other_target in by_label.get(label, ()):
                 pair = target, other_target
                 number = numbers.setdefault(pair, len(pairs))
                 if number == len(pairs):
                     pairs.append(pair)
-                found.append((label, cost + other_cost, number))
-        arcs.append(found)
+                arcs_of_pair.append((label, cost + other_cost, number))
+        arcs.append(arcs_of_pair)
     return connected(Acceptor(arcs, finals))
 
 

@@ -65,7 +65,8 @@ class DenominatorComputation:
         self._backward = (upload(graph.out_of.probs), upload(graph.out_of.starts), upload(graph.out_of.others),
                           upload(graph.pdf_starts), upload(graph.pdf_entries), entry_pdfs, upload(graph.entry_states))
 
-    def compute(self, output: DeviceArray, num_sequences: int, deriv: Any = None, scale: float = -1.0) -> Denominator:
+    def compute(self, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None = None,
+                scale: float = -1.0) -> Denominator:
         """The denominator of a minibatch.
 
         Parameters

@@ -180,7 +180,7 @@ class Analysis:
         self.commands, self.submatrices, self.kinds = submatrix_accesses(plain, nnet, command_table(plain))
         if plain is not computation:      # a fused command accesses what its parts do
             self.commands = np.repeat(np.arange(self.num_commands), [
-                len(computation.parts_of(one)) for one in computation.commands])[self.commands]
+                len(computation.parts_of(command)) for command in computation.commands])[self.commands]
         self.matrix_of, self.is_whole = submatrix_table(computation)[:, 0], whole_submatrices(computation)
         self.matrices = self.matrix_of[self.submatrices]
         self._find_sizing()
@@ -250,45 +250,13 @@ class Analysis:
 
     # -- one answer per sub-matrix ---------------------------------------------------------------------------------
 
-    def _over_submatrices(self, per_variable: np.ndarray, smallest: bool, none: int) -> np.ndarray:
-        """The least (greatest) of a number per variable over each sub-matrix's variables; ``none`` for sub-matrix 0."""
-        out = np.full(len(self.matrix_of), none)
-        owners = np.repeat(np.arange(len(out)), self.variables.counts)
-        (np.minimum if smallest else np.maximum).at(out, owners, per_variable[self.variables.flat])
-        return out
-
-    def first_accesses(self) -> np.ndarray:
-        """Per sub-matrix the first command that accesses any of it, num_commands if none does. Kaldi: FirstAccess."""
-        everything = np.ones(len(self.accesses.commands), bool)
-        return self._over_submatrices(self.accesses.first(everything, self.num_commands), True, self.num_commands)
-
     def first_nontrivial_accesses(self) -> np.ndarray:
-        """The same, not counting commands that set to zero. Kaldi: FirstNontrivialAccess."""
-        first, _ = self.first_of_variables(~self.is_zeroing[self.commands])
-        return self._over_submatrices(first, True, self.num_commands)
+        """Per sub-matrix the first command that accesses any of it, num_commands if none does.
 
-    def last_accesses(self) -> np.ndarray:
-        """Per sub-matrix the last command that accesses any of it, -1 if none does. Kaldi: LastAccess."""
-        return self._over_submatrices(self.accesses.last(np.ones(len(self.accesses.commands), bool)), False, -1)
-
-    def last_write_accesses(self) -> np.ndarray:
-        """The same for writing; num_commands where the matrix is an output. Kaldi: LastWriteAccess."""
-        last = self._over_submatrices(self.accesses.last(self.accesses.kinds != READ), False, -1)
-        return np.where(self.is_output[self.matrix_of], self.num_commands, last)
-
-    def data_invalidated(self, c: int, s: int) -> int:
-        """The first command after ``c`` that writes any of ``s`` or frees it, or num_commands.
-
-        Kaldi: DataInvalidatedCommand.
+        Commands that set to zero do not count. Kaldi: FirstNontrivialAccess.
         """
-        ends = [self.num_commands]
-        freed = int(self.freed[self.matrix_of[s]])
-        if freed >= 0:
-            ends.append(freed)
-        for variable in self.variables.of(s).tolist():
-            commands, kinds = self.accesses.of(variable)
-            later = commands[(commands > c) & (kinds != READ)]
-            if len(later):
-                ends.append(int(later[0]))
-        return min(ends)
-
+        first, _ = self.first_of_variables(~self.is_zeroing[self.commands])
+        out = np.full(len(self.matrix_of), self.num_commands)
+        owners = np.repeat(np.arange(len(out)), self.variables.counts)
+        np.minimum.at(out, owners, first[self.variables.flat])
+        return out

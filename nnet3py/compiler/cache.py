@@ -104,7 +104,7 @@ class CachingCompiler:
         return computation
 
     def _fuse(self, request: ComputationRequest, plain: Computation, lacks: frozenset[str]) -> Computation:
-        """The computation as it is to be run: made anew if what it left out does something now."""
+        """The computation as it is to be run; made again if something that it left out now does something."""
         key = self.nnet.version, request
         computation = self._fused.get(key, {}).get(lacks)
         if computation is not None and computation.fits(self.nnet):
@@ -113,8 +113,8 @@ class CachingCompiler:
         for name, computation in fusion_steps(plain, self.nnet, self.options, lacks):
             if verbose() >= CHECK_EVERY_PASS:
                 self._check(computation, name, thorough=True)
-        for one in (plain, computation):
-            one.invalidate_caches()
+        for changed in (plain, computation):
+            changed.invalidate_caches()
         self._fused.setdefault(key, {})[lacks] = computation
         return computation
 
@@ -189,7 +189,7 @@ class CachingCompiler:
         if self._disk is None:
             return None
         start = perf_counter()
-        computation = self._disk.load(self._disk_key(key[1]), lambda found: check_loaded(found, self.nnet, key[1]))
+        computation = self._disk.load(self._disk_key(key[1]), lambda loaded: check_loaded(loaded, self.nnet, key[1]))
         if computation is not None:
             self._loaded.add(key)
         self.seconds_io += perf_counter() - start

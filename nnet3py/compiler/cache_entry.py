@@ -19,6 +19,7 @@ import numpy as np
 from nnet3py.compiler.commands import KALDI_TYPES, NUM_ARGS, Command
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.computation_file import read_precomputed_indexes
+from nnet3py.components.base import Precomputed
 from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -226,7 +227,7 @@ def _commands(arrays: _Arrays) -> list[Command]:
                     map(tuple, args.tolist())))
 
 
-def _precomputed(data: bytes, count: int) -> list[Any]:
+def _precomputed(data: bytes, count: int) -> list[Precomputed]:
     reader = TokenReader(io.BytesIO(data), "precomputed indexes", len(data), binary=True)
     return [read_precomputed_indexes(reader) for _ in range(count)]
 

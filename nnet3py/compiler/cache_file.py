@@ -66,8 +66,8 @@ def read_cache(reader: TokenReader, options: OptimizeOptions) -> list[Pair] | No
     As in Kaldi ``extend_matrices`` does not count; nor does ``fuse``, for files hold Kaldi's commands.
     Raises FormatError for what is no cache.
     """
-    found = read_optimize_options(reader)
-    if dataclasses.replace(found, extend_matrices=options.extend_matrices, fuse=options.fuse) != options:
+    theirs = read_optimize_options(reader)
+    if dataclasses.replace(theirs, extend_matrices=options.extend_matrices, fuse=options.fuse) != options:
         return None
     reader.expect("<ComputationCacheSize>")
     count = reader.integer()

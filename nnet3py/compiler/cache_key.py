@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class _StructureWriter(TokenWriter):
         if not self._is_array:
             super().integer(value, kind)
 
-    def array(self, values: np.ndarray, dtype: Any) -> None:
+    def array(self, values: np.ndarray, dtype: type[np.generic]) -> None:
         self._is_array = False
         if np.dtype(dtype).kind != "f":
             super().array(values, dtype)
@@ -56,7 +56,7 @@ class _StructureWriter(TokenWriter):
 
 
 def structure_of(nnet: Nnet) -> bytes:
-    """What the compiler can see of a network, but for :func:`flags_of`, as a digest.
+    """What the compiler can see of a network, except for :func:`flags_of`, as a digest.
 
     No component's choice of rows depends on a real number, so that those are left out.
     """
@@ -106,8 +106,17 @@ def request_digest(request: ComputationRequest) -> bytes:
 def computation_key(structure: bytes, flags: bytes, request: ComputationRequest, options: OptimizeOptions,
                     use_shortcut: bool) -> str:
     """The name of a computation in Kaldi's commands: 64 hexadecimal digits. What is fused later does not count."""
-    options = replace(options, fuse="")
+    return _joined(structure, flags, request_digest(request), options, use_shortcut)
+
+
+def looped_key(structure: bytes, flags: bytes, requests: Sequence[ComputationRequest],
+               options: OptimizeOptions) -> str:
+    """The name of the looped computation whose first chunks have these requests."""
+    return _joined(structure, flags, b"".join(map(request_digest, requests)), options, "looped")
+
+
+def _joined(structure: bytes, flags: bytes, requests: bytes, options: OptimizeOptions, way: object) -> str:
     digest = hashlib.sha256(sources_digest())
-    for part in (structure, flags, request_digest(request), repr((options, use_shortcut)).encode()):
+    for part in (structure, flags, requests, repr((replace(options, fuse=""), way)).encode()):
         digest.update(hashlib.sha256(part).digest())
     return digest.hexdigest()

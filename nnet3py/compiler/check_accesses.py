@@ -34,7 +34,7 @@ def matrices_are_destroyed_once(subject: Subject) -> None:
 
 
 def matrices_are_accessed(subject: Subject) -> None:
-    """Every matrix is used, but in a looped computation."""
+    """Every matrix is used, except in a looped computation."""
     if not subject.is_looped:
         _require(subject, subject.analysis.last_of_matrices() >= 0, "is never accessed", subject.analysis.allocated)
 
@@ -145,7 +145,7 @@ def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
 
 
 def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:
-    """Of every command that compresses: its number, the matrix, and the later commands that touch that."""
+    """For every command that compresses: its number, the matrix, and the later commands that touch that."""
     compressed = []
     for c in subject.table.numbers[CommandType.COMPRESS_MATRIX].tolist():
         m = int(subject.matrix_of[subject.computation.commands[c].args[0]])
@@ -168,7 +168,7 @@ def variables_are_defined_before_use(subject: Subject) -> None:
 
 
 def variables_are_used(subject: Subject) -> None:
-    """Every variable is used by some command, but in a looped computation, and but for padding at a matrix's end."""
+    """Every variable is used by some command, except in a loop and except for padding at a matrix's end."""
     if subject.is_looped:
         return
     variables = subject.analysis.variables

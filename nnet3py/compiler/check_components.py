@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.compiler.check_subject import Subject
 from nnet3py.compiler.commands import BACKPROPS, CommandType
-from nnet3py.components.base import Properties
+from nnet3py.components.base import Component, Properties
 from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX
 from nnet3py.errors import ShapeError
 
@@ -125,7 +125,7 @@ def _read_input(subject: Subject) -> np.ndarray:
                      for component in subject.nnet.components], bool)
 
 
-def _precomputes(component: Any) -> bool:
+def _precomputes(component: Component) -> bool:
     return type(component).__name__ + PRECOMPUTED_SUFFIX in PRECOMPUTED_MODULES
 
 

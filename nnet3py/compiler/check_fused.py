@@ -1,4 +1,4 @@
-"""The checker's rules for fused commands; what is true of their parts, the other rules say. Ours alone."""
+"""The checker's rules for fused commands, which Kaldi does not have; the other rules look at their parts."""
 from __future__ import annotations
 
 from nnet3py.compiler.check_subject import Subject
@@ -10,7 +10,7 @@ from nnet3py.compiler.fuse.passes import fusion_named
 def fused_commands_have_parts(subject: Subject) -> None:
     """Every fused command stands for commands of its own, none of them fused, by a pass that exists."""
     computation = subject.computation
-    entries = [one.args[0] for one in computation.commands if one.type == CommandType.FUSED]
+    entries = [command.args[0] for command in computation.commands if command.type == CommandType.FUSED]
     if sorted(entries) != list(range(len(computation.parts))):
         subject.fail("the fused commands and their parts do not belong to each other")
     for name, parts in computation.parts:
@@ -24,10 +24,10 @@ def fused_commands_are_what_their_passes_make(subject: Subject) -> None:
     if not computation.parts:
         return
     scope, place = Scope(computation.unfused(), subject.nnet), 0
-    for c, one in enumerate(computation.commands):
-        count = len(computation.parts_of(one))
-        if one.type == CommandType.FUSED:
-            fusion = fusion_named(computation.parts[one.args[0]].fusion)
+    for c, command in enumerate(computation.commands):
+        count = len(computation.parts_of(command))
+        if command.type == CommandType.FUSED:
+            fusion = fusion_named(computation.parts[command.args[0]].fusion)
             if fusion is None or fusion.match(scope, range(place, place + count)) != count:
                 subject.fail("these commands cannot be run as one", c)
         place += count

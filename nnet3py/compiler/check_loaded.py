@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.commands import CommandType
@@ -24,6 +25,37 @@ def check_loaded(computation: Computation, nnet: Nnet, request: ComputationReque
     if any(command.type == CommandType.GOTO_LABEL for command in computation.commands):
         raise CheckError("the computation runs in a circle, which is only for computing piece by piece")
     computation.invalidate_caches()
+
+
+def check_loaded_loop(computation: Computation, nnet: Nnet, request_of: Callable[[int], ComputationRequest]) -> None:
+    """The same for a looped computation; ``request_of`` gives the request for the chunk of a number."""
+    _check_sizes(computation, nnet)
+    check_computation(computation, nnet, thorough=True)
+    if not computation.commands or computation.commands[-1].type != CommandType.GOTO_LABEL:
+        raise CheckError("the computation comes to an end, where chunk after chunk is to be computed")
+    chunks = _exchanges_of_chunks(computation)
+    for number, exchanges in enumerate(chunks):
+        request = request_of(number)
+        wanted = [(kind, nnet.node_index(io.name), len(io.indexes), nnet.node_dim(nnet.node_index(io.name)))
+                  for kind, ios in ((CommandType.ACCEPT_INPUT, request.inputs),
+                                    (CommandType.PROVIDE_OUTPUT, request.outputs)) for io in ios]
+        if number == len(chunks) - 1:           # takes the inputs, and then jumps to where another one has taken them
+            wanted = [exchange for exchange in wanted if exchange[0] == CommandType.ACCEPT_INPUT]
+        if sorted(exchanges) != sorted(wanted):
+            raise CheckError(f"chunk {number} of the computation does not take or give what is asked for")
+    computation.invalidate_caches()
+
+
+def _exchanges_of_chunks(computation: Computation) -> list[list[_Exchange]]:
+    """What each chunk takes, and then gives."""
+    chunks: list[list[_Exchange]] = [[]]
+    for kind, _, args in computation.commands:
+        if kind in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
+            window = computation.submatrices[args[0]]
+            if kind == CommandType.ACCEPT_INPUT and chunks[-1] and chunks[-1][-1][0] == CommandType.PROVIDE_OUTPUT:
+                chunks.append([])
+            chunks[-1].append((kind, args[1], window.num_rows, window.num_cols))
+    return chunks
 
 
 def _check_sizes(computation: Computation, nnet: Nnet) -> None:

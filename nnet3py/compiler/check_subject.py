@@ -31,7 +31,7 @@ class Subject:
     def __init__(self, computation: Computation, nnet: Nnet, after: str = "") -> None:
         self.computation, self.nnet, self.after = computation, nnet, after
         self.rule = ""
-        self.is_looped = any(one.type == CommandType.GOTO_LABEL for one in computation.commands[-1:])
+        self.is_looped = any(last.type == CommandType.GOTO_LABEL for last in computation.commands[-1:])
         self.flags = np.array([int(component.properties) for component in nnet.components], np.int64)
         self.input_dim = np.array([component.input_dim for component in nnet.components], np.int64)
         self.output_dim = np.array([component.output_dim for component in nnet.components], np.int64)
@@ -89,10 +89,10 @@ class Subject:
             return Analysis(self.computation, self.nnet)
         straight = self.computation.copy()
         for c in range(len(straight.commands) - 2, -1, -1):
-            one = straight.commands[c]
-            if one.type != CommandType.SWAP_MATRIX:
+            swap = straight.commands[c]
+            if swap.type != CommandType.SWAP_MATRIX:
                 break
-            straight.commands[c] = command(CommandType.DEALLOC_MATRIX, one.args[1])
+            straight.commands[c] = command(CommandType.DEALLOC_MATRIX, swap.args[1])
         return Analysis(straight, self.nnet)
 
     def has(self, components: np.ndarray, flag: Properties) -> np.ndarray:
@@ -129,8 +129,8 @@ class Subject:
 
     def _text(self, c: int) -> str:
         """The command as it is printed, or if it cannot be printed, its number, name and arguments."""
-        one = self.computation.commands[c]
+        shown = self.computation.commands[c]
         try:
             return CommandPrinter(self.computation, self.nnet).line(c).strip()
         except (IndexError, KeyError, ValueError, TypeError, AttributeError):      # its arguments make no sense
-            return f"c{c}: {one.type!r}{tuple(one.args)}"
+            return f"c{c}: {shown.type!r}{tuple(shown.args)}"

@@ -5,13 +5,14 @@ Kaldi: ``ComputationRequest::Read``, ``NnetComputation::Read``, and their ``Writ
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from nnet3py.compiler.commands import COMMANDS, KALDI_TYPES, NUM_ARGS, Command
 from nnet3py.compiler.computation import Computation, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.components.base import Precomputed
 from nnet3py.components.registry import precomputed_indexes_class
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.cindex_vector import read_cindex_vector, write_cindex_vector
@@ -50,7 +51,7 @@ def _write_list(writer: TokenWriter, count_tag: str, tag: str, items: list[Item]
 
 
 def read_request(reader: TokenReader) -> ComputationRequest:
-    """Read a request; FormatError for what is none, or for one that asks for what cannot be."""
+    """Read a request; FormatError for anything else, or for a request for something impossible."""
     reader.expect("<ComputationRequest>")
     inputs = _read_list(reader, "<NumInputs>", "<Inputs>", _read_io)
     outputs = _read_list(reader, "<NumOutputs>", "<Outputs>", _read_io)
@@ -122,7 +123,7 @@ def _write_io(writer: TokenWriter, io: IoSpecification) -> None:
 
 
 def read_computation(reader: TokenReader) -> Computation:
-    """Read a computation; FormatError for what is none, or is of another version than 5.
+    """Read a computation; FormatError for anything else, or for a version other than 5.
 
     Whether it can be run is another matter: :func:`nnet3py.compiler.check_loaded.check_loaded`.
     """
@@ -200,12 +201,12 @@ def _read_debug_info(reader: TokenReader) -> MatrixDebugInfo:
     return MatrixDebugInfo(nodes, indexes, is_deriv)
 
 
-def _read_precomputed(reader: TokenReader) -> tuple[Any, tuple[np.ndarray, np.ndarray]]:
+def _read_precomputed(reader: TokenReader) -> tuple[Precomputed, tuple[np.ndarray, np.ndarray]]:
     return read_precomputed_indexes(reader), (read_index_vector(reader), read_index_vector(reader))
 
 
-def read_precomputed_indexes(reader: TokenReader) -> Any:
-    """Read what some component made of its row indexes, with the tag that says of which type it is."""
+def read_precomputed_indexes(reader: TokenReader) -> Precomputed:
+    """Read what a component made of its row indexes, with the tag that names its type."""
     tag = reader.token()
     try:
         kind = precomputed_indexes_class(tag[1:-1])

@@ -34,9 +34,9 @@ def compute_simple_nnet_context(nnet: Nnet) -> tuple[int, int]:
                          f"{LARGEST_MODULUS}", "are the periods of its Round() and Switch() right?")
     window = FIRST_WINDOW
     while window < LARGEST_WINDOW:
-        found = [_context_at(nnet, shift, modulus, window) for shift in range(modulus + 1)]
-        contexts = [context for context in found if context is not None]
-        if len(contexts) == len(found):
+        context_of_shift = [_context_at(nnet, shift, modulus, window) for shift in range(modulus + 1)]
+        contexts = [context for context in context_of_shift if context is not None]
+        if len(contexts) == len(context_of_shift):
             if contexts[0] != contexts[-1]:
                 raise Nnet3Error(f"the network's context is {contexts[0]} at t=0 but {contexts[-1]} at t={modulus}, "
                                  "one period later")

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3py.compiler.command_list import CommandList, SubMatrix
 from nnet3py.compiler.commands import Command, CommandType
 from nnet3py.index import format_cindexes, format_integers, shorten
 
 if TYPE_CHECKING:
-    from nnet3py.compiler.computation import Computation, SubMatrix
     from nnet3py.network.nnet import Nnet
 
 _DEBUG_HEADING = """\
@@ -22,7 +22,7 @@ _DEBUG_HEADING = """\
 _COMPRESSION = {1: "int8", 2: "uint8", 3: "int16", 4: "uint16"}
 
 
-def describe_computation(computation: Computation, nnet: Nnet) -> str:
+def describe_computation(computation: CommandList, nnet: Nnet) -> str:
     """The whole listing: matrices, what their rows are, and the commands."""
     names = nnet.node_names
     sizes = ", ".join(f"m{m}({info.num_rows}, {info.num_cols})" for m, info in enumerate(computation.matrices) if m)
@@ -46,7 +46,7 @@ def number(value: float) -> str:
 class CommandPrinter:
     """Texts of single commands."""
 
-    def __init__(self, computation: Computation, nnet: Nnet) -> None:
+    def __init__(self, computation: CommandList, nnet: Nnet) -> None:
         self.computation, self.nnet = computation, nnet
         self._s = [submatrix_text(computation, sub) for sub in computation.submatrices]
 
@@ -154,7 +154,7 @@ class CommandPrinter:
         return f"output {self._s[command.args[0]]} to user [for node: '{self.nnet.node_names[command.args[1]]}']"
 
 
-def submatrix_text(computation: Computation, sub: SubMatrix) -> str:
+def submatrix_text(computation: CommandList, sub: SubMatrix) -> str:
     """``mK``, or ``mK(r0:r1, c0:c1)`` with inclusive ends; ``[]`` for the empty one."""
     if sub.matrix == 0:
         return "[]"

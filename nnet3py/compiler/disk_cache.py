@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nnet3py.compiler.cache_entry import from_bytes, to_bytes
 from nnet3py.compiler.computation import Computation
+from nnet3py.engine.cache_folder import cache_folder
 from nnet3py.errors import Nnet3Error
 from nnet3py.trusted_files import UNFINISHED, UntrustedFile, make_private, read_trusted, why_untrusted, write_private
 
@@ -135,7 +136,7 @@ class DiskCache:
                              "compiled in every process")
 
     def _warn(self, about: str, message: str) -> None:
-        """Warn of each kind of trouble once."""
+        """Warn about each kind of trouble once."""
         logger.log(logging.DEBUG if about in self._warned else logging.WARNING, "Computation cache: %s", message)
         self._warned.add(about)
 
@@ -143,6 +144,15 @@ class DiskCache:
 @cache
 def _disk_cache(folder: Path) -> DiskCache:
     return DiskCache(folder)
+
+
+def default_folder() -> str:
+    """Where computations are kept by default.
+
+    The folder that the environment variable names ("": none), else one beside the kernels.
+    """
+    named = os.environ.get(ENVIRONMENT)
+    return named if named is not None else str(cache_folder() / "computations")
 
 
 def disk_cache(folder: str | os.PathLike[str] | None) -> DiskCache | None:

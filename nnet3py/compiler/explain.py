@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3py.compiler.graph import COMPUTABLE, NOT_COMPUTABLE, GraphBuilder
 from nnet3py.errors import NotComputableError
 from nnet3py.index import distinct, format_cindex
 from nnet3py.network.nodes import InputNode
 
 if TYPE_CHECKING:
-    from nnet3py.compiler.graph import GraphBuilder
     from nnet3py.compiler.request import ComputationRequest
     from nnet3py.network.nnet import Nnet
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = 0, 1, 2    # status of a cindex in a graph that is being built
 _STATUS_NAMES = ("kUnknown", "kComputable", "kNotComputable")
 MAX_OUTPUTS = 10        # explained in the log
 MAX_LINES = 100         # for each of them
@@ -178,7 +177,7 @@ def _text(builder: GraphBuilder, nnet: Nnet, cindex: int) -> str:
 def _alternatives(builder: GraphBuilder, nnet: Nnet, user: int, used: int) -> str:
     """What would have done as well as ``used``: `` (or b(0,3))``."""
     node = int(builder.node[user])
-    dependencies, lacks = (found[0] for found in lacking(builder, node, np.array([user])))
+    dependencies, lacks = (rows[0] for rows in lacking(builder, node, np.array([user])))
     indexes = builder.space.indexes(builder.key[user:user + 1])
     have = (dependencies >= 0) & (builder.status[dependencies] != NOT_COMPUTABLE) | lacks
     have &= dependencies != used

@@ -7,6 +7,7 @@ from itertools import chain
 
 import numpy as np
 
+from nnet3py.compiler.build_graph import build_graph
 from nnet3py.compiler.commands import NUM_ARGS, Command
 from nnet3py.compiler.computation import (
     CommandType,
@@ -16,7 +17,6 @@ from nnet3py.compiler.computation import (
     SubMatrix,
 )
 from nnet3py.compiler.gc_pause import gc_paused
-from nnet3py.compiler.graph import build_graph
 from nnet3py.compiler.locations import (
     Column,
     Locations,

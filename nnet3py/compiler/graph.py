@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.compiler.explain import COMPUTABLE, NOT_COMPUTABLE, UNKNOWN, not_computable
 from nnet3py.compiler.node_rules import Chains, NodeRules, node_rules
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.compiler.sequences import Sequences
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
 MAX_DISTANCE = 10000      # passes through a recurrence
+UNKNOWN, COMPUTABLE, NOT_COMPUTABLE = 0, 1, 2    # status of a cindex in a graph that is being built
 _FIRST_CAPACITY = 1024
 _FIRST_PASSES = 2          # mostly enough: the second goes beyond the first input, and fails
 
@@ -316,8 +316,8 @@ class GraphBuilder:
         """The graph of what the outputs really use, and of all that was given."""
         all_computable = bool((self.status[:self.size] == COMPUTABLE).all())
         used = [self._used(node, all_computable) for node in range(len(self.rules))]
-        everything = all_computable and all(found is table.dependencies
-                                            for found, table in zip(used, self.tables, strict=True))
+        everything = all_computable and all(choices is table.dependencies
+                                            for choices, table in zip(used, self.tables, strict=True))
         kept = [table.key_ids for table in self.tables]
         if not everything:
             required = self._reached(lambda node, ids: used[node][self.row[ids]]) | self.is_input[:self.size]
@@ -340,14 +340,14 @@ class GraphBuilder:
                 lengths.append(ones[:size])
                 continue
             table, ids = self.tables[last], kept[last]
-            found = used[last] if ids is table.ids else used[last][self.row[ids]]
+            choices = used[last] if ids is table.ids else used[last][self.row[ids]]
             if everything and not table.has_gaps:
-                dependencies.append(number[found].ravel())
-                lengths.append(ones[:size] * found.shape[1])
+                dependencies.append(number[choices].ravel())
+                lengths.append(ones[:size] * choices.shape[1])
             else:
-                is_used = found >= 0
+                is_used = choices >= 0
                 lengths.append(is_used.sum(axis=1))
-                dependencies.append(number[found[is_used]])
+                dependencies.append(number[choices[is_used]])
         numbers = np.concatenate([kept[last] for last in self._last])
         return Graph(self.sequences, offsets, self.space.indexes(self.key[numbers]), self.is_input[numbers],
                      np.concatenate(([0], np.cumsum(np.concatenate(lengths)))), np.concatenate(dependencies),
@@ -401,21 +401,3 @@ def io_node(nnet: Nnet, name: str, kind: str) -> int:
         return names.index(name)
     known = ", ".join(n for i, n in enumerate(names) if fits(i))
     raise Nnet3Error(f"Network has no {kind} with name {name}", f"it has {known or 'none'}")
-
-
-def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Graph:
-    """The pruned graph of ``request``; arguments as for ``graph_builder``.
-
-    Raises
-    ------
-    NotComputableError : an output row cannot be computed from the inputs; the message says which and why
-    CompileError : a recurrence without end
-    Nnet3Error : the network has no input or output of a name in the request
-    """
-    builder = graph_builder(nnet, request, share, join=True)
-    builder.compute()
-    if not all(computable.all() for computable in builder.computable_outputs()):
-        builder = graph_builder(nnet, request, share)      # the message speaks of every node
-        builder.compute()
-        raise not_computable(builder, nnet, request)
-    return builder.prune()

@@ -75,7 +75,7 @@ def _pieces(column: Column, piece: np.ndarray) -> list[Column]:
     matrices, rows = column
     present = matrices >= 0
     chosen = [(piece == k) & present for k in range(int(piece[present].max()) + 1)]
-    return [(np.where(one, matrices, -1), np.where(one, rows, -1)) for one in chosen]
+    return [(np.where(is_chosen, matrices, -1), np.where(is_chosen, rows, -1)) for is_chosen in chosen]
 
 
 def only_matrix(matrices: np.ndarray) -> int:

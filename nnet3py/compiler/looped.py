@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import logging
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -15,9 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.compiler.cache_key import flags_of, looped_key, structure_of
 from nnet3py.compiler.check import check_computation
+from nnet3py.compiler.check_loaded import check_loaded_loop
 from nnet3py.compiler.computation import CommandType, Computation
+from nnet3py.compiler.disk_cache import disk_cache
 from nnet3py.compiler.fuse import fuse
+from nnet3py.compiler.gc_pause import gc_paused
 from nnet3py.compiler.generate import generate_segments
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
@@ -112,11 +117,25 @@ def _product(times: np.ndarray, num_sequences: int) -> np.ndarray:
 
 def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
                    options: OptimizeOptions | None = None) -> Computation:
-    """A computation that runs for ever, from the requests for its first chunks; Kaldi: CompileLooped.
+    """A computation that runs for ever, from the requests for its first chunks, as it is to be run.
+
+    Parameters, errors : as for :func:`find_looped`
+    """
+    computation = fuse(_compile(nnet, requests, options or OptimizeOptions()), nnet, options)
+    computation.invalidate_caches()
+    return computation
+
+
+def find_looped(nnet: Nnet, requests: Sequence[ComputationRequest], options: OptimizeOptions | None = None,
+                cache_dir: str | os.PathLike[str] | None = None) -> Computation:
+    """A computation that runs for ever, in Kaldi's commands: one that is kept on disk, else compiled and kept there.
+
+    Kaldi: CompileLooped.
 
     Parameters
     ----------
     requests : three or more; all that follow are like the last one, as much later as that is than the one before it
+    cache_dir : as for :class:`~nnet3py.compiler.cache.CachingCompiler`
 
     Raises
     ------
@@ -124,12 +143,24 @@ def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
     NotComputableError : an output cannot be computed from what is given up to its chunk
     """
     options = options or OptimizeOptions()
+    disk = disk_cache(cache_dir)
+    if disk is None:
+        return _compile(nnet, requests, options)
+    key = looped_key(structure_of(nnet), flags_of(nnet), requests, options)
+    computation = disk.load(key, lambda loaded: check_loaded_loop(loaded, nnet, lambda k: _request_number(requests, k)))
+    if computation is None:
+        computation = _compile(nnet, requests, options)
+        disk.store(key, computation)
+    return computation
+
+
+@gc_paused
+def _compile(nnet: Nnet, requests: Sequence[ComputationRequest], options: OptimizeOptions) -> Computation:
     start = perf_counter()
     for count in NUM_REQUESTS:
         computation = optimize(generate_segments(nnet, _extrapolated(requests, count)), nnet, options, looped=True)
         check_computation(computation, nnet)
         if computation.commands[-1].type == CommandType.GOTO_LABEL:
-            computation = fuse(computation, nnet, options)
             computation.invalidate_caches()
             logger.info("Spent %.3g seconds in looped compilation.", perf_counter() - start)
             return computation
@@ -141,15 +172,22 @@ def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
 
 def _extrapolated(requests: Sequence[ComputationRequest], count: int) -> list[ComputationRequest]:
     """``count`` requests, of which the first are given. Kaldi: ExtrapolateComputationRequest."""
-    extended = list(requests[:count])
     before, last = requests[-2:]
-    offset = int(last.outputs[0].indexes[0, 1]) - int(before.outputs[0].indexes[0, 1])
-    if _shifted(before, offset) != last:
+    if _shifted(before, _time_shift(requests)) != last:
         raise CompileError("the last two requests of a looped computation differ by more than their time",
                            "all chunks but the first must have the same size")
-    for number in range(count - len(extended)):
-        extended.append(_shifted(last, (number + 1) * offset))
-    return extended
+    return [_request_number(requests, number) for number in range(count)]
+
+
+def _request_number(requests: Sequence[ComputationRequest], number: int) -> ComputationRequest:
+    """The request for a chunk: one of those that are given, or the last of them at a later time."""
+    later = number + 1 - len(requests)
+    return requests[number] if later <= 0 else _shifted(requests[-1], later * _time_shift(requests))
+
+
+def _time_shift(requests: Sequence[ComputationRequest]) -> int:
+    before, last = requests[-2:]
+    return int(last.outputs[0].indexes[0, 1]) - int(before.outputs[0].indexes[0, 1])
 
 
 def _shifted(request: ComputationRequest, offset: int) -> ComputationRequest:

@@ -231,8 +231,8 @@ class Chains:
             while joins[chain[-1]]:
                 chain.append(users[chain[-1]][0])
             self.nodes.append(chain)
-            for one in chain:
-                self.first[one], self.last[one] = node, chain[-1]
+            for member in chain:
+                self.first[member], self.last[member] = node, chain[-1]
         # A ring of nodes that only copy each other has no first one: each of its nodes is left as a chain.
         placed = {node for chain in self.nodes for node in chain}
         self.nodes += [[node] for node in range(len(rules)) if node not in placed]

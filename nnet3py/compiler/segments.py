@@ -49,11 +49,12 @@ def build_segmented_graph(nnet: Nnet, requests: Sequence[ComputationRequest], ru
     """
     if any(io.has_deriv for request in requests for io in (*request.inputs, *request.outputs)):
         raise CompileError("derivatives are wanted of a computation with several segments", "they go forward only")
-    found = [Sequences.of(request, share) for request in requests]
-    if any([n.tolist() for n in sequences.members] != [n.tolist() for n in found[0].members] for sequences in found):
+    of_requests = [Sequences.of(request, share) for request in requests]
+    members = [[n.tolist() for n in sequences.members] for sequences in of_requests]
+    if any(others != members[0] for others in members):
         raise CompileError("the requests of a computation with several segments are for different sequences")
-    joined = _Join(rules, found[0])
-    for request, sequences in zip(requests, found, strict=True):
+    joined = _Join(rules, of_requests[0])
+    for request, sequences in zip(requests, of_requests, strict=True):
         earlier_nodes, earlier = joined.kept()
         builder = GraphBuilder(
             rules, replace(sequences, inputs=sequences.inputs + earlier),

@@ -99,7 +99,7 @@ def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray]
     if not chains:
         return
     layer = _layers(graph, [[computed[node] for node in chain] for chain in chains])
-    found: list[tuple[int, int, Phase]] = []
+    phases: list[tuple[int, int, Phase]] = []
     at = 0
     for chain in chains:
         size = len(computed[chain[0]])
@@ -112,10 +112,10 @@ def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray]
         starts = layers[bounds[:-1]].tolist()
         for distance, node in enumerate(chain):
             if node not in hidden:
-                found += [(start + distance, node, Phase(node, numbers[distance][begin:end], indexes))
+                phases += [(start + distance, node, Phase(node, numbers[distance][begin:end], indexes))
                           for start, begin, end, indexes in zip(starts, bounds[:-1], bounds[1:], pieces, strict=True)]
-    found.sort(key=itemgetter(0, 1))
-    yield from (phase for _, _, phase in found)
+    phases.sort(key=itemgetter(0, 1))
+    yield from (phase for _, _, phase in phases)
 
 
 def _chains_of(graph: Graph, nodes: list[int]) -> list[list[int]]:

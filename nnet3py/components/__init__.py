@@ -6,13 +6,13 @@ executor binds each command once (``new_memo``), then calls ``propagate`` / ``ba
 ``ops`` of the device. A component that works in place gets one and the same view as ``x`` and ``y`` (or ``dy`` and
 ``dx``), so it may ask ``x is y``; ``store_stats`` then gets None for ``x``. Arrays that outlive a call are declared
 in ``PARAMETERS`` and ``STATISTICS``; those that kernels only read (column maps, fixed vectors, batch normalisation's
-test-mode transform) in ``CONSTANTS``, where a class has any. A device twin of a component is the same object with
-device arrays in those attributes; other arrays (a nonlinearity's ``stored``) stay on the host and are shared with the
-twin. A component with ``children`` (``composite.py``) has no arrays of its own, and names those of its children
-``0.linear_params`` in ``parameters()``; its twin is the same object with a list of the children's twins. Whoever
-walks a network's arrays by attribute goes into ``children``; max-change, l2, test modes and dropout schedules do not,
-as in Kaldi. Children's memos live in scratch memory within the composite's backward call: ``new_memo`` asks ``ops``
-for ``new_vector`` and nothing else.
+test-mode transform) in ``CONSTANTS``, where a class has any. On a GPU a copy of the component computes, with device
+arrays in those attributes (``runtime/parameter_store.py``); it takes the host's settings before each run, so nothing
+that runs there may set an attribute. Other objects (natural gradient, a nonlinearity's ``stored``) are the host's. A
+component with ``children`` (``composite.py``) has no arrays of its own, and names those of its children
+``0.linear_params`` in ``parameters()``. Whoever walks a network's arrays by attribute goes into ``children``;
+max-change, l2, test modes and dropout schedules do not, as in Kaldi. Children's memos live in scratch memory within
+the composite's backward call: ``new_memo`` asks ``ops`` for ``new_vector`` and nothing else.
 
 ``natural_gradient.py``: ``OnlineNaturalGradient(rank, update_period, num_samples_history, alpha)`` with
 ``precondition(ops, x, rate)`` (x overwritten; returns rate γ in a vector of one element, for ``ops.add_mat_by`` and
@@ -23,5 +23,4 @@ preconditioner comes to the host: they are in its ``numbers``, float64 where the
 (``ops/formulas/natural_gradient.py`` says which). NaN, infinity and numbers too large make the factor 0, and nothing
 is added then; ``check(ops)`` raises the error. ``Computer.run`` asks all preconditioners on the CPU; on a GPU the
 trainer hears a minibatch later how many factors were 0, and asks who it was (``check_preconditioners``).
-``CONSTANTS`` of a component names arrays that kernels read and training leaves alone.
 """

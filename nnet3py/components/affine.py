@@ -1,42 +1,45 @@
 """Affine and linear maps of each row: with and without natural gradient, and one that is never trained."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.fields import read_fields, write_fields
-from nnet3py.components.info_text import number, parameter_stats, truth
+from nnet3py.components.fields import OLDER, Field, Fields
 from nnet3py.components.layer_fields import (
-    check_bias,
+    LINEAR_AND_BIAS,
+    ORTHONORMAL_CONSTRAINT,
+    WEIGHTS_AND_BIAS,
     initial_weights,
-    preconditioner_info,
     preconditioners_from_config,
     read_dims,
-    read_linear_and_bias,
-    read_orthonormal_constraint,
-    write_linear_and_bias,
-    write_orthonormal_constraint,
 )
 from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import (
-    PRECONDITIONER_FIELDS,
+    OLDER_GRADIENT_MARK,
+    PRECONDITIONERS_INFO,
+    SETTINGS,
+    SMOOTHING,
     UpdatableComponent,
     UpdateSettings,
     bad_initializer,
     normal,
     read_config_matrix,
-    read_preconditioner,
 )
-from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
+
+
+def check_bias(reader: TokenReader, linear: np.ndarray, bias: np.ndarray) -> None:
+    """Raise FormatError unless ``bias`` has one element for each row of ``linear``."""
+    if bias.size != linear.shape[0]:
+        raise reader.error(f"the bias has {bias.size} elements, the matrix {linear.shape[0]} rows")
 
 
 class AffineMap(Component):
@@ -52,6 +55,9 @@ class AffineMap(Component):
     @property
     def output_dim(self) -> int:
         return self.linear_params.shape[0]
+
+    def check_read(self, reader: TokenReader) -> None:
+        check_bias(reader, self.linear_params, self.bias_params)
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.affine(y, x, self.linear_params, self.bias_params)
@@ -82,6 +88,9 @@ class AffineComponent(TrainedAffineMap):
     bias_params : float32 (output_dim,)
     orthonormal_constraint : what the trainer pulls W's singular values to; 0 for nothing, negative for a common value
     """
+
+    FIELDS: ClassVar[Fields] = (*SETTINGS, *WEIGHTS_AND_BIAS, OLDER_GRADIENT_MARK, ORTHONORMAL_CONSTRAINT)
+    INFO: ClassVar[tuple[str, ...]] = ("orthonormal-constraint", "linear-params", "bias")
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, orthonormal_constraint: float = 0.0,
                  settings: UpdateSettings | None = None) -> None:
@@ -126,28 +135,6 @@ class AffineComponent(TrainedAffineMap):
         mean = line.get_float("bias-mean", 0.0) if bias_mean else 0.0
         return linear, normal(rng, (linear.shape[0],), stddev, mean)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        linear, bias = read_linear_and_bias(reader)
-        settings.read_older_gradient_mark(reader)
-        constraint = read_orthonormal_constraint(reader)
-        reader.expect(f"</{cls.__name__}>")
-        return cls(linear, bias, constraint, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        write_linear_and_bias(writer, self.linear_params, self.bias_params)
-        write_orthonormal_constraint(writer, self.orthonormal_constraint)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        text = super().info(verbose)
-        if self.orthonormal_constraint != 0.0:
-            text += f", orthonormal-constraint={number(self.orthonormal_constraint)}"
-        text += parameter_stats("linear-params", self.linear_params, norms=True, singular_values=verbose >= 2)
-        return text + parameter_stats("bias", self.bias_params, with_mean=True)
-
 
 class NaturalGradientAffineComponent(AffineComponent):
     """y = W x + b, trained by natural gradient: inputs and output derivatives are preconditioned.
@@ -157,6 +144,13 @@ class NaturalGradientAffineComponent(AffineComponent):
     preconditioner_in : of the rows of [x, 1]
     preconditioner_out : of the rows of the output derivative
     """
+
+    FIELDS = (*SETTINGS, *WEIGHTS_AND_BIAS, Field("<RankIn>", "integer", "preconditioner_in.rank", "rank-in"),
+              Field("<RankOut>", "integer", "preconditioner_out.rank", "rank-out"), ORTHONORMAL_CONSTRAINT, *SMOOTHING,
+              Field("<MaxChangePerSample>", "float32", default=OLDER), OLDER_GRADIENT_MARK,
+              *(Field(tag, "float64", default=OLDER)
+                for tag in ("<UpdateCount>", "<ActiveScalingCount>", "<MaxChangeScaleStats>")))
+    INFO = (*AffineComponent.INFO, *PRECONDITIONERS_INFO)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, preconditioner_in: OnlineNaturalGradient,
                  preconditioner_out: OnlineNaturalGradient, orthonormal_constraint: float = 0.0,
@@ -183,47 +177,6 @@ class NaturalGradientAffineComponent(AffineComponent):
         inner, outer = preconditioners_from_config(line, linear.shape[1], linear.shape[0])
         return cls(linear, bias, inner, outer, constraint, settings)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        name = cls.__name__
-        settings = UpdateSettings.read(reader, name)
-        linear, bias = read_linear_and_bias(reader)
-        reader.expect("<RankIn>")
-        rank_in = reader.integer()
-        reader.expect("<RankOut>")
-        rank_out = reader.integer()
-        constraint = read_orthonormal_constraint(reader)
-        smoothing = read_fields(reader, PRECONDITIONER_FIELDS).values()
-        cls._read_older_fields(reader, settings)
-        reader.check_token(reader.token(), f"</{name}>", f"<{name}>")   # very old files close with the opening tag
-        inner, outer = (read_preconditioner(reader, rank, *smoothing) for rank in (rank_in, rank_out))
-        return cls(linear, bias, inner, outer, constraint, settings)
-
-    @staticmethod
-    def _read_older_fields(reader: TokenReader, settings: UpdateSettings) -> None:
-        if reader.peek_token() == "M":
-            reader.expect("<MaxChangePerSample>")
-            reader.real()
-        settings.read_older_gradient_mark(reader)
-        if reader.peek_token() == "U":
-            for token in ("<UpdateCount>", "<ActiveScalingCount>", "<MaxChangeScaleStats>"):
-                reader.expect(token)
-                reader.real()
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        write_linear_and_bias(writer, self.linear_params, self.bias_params)
-        writer.token("<RankIn>")
-        writer.integer(self.preconditioner_in.rank)
-        writer.token("<RankOut>")
-        writer.integer(self.preconditioner_out.rank)
-        write_orthonormal_constraint(writer, self.orthonormal_constraint)
-        write_fields(writer, self.preconditioner_in, PRECONDITIONER_FIELDS)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        return super().info(verbose) + preconditioner_info(self.preconditioner_in, self.preconditioner_out)
-
 
 class LinearComponent(UpdatableComponent):
     """y += W x, trained by natural gradient.
@@ -235,6 +188,11 @@ class LinearComponent(UpdatableComponent):
     """
 
     PARAMETERS = ("params",)
+    FIELDS = (*SETTINGS, Field("<Params>", "weights", "params", "params"), ORTHONORMAL_CONSTRAINT,
+              Field("<UseNaturalGradient>", "boolean", "use_natural_gradient", "use-natural-gradient"),
+              Field("<RankInOut>", "integer", "preconditioner_in.rank", "rank-in"),
+              Field("", "integer", "preconditioner_out.rank", "rank-out"), *SMOOTHING[::-1])
+    INFO = ("params", "orthonormal-constraint", "use-natural-gradient", *PRECONDITIONERS_INFO)
 
     def __init__(self, params: np.ndarray, preconditioner_in: OnlineNaturalGradient,
                  preconditioner_out: OnlineNaturalGradient, orthonormal_constraint: float = 0.0,
@@ -290,42 +248,6 @@ class LinearComponent(UpdatableComponent):
         return cls(params, inner, outer, line.get_float("orthonormal-constraint", 0.0),
                    line.get_bool("use-natural-gradient", True), settings)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<Params>")
-        params = read_matrix(reader)
-        constraint = read_orthonormal_constraint(reader)
-        reader.expect("<UseNaturalGradient>")
-        use_natural_gradient = reader.boolean()
-        reader.expect("<RankInOut>")
-        ranks = reader.integer(), reader.integer()
-        alpha, history, period = read_fields(reader, PRECONDITIONER_FIELDS[::-1]).values()
-        reader.expect(f"</{cls.__name__}>")
-        inner, outer = (read_preconditioner(reader, rank, period, history, alpha) for rank in ranks)
-        return cls(params, inner, outer, constraint, use_natural_gradient, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<Params>")
-        write_matrix(writer, self.params)
-        write_orthonormal_constraint(writer, self.orthonormal_constraint)
-        writer.token("<UseNaturalGradient>")
-        writer.boolean(self.use_natural_gradient)
-        writer.token("<RankInOut>")
-        writer.integer(self.preconditioner_in.rank)
-        writer.integer(self.preconditioner_out.rank)
-        write_fields(writer, self.preconditioner_in, PRECONDITIONER_FIELDS[::-1])
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        text = super().info(verbose)
-        text += parameter_stats("params", self.params, norms=True, singular_values=verbose >= 2)
-        if self.orthonormal_constraint != 0.0:
-            text += f", orthonormal-constraint={number(self.orthonormal_constraint)}"
-        return (f"{text}, use-natural-gradient={truth(self.use_natural_gradient)}"
-                + preconditioner_info(self.preconditioner_in, self.preconditioner_out))
-
 
 class FixedAffineComponent(AffineMap):
     """y = W x + b with W and b that are never trained (a feature transform).
@@ -337,6 +259,8 @@ class FixedAffineComponent(AffineMap):
     """
 
     CONSTANTS = ("linear_params", "bias_params")   # kernels read them
+    FIELDS = LINEAR_AND_BIAS
+    INFO = ("input-dim", "output-dim", "linear-params", "bias")
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray) -> None:
         self.linear_params = linear_params
@@ -357,22 +281,3 @@ class FixedAffineComponent(AffineMap):
             input_dim, output_dim = read_dims(line)
             matrix = normal(rng, (output_dim, input_dim + 1), 1.0)
         return cls(np.ascontiguousarray(matrix[:, :-1]), np.ascontiguousarray(matrix[:, -1]))
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<LinearParams>")
-        linear = read_matrix(reader)
-        reader.expect("<BiasParams>")
-        bias = read_vector(reader)
-        check_bias(reader, linear, bias)
-        reader.expect(f"</{cls.__name__}>")
-        return cls(linear, bias)
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token(f"<{type(self).__name__}>")
-        write_linear_and_bias(writer, self.linear_params, self.bias_params)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        return (super().info(verbose) + parameter_stats("linear-params", self.linear_params)
-                + parameter_stats("bias", self.bias_params, with_mean=True))

@@ -8,23 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, compiled_for_others
-from nnet3py.components.fields import (
-    LARGEST_DIM,
-    Field,
-    as_float32,
-    fields_text,
-    invalid_initializer,
-    read_fields,
-    write_fields,
-)
-from nnet3py.components.info_text import number, truth
+from nnet3py.components.fields import LARGEST_DIM, Field, InFiles, Values, as_float32, invalid_initializer, take_part
+from nnet3py.components.info_text import number
 from nnet3py.components.time_grid import TimeGrid, at_time_offsets
 from nnet3py.errors import CompileError
-from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Memory, Ops
 
@@ -35,25 +28,12 @@ STATS_DRAWS = 3                 # statistics are stored unless a draw among so m
 
 
 @dataclass
-class RestrictedAttentionComponentPrecomputedIndexes:
+class RestrictedAttentionComponentPrecomputedIndexes(InFiles):
     """The times and sequences of the rows. Kaldi's class of this name."""
 
+    FIELDS = (Field("<Io>", TimeGrid, "grid"),)
+
     grid: TimeGrid
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> RestrictedAttentionComponentPrecomputedIndexes:
-        """Read the fields after the opening tag (which may be there still), up to the closing tag."""
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<Io>")
-        grid = TimeGrid.read(reader)
-        reader.expect(f"</{cls.__name__}>")
-        return cls(grid)
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write what ``read`` reads, with the opening tag."""
-        writer.token(f"<{type(self).__name__}>")
-        writer.token("<Io>")
-        self.grid.write(writer)
-        writer.token(f"</{type(self).__name__}>")
 
 
 @dataclass(frozen=True)
@@ -130,6 +110,23 @@ class RestrictedAttentionComponent(Component):
     """
 
     STATISTICS = ("count", "entropy", "posterior")
+    FIELDS = (Field("<NumHeads>", "integer", "shape.num_heads", "num-heads"),
+              Field("<KeyDim>", "integer", "shape.key_dim", "key-dim"),
+              Field("<ValueDim>", "integer", "shape.value_dim", "value-dim"),
+              Field("<NumLeftInputs>", "integer", "shape.num_left_inputs", "num-left-inputs"),
+              Field("<NumRightInputs>", "integer", "shape.num_right_inputs", "num-right-inputs"),
+              Field("<TimeStride>", "integer", "shape.time_stride", "time-stride"),
+              Field("<NumLeftInputsRequired>", "integer", "shape.num_left_inputs_required", "num-left-inputs-required"),
+              Field("<NumRightInputsRequired>", "integer", "shape.num_right_inputs_required",
+                    "num-right-inputs-required"),
+              Field("<OutputContext>", "boolean", "shape.output_context", "output-context"),
+              Field("<KeyScale>", "float32", "shape.key_scale", "key-scale"),
+              Field("<StatsCount>", "float64", "count.0"),
+              Field("<EntropyStats>", "double_vector", "stored_entropy"),
+              Field("<PosteriorStats>", "double_matrix", "stored_posterior"))
+    INFO = ("input-dim", "output-dim", "num-heads", "time-stride", "key-dim", "value-dim", "num-left-inputs",
+            "num-right-inputs", "context-dim", "num-left-inputs-required", "num-right-inputs-required",
+            "output-context", "key-scale")
     properties = (Properties.REORDERS_INDEXES | Properties.BACKPROP_NEEDS_INPUT | Properties.PROPAGATE_ADDS
                   | Properties.BACKPROP_ADDS | Properties.STORES_STATS | Properties.USES_MEMO)
 
@@ -300,59 +297,40 @@ class RestrictedAttentionComponent(Component):
             raise invalid_initializer(line, cls.__name__, shape.fault())
         return cls(shape)
 
-    _SHAPE = (Field("<NumHeads>", "integer", "num_heads"), Field("<KeyDim>", "integer", "key_dim"),
-              Field("<ValueDim>", "integer", "value_dim"), Field("<NumLeftInputs>", "integer", "num_left_inputs"),
-              Field("<NumRightInputs>", "integer", "num_right_inputs"),
-              Field("<TimeStride>", "integer", "time_stride"),
-              Field("<NumLeftInputsRequired>", "integer", "num_left_inputs_required"),
-              Field("<NumRightInputsRequired>", "integer", "num_right_inputs_required"),
-              Field("<OutputContext>", "boolean", "output_context"), Field("<KeyScale>", "float32", "key_scale"))
-
     @classmethod
-    def read(cls, reader: TokenReader) -> RestrictedAttentionComponent:
-        shape = AttentionShape(**read_fields(reader, cls._SHAPE, cls.__name__, closed=False))
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        shape = AttentionShape(**take_part(values, "shape"))
         if shape.fault():
-            raise reader.error(f"{shape.fault()}; found {fields_text(shape, cls._SHAPE)}")
-        component = cls(shape)
-        reader.expect("<StatsCount>")
-        component.count[0] = reader.real()
-        reader.expect("<EntropyStats>")
-        entropy = read_vector(reader, np.float64)
-        reader.expect("<PosteriorStats>")
-        posterior = read_matrix(reader, np.float64)
-        component._set_statistics(reader, entropy, posterior)
-        reader.expect(f"</{cls.__name__}>")
+            values_read = ", ".join(f"{name} {value}" for name, value in vars(shape).items())
+            raise reader.error(f"{shape.fault()}; found {values_read}")
+        entropy, posterior = values.pop("stored_entropy"), values.pop("stored_posterior")
+        component = super().from_fields(reader, {**values, "shape": shape})
+        if entropy.size or posterior.size or component.count[0] != 0.0:
+            if entropy.shape != component.entropy.shape or posterior.shape != component.posterior.shape:
+                raise reader.error(f"expected {component.entropy.size} elements after <EntropyStats> and "
+                                   f"{' x '.join(map(str, component.posterior.shape))} after <PosteriorStats>, found "
+                                   f"{entropy.size} and {' x '.join(map(str, posterior.shape))}")
+            component.entropy[...], component.posterior[...] = entropy, posterior
+            component.stored[0] = True
         return component
 
-    def _set_statistics(self, reader: TokenReader, entropy: np.ndarray, posterior: np.ndarray) -> None:
-        """Take the statistics of a file, which has none of the arrays if none were ever asked for."""
-        if entropy.size or posterior.size or self.count[0] != 0.0:
-            if entropy.shape != self.entropy.shape or posterior.shape != self.posterior.shape:
-                raise reader.error(f"expected {self.entropy.size} elements after <EntropyStats> and "
-                                   f"{' x '.join(map(str, self.posterior.shape))} after <PosteriorStats>, found "
-                                   f"{entropy.size} and {' x '.join(map(str, posterior.shape))}")
-            self.entropy[...], self.posterior[...] = entropy, posterior
-            self.stored[0] = True
+    @property
+    def stored_entropy(self) -> np.ndarray:
+        """As files have it: none if statistics were never asked for."""
+        return self.entropy if self.stored[0] else self.entropy[:0]
 
-    def write(self, writer: TokenWriter) -> None:
-        writer.token(f"<{type(self).__name__}>")
-        write_fields(writer, self.shape, self._SHAPE)
-        writer.token("<StatsCount>")
-        writer.float64(self.count[0])
-        writer.token("<EntropyStats>")
-        write_vector(writer, self.entropy if self.stored[0] else np.zeros(0))
-        writer.token("<PosteriorStats>")
-        write_matrix(writer, self.posterior if self.stored[0] else np.zeros((0, 0)))
-        writer.token(f"</{type(self).__name__}>")
+    @property
+    def stored_posterior(self) -> np.ndarray:
+        """As files have it: none if statistics were never asked for."""
+        return self.posterior if self.stored[0] else self.posterior[:0]
+
+    @property
+    def context_dim(self) -> int:
+        """Kaldi's name of the number of positions."""
+        return self.shape.positions
 
     def info(self, verbose: int = 0) -> str:
-        shape, count = self.shape, float(self.count[0])
-        text = (f"{super().info(verbose)}, num-heads={shape.num_heads}, time-stride={shape.time_stride}, "
-                f"key-dim={shape.key_dim}, value-dim={shape.value_dim}, num-left-inputs={shape.num_left_inputs}, "
-                f"num-right-inputs={shape.num_right_inputs}, context-dim={shape.positions}, "
-                f"num-left-inputs-required={shape.num_left_inputs_required}, "
-                f"num-right-inputs-required={shape.num_right_inputs_required}, "
-                f"output-context={truth(shape.output_context)}, key-scale={number(shape.key_scale)}")
+        text, count = super().info(verbose), float(self.count[0])
         if count != 0.0:
             text += f", entropy={_averages(self.entropy, count)}"
             for h, sums in enumerate(self.posterior[:HEADS_IN_INFO]):

@@ -8,18 +8,22 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from enum import IntFlag
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-from nnet3py.components.fields import Fields, fields_info, read_fields, write_fields
+from nnet3py.components.fields import InFiles, fields_info
 from nnet3py.errors import ShapeError
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Memory, Ops
+
+
+# What a component makes for itself, and is given back: each type knows its own, and nobody else looks into it.
+Precomputed: TypeAlias = Any        # by ``precompute_indexes``, for ``propagate`` and ``backprop``
+Memo: TypeAlias = Any               # by ``new_memo``; ``propagate`` fills it for ``backprop``
 
 
 class Properties(IntFlag):
@@ -51,17 +55,20 @@ def compiled_for_others(what: str, x: DeviceArray, y: DeviceArray) -> ShapeError
                       "compiled for other dimensions", "compile the request again")
 
 
-class Component:
+class Component(InFiles):
     """One layer's function. Subclasses are named as in Kaldi, and ``type(c).__name__`` is the type in files.
 
     Array attributes that live on after a minibatch are declared by name: ``PARAMETERS`` (float32, trained),
     ``STATISTICS`` (float64 sums). ``scale``, ``add``, ``zero_stats`` and ``parameters`` follow from those lists.
-    Settings that files have one after the other are declared in ``FIELDS``: ``read``, ``write`` and ``info`` follow.
+    ``CONSTANTS`` names arrays that kernels read and training leaves alone.
+    What files have one after the other is declared in ``FIELDS``: ``read``, ``write`` and ``info`` follow. ``INFO``
+    gives the order of the information text, if it is another or has more in it (``fields_info``).
     """
 
     PARAMETERS: ClassVar[tuple[str, ...]] = ()
     STATISTICS: ClassVar[tuple[str, ...]] = ()
-    FIELDS: ClassVar[Fields] = ()
+    CONSTANTS: ClassVar[tuple[str, ...]] = ()
+    INFO: ClassVar[tuple[str, ...]] = ()
     children: Sequence[Component] = ()      # the components inside, of a CompositeComponent; they hold its arrays
 
     # -- what the compiler asks ------------------------------------------------------------------------------------
@@ -115,11 +122,11 @@ class Component:
         """The order (and padding, t = NO_TIME) that the component wants of its input and output rows."""
         return inputs, outputs
 
-    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Any:
+    def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Precomputed:
         """What ``propagate`` needs to know of the row indexes, or None for simple components."""
         return None
 
-    def check_precomputed(self, indexes: Any, x: DeviceArray, y: DeviceArray, need_backprop: bool) -> None:
+    def check_precomputed(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, need_backprop: bool) -> None:
         """Raise ShapeError unless ``indexes``, precomputed and then read from a file, fit input ``x`` and output ``y``.
 
         Of the matrices only the shapes are looked at. For components with ``precompute_indexes``.
@@ -132,18 +139,18 @@ class Component:
 
     # -- what the executor asks ------------------------------------------------------------------------------------
 
-    def new_memo(self, ops: Memory, num_rows: int) -> Any:
+    def new_memo(self, ops: Memory, num_rows: int) -> Memo:
         """Storage that ``propagate`` fills for ``backprop`` (only with USES_MEMO); made when a command is bound.
 
         It asks ``ops`` for nothing but ``new_vector``, so that whoever has memory already can give that.
         """
         return None
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
         """Compute ``y`` (rows, output_dim) from ``x`` (rows, input_dim); adds to ``y`` with PROPAGATE_ADDS."""
         raise NotImplementedError
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Memo,
                  update: Component | None, dx: DeviceArray | None) -> None:
         """Compute the derivative ``dx`` from ``dy``, and update ``update``'s parameters and statistics.
 
@@ -153,7 +160,7 @@ class Component:
         """
         raise NotImplementedError
 
-    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
         """Accumulate statistics of one forward pass; ``x`` is None when the propagation was in place."""
 
     # -- what the trainer asks -------------------------------------------------------------------------------------
@@ -198,27 +205,21 @@ class Component:
         """Make a component from its config line, consuming its keys; ``name`` and ``type`` are consumed already."""
         raise NotImplementedError
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        """Read the fields after the opening tag, up to and including the closing tag."""
-        made: Any = cls
-        component = made(**read_fields(reader, cls.FIELDS, cls.__name__))
-        component.check_read(reader)
-        return component
-
-    def check_read(self, reader: TokenReader) -> None:
-        """Raise FormatError if the values of ``FIELDS``, just read, do not go together."""
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write the opening tag, the fields and the closing tag."""
-        writer.token(f"<{type(self).__name__}>")
-        write_fields(writer, self, self.FIELDS)
-        writer.token(f"</{type(self).__name__}>")
-
     def info(self, verbose: int = 0) -> str:
         """The text after ``type=`` in ``nnet3-info``'s line for this component."""
-        shown = fields_info(self, self.FIELDS)
-        return type(self).__name__ + (shown or f", input-dim={self.input_dim}, output-dim={self.output_dim}")
+        return type(self).__name__ + fields_info(self, self.FIELDS, self.INFO, verbose)
+
+
+class Components(Protocol):
+    """What has components: a network, or what it has on a device."""
+
+    @property
+    def components(self) -> Sequence[Component]:
+        """All of them, in the order of the file."""
+
+    @property
+    def component_names(self) -> Sequence[str]:
+        """Their names."""
 
 
 class SameDimComponent(Component):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
-from nnet3py.components.fields import invalid_initializer
+from nnet3py.components.base import Component, Memo, Precomputed, Properties
+from nnet3py.components.fields import Field, invalid_initializer
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.registry import component_class, read_component_class
-from nnet3py.components.updatable import UpdatableComponent, UpdateSettings
+from nnet3py.components.updatable import OLDER_SETTINGS, UpdatableComponent, UpdateSettings
 from nnet3py.config_line import ConfigLine
 
 if TYPE_CHECKING:
@@ -21,6 +21,31 @@ if TYPE_CHECKING:
 MAX_ROWS_PROCESS = 4096         # the default
 MAX_COMPONENTS = 100000         # in a file
 NESTED = "a CompositeComponent cannot stand inside another"
+
+
+class _Children(list[Component]):
+    """The components inside, which files hold one after the other, behind their number."""
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> _Children:
+        count = reader.integer()
+        if not 0 < count <= MAX_COMPONENTS:
+            raise reader.error(f"expected between 1 and {MAX_COMPONENTS} components inside, found {count}")
+        children = cls()
+        for _ in range(count):
+            kind = read_component_class(reader)
+            if kind is CompositeComponent:      # seen to before reading on: a file could nest without end
+                raise reader.error(NESTED)
+            children.append(kind.read(reader))
+        fault = _fault(children)
+        if fault:
+            raise reader.error(fault)
+        return children
+
+    def write(self, writer: TokenWriter) -> None:
+        writer.integer(len(self))
+        for child in self:
+            child.write(writer)
 
 
 class CompositeComponent(UpdatableComponent):
@@ -39,10 +64,13 @@ class CompositeComponent(UpdatableComponent):
     max_rows_process : the largest number of rows at a time; 0 or less: all
     """
 
+    FIELDS = (*OLDER_SETTINGS, Field("<MaxRowsProcess>", "integer", "max_rows_process"),
+              Field("<NumComponents>", _Children, "children"))
+
     def __init__(self, children: Sequence[Component], max_rows_process: int = MAX_ROWS_PROCESS,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.children = list(children)
+        self.children = _Children(children)
         self.max_rows_process = max_rows_process
 
     @property
@@ -69,7 +97,7 @@ class CompositeComponent(UpdatableComponent):
                 if isinstance(child, UpdatableComponent) and child.has(Properties.UPDATABLE)]
 
     def as_block_affine(self) -> CompositeComponent:
-        """The composite with a BlockAffineComponent in the place of each child that repeats an affine map."""
+        """The composite with a BlockAffineComponent in place of each child that repeats an affine map."""
         children = [child.as_block_affine() if hasattr(child, "as_block_affine") else child for child in self.children]
         component = CompositeComponent(children, self.max_rows_process)
         component.copy_settings(self)
@@ -115,13 +143,13 @@ class CompositeComponent(UpdatableComponent):
 
     # -- computation ------------------------------------------------------------------------------------------
 
-    def propagate(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, memo: Any) -> None:
+    def propagate(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
         for rows in self._pieces(x.shape[0]):
             mark = ops.mark_scratch()
             _Piece(ops, self.children, x[rows]).forward(len(self.children), y[rows])
             ops.release_scratch(mark)
 
-    def backprop(self, ops: Ops, indexes: Any, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Any,
+    def backprop(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: Memo,
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is None and update is None:
             return
@@ -158,37 +186,6 @@ class CompositeComponent(UpdatableComponent):
         if fault:
             raise invalid_initializer(line, cls.__name__, fault)
         return cls(children, max_rows)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> CompositeComponent:
-        settings, token = UpdateSettings.read_or_token(reader, cls.__name__)
-        reader.check_token(token or reader.token(), "<MaxRowsProcess>")
-        max_rows = reader.integer()
-        reader.expect("<NumComponents>")
-        count = reader.integer()
-        if not 0 < count <= MAX_COMPONENTS:
-            raise reader.error(f"expected between 1 and {MAX_COMPONENTS} components inside, found {count}")
-        children: list[Component] = []
-        for _ in range(count):
-            kind = read_component_class(reader)
-            if kind is cls:     # seen to before reading on: a file could nest without end
-                raise reader.error(NESTED)
-            children.append(kind.read(reader))
-        fault = _fault(children)
-        if fault:
-            raise reader.error(fault)
-        reader.expect(f"</{cls.__name__}>")
-        return cls(children, max_rows, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<MaxRowsProcess>")
-        writer.integer(self.max_rows_process)
-        writer.token("<NumComponents>")
-        writer.integer(len(self.children))
-        for child in self.children:
-            child.write(writer)
-        writer.token(f"</{type(self).__name__}>")
 
     def info(self, verbose: int = 0) -> str:
         inside = (f"sub-component{number} = {{ {child.info(verbose)} }}"
@@ -239,7 +236,7 @@ class _Piece:
         self.ops, self.children = ops, children
         self.flags = [child.properties for child in children]
         self.values: list[Any] = [x, *[None] * len(children)]
-        self.memos: list[Any] = [None] * len(children)
+        self.memos: list[Memo] = [None] * len(children)
 
     def forward(self, count: int, y: DeviceArray | None = None) -> None:
         """Compute the first ``count`` children, the very last one into ``y`` if that is given."""

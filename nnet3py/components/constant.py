@@ -1,21 +1,26 @@
 """Trained vectors that every row of the output equals: with an input whose values do not count, or without any."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.elementwise import add_preconditioned_sum
-from nnet3py.components.fields import read_dim
-from nnet3py.components.info_text import parameter_stats, truth
+from nnet3py.components.fields import Field, Fields, fields_info
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
-from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, bad_initializer, normal
-from nnet3py.formats.matrices import read_vector, write_vector
+from nnet3py.components.updatable import (
+    OLDER_SETTINGS,
+    SETTINGS_INFO,
+    UpdatableComponent,
+    UpdateSettings,
+    bad_initializer,
+    normal,
+)
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -34,6 +39,11 @@ class TrainedRow(UpdatableComponent):
     """
 
     PARAMETERS = ("output",)
+    FIELDS: ClassVar[Fields] = (
+        *OLDER_SETTINGS, Field("<Output>", "vector", "output", "output"),
+        Field("<IsUpdatable>", "boolean", "is_updatable", "is-updatable"),
+        Field("<UseNaturalGradient>", "boolean", "use_natural_gradient", "use-natural-gradient"))
+    INFO: ClassVar[tuple[str, ...]] = ("output-dim", "is-updatable", "use-natural-gradient", "output")
 
     def __init__(self, output: np.ndarray, is_updatable: bool = True, use_natural_gradient: bool = True,
                  settings: UpdateSettings | None = None) -> None:
@@ -75,40 +85,15 @@ class TrainedRow(UpdatableComponent):
         mean, stddev = line.get_float("output-mean", 0.0), line.get_float("output-stddev", 0.0)
         return normal(rng, (output_dim,), stddev, mean)
 
-    @classmethod
-    def _read_settings(cls, reader: TokenReader, next_tag: str) -> UpdateSettings:
-        """Read the common prefix, which may lack the learning rate in files of these types, and the tag after it."""
-        settings, token = UpdateSettings.read_or_token(reader, cls.__name__)
-        reader.check_token(token or reader.token(), next_tag)
-        return settings
-
-    @classmethod
-    def _read_output(cls, reader: TokenReader) -> tuple[np.ndarray, bool, bool]:
-        """The vector, whose tag was read before, and the two switches, up to the closing tag."""
-        output = read_vector(reader)
-        if output.size == 0:
+    def check_read(self, reader: TokenReader) -> None:
+        if self.output.size == 0:
             raise reader.error("the vector after <Output> is empty")
-        reader.expect("<IsUpdatable>")
-        is_updatable = reader.boolean()
-        reader.expect("<UseNaturalGradient>")
-        use_natural_gradient = reader.boolean()
-        reader.expect(f"</{cls.__name__}>")
-        return output, is_updatable, use_natural_gradient
 
-    def _write_output(self, writer: TokenWriter) -> None:
-        writer.token("<Output>")
-        write_vector(writer, self.output)
-        writer.token("<IsUpdatable>")
-        writer.boolean(self.is_updatable)
-        writer.token("<UseNaturalGradient>")
-        writer.boolean(self.use_natural_gradient)
-        writer.token(f"</{type(self).__name__}>")
-
-    def _info(self, verbose: int, dims: str) -> str:
-        """Kaldi's text, in which the type and its dimensions stand twice."""
-        return (f"{super().info(verbose)}, {type(self).__name__}, {dims}, is-updatable={truth(self.is_updatable)}, "
-                f"use-natural-gradient={truth(self.use_natural_gradient)}"
-                + parameter_stats("output", self.output, with_mean=True))
+    def info(self, verbose: int = 0) -> str:
+        """Kaldi's text, in which the type and its dimensions appear twice."""
+        name = type(self).__name__
+        return (f"{name}{fields_info(self, self.FIELDS, SETTINGS_INFO)}, {name}"
+                + fields_info(self, self.FIELDS, self.INFO))
 
 
 class ConstantFunctionComponent(TrainedRow):
@@ -118,6 +103,9 @@ class ConstantFunctionComponent(TrainedRow):
     ----------
     input_dim : columns of the input
     """
+
+    FIELDS = (*OLDER_SETTINGS, Field("<InputDim>", "dim", "_input_dim"), *TrainedRow.FIELDS[len(OLDER_SETTINGS):])
+    INFO = ("input-dim", *TrainedRow.INFO)
 
     def __init__(self, output: np.ndarray, input_dim: int, is_updatable: bool = True,
                  use_natural_gradient: bool = True, settings: UpdateSettings | None = None) -> None:
@@ -145,23 +133,6 @@ class ConstantFunctionComponent(TrainedRow):
         return cls(output, input_dim, line.get_bool("is-updatable", True),
                    line.get_bool("use-natural-gradient", True), settings)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = cls._read_settings(reader, "<InputDim>")
-        input_dim = read_dim(reader, "<InputDim>")
-        reader.expect("<Output>")
-        output, is_updatable, use_natural_gradient = cls._read_output(reader)
-        return cls(output, input_dim, is_updatable, use_natural_gradient, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<InputDim>")
-        writer.integer(self.input_dim)
-        self._write_output(writer)
-
-    def info(self, verbose: int = 0) -> str:
-        return self._info(verbose, f"input-dim={self.input_dim}, output-dim={self.output_dim}")
-
 
 class ConstantComponent(TrainedRow):
     """A trained vector for every row that is asked for; there is no input."""
@@ -186,16 +157,3 @@ class ConstantComponent(TrainedRow):
             raise bad_initializer(line, "output-dim must be given and above 0")
         output = cls._initial_output(line, rng, output_dim)
         return cls(output, line.get_bool("is-updatable", True), line.get_bool("use-natural-gradient", True), settings)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = cls._read_settings(reader, "<Output>")
-        output, is_updatable, use_natural_gradient = cls._read_output(reader)
-        return cls(output, is_updatable, use_natural_gradient, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        self._write_output(writer)
-
-    def info(self, verbose: int = 0) -> str:
-        return self._info(verbose, f"output-dim={self.output_dim}")

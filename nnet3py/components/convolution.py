@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nnet3py.components.affine import check_bias
 from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.convolution_geometry import (
     ConvolutionComputation,
@@ -17,17 +18,27 @@ from nnet3py.components.convolution_geometry import (
     compile_convolution,
     convolution_grid,
 )
-from nnet3py.components.info_text import number, parameter_stats
-from nnet3py.components.layer_fields import default_rank_out, read_linear_and_bias, write_linear_and_bias
+from nnet3py.components.fields import Field, InFiles, Values, fields_info
+from nnet3py.components.info_text import number
+from nnet3py.components.layer_fields import default_rank_out
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.normalize import in_blocks
 from nnet3py.components.time_grid import at_time_offsets
-from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, bad_initializer, normal
+from nnet3py.components.updatable import (
+    OLDER_SETTINGS,
+    SETTINGS_INFO,
+    UpdatableComponent,
+    UpdateSettings,
+    bad_initializer,
+    normal,
+)
 from nnet3py.errors import CompileError
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -36,29 +47,17 @@ logger = logging.getLogger(__name__)
 DEFAULT_MAX_MEMORY_MB = 200.0
 DEFAULT_HISTORY = 4.0      # of both preconditioners, in minibatches
 UPDATE_PERIOD = 1
+_TOO_SHORT = "num-minibatches-history must be above 1, not {:g}"
 _PAIR = re.compile(r"\s*([+-]?[0-9]{1,9})\s*,\s*([+-]?[0-9]{1,9})\s*")
 
 
 @dataclass
-class TimeHeightConvolutionComponentPrecomputedIndexes:
+class TimeHeightConvolutionComponentPrecomputedIndexes(InFiles):
     """The computation for the rows of one command. Kaldi's class of this name."""
 
+    FIELDS = (Field("<Computation>", ConvolutionComputation, "computation"),)
+
     computation: ConvolutionComputation
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> TimeHeightConvolutionComponentPrecomputedIndexes:
-        """Read the fields after the opening tag (which may be there still), up to the closing tag."""
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<Computation>")
-        computation = ConvolutionComputation.read(reader)
-        reader.expect(f"</{cls.__name__}>")
-        return cls(computation)
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write what ``read`` reads, with the opening tag."""
-        writer.token(f"<{type(self).__name__}>")
-        writer.token("<Computation>")
-        self.computation.write(writer)
-        writer.token(f"</{type(self).__name__}>")
 
 
 class _Piece(NamedTuple):
@@ -93,6 +92,18 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
     """
 
     PARAMETERS = ("linear_params", "bias_params")
+    FIELDS = (*OLDER_SETTINGS, Field("<Model>", ConvolutionModel, "model"),
+              Field("<LinearParams>", "matrix", "linear_params", "filter-params"),
+              Field("<BiasParams>", "vector", "bias_params", "bias-params"),
+              Field("<MaxMemoryMb>", "float32", "max_memory_mb", "max-memory-mb"),
+              Field("<UseNaturalGradient>", "boolean", "use_natural_gradient"),
+              Field("<NumMinibatchesHistory>", "float32", "preconditioner_in.num_minibatches_history",
+                    "num-minibatches-history"),
+              Field("<AlphaInOut>", "float32", "preconditioner_in.alpha", "alpha"),
+              Field("", "float32", "preconditioner_out.alpha"),
+              Field("<RankInOut>", "integer", "preconditioner_in.rank", "rank-in"),
+              Field("", "integer", "preconditioner_out.rank", "rank-out"))
+    PRECONDITIONER = {"update_period": UPDATE_PERIOD}
 
     def __init__(self, model: ConvolutionModel, linear_params: np.ndarray, bias_params: np.ndarray,
                  preconditioner_in: OnlineNaturalGradient, preconditioner_out: OnlineNaturalGradient,
@@ -260,69 +271,33 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
                    settings)
 
     @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings, token = UpdateSettings.read_or_token(reader, cls.__name__)
-        reader.check_token(token or reader.token(), "<Model>")
-        model = ConvolutionModel.read(reader)
-        linear, bias = read_linear_and_bias(reader)
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        history = values["preconditioner_in.num_minibatches_history"]
+        if not history > 1.0:
+            raise reader.error(_TOO_SHORT.format(history))
+        return super().from_fields(reader, values)
+
+    def check_read(self, reader: TokenReader) -> None:
+        linear, model = self.linear_params, self.model
+        check_bias(reader, linear, self.bias_params)
         if linear.shape != (model.num_filters_out, model.param_cols):
             raise reader.error(f"expected a matrix of {model.num_filters_out} x {model.param_cols} after "
                                f"<LinearParams>, found {linear.shape[0]} x {linear.shape[1]}")
-        reader.expect("<MaxMemoryMb>")
-        max_memory_mb = reader.real()
-        if not max_memory_mb > 0.0:
-            raise reader.error(f"expected a number above 0 after <MaxMemoryMb>, found {max_memory_mb:g}")
-        reader.expect("<UseNaturalGradient>")
-        use_natural_gradient = reader.boolean()
-        reader.expect("<NumMinibatchesHistory>")
-        history = reader.real()
-        reader.expect("<AlphaInOut>")
-        alphas = reader.real(), reader.real()
-        reader.expect("<RankInOut>")
-        ranks = reader.integer(), reader.integer()
-        try:
-            inner, outer = (_preconditioner(rank, history, alpha) for rank, alpha in zip(ranks, alphas, strict=True))
-        except ValueError as error:
-            raise reader.error(str(error)) from error
-        reader.expect(f"</{cls.__name__}>")
-        return cls(model, linear, bias, inner, outer, max_memory_mb, use_natural_gradient, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        inner, outer = self.preconditioner_in, self.preconditioner_out
-        self.write_prefix(writer)
-        writer.token("<Model>")
-        self.model.write(writer)
-        write_linear_and_bias(writer, self.linear_params, self.bias_params)
-        writer.token("<MaxMemoryMb>")
-        writer.float32(self.max_memory_mb)
-        writer.token("<UseNaturalGradient>")
-        writer.boolean(self.use_natural_gradient)
-        writer.token("<NumMinibatchesHistory>")
-        writer.float32(inner.num_minibatches_history)
-        writer.token("<AlphaInOut>")
-        writer.float32(inner.alpha)
-        writer.float32(outer.alpha)
-        writer.token("<RankInOut>")
-        writer.integer(inner.rank)
-        writer.integer(outer.rank)
-        writer.token(f"</{type(self).__name__}>")
+        if not self.max_memory_mb > 0.0:
+            raise reader.error(f"expected a number above 0 after <MaxMemoryMb>, found {self.max_memory_mb:g}")
 
     def info(self, verbose: int = 0) -> str:
-        inner, outer = self.preconditioner_in, self.preconditioner_out
-        text = f"{super().info(verbose)} {self.model.info()}"   # Kaldi has no comma between the two
-        text += parameter_stats("filter-params", self.linear_params)
-        text += parameter_stats("bias-params", self.bias_params, with_mean=True)
-        text += (f", num-params={self.num_parameters()}, max-memory-mb={number(self.max_memory_mb)}, "
-                 f"use-natural-gradient={int(self.use_natural_gradient)}")
-        if not self.use_natural_gradient:
-            return text
-        return (f"{text}, num-minibatches-history={number(inner.num_minibatches_history)}, rank-in={inner.rank}, "
-                f"rank-out={outer.rank}, alpha={number(inner.alpha)}")
+        model = fields_info(self, self.FIELDS, SETTINGS_INFO) + f" {self.model.info()}"     # Kaldi has no comma between
+        text = (type(self).__name__ + model + fields_info(self, self.FIELDS, ("filter-params", "bias-params"))
+                + f", num-params={self.num_parameters()}, max-memory-mb={number(self.max_memory_mb)}, "
+                f"use-natural-gradient={int(self.use_natural_gradient)}")
+        names = ("num-minibatches-history", "rank-in", "rank-out", "alpha")
+        return text + fields_info(self, self.FIELDS, names) if self.use_natural_gradient else text
 
 
 def _preconditioner(rank: int, history: float, alpha: float) -> OnlineNaturalGradient:
     if not history > 1.0:
-        raise ValueError(f"num-minibatches-history must be above 1, not {history:g}")
+        raise ValueError(_TOO_SHORT.format(history))
     return OnlineNaturalGradient(rank, UPDATE_PERIOD, alpha=alpha, num_minibatches_history=history)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.components.fields import LARGEST_DIM, read_dim
+from nnet3py.components.fields import LARGEST_DIM, Field, InFiles, read_dim
 from nnet3py.components.time_grid import TimeGrid
 from nnet3py.errors import CompileError
 
@@ -25,7 +25,7 @@ f32 = np.float32
 
 
 @dataclass
-class ConvolutionModel:
+class ConvolutionModel(InFiles):
     """y[t, h] = sum over offsets of W[offset] x[t + time, height_subsample_out * h + height], zero outside the input.
 
     Attributes
@@ -33,6 +33,12 @@ class ConvolutionModel:
     offsets : int32 (P, 2), pairs (time, height), each once, in rising order
     required_time_offsets : int32, rising: the times among ``offsets`` without whose input no output is computed
     """
+
+    FIELDS = (Field("<NumFiltersIn>", "dim", "num_filters_in"), Field("<NumFiltersOut>", "dim", "num_filters_out"),
+              Field("<HeightIn>", "dim", "height_in"), Field("<HeightOut>", "dim", "height_out"),
+              Field("<HeightSubsampleOut>", "dim", "height_subsample_out"),
+              Field("<Offsets>", "integer_pairs", "offsets"),
+              Field("<RequiredTimeOffsets>", "integer_vector", "required_time_offsets"))
 
     num_filters_in: int
     num_filters_out: int
@@ -103,37 +109,10 @@ class ConvolutionModel:
         height, step = self.offsets[:, 1].astype(np.int64), self.height_subsample_out
         return np.maximum(-(height // step), 0), np.minimum((self.height_in - 1 - height) // step, self.height_out - 1)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> ConvolutionModel:
-        """Read the fields, before which the opening tag may stand; FormatError if the model has a fault."""
-        reader.expect_one_or_two("<ConvolutionModel>", "<NumFiltersIn>")
-        filters_in, tags = read_dim(reader, "<NumFiltersIn>"), ("<NumFiltersOut>", "<HeightIn>", "<HeightOut>")
-        filters_out, height_in, height_out = (_tagged_dim(reader, tag) for tag in tags)
-        subsample = _tagged_dim(reader, "<HeightSubsampleOut>")
-        reader.expect("<Offsets>")
-        offsets = np.ascontiguousarray(reader.integer_pairs(), dtype=np.int32)
-        reader.expect("<RequiredTimeOffsets>")
-        required = np.ascontiguousarray(reader.integer_vector(), dtype=np.int32)
-        model = cls(filters_in, filters_out, height_in, height_out, subsample, offsets, required)
-        reader.expect("</ConvolutionModel>")
-        fault = model.fault()
+    def check_read(self, reader: TokenReader) -> None:
+        fault = self.fault()
         if fault is not None:
             raise reader.error(f"impossible convolution: {fault}")
-        return model
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write what ``read`` reads."""
-        writer.token("<ConvolutionModel>")
-        for tag, size in (("<NumFiltersIn>", self.num_filters_in), ("<NumFiltersOut>", self.num_filters_out),
-                          ("<HeightIn>", self.height_in), ("<HeightOut>", self.height_out),
-                          ("<HeightSubsampleOut>", self.height_subsample_out)):
-            writer.token(tag)
-            writer.integer(size)
-        writer.token("<Offsets>")
-        writer.integer_pairs(self.offsets)
-        writer.token("<RequiredTimeOffsets>")
-        writer.integer_vector(self.required_time_offsets)
-        writer.token("</ConvolutionModel>")
 
     def info(self) -> str:
         """The fields that describe the model in the information text. Kaldi: ConvolutionModel::Info."""
@@ -143,11 +122,6 @@ class ConvolutionModel:
                 f"height-in={self.height_in}, height-out={self.height_out}, "
                 f"height-subsample-out={self.height_subsample_out}, {{time,height}}-offsets=[{offsets}], "
                 f"required-time-offsets=[{required}], input-dim={self.input_dim}, output-dim={self.output_dim}")
-
-
-def _tagged_dim(reader: TokenReader, tag: str) -> int:
-    reader.expect(tag)
-    return read_dim(reader, tag)
 
 
 def _rising(values: np.ndarray) -> bool:
@@ -258,6 +232,7 @@ class ConvolutionComputation:
         return self.num_filters_in * max((step.height_map.size for step, needed in
                                           zip(self.steps, self.needs_copy, strict=True) if needed), default=0)
 
+    # Irregular: it has a list of steps, and pairs of numbers under one tag; files call it by another name.
     @classmethod
     def read(cls, reader: TokenReader) -> ConvolutionComputation:
         """Read the fields, before which the opening tag may stand; FormatError if they do not go together."""

@@ -7,46 +7,35 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, compiled_for_others
-from nnet3py.components.fields import LARGEST_DIM, invalid_initializer
+from nnet3py.components.fields import LARGEST_DIM, Field, InFiles, invalid_initializer
 from nnet3py.components.structural import BlockComponent
 from nnet3py.errors import CompileError
 from nnet3py.index import lookup
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
 
 @dataclass
-class DistributeComponentPrecomputedIndexes:
+class DistributeComponentPrecomputedIndexes(InFiles):
     """Where each output row comes from. Kaldi's class of this name.
 
     ``places`` is int32 (output rows, 2): an input row, and the first of its columns.
     """
+
+    FIELDS = (Field("<Pairs>", "integer_pairs", "places"),)
 
     places: np.ndarray
 
     def __post_init__(self) -> None:
         self.last_row, self.last_col = (int(last) for last in self.places.max(axis=0, initial=0))
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> DistributeComponentPrecomputedIndexes:
-        """Read the fields after the opening tag (which may be there still), up to the closing tag."""
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<Pairs>")
-        places = np.ascontiguousarray(reader.integer_pairs(), dtype=np.int32)
-        if places.min(initial=0) < 0:
-            raise reader.error(f"expected pairs of a row and a column after <Pairs>, found {int(places.min())}")
-        reader.expect(f"</{cls.__name__}>")
-        return cls(places)
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write what ``read`` reads, with the opening tag."""
-        writer.token(f"<{type(self).__name__}>")
-        writer.token("<Pairs>")
-        writer.integer_pairs(self.places)
-        writer.token(f"</{type(self).__name__}>")
+    def check_read(self, reader: TokenReader) -> None:
+        if self.places.min(initial=0) < 0:
+            raise reader.error(f"expected pairs of a row and a column after <Pairs>, found {int(self.places.min())}")
 
 
 class DistributeComponent(BlockComponent):

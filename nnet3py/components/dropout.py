@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
-from nnet3py.components.fields import Field, as_float32, invalid_initializer
+from nnet3py.components.fields import Field, InFiles, as_float32, invalid_initializer
 from nnet3py.components.info_text import number
 from nnet3py.components.normalize import in_blocks
 from nnet3py.index import numbers_by_appearance
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Memory, Ops
 
@@ -29,7 +29,7 @@ class DropoutComponent(SameDimComponent):
     """
 
     FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
-              Field("<DropoutProportion>", "real", "dropout_proportion", "dropout-proportion"),
+              Field("<DropoutProportion>", "float32", "dropout_proportion", "dropout-proportion"),
               Field("<DropoutPerFrame>", "boolean", "per_frame", "dropout-per-frame", default=False),
               Field("<TestMode>", "boolean", "test_mode", default=False))
 
@@ -70,36 +70,22 @@ class DropoutComponent(SameDimComponent):
 
 
 @dataclass
-class GeneralDropoutComponentPrecomputedIndexes:
+class GeneralDropoutComponentPrecomputedIndexes(InFiles):
     """Which row of the mask each block of each row uses. Kaldi's class of this name.
 
     ``indexes`` is int32 (rows blocks_per_row,); ``num_mask_rows`` counts the rows drawn, more than are used if there
     are several blocks.
     """
 
+    FIELDS = (Field("<NumMaskRows>", "integer", "num_mask_rows"), Field("<Indexes>", "integer_vector", "indexes"))
+
     num_mask_rows: int
     indexes: np.ndarray
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> GeneralDropoutComponentPrecomputedIndexes:
-        """Read the fields after the opening tag, which may be still there, and the closing tag."""
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<NumMaskRows>")
-        num_mask_rows = reader.integer()
-        reader.expect("<Indexes>")
-        indexes = np.ascontiguousarray(reader.integer_vector(), dtype=np.int32)
-        if not 0 <= indexes.min(initial=0) <= indexes.max(initial=-1) < max(num_mask_rows, 1) or num_mask_rows < 0:
-            raise reader.error(f"expected row indexes between 0 and {num_mask_rows - 1} after <Indexes>")
-        reader.expect(f"</{cls.__name__}>")
-        return cls(num_mask_rows, indexes)
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write the opening tag, the fields and the closing tag."""
-        writer.token(f"<{type(self).__name__}>")
-        writer.token("<NumMaskRows>")
-        writer.integer(self.num_mask_rows)
-        writer.token("<Indexes>")
-        writer.integer_vector(self.indexes)
-        writer.token(f"</{type(self).__name__}>")
+    def check_read(self, reader: TokenReader) -> None:
+        if not 0 <= self.indexes.min(initial=0) <= self.indexes.max(initial=-1) < max(self.num_mask_rows, 1) \
+                or self.num_mask_rows < 0:
+            raise reader.error(f"expected row indexes between 0 and {self.num_mask_rows - 1} after <Indexes>")
 
 
 class _Mask:
@@ -124,8 +110,8 @@ class GeneralDropoutComponent(SameDimComponent):
 
     FIELDS = (Field("<Dim>", "dim", "dim"), Field("<BlockDim>", "block_dim", "block_dim"),
               Field("<TimePeriod>", "integer", "time_period"),
-              Field("<DropoutProportion>", "real", "dropout_proportion"),
-              Field("<SpecAugmentMaxProportion>", "real", "specaugment_max_proportion", default=0.0, omitted=True),
+              Field("<DropoutProportion>", "float32", "dropout_proportion"),
+              Field("<SpecAugmentMaxProportion>", "float32", "specaugment_max_proportion", default=0.0, omitted=True),
               Field("<SpecAugmentMaxRegions>", "integer", "specaugment_max_regions", default=1, omitted=True,
                     needs="specaugment_max_proportion"),
               Field("<TestMode>", "mark", "test_mode", default=False, omitted=True),

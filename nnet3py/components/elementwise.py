@@ -1,28 +1,28 @@
 """Trained scales and offsets of single columns."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import read_dim, read_fields, write_fields
-from nnet3py.components.info_text import number, parameter_stats, truth
+from nnet3py.components.fields import OLDER, Field, Fields, Values
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import (
-    PRECONDITIONER_FIELDS,
+    OLDER_GRADIENT_MARK,
+    SETTINGS,
     UpdatableComponent,
     UpdateSettings,
     bad_initializer,
     normal,
     read_config_vector,
-    read_preconditioner,
 )
-from nnet3py.formats.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -67,6 +67,8 @@ class PerElementScaleComponent(UpdatableComponent):
     """
 
     PARAMETERS = ("scales",)
+    FIELDS: ClassVar[Fields] = (*SETTINGS, Field("<Params>", "vector", "scales", "scales"), OLDER_GRADIENT_MARK)
+    INFO: ClassVar[tuple[str, ...]] = ("scales-min", "scales-max", "scales")
 
     def __init__(self, scales: np.ndarray, settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
@@ -111,23 +113,9 @@ class PerElementScaleComponent(UpdatableComponent):
             scales = initial_vector(line, rng, line.get_int("dim", 0), default_mean=1.0)
         return cls(scales, settings)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        scales = _read_scales(reader)
-        settings.read_older_gradient_mark(reader)
-        reader.expect(f"</{cls.__name__}>")
-        return cls(scales, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<Params>")
-        write_vector(writer, self.scales)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        return (f"{super().info(verbose)}, scales-min={number(self.scales.min())}, "
-                f"scales-max={number(self.scales.max())}" + parameter_stats("scales", self.scales, with_mean=True))
+    def check_read(self, reader: TokenReader) -> None:
+        if self.scales.size == 0:
+            raise reader.error("the vector after <Params> is empty")
 
 
 class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
@@ -137,6 +125,15 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     ----------
     preconditioner : of the rows of x * dy
     """
+
+    FIELDS = (*SETTINGS, Field("<Params>", "vector", "scales", "scales"),
+              Field("<IsGradient>", "boolean", "is_gradient"),         # once more
+              Field("<Rank>", "integer", "preconditioner.rank", "rank"),
+              Field("<UpdatePeriod>", "integer", "preconditioner.update_period", "update-period"),
+              Field("<NumSamplesHistory>", "float32", "preconditioner.num_samples_history", "num-samples-history"),
+              Field("<Alpha>", "float32", "preconditioner.alpha", "alpha"),
+              Field("<MaxChangePerMinibatch>", "float32", default=OLDER))
+    INFO = (*PerElementScaleComponent.INFO, "rank", "update-period", "num-samples-history", "alpha")
 
     def __init__(self, scales: np.ndarray, preconditioner: OnlineNaturalGradient,
                  settings: UpdateSettings | None = None) -> None:
@@ -170,37 +167,6 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
             raise bad_initializer(line, "the vector of scales is empty")
         return cls(scales, preconditioner, settings)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        scales = _read_scales(reader)
-        reader.expect("<IsGradient>")
-        settings.is_gradient = reader.boolean()
-        reader.expect("<Rank>")
-        rank = reader.integer()
-        smoothing = read_fields(reader, PRECONDITIONER_FIELDS).values()
-        if reader.peek_token() == "M":   # in older files
-            reader.expect("<MaxChangePerMinibatch>")
-            reader.real()
-        reader.expect(f"</{cls.__name__}>")
-        return cls(scales, read_preconditioner(reader, rank, *smoothing), settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<Params>")
-        write_vector(writer, self.scales)
-        writer.token("<IsGradient>")
-        writer.boolean(self.is_gradient)
-        writer.token("<Rank>")
-        writer.integer(self.preconditioner.rank)
-        write_fields(writer, self.preconditioner, PRECONDITIONER_FIELDS)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        p = self.preconditioner
-        return (f"{super().info(verbose)}, rank={p.rank}, update-period={p.update_period}, "
-                f"num-samples-history={number(p.num_samples_history)}, alpha={number(p.alpha)}")
-
 
 class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
     """y = x + o, where o may be repeated over blocks of columns.
@@ -212,6 +178,10 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
     """
 
     PARAMETERS = ("offsets",)
+    FIELDS = (*SETTINGS, Field("<Offsets>", "vector", "offsets", "offsets"), OLDER_GRADIENT_MARK,
+              Field("<Dim>", "dim", "dim", default=None),
+              Field("<UseNaturalGradient>", "boolean", "use_natural_gradient", "use-natural-gradient", default=True))
+    INFO = ("offsets-min", "offsets-max", "block-dim", "use-natural-gradient", "offsets")
 
     def __init__(self, offsets: np.ndarray, dim: int, use_natural_gradient: bool = True,
                  settings: UpdateSettings | None = None) -> None:
@@ -260,45 +230,17 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
             offsets = initial_vector(line, rng, read_block_dim(line, dim), default_mean=0.0)
         return cls(offsets, dim, line.get_bool("use-natural-gradient", True), settings)
 
+    @property
+    def block_dim(self) -> int:
+        """Columns of a block."""
+        return self.offsets.shape[0]
+
     @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<Offsets>")
-        offsets = read_vector(reader)
-        settings.read_older_gradient_mark(reader)
-        dim, use_natural_gradient = offsets.size, True
-        if reader.peek_token() != "/":
-            reader.expect("<Dim>")
-            dim = read_dim(reader, "<Dim>")
-            reader.expect("<UseNaturalGradient>")
-            use_natural_gradient = reader.boolean()
-        reader.expect(f"</{cls.__name__}>")
-        check_blocks(reader, dim, offsets.size)
-        return cls(offsets, dim, use_natural_gradient, settings)
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        return super().from_fields(reader, {**values, "dim": values["dim"] or values["offsets"].size})
 
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<Offsets>")
-        write_vector(writer, self.offsets)
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        writer.token("<UseNaturalGradient>")
-        writer.boolean(self.use_natural_gradient)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        return (f"{super().info(verbose)}, offsets-min={number(self.offsets.min())}, "
-                f"offsets-max={number(self.offsets.max())}, block-dim={self.offsets.size}, "
-                f"use-natural-gradient={truth(self.use_natural_gradient)}"
-                + parameter_stats("offsets", self.offsets, with_mean=True))
-
-
-def _read_scales(reader: TokenReader) -> np.ndarray:
-    reader.expect("<Params>")
-    scales = read_vector(reader)
-    if scales.size == 0:
-        raise reader.error("the vector after <Params> is empty")
-    return scales
+    def check_read(self, reader: TokenReader) -> None:
+        check_blocks(reader, self.dim, self.offsets.size)
 
 
 def add_preconditioned_sum(ops: Ops, dst: DeviceArray, rows: DeviceArray, preconditioner: OnlineNaturalGradient,

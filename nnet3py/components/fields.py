@@ -1,15 +1,18 @@
 """Reading and checking what many component types have in common: dimensions in files, impossible config lines."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nnet3py.components.info_text import number, truth
+from nnet3py.components.info_text import number, parameter_stats, truth
 from nnet3py.errors import ConfigError
-from nnet3py.formats.matrices import read_vector
+from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
@@ -42,110 +45,213 @@ def read_block_dim(reader: TokenReader, dim: int) -> int:
     return block_dim
 
 
-def read_vector_of(reader: TokenReader, tag: str, dim: int, may_be_empty: bool = False) -> np.ndarray:
-    """Read a tag and its float32 vector of ``dim`` elements (or none at all)."""
-    reader.expect(tag)
-    vector = read_vector(reader)
-    if vector.size != dim and not (may_be_empty and vector.size == 0):
-        raise reader.error(f"expected {dim} elements after {tag}, found {vector.size}")
-    return vector
-
-
 def as_float32(value: float) -> float:
     """``value`` rounded to float32, which is how Kaldi holds settings."""
     return float(np.float32(value))
 
 
 REQUIRED = object()
+OLDER = object()           # for `Field.default`: only older files have the field; it is read but never written
+AS_DIM = object()          # for `Field.default`: the value of the field ``dim``
 
 
 class Field(NamedTuple):
-    """One field of a file: ``read_fields``, ``write_fields`` and ``fields_info`` follow from tables of these.
+    """One field of a file: what reads, writes and describes it follows from tables of these.
 
     Attributes
     ----------
-    tag : what stands before the value
-    kind : ``dim``, or a method of reader and writer, such as ``integer``; ``block_dim`` divides the field ``dim``; a
-        ``real`` may be a double in files and is held as float32; a ``mark`` is a tag without a value, and there if true
-    attribute : of whoever holds the value; without ``_`` in front the argument that it is made with
+    tag : what stands before the value; behind a ``|`` what stands there in older files; empty if the value follows the
+        one before it under the same tag (but not under that of older files)
+    kind : ``dim``, ``block_dim`` (it divides the field ``dim``), ``mark`` (a tag without a value, there if true),
+        ``vector`` and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose
+        root mean square is shown), ``double_vector`` and ``double_matrix``, or a method of reader and writer, such as
+        ``integer``; or a class with ``read`` and ``write``
+    attribute : of whoever holds the value, without ``_`` in front the argument that it is made with; ``part.name`` is
+        an attribute of one of its parts, ``counters.0`` an element; empty for what is read and dropped
     info : what the information text calls it; empty if it is not shown
     default : what it is if the tag is missing, as in older files
     omitted : it is neither written nor shown if it is the default
+    hidden : the value that is not shown
     needs : an attribute; the field is not written if that is 0
+    size : an earlier field, which says how many elements a vector has
+    may_be_empty : a vector may have none instead
     """
 
     tag: str
-    kind: str
-    attribute: str
+    kind: str | type
+    attribute: str = ""
     info: str = ""
-    default: Any = REQUIRED
+    default: object = REQUIRED
     omitted: bool = False
+    hidden: Any = None
     needs: str = ""
+    size: str = ""
+    may_be_empty: bool = False
 
-    def is_left_out(self, holder: Any) -> bool:
+    def of(self, holder: object) -> Any:
+        """The value that ``holder`` has."""
+        value: Any = holder
+        for name in self.attribute.split("."):
+            value = value[int(name)] if name.isdigit() else getattr(value, name)
+        return value
+
+    def is_left_out(self, holder: object) -> bool:
         """Whether it goes without saying that ``holder`` has this value."""
-        return self.omitted and getattr(holder, self.attribute) == self.default
+        default = getattr(holder, "dim", None) if self.default is AS_DIM else self.default
+        return self.omitted and self.of(holder) == default
 
 
 Fields = tuple[Field, ...]
-_WRITERS = {"dim": "integer", "block_dim": "integer", "real": "float32"}
+Values: TypeAlias = dict[str, Any]      # of fields, by attribute; each of the type that its field's kind has
+_READERS: dict[str, Callable[[TokenReader], Any]] = {
+    "vector": read_vector, "weight_vector": read_vector, "matrix": read_matrix, "weights": read_matrix,
+    "double_vector": lambda reader: read_vector(reader, np.float64),
+    "double_matrix": lambda reader: read_matrix(reader, np.float64),
+    "float64": lambda reader: reader.real(), "mark": lambda reader: True}
+_WRITERS: dict[str, Callable[[TokenWriter, Any], None]] = {
+    "vector": write_vector, "weight_vector": write_vector, "matrix": write_matrix, "weights": write_matrix,
+    "double_vector": write_vector, "double_matrix": write_matrix, "mark": lambda writer, value: None,
+    "dim": lambda writer, value: writer.integer(value), "block_dim": lambda writer, value: writer.integer(value)}
 
 
-def _read_value(reader: TokenReader, field: Field, values: dict[str, Any]) -> Any:
-    if field.kind == "dim":
+def _read_value(reader: TokenReader, field: Field, values: Values) -> Any:
+    kind = field.kind
+    if isinstance(kind, type):
+        return kind.read(reader)            # type: ignore[attr-defined]
+    if kind == "dim":
         return read_dim(reader, field.tag)
-    if field.kind == "block_dim":
+    if kind == "block_dim":
         return read_block_dim(reader, values["dim"])
-    if field.kind == "real":
-        return as_float32(reader.real())
-    return field.kind == "mark" or getattr(reader, field.kind)()
+    value = _READERS[kind](reader) if kind in _READERS else getattr(reader, kind)()
+    if field.size and value.size != values[field.size] and not (field.may_be_empty and value.size == 0):
+        raise reader.error(f"expected {values[field.size]} elements after {field.tag}, found {value.size}")
+    return value
 
 
-def read_fields(reader: TokenReader, fields: Fields, type_name: str = "", closed: bool = True) -> dict[str, Any]:
-    """Read tags with a value each: attribute, without ``_`` in front, -> value.
+def read_fields(reader: TokenReader, fields: Fields, type_name: str) -> Values:
+    """Read tags with a value each, and the closing tag: attribute, without ``_`` in front, -> value.
 
-    With ``type_name`` its opening tag may stand before them, and its closing tag must follow if ``closed``.
+    The opening tag may stand before them. A value under another tag of the same attribute, as older files have it,
+    takes the place of the first.
     """
-    values: dict[str, Any] = {}
+    values: Values = {}
     token: str | None = None                    # the one read last, if nothing was made of it yet
+    is_there = stands_alone = False
     for i, field in enumerate(fields):
-        token = reader.token() if token is None else token
-        if i == 0 and token == f"<{type_name}>":
-            token = reader.token()
-        if token == field.tag or field.default is REQUIRED:
-            reader.check_token(token, *([f"<{type_name}>"] if type_name and i == 0 else []), field.tag)
-            value, token = _read_value(reader, field, values), None
-        else:
-            value = field.default
-        values[field.attribute.lstrip("_")] = value
-    if type_name and closed:
-        reader.check_token(reader.token() if token is None else token, f"</{type_name}>")
+        if field.tag:
+            token = reader.token() if token is None else token
+            if i == 0 and token == f"<{type_name}>":
+                token = reader.token()
+            tags = field.tag.split("|")
+            is_there = token in tags
+            if not is_there and field.default is REQUIRED:
+                reader.check_token(token, *([f"<{type_name}>"] if i == 0 else []), *tags)
+                is_there = True                 # without its <, which peeking may have taken
+            stands_alone = token in tags[1:]
+            token = None if is_there else token
+        elif stands_alone:
+            continue
+        name = field.attribute.lstrip("_")
+        if is_there:
+            values[name] = _read_value(reader, field, values)
+        elif field.default is not OLDER:
+            values[name] = values["dim"] if field.default is AS_DIM else field.default
+    token = reader.token() if token is None else token
+    if token != f"<{type_name}>":               # very old files close with the opening tag
+        reader.check_token(token, f"</{type_name}>")
+    values.pop("", None)
     return values
 
 
-def write_fields(writer: TokenWriter, holder: Any, fields: Fields) -> None:
+def take_part(values: Values, part: str) -> Values:
+    """Take the attributes of ``part`` out of what ``read_fields`` returned: name -> value."""
+    return {name.removeprefix(f"{part}."): values.pop(name) for name in list(values) if name.startswith(f"{part}.")}
+
+
+def write_fields(writer: TokenWriter, holder: object, fields: Fields) -> None:
     """Write the tags, each with the attribute of ``holder``."""
     for field in fields:
-        if field.is_left_out(holder) or (field.needs and not getattr(holder, field.needs)):
+        if field.default is OLDER or field.is_left_out(holder) or (field.needs and not getattr(holder, field.needs)):
             continue
-        writer.token(field.tag)
-        if field.kind != "mark":
-            getattr(writer, _WRITERS.get(field.kind, field.kind))(getattr(holder, field.attribute))
+        if field.tag:
+            writer.token(field.tag.split("|")[0])
+        value = field.of(holder)
+        if isinstance(field.kind, type):
+            value.write(writer)
+        elif field.kind in _WRITERS:
+            _WRITERS[field.kind](writer, value)
+        else:
+            getattr(writer, field.kind)(value)
 
 
-def fields_info(holder: Any, fields: Fields) -> str:
-    """What the information text says of the fields that it names, each with a comma and a blank in front."""
-    return "".join(f", {field.info}={_shown(getattr(holder, field.attribute))}" for field in fields
-                   if field.info and not field.is_left_out(holder))
+class InFiles:
+    """Something that files hold as its fields, one after the other, between an opening and a closing tag."""
+
+    FIELDS: ClassVar[Fields] = ()
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> Self:
+        """Read the fields after the opening tag (which may still be there), up to and including the closing tag."""
+        return cls.from_fields(reader, read_fields(reader, cls.FIELDS, cls.__name__))
+
+    @classmethod
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        """Make one of the values of ``FIELDS``, by name without ``_`` in front; FormatError if they do not go together.
+
+        Elements of arrays (``counters.0``) are stored in the arrays that it has.
+        """
+        made = cls(**{name: value for name, value in values.items() if "." not in name})
+        for name, value in values.items():
+            if "." in name:
+                array, place = name.split(".")
+                getattr(made, array)[int(place)] = value
+        made.check_read(reader)
+        return made
+
+    def check_read(self, reader: TokenReader) -> None:
+        """Raise FormatError if the values of ``FIELDS``, just read, do not go together."""
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write the opening tag, the fields and the closing tag."""
+        writer.token(f"<{type(self).__name__}>")
+        write_fields(writer, self, self.FIELDS)
+        writer.token(f"</{type(self).__name__}>")
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return truth(value)
-    return number(value) if isinstance(value, float) else str(value)
+def fields_info(holder: object, fields: Fields, names: tuple[str, ...] = (), verbose: int = 0) -> str:
+    """What the information text says of the fields that it names, each with a comma and a blank in front.
+
+    ``names`` gives the order, if it is not that of the file; one that no field has is an attribute, not shown if it is
+    None, and ``x-min`` the least element of ``x``. If no field is named, the text has the dimensions. ``verbose`` of 2
+    adds the singular values of weights.
+    """
+    shown = {field.info: field for field in fields if field.info}
+    return "".join(_shown(holder, name, shown.get(name), verbose)
+                   for name in names or tuple(shown) or ("input-dim", "output-dim"))
 
 
-def fields_text(holder: Any, fields: Fields) -> str:
+def _shown(holder: object, name: str, field: Field | None, verbose: int) -> str:
+    value = _attribute(holder, name.replace("-", "_")) if field is None else field.of(holder)
+    if value is None or (field is not None and field.is_left_out(holder)):
+        return ""
+    if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+        kind = field.kind if field is not None else "vector"
+        return parameter_stats(name, value, with_mean=kind == "vector", norms=kind == "weights",
+                               singular_values=kind == "weights" and verbose >= 2)
+    if field is not None and np.array_equal(value, field.hidden):
+        return ""
+    if isinstance(value, (bool, float)):
+        return f", {name}={truth(value) if isinstance(value, bool) else number(float(value))}"
+    return f", {name}={','.join(map(str, value)) if isinstance(value, np.ndarray) else value}"
+
+
+def _attribute(holder: object, name: str) -> Any:
+    """An attribute, or the least or largest element of one."""
+    array, _, which = name.rpartition("_")
+    return float(getattr(getattr(holder, array), which)()) if which in ("min", "max") else getattr(holder, name)
+
+
+def fields_text(holder: object, fields: Fields) -> str:
     """Tags and values for a message about values that do not go together."""
-    values = ((field.tag, getattr(holder, field.attribute)) for field in fields)
+    values = ((field.tag, field.of(holder)) for field in fields)
     return ", ".join(f"{tag} {value:g}" if isinstance(value, float) else f"{tag} {value}" for tag, value in values)

@@ -1,26 +1,35 @@
 """The core of GRU layers: the sum that the candidate h is the tanh of, and the mix of h with the previous cell."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.fields import LARGEST_DIM, as_float32, invalid_initializer, read_dim, read_vector_of
-from nnet3py.components.info_text import number, parameter_stats, significant, vector_summary
+from nnet3py.components.fields import LARGEST_DIM, Field, Values, as_float32, fields_info, invalid_initializer
+from nnet3py.components.info_text import number, significant, vector_summary
 from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.nonlinear import COUNT, NUM_REPAIRED
-from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, normal, read_preconditioner
-from nnet3py.formats.matrices import read_matrix, write_matrix, write_vector
+from nnet3py.components.updatable import SETTINGS, UpdatableComponent, UpdateSettings, normal
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
 NUM_SAMPLES_HISTORY = 2000.0    # of the preconditioners
+
+
+_STATISTICS = (Field("<ValueAvg>", "vector", "value_avg", size="cell_dim"),
+               Field("<DerivAvg>", "vector", "deriv_avg", size="cell_dim"),
+               Field("<SelfRepairTotal>", "float64", f"counters.{NUM_REPAIRED}"),
+               Field("<Count>", "float64", f"counters.{COUNT}"),
+               Field("<SelfRepairThreshold>", "float32", "self_repair_threshold", "self-repair-threshold"),
+               Field("<SelfRepairScale>", "float32", "self_repair_scale", "self-repair-scale"))
 
 
 class _GruCore(UpdatableComponent):
@@ -38,6 +47,7 @@ class _GruCore(UpdatableComponent):
 
     PARAMETERS = ("w_h",)
     STATISTICS = ("value_sum", "deriv_sum", "counters")
+    LAST_INFO: ClassVar[tuple[str, ...]] = ()       # what the information text has behind the statistics
     properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
                   | Properties.BACKPROP_NEEDS_OUTPUT | Properties.BACKPROP_ADDS)
 
@@ -113,68 +123,43 @@ class _GruCore(UpdatableComponent):
 
     # -- files and text -------------------------------------------------------------------------------------
 
-    def _write_rest(self, writer: TokenWriter, preconditioner: OnlineNaturalGradient, rank_tag: str,
-                    *ranks: int) -> None:
-        """Write the statistics and settings that follow the parameters, and the closing tag."""
-        for tag, average in zip(("<ValueAvg>", "<DerivAvg>"), self._averages(), strict=True):
-            writer.token(tag)
-            write_vector(writer, average)
-        for tag, place in (("<SelfRepairTotal>", NUM_REPAIRED), ("<Count>", COUNT)):
-            writer.token(tag)
-            writer.float64(self.counters[place])
-        for tag, value in (("<SelfRepairThreshold>", self.self_repair_threshold),
-                           ("<SelfRepairScale>", self.self_repair_scale), ("<Alpha>", preconditioner.alpha)):
-            writer.token(tag)
-            writer.float32(value)
-        writer.token(rank_tag)
-        for rank in ranks:
-            writer.integer(rank)
-        writer.token("<UpdatePeriod>")
-        writer.integer(preconditioner.update_period)
-        writer.token(f"</{type(self).__name__}>")
+    @classmethod
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        value, deriv, count = values.pop("value_avg"), values.pop("deriv_avg"), values[f"counters.{COUNT}"]
+        cell_dim, recurrent_dim = values.pop("cell_dim"), values.pop("recurrent_dim", None)
+        shape = (cell_dim,) if recurrent_dim is None else (cell_dim, recurrent_dim)
+        if values["w_h"].shape != shape or (recurrent_dim or 0) > cell_dim:
+            raise reader.error(f"expected weights of {' x '.join(map(str, shape))} after <w_h>, not more columns than "
+                               f"rows, found {' x '.join(map(str, values['w_h'].shape))}")
+        component = super().from_fields(reader, values)
+        np.multiply(value, count, out=component.value_sum, dtype=np.float64)
+        np.multiply(deriv, count, out=component.deriv_sum, dtype=np.float64)
+        return component
 
-    def _read_rest(self, reader: TokenReader, rank_tag: str, num_ranks: int) -> list[OnlineNaturalGradient]:
-        """Read what ``_write_rest`` writes; returns a preconditioner for each rank."""
-        averages = [read_vector_of(reader, tag, self.cell_dim) for tag in ("<ValueAvg>", "<DerivAvg>")]
-        reader.expect("<SelfRepairTotal>")
-        self.counters[NUM_REPAIRED] = reader.real()
-        reader.expect("<Count>")
-        count = self.counters[COUNT] = reader.real()
-        for total, average in zip((self.value_sum, self.deriv_sum), averages, strict=True):
-            np.multiply(average, count, out=total, dtype=np.float64)
-        reader.expect("<SelfRepairThreshold>")
-        self.self_repair_threshold = as_float32(reader.real())
-        reader.expect("<SelfRepairScale>")
-        self.self_repair_scale = as_float32(reader.real())
-        reader.expect("<Alpha>")
-        alpha = reader.real()
-        reader.expect(rank_tag)
-        ranks = [reader.integer() for _ in range(num_ranks)]
-        reader.expect("<UpdatePeriod>")
-        period = reader.integer()
-        reader.expect(f"</{type(self).__name__}>")
-        return [read_preconditioner(reader, rank, period, NUM_SAMPLES_HISTORY, alpha) for rank in ranks]
+    @property
+    def value_avg(self) -> np.ndarray:
+        """Mean h, float32 (cell_dim,)."""
+        return self._average(self.value_sum)
 
-    def _averages(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean h and mean slope, float32 (cell_dim,); the sums if nothing was counted.
+    @property
+    def deriv_avg(self) -> np.ndarray:
+        """Mean slope, float32 (cell_dim,)."""
+        return self._average(self.deriv_sum)
+
+    def _average(self, total: np.ndarray) -> np.ndarray:
+        """A sum divided by the count, or itself if nothing was counted.
 
         Divided in float64, so that a file that is read and written again keeps its bytes.
         """
-        count = self.counters[COUNT] or 1.0
-        return (self.value_sum / count).astype(np.float32), (self.deriv_sum / count).astype(np.float32)
+        return (total / (self.counters[COUNT] or 1.0)).astype(np.float32)
 
-    def _info(self, text: str, preconditioner: OnlineNaturalGradient, ranks: str) -> str:
-        """The information text from the parameters on, after the ``text`` before them."""
-        text += parameter_stats("w_h", self.w_h) + (
-            f", self-repair-threshold={number(self.self_repair_threshold)}"
-            f", self-repair-scale={number(self.self_repair_scale)}")
-        count = float(self.counters[COUNT])
+    def info(self, verbose: int = 0) -> str:
+        statistics, count = "", float(self.counters[COUNT])
         if count > 0:
-            value, deriv = self._averages()
             repaired = float(self.counters[NUM_REPAIRED]) / (count * self.cell_dim)
-            text += (f", count={significant(count, 3)}, self-repaired-proportion={number(repaired)}"
-                     f", value-avg={vector_summary(value)}, deriv-avg={vector_summary(deriv)}")
-        return f"{text}, alpha={number(preconditioner.alpha)}, {ranks}, update-period={preconditioner.update_period}"
+            statistics = (f", count={significant(count, 3)}, self-repaired-proportion={number(repaired)}"
+                          f", value-avg={vector_summary(self.value_avg)}, deriv-avg={vector_summary(self.deriv_avg)}")
+        return super().info(verbose) + statistics + fields_info(self, self.FIELDS, self.LAST_INFO)
 
 
 class GruNonlinearityComponent(_GruCore):
@@ -187,14 +172,23 @@ class GruNonlinearityComponent(_GruCore):
     Attributes
     ----------
     w_h : float32 (cell_dim, recurrent_dim)
-    inner, outer : preconditioners of the rows r * s_prev and of the derivative at the sum
+    preconditioner_in, preconditioner_out : of the rows r * s_prev and of the derivative at the sum
     """
 
-    def __init__(self, w_h: np.ndarray, inner: OnlineNaturalGradient, outer: OnlineNaturalGradient,
-                 self_repair_threshold: float = 0.2, self_repair_scale: float = 1.0e-5,
-                 settings: UpdateSettings | None = None) -> None:
+    FIELDS = (*SETTINGS, Field("<CellDim>", "dim", "cell_dim", "cell-dim"),
+              Field("<RecurrentDim>", "dim", "recurrent_dim", "recurrent-dim"), Field("<w_h>", "matrix", "w_h", "w_h"),
+              *_STATISTICS, Field("<Alpha>", "float32", "preconditioner_in.alpha", "alpha"),
+              Field("<RankInOut>", "integer", "preconditioner_in.rank", "rank-in"),
+              Field("", "integer", "preconditioner_out.rank", "rank-out"),
+              Field("<UpdatePeriod>", "integer", "preconditioner_in.update_period", "update-period"))
+    INFO = ("cell-dim", "recurrent-dim", "w_h", "self-repair-threshold", "self-repair-scale")
+    LAST_INFO = ("alpha", "rank-in", "rank-out", "update-period")
+
+    def __init__(self, w_h: np.ndarray, preconditioner_in: OnlineNaturalGradient,
+                 preconditioner_out: OnlineNaturalGradient, self_repair_threshold: float = 0.2,
+                 self_repair_scale: float = 1.0e-5, settings: UpdateSettings | None = None) -> None:
         super().__init__(w_h, self_repair_threshold, self_repair_scale, settings)
-        self.inner, self.outer = inner, outer
+        self.preconditioner_in, self.preconditioner_out = preconditioner_in, preconditioner_out
 
     @property
     def recurrent_dim(self) -> int:
@@ -208,7 +202,7 @@ class GruNonlinearityComponent(_GruCore):
         return 3 * self.cell_dim + 2 * self.recurrent_dim
 
     def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return self.inner, self.outer
+        return self.preconditioner_in, self.preconditioner_out
 
     # -- computation ----------------------------------------------------------------------------------------
 
@@ -241,7 +235,8 @@ class GruNonlinearityComponent(_GruCore):
         if self.is_gradient:
             ops.add_mat_mat(self.w_h, d_sum, gated, self.learning_rate, 1.0, trans_a=True)
         else:
-            natural_gradient_step(ops, self.w_h, None, self.learning_rate, self.inner, self.outer, (gated,), d_sum)
+            natural_gradient_step(ops, self.w_h, None, self.learning_rate, self.preconditioner_in,
+                                  self.preconditioner_out, (gated,), d_sum)
 
     def _backprop_sum(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray, dx: DeviceArray) -> None:
         d_gated = ops.scratch(x.shape[0], self.recurrent_dim)
@@ -267,36 +262,6 @@ class GruNonlinearityComponent(_GruCore):
                                         default_period=4)
         return cls(normal(rng, (cell_dim, recurrent_dim), stddev), inner, outer, threshold, scale, settings)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> GruNonlinearityComponent:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<CellDim>")
-        cell_dim = read_dim(reader, "<CellDim>")
-        reader.expect("<RecurrentDim>")
-        recurrent_dim = read_dim(reader, "<RecurrentDim>")
-        reader.expect("<w_h>")
-        w_h = read_matrix(reader)
-        if w_h.shape != (cell_dim, recurrent_dim) or recurrent_dim > cell_dim:
-            raise reader.error(f"expected {cell_dim} rows and {recurrent_dim} columns after <w_h>, not more columns "
-                               f"than rows, found {w_h.shape[0]} and {w_h.shape[1]}")
-        component = cls(w_h, OnlineNaturalGradient(), OnlineNaturalGradient(), settings=settings)
-        component.inner, component.outer = component._read_rest(reader, "<RankInOut>", 2)
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<CellDim>")
-        writer.integer(self.cell_dim)
-        writer.token("<RecurrentDim>")
-        writer.integer(self.recurrent_dim)
-        writer.token("<w_h>")
-        write_matrix(writer, self.w_h)
-        self._write_rest(writer, self.inner, "<RankInOut>", self.inner.rank, self.outer.rank)
-
-    def info(self, verbose: int = 0) -> str:
-        return self._info(f"{super().info(verbose)}, cell-dim={self.cell_dim}, recurrent-dim={self.recurrent_dim}",
-                          self.inner, f"rank-in={self.inner.rank}, rank-out={self.outer.rank}")
-
 
 class OutputGruNonlinearityComponent(_GruCore):
     """The same for a GRU with an output gate, whose recurrence within h is one weight for each cell.
@@ -309,6 +274,14 @@ class OutputGruNonlinearityComponent(_GruCore):
     w_h : float32 (cell_dim,)
     preconditioner : of the gradient's rows, one for each row of a minibatch
     """
+
+    FIELDS = (*SETTINGS, Field("<CellDim>", "dim", "cell_dim", "cell-dim"),
+              Field("<w_h>", "weight_vector", "w_h", "w_h"), *_STATISTICS,
+              Field("<Alpha>", "float32", "preconditioner.alpha", "alpha"),
+              Field("<Rank>", "integer", "preconditioner.rank", "rank"),
+              Field("<UpdatePeriod>", "integer", "preconditioner.update_period", "update-period"))
+    INFO = ("cell-dim", "w_h", "self-repair-threshold", "self-repair-scale")
+    LAST_INFO = ("alpha", "rank", "update-period")
 
     def __init__(self, w_h: np.ndarray, preconditioner: OnlineNaturalGradient, self_repair_threshold: float = 0.2,
                  self_repair_scale: float = 1.0e-5, settings: UpdateSettings | None = None) -> None:
@@ -354,27 +327,6 @@ class OutputGruNonlinearityComponent(_GruCore):
         mean, stddev = line.get_float("param-mean", 0.0), _stddev(line, cls.__name__, 1.0)
         preconditioner, = _preconditioners(line, cls.__name__, (line.get_int("rank", 8),), default_period=10)
         return cls(normal(rng, (cell_dim,), stddev, mean), preconditioner, threshold, scale, settings)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> OutputGruNonlinearityComponent:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<CellDim>")
-        cell_dim = read_dim(reader, "<CellDim>")
-        component = cls(read_vector_of(reader, "<w_h>", cell_dim), OnlineNaturalGradient(), settings=settings)
-        component.preconditioner, = component._read_rest(reader, "<Rank>", 1)
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<CellDim>")
-        writer.integer(self.cell_dim)
-        writer.token("<w_h>")
-        write_vector(writer, self.w_h)
-        self._write_rest(writer, self.preconditioner, "<Rank>", self.preconditioner.rank)
-
-    def info(self, verbose: int = 0) -> str:
-        return self._info(f"{super().info(verbose)}, cell-dim={self.cell_dim}", self.preconditioner,
-                          f"rank={self.preconditioner.rank}")
 
 
 # -- config lines ------------------------------------------------------------------------------------------------------

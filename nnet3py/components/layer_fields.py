@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.components.info_text import number
+from nnet3py.components.fields import Field
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import bad_initializer, normal, read_config_matrix
-from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
 
 
 def default_rank_in(input_dim: int) -> int:
@@ -74,47 +72,8 @@ def preconditioners_from_config(line: ConfigLine, input_dim: int,
         raise bad_initializer(line, str(error)) from error
 
 
-def preconditioner_info(inner: OnlineNaturalGradient, outer: OnlineNaturalGradient) -> str:
-    """The fields of the information text that describe a layer's two preconditioners."""
-    return (f", rank-in={inner.rank}, rank-out={outer.rank}, num-samples-history={number(inner.num_samples_history)}, "
-            f"update-period={inner.update_period}, alpha={number(inner.alpha)}")
-
-
-def read_linear_and_bias(reader: TokenReader, may_lack_bias: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Read ``<LinearParams>`` and ``<BiasParams>``, whose sizes must agree (or the bias be empty, if it may)."""
-    reader.expect("<LinearParams>")
-    linear = read_matrix(reader)
-    reader.expect("<BiasParams>")
-    bias = read_vector(reader)
-    if not (may_lack_bias and bias.size == 0):
-        check_bias(reader, linear, bias)
-    return linear, bias
-
-
-def check_bias(reader: TokenReader, linear: np.ndarray, bias: np.ndarray) -> None:
-    """Raise FormatError unless ``bias`` has one element per row of ``linear``."""
-    if bias.size != linear.shape[0]:
-        raise reader.error(f"the bias has {bias.size} elements, the matrix {linear.shape[0]} rows")
-
-
-def write_linear_and_bias(writer: TokenWriter, linear: np.ndarray, bias: np.ndarray) -> None:
-    """Write ``<LinearParams>`` and ``<BiasParams>``."""
-    writer.token("<LinearParams>")
-    write_matrix(writer, linear)
-    writer.token("<BiasParams>")
-    write_vector(writer, bias)
-
-
-def read_orthonormal_constraint(reader: TokenReader) -> float:
-    """Read ``<OrthonormalConstraint>`` if it comes next; 0 if not."""
-    if reader.peek_token() != "O":
-        return 0.0
-    reader.expect("<OrthonormalConstraint>")
-    return reader.real()
-
-
-def write_orthonormal_constraint(writer: TokenWriter, constraint: float) -> None:
-    """Write ``<OrthonormalConstraint>`` unless it is 0."""
-    if constraint != 0.0:
-        writer.token("<OrthonormalConstraint>")
-        writer.float32(constraint)
+LINEAR_AND_BIAS = (Field("<LinearParams>", "matrix", "linear_params", "linear-params"),
+                   Field("<BiasParams>", "vector", "bias_params", "bias"))
+WEIGHTS_AND_BIAS = (LINEAR_AND_BIAS[0]._replace(kind="weights"), LINEAR_AND_BIAS[1])
+ORTHONORMAL_CONSTRAINT = Field("<OrthonormalConstraint>", "float32", "orthonormal_constraint", "orthonormal-constraint",
+                               default=0.0, omitted=True)

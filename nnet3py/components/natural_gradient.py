@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.components.base import Component, Components
 from nnet3py.errors import NumericError, within
 
 if TYPE_CHECKING:
@@ -319,13 +320,13 @@ class OnlineNaturalGradient:
         ops.orthogonalise(self.w, self.gram, square, moment, lengths, self.numbers)
 
 
-def named_preconditioners(nnet: Any) -> list[tuple[str, OnlineNaturalGradient]]:
+def named_preconditioners(nnet: Components) -> list[tuple[str, OnlineNaturalGradient]]:
     """All in a network's components and inside those, with the component's name; also those that never freeze."""
     return [(name, each) for name, component in zip(nnet.component_names, nnet.components, strict=True)
             for each in preconditioners_in(component)]
 
 
-def preconditioners_in(component: Any) -> list[OnlineNaturalGradient]:
+def preconditioners_in(component: Component) -> list[OnlineNaturalGradient]:
     """All of a component, and of those inside it."""
     preconditioners = [value for value in vars(component).values() if isinstance(value, OnlineNaturalGradient)]
     return preconditioners + [each for child in component.children for each in preconditioners_in(child)]

@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
+from nnet3py.components.fields import AS_DIM, Field, Values, as_float32, invalid_initializer
 from nnet3py.components.info_text import number, significant, vector_summary
 from nnet3py.errors import ConfigError
-from nnet3py.formats.matrices import write_vector
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -28,17 +29,32 @@ class NonlinearComponent(SameDimComponent):
     ``value_sum``, ``deriv_sum`` and ``oderiv_sumsq`` (float64, (dim,)) are sums over the rows that were stored;
     ``counters`` (float64, (4,)) holds how many rows the first two and the third have seen, and how many dimensions
     self-repair has changed and looked at. ``stored`` says which of the three sums were ever stored: Kaldi's files hold
-    an empty vector until then. It stays on the host, shared by a component's device twin.
+    an empty vector until then. It stays on the host, where the component on a device shares it.
     """
 
     STATISTICS = ("value_sum", "deriv_sum", "oderiv_sumsq", "counters")
+    FIELDS = (
+        Field("<Dim>", "dim", "dim", "dim"),
+        Field("<BlockDim>", "block_dim", "block_dim", "block-dim", default=AS_DIM, omitted=True),
+        Field("<ValueAvg>", "vector", "value_avg", size="dim", may_be_empty=True),
+        Field("<DerivAvg>", "vector", "deriv_avg", size="dim", may_be_empty=True),
+        Field("<Count>", "float64", f"counters.{COUNT}"),
+        Field("<OderivRms>", "vector", "oderiv_rms", size="dim", may_be_empty=True, default=np.zeros(0)),
+        Field("<OderivCount>", "float64", f"counters.{ODERIV_COUNT}", default=0.0),
+        Field("<NumDimsSelfRepaired>", "float64", f"counters.{NUM_REPAIRED}", default=0.0),
+        Field("<NumDimsProcessed>", "float64", f"counters.{NUM_PROCESSED}", default=0.0),
+        Field("<SelfRepairLowerThreshold>", "float32", "self_repair_lower_threshold", "self-repair-lower-threshold",
+              default=UNSET, omitted=True),
+        Field("<SelfRepairUpperThreshold>", "float32", "self_repair_upper_threshold", "self-repair-upper-threshold",
+              default=UNSET, omitted=True),
+        Field("<SelfRepairScale>", "float32", "self_repair_scale", "self-repair-scale", default=0.0, omitted=True))
 
-    def __init__(self, dim: int, block_dim: int | None = None, lower_threshold: float = UNSET,
-                 upper_threshold: float = UNSET, self_repair_scale: float = 0.0) -> None:
+    def __init__(self, dim: int, block_dim: int | None = None, self_repair_lower_threshold: float = UNSET,
+                 self_repair_upper_threshold: float = UNSET, self_repair_scale: float = 0.0) -> None:
         self.dim = dim
         self.block_dim = block_dim or dim
-        self.self_repair_lower_threshold = as_float32(lower_threshold)
-        self.self_repair_upper_threshold = as_float32(upper_threshold)
+        self.self_repair_lower_threshold = as_float32(self_repair_lower_threshold)
+        self.self_repair_upper_threshold = as_float32(self_repair_upper_threshold)
         self.self_repair_scale = as_float32(self_repair_scale)
         self.value_sum, self.deriv_sum, self.oderiv_sumsq = np.zeros(dim), np.zeros(dim), np.zeros(dim)
         self.counters = np.zeros(4)
@@ -57,7 +73,7 @@ class NonlinearComponent(SameDimComponent):
         self.stored[ODERIV] = True
 
     def store_output_deriv_parts(self, ops: Ops, squares: DeviceArray, num_rows: int) -> None:
-        """The same of derivatives of ``num_rows`` rows, of whose squares ``squares`` has sums."""
+        """The same for derivatives of ``num_rows`` rows; ``squares`` has sums of their squares."""
         ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
@@ -78,105 +94,49 @@ class NonlinearComponent(SameDimComponent):
         return cls(dim, block_dim, *component_settings)
 
     @classmethod
-    def read(cls, reader: TokenReader) -> NonlinearComponent:
-        name = cls.__name__
-        reader.expect_one_or_two(f"<{name}>", "<Dim>")
-        component = cls(read_dim(reader, "<Dim>"))
-        if reader.peek_token() == "B":
-            reader.expect("<BlockDim>")
-            component.block_dim = read_block_dim(reader, component.dim)
-        component.read_statistics(reader, name)
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        averages = [values.pop(name) for name in ("value_avg", "deriv_avg", "oderiv_rms")]
+        component = super().from_fields(reader, values)
+        averages[2] = np.square(averages[2], dtype=np.float64)
+        counts = component.counters[[COUNT, COUNT, ODERIV_COUNT]]
+        component.stored[:] = [average.size > 0 for average in averages]
+        for name, average, count in zip(cls.STATISTICS[:3], averages, counts, strict=True):
+            if average.size:
+                np.multiply(average, count, out=getattr(component, name), dtype=np.float64)
         return component
 
-    def read_statistics(self, reader: TokenReader, type_name: str) -> None:
-        """Read what follows the dimensions: statistics and the settings of self-repair, up to the closing tag."""
-        self._read_sums(reader)
-        token = reader.token()
-        for tag, place in (("<NumDimsSelfRepaired>", NUM_REPAIRED), ("<NumDimsProcessed>", NUM_PROCESSED)):
-            if token == tag:
-                self.counters[place], token = reader.real(), reader.token()
-        for tag, attribute in _SETTINGS:
-            if token == tag:
-                setattr(self, attribute, as_float32(reader.real()))
-                token = reader.token()
-        reader.check_token(token, f"</{type_name}>")
+    @property
+    def value_avg(self) -> np.ndarray:
+        """Mean value of each column, as files have it: float32 (dim,), or (0,) if none was ever stored."""
+        return self._average(VALUE, self.counters[COUNT])
 
-    def _read_sums(self, reader: TokenReader) -> None:
-        """Read the averages and their counts, and turn them into sums."""
-        value = read_vector_of(reader, "<ValueAvg>", self.dim, may_be_empty=True)
-        deriv = read_vector_of(reader, "<DerivAvg>", self.dim, may_be_empty=True)
-        reader.expect("<Count>")
-        self.counters[COUNT] = reader.real()
-        rms = np.empty(0, dtype=np.float32)
-        if reader.peek_token() == "O":
-            rms = read_vector_of(reader, "<OderivRms>", self.dim, may_be_empty=True)
-            reader.expect("<OderivCount>")
-            self.counters[ODERIV_COUNT] = reader.real()
-        self.stored[:] = value.size > 0, deriv.size > 0, rms.size > 0
-        mean_square = np.square(rms, dtype=np.float64)
-        for total, average, count in ((self.value_sum, value, self.counters[COUNT]),
-                                      (self.deriv_sum, deriv, self.counters[COUNT]),
-                                      (self.oderiv_sumsq, mean_square, self.counters[ODERIV_COUNT])):
-            if average.size:
-                np.multiply(average, count, out=total, dtype=np.float64)
+    @property
+    def deriv_avg(self) -> np.ndarray:
+        """Mean derivative of each column, float32 (dim,) or (0,)."""
+        return self._average(DERIV, self.counters[COUNT])
 
-    def _averages(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean value and derivative, and rms of the output derivative, in float64; empty if never stored."""
-        count = self.counters[COUNT] or 1.0
-        mean_square = self.oderiv_sumsq / (self.counters[ODERIV_COUNT] or 1.0)
-        rms = np.sqrt(np.maximum(mean_square, 0.0))
-        averages = self.value_sum / count, self.deriv_sum / count, rms
-        value, deriv, oderiv = (average if stored else average[:0]
-                                for average, stored in zip(averages, self.stored, strict=True))
-        return value, deriv, oderiv
+    @property
+    def oderiv_rms(self) -> np.ndarray:
+        """Root mean square of the output derivative of each column, float32 (dim,) or (0,)."""
+        mean_square = self._average(ODERIV, self.counters[ODERIV_COUNT], np.float64)
+        return np.sqrt(np.maximum(mean_square, 0.0)).astype(np.float32)
 
-    def write(self, writer: TokenWriter) -> None:
-        name = type(self).__name__
-        writer.token(f"<{name}>")
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        if self.block_dim != self.dim:
-            writer.token("<BlockDim>")
-            writer.integer(self.block_dim)
-        value, deriv, rms = self._averages()
-        for tag, vector in (("<ValueAvg>", value), ("<DerivAvg>", deriv)):
-            writer.token(tag)
-            write_vector(writer, vector.astype(np.float32))
-        writer.token("<Count>")
-        writer.float64(self.counters[COUNT])
-        writer.token("<OderivRms>")
-        write_vector(writer, rms.astype(np.float32))
-        for tag, place in (("<OderivCount>", ODERIV_COUNT), ("<NumDimsSelfRepaired>", NUM_REPAIRED),
-                           ("<NumDimsProcessed>", NUM_PROCESSED)):
-            writer.token(tag)
-            writer.float64(self.counters[place])
-        for tag, attribute in _SETTINGS:
-            setting = getattr(self, attribute)
-            if setting != (0.0 if tag == "<SelfRepairScale>" else UNSET):
-                writer.token(tag)
-                writer.float32(setting)
-        writer.token(f"</{name}>")
+    def _average(self, place: int, count: float, dtype: type = np.float32) -> np.ndarray:
+        """One of the sums divided by ``count``, in float64; (0,) if it was never stored."""
+        total = getattr(self, self.STATISTICS[place])
+        return (total / (count or 1.0) if self.stored[place] else total[:0]).astype(dtype)
 
     def info(self, verbose: int = 0) -> str:
-        text = f"{type(self).__name__}, dim={self.dim}"
-        if self.block_dim != self.dim:
-            text += f", block-dim={self.block_dim}"
-        if self.self_repair_lower_threshold != UNSET:
-            text += f", self-repair-lower-threshold={number(self.self_repair_lower_threshold)}"
-        if self.self_repair_upper_threshold != UNSET:
-            text += f", self-repair-upper-threshold={number(self.self_repair_upper_threshold)}"
-        if self.self_repair_scale != 0.0:
-            text += f", self-repair-scale={number(self.self_repair_scale)}"
+        text = super().info(verbose)
         count, oderiv_count, repaired, processed = (float(value) for value in self.counters)
-        value, deriv, rms = (average.astype(np.float32) for average in self._averages())
-        if count > 0 and value.size:
+        if count > 0 and self.stored[VALUE]:
             text += f", count={significant(count, 3)}"
             text += f", self-repaired-proportion={number(repaired / processed if processed > 0 else 0.0)}"
-            text += f", value-avg={vector_summary(value)}"
-            if deriv.size:
-                text += f", deriv-avg={vector_summary(deriv)}"
-        if oderiv_count > 0 and rms.size:
-            text += f", oderiv-rms={vector_summary(rms)}, oderiv-count={number(oderiv_count)}"
+            text += f", value-avg={vector_summary(self.value_avg)}"
+            if self.stored[DERIV]:
+                text += f", deriv-avg={vector_summary(self.deriv_avg)}"
+        if oderiv_count > 0 and self.stored[ODERIV]:
+            text += f", oderiv-rms={vector_summary(self.oderiv_rms)}, oderiv-count={number(oderiv_count)}"
         return text
 
     # -- self-repair ----------------------------------------------------------------------------------------
@@ -194,11 +154,6 @@ class NonlinearComponent(SameDimComponent):
             raise ConfigError(f"{type(self).__name__} needs 0 < self-repair-scale < 0.1, "
                               f"found {number(self.self_repair_scale)}")
         return self.self_repair_scale
-
-
-_SETTINGS = (("<SelfRepairLowerThreshold>", "self_repair_lower_threshold"),
-             ("<SelfRepairUpperThreshold>", "self_repair_upper_threshold"),
-             ("<SelfRepairScale>", "self_repair_scale"))
 
 
 class _Squashing(NonlinearComponent):

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import as_float32, invalid_initializer, read_block_dim, read_dim, read_vector_of
-from nnet3py.components.info_text import number, truth, vector_summary
+from nnet3py.components.fields import AS_DIM, OLDER, Field, Values, as_float32, invalid_initializer
+from nnet3py.components.info_text import vector_summary
 from nnet3py.errors import ConfigError, Nnet3Error
-from nnet3py.formats.matrices import read_vector, write_vector
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Memory, Ops
 
@@ -36,7 +37,7 @@ def scratch_sums(ops: Ops, matrix: DeviceArray) -> DeviceArray:
 
 
 def num_parts(matrix: DeviceArray) -> int:
-    """How many parts sums of the columns of ``matrix`` are made of."""
+    """Of how many parts the sums of the columns of ``matrix`` are made."""
     return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
 
@@ -53,6 +54,14 @@ class NormalizeComponent(Component):
 
     With ``add_log_stddev`` the logarithm of the block's rms before scaling follows each block.
     """
+
+    FIELDS = (Field("<InputDim>|<Dim>", "dim", "dim"),
+              Field("<BlockDim>", "block_dim", "block_dim", "block-dim", default=AS_DIM, omitted=True),
+              Field("<TargetRms>", "float32", "target_rms", "target-rms", default=1.0),
+              Field("<AddLogStddev>", "boolean", "add_log_stddev", "add-log-stddev", default=False),
+              Field("<ValueAvg>", "vector", default=OLDER), Field("<DerivAvg>", "vector", default=OLDER),
+              Field("<Count>", "float64", default=OLDER))
+    INFO = ("input-dim", "output-dim", "target-rms", "add-log-stddev", "block-dim")
 
     def __init__(self, dim: int, block_dim: int | None = None, target_rms: float = 1.0,
                  add_log_stddev: bool = False) -> None:
@@ -110,48 +119,6 @@ class NormalizeComponent(Component):
             raise invalid_initializer(line, cls.__name__, f"block-dim must divide {dim}, target-rms must be positive")
         return cls(dim, block_dim, target_rms, add_log_stddev)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> NormalizeComponent:
-        token = reader.token()
-        if token == "<NormalizeComponent>":
-            token = reader.token()
-        reader.check_token(token, "<InputDim>", "<Dim>")
-        component = cls(read_dim(reader, token))
-        token = reader.token()
-        if token == "<BlockDim>":
-            component.block_dim, token = read_block_dim(reader, component.dim), reader.token()
-        if token == "<TargetRms>":
-            component.target_rms, token = as_float32(reader.real()), reader.token()
-        if token == "<AddLogStddev>":
-            component.add_log_stddev, token = reader.boolean(), reader.token()
-        if token == "<ValueAvg>":                      # statistics of old files are dropped
-            read_vector(reader)
-            reader.expect("<DerivAvg>")
-            read_vector(reader)
-            reader.expect("<Count>")
-            reader.real()
-            token = reader.token()
-        reader.check_token(token, "</NormalizeComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<NormalizeComponent>")
-        writer.token("<InputDim>")
-        writer.integer(self.dim)
-        if self.block_dim != self.dim:
-            writer.token("<BlockDim>")
-            writer.integer(self.block_dim)
-        writer.token("<TargetRms>")
-        writer.float32(self.target_rms)
-        writer.token("<AddLogStddev>")
-        writer.boolean(self.add_log_stddev)
-        writer.token("</NormalizeComponent>")
-
-    def info(self, verbose: int = 0) -> str:
-        text = (f"{super().info(verbose)}, target-rms={number(self.target_rms)}, "
-                f"add-log-stddev={truth(self.add_log_stddev)}")
-        return f"{text}, block-dim={self.block_dim}" if self.block_dim != self.dim else text
-
 
 class BatchNormComponent(SameDimComponent):
     """Columns get mean 0 and a given standard deviation over the minibatch, or by stored statistics in test mode.
@@ -161,6 +128,13 @@ class BatchNormComponent(SameDimComponent):
     """
 
     STATISTICS = ("count", "sum", "sumsq")
+    FIELDS = (Field("<Dim>", "dim", "dim", "dim"), Field("<BlockDim>", "block_dim", "block_dim", "block-dim"),
+              Field("<Epsilon>", "float32", "epsilon", "epsilon"),
+              Field("<TargetRms>", "float32", "target_rms", "target-rms"),
+              Field("<TestMode>", "boolean", "test_mode", "test-mode"), Field("<Count>", "float64", "count.0", "count"),
+              Field("<StatsMean>", "vector", "stats_mean", size="block_dim"),
+              Field("<StatsVar>", "vector", "stats_var", size="block_dim"))
+    INFO = ("dim", "block-dim", "epsilon", "target-rms", "count", "test-mode")
     CONSTANTS = ("test_scale", "test_offset")    # computed on the host; kernels read them
 
     def __init__(self, dim: int, block_dim: int | None = None, epsilon: float = 1.0e-3,
@@ -289,27 +263,25 @@ class BatchNormComponent(SameDimComponent):
         return component
 
     @classmethod
-    def read(cls, reader: TokenReader) -> BatchNormComponent:
-        reader.expect_one_or_two("<BatchNormComponent>", "<Dim>")
-        dim = read_dim(reader, "<Dim>")
-        reader.expect("<BlockDim>")
-        block_dim = read_block_dim(reader, dim)
-        reader.expect("<Epsilon>")
-        epsilon = reader.real()
-        reader.expect("<TargetRms>")
-        component = cls(dim, block_dim, epsilon, reader.real())
-        reader.expect("<TestMode>")
-        component.test_mode = reader.boolean()
-        reader.expect("<Count>")
-        component.count[0] = reader.real()
-        mean = read_vector_of(reader, "<StatsMean>", block_dim).astype(np.float64)
-        variance = read_vector_of(reader, "<StatsVar>", block_dim).astype(np.float64)
-        component.sum[...] = mean * component.count[0]
-        component.sumsq[...] = (variance + mean * mean) * component.count[0]
-        reader.expect("</BatchNormComponent>")
-        if component.test_mode:
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        count, test_mode = values["count.0"], values.pop("test_mode")
+        mean, variance = (values.pop(name).astype(np.float64) for name in ("stats_mean", "stats_var"))
+        component = super().from_fields(reader, values)
+        component.sum[...] = mean * count
+        component.sumsq[...] = (variance + mean * mean) * count
+        if test_mode:
             component.set_test_mode(True)
         return component
+
+    @property
+    def stats_mean(self) -> np.ndarray:
+        """Mean of what was stored, float32 (block_dim,)."""
+        return self._mean_and_variance()[0]
+
+    @property
+    def stats_var(self) -> np.ndarray:
+        """Variance of what was stored, float32 (block_dim,)."""
+        return self._mean_and_variance()[1]
 
     def _mean_and_variance(self) -> tuple[np.ndarray, np.ndarray]:
         """Float32 mean and variance (not floored) of what was stored; the sums themselves if nothing was counted.
@@ -322,31 +294,8 @@ class BatchNormComponent(SameDimComponent):
         mean = (self.sum / count).astype(np.float32)
         return mean, (self.sumsq / count - np.square(mean, dtype=np.float64)).astype(np.float32)
 
-    def write(self, writer: TokenWriter) -> None:
-        mean, variance = self._mean_and_variance()
-        writer.token("<BatchNormComponent>")
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        writer.token("<BlockDim>")
-        writer.integer(self.block_dim)
-        writer.token("<Epsilon>")
-        writer.float32(self.epsilon)
-        writer.token("<TargetRms>")
-        writer.float32(self.target_rms)
-        writer.token("<TestMode>")
-        writer.boolean(self.test_mode)
-        writer.token("<Count>")
-        writer.float64(self.count[0])
-        writer.token("<StatsMean>")
-        write_vector(writer, mean)
-        writer.token("<StatsVar>")
-        write_vector(writer, variance)
-        writer.token("</BatchNormComponent>")
-
     def info(self, verbose: int = 0) -> str:
-        text = (f"{type(self).__name__}, dim={self.dim}, block-dim={self.block_dim}, epsilon={number(self.epsilon)}, "
-                f"target-rms={number(self.target_rms)}, count={number(float(self.count[0]))}, "
-                f"test-mode={truth(self.test_mode)}")
+        text = super().info(verbose)
         if self.count[0] > 0:
             mean, variance = self._mean_and_variance()
             text += f", data-mean={vector_summary(mean)}"

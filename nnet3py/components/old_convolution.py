@@ -6,26 +6,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, fields
-from typing import TYPE_CHECKING
+from dataclasses import asdict, astuple, dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.fields import LARGEST_DIM, invalid_initializer, read_dim
-from nnet3py.components.info_text import parameter_stats
+from nnet3py.components.fields import LARGEST_DIM, Field, Fields, Values, invalid_initializer, take_part
 from nnet3py.components.updatable import (
+    SETTINGS,
     UpdatableComponent,
     UpdateSettings,
     bad_initializer,
     normal,
     read_config_matrix,
 )
-from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -78,6 +79,67 @@ class FilterShape:
                 and (self.input_y_dim - self.filt_y_dim) % self.filt_y_step == 0)
 
 
+@dataclass(frozen=True)
+class PoolShape:
+    """Dimensions of the input tensor and of the boxes, and the boxes' steps; fields are named as in files."""
+
+    input_x_dim: int
+    input_y_dim: int
+    input_z_dim: int
+    pool_x_size: int
+    pool_y_size: int
+    pool_z_size: int
+    pool_x_step: int
+    pool_y_step: int
+    pool_z_step: int
+
+    @property
+    def num_pools(self) -> tuple[int, int, int]:
+        """How many boxes there are along x, y and z."""
+        dims, sizes, steps = self._axes()
+        x, y, z = (1 + (dim - size) // step for dim, size, step in zip(dims, sizes, steps, strict=True))
+        return x, y, z
+
+    def _axes(self) -> tuple[tuple[int, ...], ...]:
+        values = astuple(self)
+        return values[:3], values[3:6], values[6:]
+
+    def fault(self) -> str:
+        """What makes the shape impossible, or nothing."""
+        if min(astuple(self)) <= 0:
+            return "all dimensions, sizes and steps must be above 0"
+        for dim, size, step in zip(*self._axes(), strict=True):
+            if not dim >= size >= step or (dim - size) % step:
+                return ("along each axis the pool must not be larger than the input, the step not larger than the "
+                        "pool, and a divisor of what the input is larger than the pool")
+        if math.prod(self._axes()[0]) > LARGEST_DIM:
+            return f"the input must not have more than {LARGEST_DIM} elements"
+        return ""
+
+
+_Shape = TypeVar("_Shape", FilterShape, PoolShape)
+
+
+# -- the fields of shapes: input_x_dim is input-x-dim in config lines and <InputXDim> in files ------------------------
+
+
+def _key(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _shape_fields(shape: type) -> Fields:
+    return tuple(Field(f"<{field.name.title().replace('_', '')}>", "dim", f"shape.{field.name}", _key(field.name))
+                 for field in fields(shape))
+
+
+def _read_shape(reader: TokenReader, values: Values, kind: type[_Shape]) -> _Shape:
+    """The shape among the values of a file; FormatError if it is impossible."""
+    shape = kind(**take_part(values, "shape"))
+    if shape.fault():
+        raise reader.error(f"{shape.fault()}, found {', '.join(f'{_key(k)}={v}' for k, v in asdict(shape).items())}")
+    return shape
+
+
 class ConvolutionComponent(UpdatableComponent):
     """2-D convolution over x and y, with filters that span all of z. Kaldi: ConvolutionComponent (deprecated).
 
@@ -93,6 +155,13 @@ class ConvolutionComponent(UpdatableComponent):
     """
 
     PARAMETERS = ("filter_params", "bias_params")
+    FIELDS = (*SETTINGS, *_shape_fields(FilterShape),
+              Field("<InputVectorization>", "integer", "order_in_files", "input-vectorization"),
+              Field("<FilterParams>", "matrix", "filter_params", "filter-params"),
+              Field("<BiasParams>", "vector", "bias_params", "bias-params"),
+              Field("<IsGradient>", "boolean", "is_gradient", default=False))
+    INFO = (*(field.info for field in _shape_fields(FilterShape)), "input-vectorization", "num-filters",
+            "filter-params", "bias-params")
     CONSTANTS = ("taps",)
     properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
                   | Properties.BACKPROP_ADDS | Properties.PROPAGATE_ADDS)
@@ -185,83 +254,20 @@ class ConvolutionComponent(UpdatableComponent):
         return cls(shape, order, filters, normal(rng, (num_filters,), bias_stddev), settings)
 
     @classmethod
-    def read(cls, reader: TokenReader) -> ConvolutionComponent:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        shape = FilterShape(*_read_dims(reader, [field.name for field in fields(FilterShape)]))
-        if shape.fault():
-            raise reader.error(f"{shape.fault()}, found {_dims_text(shape)}")
-        reader.expect("<InputVectorization>")
-        order = reader.integer()
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        shape, order = _read_shape(reader, values, FilterShape), values.pop("order_in_files")
+        filters, bias = values["filter_params"], values["bias_params"]
         if order not in range(len(ORDERS)):
             raise reader.error(f"expected 0 (yzx) or 1 (zyx) after <InputVectorization>, found {order}")
-        reader.expect("<FilterParams>")
-        filters = read_matrix(reader)
-        reader.expect("<BiasParams>")
-        bias = read_vector(reader)
         if filters.shape != (bias.size, shape.filter_dim) or bias.size == 0:
             raise reader.error(f"expected filters of {shape.filter_dim} elements and a bias for each, found a matrix "
                                f"of {filters.shape[0]} x {filters.shape[1]} and {bias.size} biases")
-        token, settings.is_gradient = reader.token(), False
-        if token == "<IsGradient>":
-            settings.is_gradient, token = reader.boolean(), reader.token()
-        reader.check_token(token, f"</{cls.__name__}>")
-        return cls(shape, ORDERS[order], filters, bias, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        _write_dims(writer, self.shape)
-        writer.token("<InputVectorization>")
-        writer.integer(ORDERS.index(self.order))
-        writer.token("<FilterParams>")
-        write_matrix(writer, self.filter_params)
-        writer.token("<BiasParams>")
-        write_vector(writer, self.bias_params)
-        writer.token("<IsGradient>")
-        writer.boolean(self.is_gradient)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        return (f"{super().info(verbose)}, {_dims_text(self.shape)}, input-vectorization={ORDERS.index(self.order)}, "
-                f"num-filters={self.num_filters}" + parameter_stats("filter-params", self.filter_params)
-                + parameter_stats("bias-params", self.bias_params, with_mean=True))
-
-
-@dataclass(frozen=True)
-class PoolShape:
-    """Dimensions of the input tensor and of the boxes, and the boxes' steps; fields are named as in files."""
-
-    input_x_dim: int
-    input_y_dim: int
-    input_z_dim: int
-    pool_x_size: int
-    pool_y_size: int
-    pool_z_size: int
-    pool_x_step: int
-    pool_y_step: int
-    pool_z_step: int
+        return super().from_fields(reader, {**values, "shape": shape, "order": ORDERS[order]})
 
     @property
-    def num_pools(self) -> tuple[int, int, int]:
-        """How many boxes there are along x, y and z."""
-        dims, sizes, steps = self._axes()
-        x, y, z = (1 + (dim - size) // step for dim, size, step in zip(dims, sizes, steps, strict=True))
-        return x, y, z
-
-    def _axes(self) -> tuple[tuple[int, ...], ...]:
-        values = astuple(self)
-        return values[:3], values[3:6], values[6:]
-
-    def fault(self) -> str:
-        """What makes the shape impossible, or nothing."""
-        if min(astuple(self)) <= 0:
-            return "all dimensions, sizes and steps must be above 0"
-        for dim, size, step in zip(*self._axes(), strict=True):
-            if not dim >= size >= step or (dim - size) % step:
-                return ("along each axis the pool must not be larger than the input, the step not larger than the "
-                        "pool, and a divisor of what the input is larger than the pool")
-        if math.prod(self._axes()[0]) > LARGEST_DIM:
-            return f"the input must not have more than {LARGEST_DIM} elements"
-        return ""
+    def order_in_files(self) -> int:
+        """Place of the order in ``ORDERS``."""
+        return ORDERS.index(self.order)
 
 
 class MaxpoolingComponent(Component):
@@ -270,6 +276,7 @@ class MaxpoolingComponent(Component):
     Going back, every element of a box that is equal to the maximum gets the whole derivative.
     """
 
+    FIELDS = _shape_fields(PoolShape)
     CONSTANTS = ("geometry",)
     properties = (Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_NEEDS_OUTPUT
                   | Properties.BACKPROP_ADDS)
@@ -303,48 +310,5 @@ class MaxpoolingComponent(Component):
         return cls(shape)
 
     @classmethod
-    def read(cls, reader: TokenReader) -> MaxpoolingComponent:
-        reader.expect_one_or_two("<MaxpoolingComponent>", "<InputXDim>")
-        first = read_dim(reader, "<InputXDim>")
-        shape = PoolShape(first, *_read_dims(reader, [field.name for field in fields(PoolShape)][1:]))
-        if shape.fault():
-            raise reader.error(f"{shape.fault()}, found {_dims_text(shape)}")
-        reader.expect("</MaxpoolingComponent>")
-        return cls(shape)
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<MaxpoolingComponent>")
-        _write_dims(writer, self.shape)
-        writer.token("</MaxpoolingComponent>")
-
-    def info(self, verbose: int = 0) -> str:
-        return f"{type(self).__name__}, {_dims_text(self.shape)}"
-
-
-# -- the fields of shapes: input_x_dim is input-x-dim in config lines and <InputXDim> in files -----------------------
-
-
-def _key(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def _tag(name: str) -> str:
-    return f"<{name.title().replace('_', '')}>"
-
-
-def _read_dims(reader: TokenReader, names: list[str]) -> list[int]:
-    values = []
-    for name in names:
-        reader.expect(_tag(name))
-        values.append(read_dim(reader, _tag(name)))
-    return values
-
-
-def _write_dims(writer: TokenWriter, shape: FilterShape | PoolShape) -> None:
-    for field in fields(shape):
-        writer.token(_tag(field.name))
-        writer.integer(getattr(shape, field.name))
-
-
-def _dims_text(shape: FilterShape | PoolShape) -> str:
-    return ", ".join(f"{_key(field.name)}={getattr(shape, field.name)}" for field in fields(shape))
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        return super().from_fields(reader, {"shape": _read_shape(reader, values, PoolShape)})

@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.fields import LARGEST_DIM, invalid_initializer
-from nnet3py.components.info_text import number, parameter_stats, significant, truth, vector_summary
+from nnet3py.components.fields import LARGEST_DIM, Field, Values, invalid_initializer
+from nnet3py.components.info_text import number, parameter_stats, significant, vector_summary
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
-from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, normal
-from nnet3py.formats.matrices import read_matrix, read_vector, write_matrix, write_vector
+from nnet3py.components.updatable import SETTINGS, UpdatableComponent, UpdateSettings, normal
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -39,6 +40,12 @@ class LstmNonlinearityComponent(UpdatableComponent):
     """
 
     PARAMETERS = ("params",)
+    FIELDS = (*SETTINGS, Field("<Params>", "matrix", "params"), Field("<ValueAvg>", "matrix", "value_avg"),
+              Field("<DerivAvg>", "matrix", "deriv_avg"), Field("<SelfRepairConfig>", "vector", "self_repair_config"),
+              Field("<SelfRepairProb>", "vector", "self_repair_prob"),
+              Field("<UseDropout>", "boolean", "use_dropout", default=False, omitted=True),
+              Field("<Count>", "float64", "count.0"))
+    INFO = ("cell-dim", "use-dropout")
     STATISTICS = ("value_sum", "deriv_sum", "self_repair_total", "count")
     CONSTANTS = ("self_repair_config",)
     properties = Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
@@ -123,32 +130,38 @@ class LstmNonlinearityComponent(UpdatableComponent):
         return cls(normal(rng, (3, cell_dim), stddev), config, use_dropout, settings)
 
     @classmethod
-    def read(cls, reader: TokenReader) -> LstmNonlinearityComponent:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<Params>")
-        params = read_matrix(reader)
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        params, count = values["params"], values["count.0"]
+        value, deriv, repaired = (values.pop(name).astype(np.float64)
+                                  for name in ("value_avg", "deriv_avg", "self_repair_prob"))
         cell_dim = params.shape[1]
         if params.shape[0] != 3 or not 0 < cell_dim <= LARGEST_DIM:
             raise reader.error(f"expected 3 rows of peephole weights after <Params>, found {params.shape}")
-        sums = [_read_gate_rows(reader, tag, cell_dim) for tag in ("<ValueAvg>", "<DerivAvg>")]
-        reader.expect("<SelfRepairConfig>")
-        config = read_vector(reader)
-        reader.expect("<SelfRepairProb>")
-        probability = read_vector(reader).astype(np.float64)
-        if config.size != 2 * NUM_GATES or probability.size != NUM_GATES:
+        for tag, matrix in (("<ValueAvg>", value), ("<DerivAvg>", deriv)):
+            if matrix.shape != (NUM_GATES, cell_dim):
+                raise reader.error(f"expected {NUM_GATES} rows of {cell_dim} after {tag}, found {matrix.shape}")
+        if values["self_repair_config"].size != 2 * NUM_GATES or repaired.size != NUM_GATES:
             raise reader.error(f"expected {2 * NUM_GATES} elements after <SelfRepairConfig> and {NUM_GATES} after "
-                               f"<SelfRepairProb>, found {config.size} and {probability.size}")
-        token, use_dropout = reader.token(), False
-        if token == "<UseDropout>":
-            use_dropout, token = reader.boolean(), reader.token()
-        reader.check_token(token, "<Count>")
-        component = cls(params, config, use_dropout, settings)
-        count = reader.real()
-        component.count[0] = count
-        component.value_sum[...], component.deriv_sum[...] = sums[0] * count, sums[1] * count
-        component.self_repair_total[...] = probability * (count * cell_dim)
-        reader.expect(f"</{cls.__name__}>")
+                               f"<SelfRepairProb>, found {values['self_repair_config'].size} and {repaired.size}")
+        component = super().from_fields(reader, values)
+        component.value_sum[...], component.deriv_sum[...] = value * count, deriv * count
+        component.self_repair_total[...] = repaired * (count * cell_dim)
         return component
+
+    @property
+    def value_avg(self) -> np.ndarray:
+        """Mean values, float32 (5, cell_dim)."""
+        return self._averages()[0]
+
+    @property
+    def deriv_avg(self) -> np.ndarray:
+        """Mean derivatives, float32 (5, cell_dim)."""
+        return self._averages()[1]
+
+    @property
+    def self_repair_prob(self) -> np.ndarray:
+        """Which proportion of the cells was repaired, for each nonlinearity: float32 (5,)."""
+        return self._averages()[2]
 
     def _averages(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean values and derivatives, (5, cell_dim), and proportions repaired, (5,): float32; sums if nothing counted.
@@ -160,25 +173,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
         return ((self.value_sum / divisor).astype(np.float32), (self.deriv_sum / divisor).astype(np.float32),
                 (self.self_repair_total / cells).astype(np.float32))
 
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        value, deriv, repaired = self._averages()
-        for tag, matrix in (("<Params>", self.params), ("<ValueAvg>", value), ("<DerivAvg>", deriv)):
-            writer.token(tag)
-            write_matrix(writer, matrix)
-        writer.token("<SelfRepairConfig>")
-        write_vector(writer, self.self_repair_config)
-        writer.token("<SelfRepairProb>")
-        write_vector(writer, repaired)
-        if self.use_dropout:
-            writer.token("<UseDropout>")
-            writer.boolean(True)
-        writer.token("<Count>")
-        writer.float64(self.count[0])
-        writer.token(f"</{type(self).__name__}>")
-
     def info(self, verbose: int = 0) -> str:
-        text = f"{super().info(verbose)}, cell-dim={self.cell_dim}, use-dropout={truth(self.use_dropout)}"
+        text = super().info(verbose)
         for name, weights in zip(PARAMETER_ROWS, self.params, strict=True):
             text += parameter_stats(name, weights)
         count = float(self.count[0])
@@ -193,12 +189,3 @@ class LstmNonlinearityComponent(UpdatableComponent):
                          f"value-avg={vector_summary(value[k])}, deriv-avg={vector_summary(deriv[k])}")
             text += " }"
         return text
-
-
-def _read_gate_rows(reader: TokenReader, tag: str, cell_dim: int) -> np.ndarray:
-    """A tag and its (5, cell_dim) matrix, as float64."""
-    reader.expect(tag)
-    matrix = read_matrix(reader)
-    if matrix.shape != (NUM_GATES, cell_dim):
-        raise reader.error(f"expected {NUM_GATES} rows of {cell_dim} after {tag}, found {matrix.shape}")
-    return matrix.astype(np.float64)

@@ -5,18 +5,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.components.affine import TrainedAffineMap
+from nnet3py.components.affine import TrainedAffineMap, check_bias
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.elementwise import blocks
-from nnet3py.components.fields import LARGEST_DIM, read_dim
-from nnet3py.components.info_text import parameter_stats
-from nnet3py.components.layer_fields import read_dims, read_linear_and_bias, write_linear_and_bias
+from nnet3py.components.fields import LARGEST_DIM, Field
+from nnet3py.components.layer_fields import LINEAR_AND_BIAS, read_dims
 from nnet3py.components.natural_gradient import OnlineNaturalGradient, Rows
-from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, bad_initializer, normal
+from nnet3py.components.updatable import (
+    OLDER_GRADIENT_MARK,
+    SETTINGS,
+    UpdatableComponent,
+    UpdateSettings,
+    bad_initializer,
+    normal,
+)
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -32,6 +38,9 @@ class RepeatedAffineComponent(TrainedAffineMap):
     bias_params : float32 (output_dim / num_repeats,)
     num_repeats : how many blocks input and output have
     """
+
+    FIELDS = (*SETTINGS, Field("<NumRepeats>", "dim", "num_repeats", "num-repeats"), *LINEAR_AND_BIAS,
+              OLDER_GRADIENT_MARK)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_repeats: int,
                  settings: UpdateSettings | None = None) -> None:
@@ -89,19 +98,14 @@ class RepeatedAffineComponent(TrainedAffineMap):
         linear, bias = _initial_parameters(line, rng, (block_out, block_in), bias_stddev=0.0)
         return cls(linear, bias, num_repeats, settings)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings, num_repeats, linear, bias = _read_fields(reader, cls.__name__, "<NumRepeats>")
-        if num_repeats * max(linear.shape) > LARGEST_DIM:
-            raise reader.error(f"{num_repeats} repeats of a matrix of {linear.shape[0]} x {linear.shape[1]} make more "
-                               f"than {LARGEST_DIM} dimensions")
-        return cls(linear, bias, num_repeats, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        _write_fields(self, writer, "<NumRepeats>", self.num_repeats)
-
-    def info(self, verbose: int = 0) -> str:
-        return f"{super().info(verbose)}, num-repeats={self.num_repeats}" + _parameter_info(self)
+    def check_read(self, reader: TokenReader) -> None:
+        super().check_read(reader)
+        linear = self.linear_params
+        if linear.size == 0:
+            raise reader.error("the matrix after <LinearParams> is empty")
+        if self.num_repeats * max(linear.shape) > LARGEST_DIM:
+            raise reader.error(f"{self.num_repeats} repeats of a matrix of {linear.shape[0]} x {linear.shape[1]} make "
+                               f"more than {LARGEST_DIM} dimensions")
 
 
 class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
@@ -141,6 +145,7 @@ class BlockAffineComponent(UpdatableComponent):
     """
 
     PARAMETERS = ("linear_params", "bias_params")
+    FIELDS = (*SETTINGS, Field("<NumBlocks>", "dim", "num_blocks", "num-blocks"), *LINEAR_AND_BIAS, OLDER_GRADIENT_MARK)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_blocks: int,
                  settings: UpdateSettings | None = None) -> None:
@@ -197,18 +202,13 @@ class BlockAffineComponent(UpdatableComponent):
         linear, bias = _initial_parameters(line, rng, (num_blocks * block_out, block_in), bias_stddev=1.0)
         return cls(linear, bias, num_blocks, settings)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings, num_blocks, linear, bias = _read_fields(reader, cls.__name__, "<NumBlocks>")
-        if linear.shape[0] % num_blocks:
-            raise reader.error(f"the matrix has {linear.shape[0]} rows, expected a multiple of the {num_blocks} blocks")
-        return cls(linear, bias, num_blocks, settings)
-
-    def write(self, writer: TokenWriter) -> None:
-        _write_fields(self, writer, "<NumBlocks>", self.num_blocks)
-
-    def info(self, verbose: int = 0) -> str:
-        return f"{super().info(verbose)}, num-blocks={self.num_blocks}" + _parameter_info(self)
+    def check_read(self, reader: TokenReader) -> None:
+        check_bias(reader, self.linear_params, self.bias_params)
+        if self.linear_params.size == 0:
+            raise reader.error("the matrix after <LinearParams> is empty")
+        if self.output_dim % self.num_blocks:
+            raise reader.error(f"the matrix has {self.output_dim} rows, expected a multiple of the {self.num_blocks} "
+                               "blocks")
 
 
 # -- what both have in common ------------------------------------------------------------------------------------------
@@ -231,31 +231,3 @@ def _initial_parameters(line: ConfigLine, rng: np.random.Generator, shape: tuple
     if not (stddev >= 0.0 and bias_stddev >= 0.0):
         raise bad_initializer(line, "param-stddev and bias-stddev must not be negative")
     return normal(rng, shape, stddev), normal(rng, shape[:1], bias_stddev, mean)
-
-
-def _read_fields(reader: TokenReader, type_name: str,
-                 count_tag: str) -> tuple[UpdateSettings, int, np.ndarray, np.ndarray]:
-    """Settings, the number of blocks that follows ``count_tag``, weights and bias, up to the closing tag."""
-    settings = UpdateSettings.read(reader, type_name)
-    reader.expect(count_tag)
-    count = read_dim(reader, count_tag)
-    linear, bias = read_linear_and_bias(reader)
-    if linear.size == 0:
-        raise reader.error("the matrix after <LinearParams> is empty")
-    settings.read_older_gradient_mark(reader)
-    reader.expect(f"</{type_name}>")
-    return settings, count, linear, bias
-
-
-def _write_fields(component: RepeatedAffineComponent | BlockAffineComponent, writer: TokenWriter, count_tag: str,
-                  count: int) -> None:
-    component.write_prefix(writer)
-    writer.token(count_tag)
-    writer.integer(count)
-    write_linear_and_bias(writer, component.linear_params, component.bias_params)
-    writer.token(f"</{type(component).__name__}>")
-
-
-def _parameter_info(component: RepeatedAffineComponent | BlockAffineComponent) -> str:
-    return (parameter_stats("linear-params", component.linear_params)
-            + parameter_stats("bias", component.bias_params, with_mean=True))

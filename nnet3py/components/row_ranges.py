@@ -54,9 +54,7 @@ def rows_inside(ranges: np.ndarray) -> np.ndarray:
     return np.arange(lengths.sum()) + np.repeat(skipped, lengths)
 
 
-def read_ranges(reader: TokenReader, tag: str) -> np.ndarray:
-    """Read ranges of rows, int32 (count, 2); ``tag`` was read before."""
-    ranges = reader.integer_pairs()
+def check_ranges(reader: TokenReader, tag: str, ranges: np.ndarray) -> None:
+    """Raise FormatError unless ``ranges``, int32 (count, 2), which follow ``tag``, are ranges of rows."""
     if (ranges[:, 0] < 0).any() or (ranges[:, 1] < ranges[:, 0]).any():
         raise reader.error(f"expected ranges of rows, each a begin and an end not below it, after {tag}")
-    return np.ascontiguousarray(ranges, dtype=np.int32)

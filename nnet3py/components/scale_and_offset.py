@@ -7,15 +7,15 @@ import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
 from nnet3py.components.elementwise import add_preconditioned_sum, blocks, check_blocks, read_block_dim
-from nnet3py.components.fields import read_dim
-from nnet3py.components.info_text import parameter_stats
+from nnet3py.components.fields import Field, Values
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
-from nnet3py.components.updatable import UpdatableComponent, UpdateSettings, bad_initializer
-from nnet3py.formats.matrices import read_vector, write_vector
+from nnet3py.components.updatable import SETTINGS, UpdatableComponent, UpdateSettings, bad_initializer
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -32,6 +32,11 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
     """
 
     PARAMETERS = ("scales", "offsets")
+    FIELDS = (*SETTINGS, Field("<Dim>", "dim", "dim"), Field("<Scales>", "vector", "scales", "scales"),
+              Field("<Offsets>", "vector", "offsets", "offsets"),
+              Field("<UseNaturalGradient>", "boolean", "use_natural_gradient"),
+              Field("<Rank>", "integer", "rank", "rank"))
+    INFO = ("rank", "block-size", "scales", "offsets")
 
     def __init__(self, scales: np.ndarray, offsets: np.ndarray, dim: int, use_natural_gradient: bool = True,
                  rank: int = 20, update_period: int = 4, settings: UpdateSettings | None = None) -> None:
@@ -94,44 +99,23 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
                    line.get_bool("use-natural-gradient", True), rank, settings=settings)
 
     @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<Dim>")
-        dim = read_dim(reader, "<Dim>")
-        reader.expect("<Scales>")
-        scales = read_vector(reader)
-        reader.expect("<Offsets>")
-        offsets = read_vector(reader)
-        reader.expect("<UseNaturalGradient>")
-        use_natural_gradient = reader.boolean()
-        reader.expect("<Rank>")
-        rank = reader.integer()
-        reader.expect(f"</{cls.__name__}>")
-        check_blocks(reader, dim, scales.size)
-        if offsets.size != scales.size:
-            raise reader.error(f"{offsets.size} offsets, expected {scales.size}, the number of scales")
-        if rank <= 0:
-            raise reader.error(f"<Rank> is {rank}, expected a number above 0")
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        if values["rank"] <= 0:
+            raise reader.error(f"<Rank> is {values['rank']}, expected a number above 0")
         # Kaldi's reader leaves the update period at 1; only a component from a config has period 4.
-        return cls(scales, offsets, dim, use_natural_gradient, rank, update_period=1, settings=settings)
+        return super().from_fields(reader, {**values, "update_period": 1})
 
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        writer.token("<Scales>")
-        write_vector(writer, self.scales)
-        writer.token("<Offsets>")
-        write_vector(writer, self.offsets)
-        writer.token("<UseNaturalGradient>")
-        writer.boolean(self.use_natural_gradient)
-        writer.token("<Rank>")
-        writer.integer(self.preconditioner_scale.rank)
-        writer.token(f"</{type(self).__name__}>")
+    def check_read(self, reader: TokenReader) -> None:
+        check_blocks(reader, self.dim, self.scales.size)
+        if self.offsets.size != self.scales.size:
+            raise reader.error(f"{self.offsets.size} offsets, expected {self.scales.size}, the number of scales")
 
-    def info(self, verbose: int = 0) -> str:
-        text = f"{super().info(verbose)}, rank={self.preconditioner_scale.rank}"
-        if self.scales.size != self.dim:
-            text += f", block-size={self.scales.size}"
-        return (text + parameter_stats("scales", self.scales, with_mean=True)
-                + parameter_stats("offsets", self.offsets, with_mean=True))
+    @property
+    def rank(self) -> int:
+        """Of the preconditioners."""
+        return self.preconditioner_scale.rank
+
+    @property
+    def block_size(self) -> int | None:
+        """Columns of a block, or None if there is only one."""
+        return None if self.scales.size == self.dim else self.scales.size

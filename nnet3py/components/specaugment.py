@@ -32,9 +32,10 @@ class SpecAugmentTimeMaskComponentPrecomputedIndexes:
     rows: np.ndarray
     starts: np.ndarray
 
+    # Irregular: the rows are a list of lists.
     @classmethod
     def read(cls, reader: TokenReader) -> SpecAugmentTimeMaskComponentPrecomputedIndexes:
-        """Read the fields after the opening tag, which may be still there, and the closing tag."""
+        """Read the fields after the opening tag, which may still be there, and the closing tag."""
         reader.expect_one_or_two(f"<{cls.__name__}>", "<Indexes>")
         count = reader.integer()
         reader.check_count(count, 3, "lists of rows")
@@ -84,9 +85,9 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
     @property
     def _longest_kept(self) -> int:
         """How long a stretch of kept frames may be; less than 1 if the proportion is too large for that."""
-        zeroed, one = np.float32(self.zeroed_proportion), np.float32(1.0)
+        zeroed, whole = np.float32(self.zeroed_proportion), np.float32(1.0)
         with np.errstate(over="ignore"):
-            longest = np.float32(self.time_mask_max_frames) * (one - zeroed) / zeroed
+            longest = np.float32(self.time_mask_max_frames) * (whole - zeroed) / zeroed
         return int(np.clip(np.nan_to_num(longest), 0, LONGEST_RUN))
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,

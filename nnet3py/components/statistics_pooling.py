@@ -10,19 +10,19 @@ from nnet3py.components.base import Component, Properties, compiled_for_others
 from nnet3py.components.fields import (
     LARGEST_DIM,
     Field,
+    InFiles,
     as_float32,
     fields_text,
     invalid_initializer,
 )
-from nnet3py.components.row_ranges import by_sequence, read_ranges, row_ranges, rows_inside, times_of
+from nnet3py.components.row_ranges import by_sequence, check_ranges, row_ranges, rows_inside, times_of
 from nnet3py.components.time_grid import at_time_offsets
 from nnet3py.errors import CompileError
-from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.index import NO_TIME
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -33,7 +33,7 @@ MOST_CHOICES = 1 << 20      # frames in one window, hours of speech: more in a f
 
 
 @dataclass
-class StatisticsExtractionComponentPrecomputedIndexes:
+class StatisticsExtractionComponentPrecomputedIndexes(InFiles):
     """Which input rows each output row sums, and the reverse. Kaldi's class of this name.
 
     Attributes
@@ -43,38 +43,22 @@ class StatisticsExtractionComponentPrecomputedIndexes:
     backward : int32 (inputs,), the output row of each input row; empty if nothing is propagated back
     """
 
+    FIELDS = (Field("<ForwardIndexes>", "integer_pairs", "forward"), Field("<Counts>", "vector", "counts"),
+              Field("<BackwardIndexes>", "integer_vector", "backward"))
+
     forward: np.ndarray
     counts: np.ndarray
     backward: np.ndarray
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> StatisticsExtractionComponentPrecomputedIndexes:
-        """Read the fields after the opening tag, which may be there still, and the closing tag."""
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<ForwardIndexes>")
-        forward = read_ranges(reader, "<ForwardIndexes>")
-        reader.expect("<Counts>")
-        counts = read_vector(reader)
-        reader.expect("<BackwardIndexes>")
-        backward = np.ascontiguousarray(reader.integer_vector(), dtype=np.int32)
-        if len(counts) != len(forward):
-            raise reader.error(f"expected {len(forward)} counts, one for each range, found {len(counts)}")
-        if len(backward) and forward.max(initial=0) > len(backward):
-            raise reader.error(f"expected ranges of {len(backward)} rows, found one that ends at row {forward.max()}")
-        if backward.min(initial=0) < 0 or backward.max(initial=-1) >= len(forward):
-            raise reader.error(f"expected rows between 0 and {len(forward) - 1} after <BackwardIndexes>")
-        reader.expect(f"</{cls.__name__}>")
-        return cls(forward, counts, backward)
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write the opening tag, the fields and the closing tag."""
-        writer.token(f"<{type(self).__name__}>")
-        writer.token("<ForwardIndexes>")
-        writer.integer_pairs(self.forward)
-        writer.token("<Counts>")
-        write_vector(writer, self.counts)
-        writer.token("<BackwardIndexes>")
-        writer.integer_vector(self.backward)
-        writer.token(f"</{type(self).__name__}>")
+    def check_read(self, reader: TokenReader) -> None:
+        check_ranges(reader, "<ForwardIndexes>", self.forward)
+        if len(self.counts) != len(self.forward):
+            raise reader.error(f"expected {len(self.forward)} counts, one for each range, found {len(self.counts)}")
+        if len(self.backward) and self.forward.max(initial=0) > len(self.backward):
+            raise reader.error(f"expected ranges of {len(self.backward)} rows, found one that ends at row "
+                               f"{self.forward.max()}")
+        if self.backward.min(initial=0) < 0 or self.backward.max(initial=-1) >= len(self.forward):
+            raise reader.error(f"expected rows between 0 and {len(self.forward) - 1} after <BackwardIndexes>")
 
 
 class StatisticsExtractionComponent(Component):
@@ -184,7 +168,7 @@ class StatisticsExtractionComponent(Component):
 
 
 @dataclass
-class StatisticsPoolingComponentPrecomputedIndexes:
+class StatisticsPoolingComponentPrecomputedIndexes(InFiles):
     """Which input rows each output row pools, and the reverse. Kaldi's class of this name.
 
     Attributes
@@ -194,30 +178,18 @@ class StatisticsPoolingComponentPrecomputedIndexes:
         propagated back
     """
 
+    FIELDS = (Field("<ForwardIndexes>", "integer_pairs", "forward"),
+              Field("<BackwardIndexes>", "integer_pairs", "backward"))
+
     forward: np.ndarray
     backward: np.ndarray
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> StatisticsPoolingComponentPrecomputedIndexes:
-        """Read the fields after the opening tag, which may be there still, and the closing tag."""
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<ForwardIndexes>")
-        forward = read_ranges(reader, "<ForwardIndexes>")
-        reader.expect("<BackwardIndexes>")
-        backward = read_ranges(reader, "<BackwardIndexes>")
-        for ranges, rows in ((forward, backward), (backward, forward)):
-            if len(backward) and ranges.max(initial=0) > len(rows):
+    def check_read(self, reader: TokenReader) -> None:
+        check_ranges(reader, "<ForwardIndexes>", self.forward)
+        check_ranges(reader, "<BackwardIndexes>", self.backward)
+        for ranges, rows in ((self.forward, self.backward), (self.backward, self.forward)):
+            if len(self.backward) and ranges.max(initial=0) > len(rows):
                 raise reader.error(f"expected ranges of {len(rows)} rows, found one that ends at row {ranges.max()}")
-        reader.expect(f"</{cls.__name__}>")
-        return cls(forward, backward)
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write the opening tag, the fields and the closing tag."""
-        writer.token(f"<{type(self).__name__}>")
-        writer.token("<ForwardIndexes>")
-        writer.integer_pairs(self.forward)
-        writer.token("<BackwardIndexes>")
-        writer.integer_pairs(self.backward)
-        writer.token(f"</{type(self).__name__}>")
 
 
 class StatisticsPoolingComponent(Component):

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent
-from nnet3py.components.fields import LARGEST_DIM, Field, Fields, as_float32, invalid_initializer, read_dim
-from nnet3py.components.info_text import number, parameter_stats
+from nnet3py.components.fields import LARGEST_DIM, OLDER, Field, Fields, as_float32, invalid_initializer
+from nnet3py.components.nonlinear import NonlinearComponent
 from nnet3py.components.updatable import normal, read_config_vector
-from nnet3py.formats.matrices import read_vector, write_vector
+from nnet3py.formats.matrices import read_vector
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -23,7 +23,10 @@ IN_PLACE = Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPR
 class NoOpComponent(SameDimComponent):
     """Copies its input; the derivative is multiplied by ``backprop_scale``. Kaldi: NoOpComponent."""
 
-    FIELDS = (Field("<Dim>", "dim", "dim"), Field("<BackpropScale>", "real", "backprop_scale"))
+    FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
+              # once it was a nonlinearity: its statistics and settings are dropped
+              *(Field(field.tag, field.kind, default=OLDER) for field in NonlinearComponent.FIELDS[2:]),
+              Field("<BackpropScale>", "float32", "backprop_scale", "backprop-scale", default=1.0, hidden=1.0))
 
     properties = IN_PLACE
 
@@ -47,24 +50,6 @@ class NoOpComponent(SameDimComponent):
             raise invalid_initializer(line, cls.__name__, "dim is required and must be positive; the other key is "
                                       "backprop-scale")
         return cls(dim, backprop_scale)
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> NoOpComponent:
-        reader.expect_one_or_two("<NoOpComponent>", "<Dim>")
-        component = cls(read_dim(reader, "<Dim>"))
-        if reader.peek_token() == "V":      # once a nonlinearity: its statistics and self-repair are dropped
-            from nnet3py.components.nonlinear import NonlinearComponent  # for these old files only
-
-            NonlinearComponent(component.dim).read_statistics(reader, cls.__name__)
-            return component
-        reader.expect("<BackpropScale>")
-        component.backprop_scale = as_float32(reader.real())
-        reader.expect("</NoOpComponent>")
-        return component
-
-    def info(self, verbose: int = 0) -> str:
-        text = f"{type(self).__name__}, dim={self.dim}"
-        return f"{text}, backprop-scale={number(self.backprop_scale)}" if self.backprop_scale != 1.0 else text
 
 
 class BlockComponent(Component):
@@ -117,7 +102,7 @@ class ElementwiseProductComponent(BlockComponent):
 class SumBlockComponent(BlockComponent):
     """y += scale times the sum of the input's blocks of ``output_dim`` columns. Kaldi: SumBlockComponent."""
 
-    FIELDS = (*BlockComponent.FIELDS, Field("<Scale>", "real", "block_scale", "scale"))
+    FIELDS = (*BlockComponent.FIELDS, Field("<Scale>", "float32", "block_scale", "scale"))
 
     properties = Properties.SIMPLE | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS
 
@@ -151,6 +136,7 @@ class SumGroupComponent(Component):
     sizes : int32 (output_dim,), how many columns each group has
     """
 
+    FIELDS = (Field("<Sizes>", "integer_vector", "sizes"),)
     properties = Properties.SIMPLE
     CONSTANTS = ("groups",)
 
@@ -188,20 +174,9 @@ class SumGroupComponent(Component):
             raise invalid_initializer(line, cls.__name__, "give sizes, or input-dim and an output-dim that divides it")
         return cls(np.full(output_dim, input_dim // output_dim))
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> SumGroupComponent:
-        reader.expect_one_or_two("<SumGroupComponent>", "<Sizes>")
-        sizes = reader.integer_vector().astype(np.int64)
-        if sizes.size == 0 or sizes.min() <= 0 or sizes.sum() > LARGEST_DIM:
+    def check_read(self, reader: TokenReader) -> None:
+        if self.sizes.size == 0 or self.sizes.min() <= 0 or self.input_dim > LARGEST_DIM:
             raise reader.error(f"expected positive group sizes that sum to at most {LARGEST_DIM}")
-        reader.check_token(reader.token(), "</SumGroupComponent>", "<SumGroupComponent>")
-        return cls(sizes)
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<SumGroupComponent>")
-        writer.token("<Sizes>")
-        writer.integer_vector(self.sizes)
-        writer.token("</SumGroupComponent>")
 
 
 class PermuteComponent(Component):
@@ -212,6 +187,7 @@ class PermuteComponent(Component):
     column_map : int32 (dim,), a permutation of 0..dim-1
     """
 
+    FIELDS = (Field("<ColumnMap>", "integer_vector", "column_map"),)
     properties = Properties.SIMPLE
     CONSTANTS = ("column_map", "inverse_map")
 
@@ -242,6 +218,7 @@ class PermuteComponent(Component):
             raise invalid_initializer(line, cls.__name__, "column-map must be a permutation of 0, 1, ..., dim-1")
         return cls(column_map)
 
+    # Irregular: in older binary files the map is a vector of floats, which only its first byte tells.
     @classmethod
     def read(cls, reader: TokenReader) -> PermuteComponent:
         reader.expect_one_or_two("<PermuteComponent>", "<ColumnMap>")
@@ -256,12 +233,6 @@ class PermuteComponent(Component):
                                + np.array2string(column_map, threshold=10, edgeitems=4))
         reader.expect("</PermuteComponent>")
         return cls(column_map)
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<PermuteComponent>")
-        writer.token("<ColumnMap>")
-        writer.integer_vector(self.column_map)
-        writer.token("</PermuteComponent>")
 
     def info(self, verbose: int = 0) -> str:
         dim = len(self.column_map)
@@ -288,7 +259,6 @@ class _FixedVectorComponent(Component):
     properties = IN_PLACE
     CONSTANTS = ("vector",)
     CONFIG_KEY = ""       # of the file with the vector
-    TAG = ""
 
     def __init__(self, vector: np.ndarray) -> None:
         self.vector = np.ascontiguousarray(vector, dtype=np.float32)
@@ -314,29 +284,17 @@ class _FixedVectorComponent(Component):
             raise invalid_initializer(line, cls.__name__, f"give {cls.CONFIG_KEY}=<file>, or a positive dim")
         return cls(normal(rng, (dim,), 1.0) if np.isnan(value) else np.full(dim, value))
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        reader.expect_one_or_two(f"<{cls.__name__}>", cls.TAG)
-        vector = read_vector(reader)
-        if vector.size == 0:
-            raise reader.error(f"expected a vector with elements after {cls.TAG}")
-        reader.expect(f"</{cls.__name__}>")
-        return cls(vector)
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token(f"<{type(self).__name__}>")
-        writer.token(self.TAG)
-        write_vector(writer, self.vector)
-        writer.token(f"</{type(self).__name__}>")
-
-    def info(self, verbose: int = 0) -> str:
-        return super().info(verbose) + parameter_stats(self.CONFIG_KEY, self.vector, with_mean=True)
+    def check_read(self, reader: TokenReader) -> None:
+        if self.vector.size == 0:
+            raise reader.error(f"expected a vector with elements after {self.FIELDS[0].tag}")
 
 
 class FixedScaleComponent(_FixedVectorComponent):
     """Multiplies each column by a fixed number. Kaldi: FixedScaleComponent."""
 
-    CONFIG_KEY, TAG = "scales", "<Scales>"
+    CONFIG_KEY = "scales"
+    FIELDS = (Field("<Scales>", "vector", "vector", "scales"),)
+    INFO = ("input-dim", "output-dim", "scales")
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.mul_cols_vec(y, x, self.vector)
@@ -350,7 +308,9 @@ class FixedScaleComponent(_FixedVectorComponent):
 class FixedBiasComponent(_FixedVectorComponent):
     """Adds a fixed number to each column. Kaldi: FixedBiasComponent."""
 
-    CONFIG_KEY, TAG = "bias", "<Bias>"
+    CONFIG_KEY = "bias"
+    FIELDS = (Field("<Bias>", "vector", "vector", "bias"),)
+    INFO = ("input-dim", "output-dim", "bias")
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         if x is not y:

@@ -1,35 +1,28 @@
 """Splicing at fixed time offsets followed by an affine or linear map."""
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nnet3py.components.affine import check_bias
 from nnet3py.components.base import Component, Properties, compiled_for_others
-from nnet3py.components.info_text import number, parameter_stats
-from nnet3py.components.layer_fields import (
-    default_rank_in,
-    default_rank_out,
-    read_dims,
-    read_linear_and_bias,
-    write_linear_and_bias,
-)
+from nnet3py.components.fields import Field, InFiles, Values, fields_info
+from nnet3py.components.info_text import parameter_stats
+from nnet3py.components.layer_fields import WEIGHTS_AND_BIAS, default_rank_in, default_rank_out, read_dims
 from nnet3py.components.layer_gradient import natural_gradient_step
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.time_grid import TimeGrid, at_time_offsets
-from nnet3py.components.updatable import (
-    UpdatableComponent,
-    UpdateSettings,
-    bad_initializer,
-    normal,
-    read_preconditioner,
-)
+from nnet3py.components.updatable import SETTINGS, UpdatableComponent, UpdateSettings, bad_initializer, normal
 from nnet3py.errors import CompileError
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -37,30 +30,16 @@ UPDATE_PERIOD = 4   # of both preconditioners; Kaldi has no option for it
 
 
 @dataclass
-class TdnnComponentPrecomputedIndexes:
+class TdnnComponentPrecomputedIndexes(InFiles):
     """Where each time offset finds its input rows: ``row_offsets[i] + row_stride * (output row)``."""
 
+    FIELDS = (Field("<RowStride>", "integer", "row_stride"), Field("<RowOffsets>", "integer_vector", "row_offsets"))
+
     row_stride: int
-    row_offsets: list[int]
+    row_offsets: Sequence[int]
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> TdnnComponentPrecomputedIndexes:
-        """Read the fields after the opening tag (which may be there still), up to the closing tag."""
-        reader.expect_one_or_two("<TdnnComponentPrecomputedIndexes>", "<RowStride>")
-        stride = reader.integer()
-        reader.expect("<RowOffsets>")
-        offsets = [int(offset) for offset in reader.integer_vector()]
-        reader.expect("</TdnnComponentPrecomputedIndexes>")
-        return cls(stride, offsets)
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write what ``read`` reads, with the opening tag."""
-        writer.token("<TdnnComponentPrecomputedIndexes>")
-        writer.token("<RowStride>")
-        writer.integer(self.row_stride)
-        writer.token("<RowOffsets>")
-        writer.integer_vector(np.array(self.row_offsets, dtype=np.int32))
-        writer.token("</TdnnComponentPrecomputedIndexes>")
+    def __post_init__(self) -> None:
+        self.row_offsets = [int(offset) for offset in self.row_offsets]
 
 
 class TdnnComponent(UpdatableComponent):
@@ -76,6 +55,18 @@ class TdnnComponent(UpdatableComponent):
     """
 
     PARAMETERS = ("linear_params", "bias_params")
+    FIELDS = (*SETTINGS, Field("<TimeOffsets>", "integer_vector", "time_offsets", "time-offsets"), WEIGHTS_AND_BIAS[0],
+              Field("<BiasParams>", "vector", "bias_or_nothing"),
+              Field("<OrthonormalConstraint>", "float32", "orthonormal_constraint", "orthonormal-constraint",
+                    hidden=0.0),
+              Field("<UseNaturalGradient>", "boolean", "use_natural_gradient"),
+              Field("<NumSamplesHistory>", "float32", "preconditioner_in.num_samples_history", "num-samples-history"),
+              Field("<AlphaInOut>|<Alpha>", "float32", "preconditioner_in.alpha", "alpha-in"),
+              Field("", "float32", "preconditioner_out.alpha", "alpha-out"),
+              Field("<RankInOut>", "integer", "preconditioner_in.rank", "rank-in"),
+              Field("", "integer", "preconditioner_out.rank", "rank-out"))
+    INFO = ("orthonormal-constraint", "time-offsets", "linear-params")
+    PRECONDITIONER = {"update_period": UPDATE_PERIOD}
 
     def __init__(self, time_offsets: np.ndarray, linear_params: np.ndarray, bias_params: np.ndarray | None,
                  preconditioner_in: OnlineNaturalGradient, preconditioner_out: OnlineNaturalGradient,
@@ -124,11 +115,12 @@ class TdnnComponent(UpdatableComponent):
         grid = _matched_grid(inputs, outputs)
         steps, rest = np.divmod(grid.start_out + self.time_offsets.astype(np.int64) - grid.start_in, grid.step_in)
         if rest.any() or steps.min() < 0:
-            raise CompileError(f"a TdnnComponent with time-offsets {self._offsets_text()} cannot use inputs that start "
-                               f"at t={grid.start_in} with step {grid.step_in} for outputs from t={grid.start_out}")
+            raise CompileError(f"a TdnnComponent with time-offsets {self.time_offsets.tolist()} cannot use inputs that "
+                               f"start at t={grid.start_in} with step {grid.step_in} for outputs from "
+                               f"t={grid.start_out}")
         block, place = np.divmod(steps, grid.reorder_in)
         offsets = grid.reorder_in * block * grid.num_images + place
-        return TdnnComponentPrecomputedIndexes(grid.reorder_in, [int(offset) for offset in offsets])
+        return TdnnComponentPrecomputedIndexes(grid.reorder_in, offsets.tolist())
 
     def check_precomputed(self, indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                           need_backprop: bool) -> None:
@@ -199,69 +191,33 @@ class TdnnComponent(UpdatableComponent):
                    line.get_bool("use-natural-gradient", True), settings)
 
     @classmethod
-    def read(cls, reader: TokenReader) -> Component:
-        settings = UpdateSettings.read(reader, cls.__name__)
-        reader.expect("<TimeOffsets>")
-        offsets = np.asarray(reader.integer_vector(), dtype=np.int32)
-        linear, bias = read_linear_and_bias(reader, may_lack_bias=True)
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        offsets, linear, bias = values["time_offsets"], values["linear_params"], values.pop("bias_or_nothing")
         if offsets.size == 0 or len(set(offsets.tolist())) != offsets.size or linear.shape[1] % offsets.size != 0:
             raise reader.error(f"time offsets {offsets.tolist()} for a matrix of {linear.shape[1]} columns: expected "
                                "distinct offsets whose number divides the columns")
-        reader.expect("<OrthonormalConstraint>")
-        constraint = reader.real()
-        reader.expect("<UseNaturalGradient>")
-        use_natural_gradient = reader.boolean()
-        reader.expect("<NumSamplesHistory>")
-        history = reader.real()
-        token = reader.token()
-        reader.check_token(token, "<AlphaInOut>", "<Alpha>")
-        alpha_in = reader.real()
-        alpha_out = reader.real() if "AlphaInOut>" in token else alpha_in
-        reader.expect("<RankInOut>")
-        rank_in, rank_out = reader.integer(), reader.integer()
-        reader.expect(f"</{cls.__name__}>")
-        return cls(offsets, linear, bias if bias.size else None,
-                   read_preconditioner(reader, rank_in, UPDATE_PERIOD, history, alpha_in),
-                   read_preconditioner(reader, rank_out, UPDATE_PERIOD, history, alpha_out),
-                   constraint, use_natural_gradient, settings)
+        if bias.size:
+            check_bias(reader, linear, bias)
+        return super().from_fields(reader, {**values, "bias_params": bias if bias.size else None})
 
-    def write(self, writer: TokenWriter) -> None:
-        self.write_prefix(writer)
-        writer.token("<TimeOffsets>")
-        writer.integer_vector(self.time_offsets)
-        bias = self.bias_params if self.bias_params is not None else np.zeros(0, dtype=np.float32)
-        write_linear_and_bias(writer, self.linear_params, bias)
-        writer.token("<OrthonormalConstraint>")
-        writer.float32(self.orthonormal_constraint)
-        writer.token("<UseNaturalGradient>")
-        writer.boolean(self.use_natural_gradient)
-        writer.token("<NumSamplesHistory>")
-        writer.float32(self.preconditioner_in.num_samples_history)
-        writer.token("<AlphaInOut>")
-        writer.float32(self.preconditioner_in.alpha)
-        writer.float32(self.preconditioner_out.alpha)
-        writer.token("<RankInOut>")
-        writer.integer(self.preconditioner_in.rank)
-        writer.integer(self.preconditioner_out.rank)
-        writer.token(f"</{type(self).__name__}>")
+    @property
+    def bias_or_nothing(self) -> np.ndarray:
+        """The bias as files have it, (0,) for none."""
+        return np.zeros(0, dtype=np.float32) if self.bias_params is None else self.bias_params
 
     def info(self, verbose: int = 0) -> str:
         text = super().info(verbose)
-        if self.orthonormal_constraint != 0.0:
-            text += f", orthonormal-constraint={number(self.orthonormal_constraint)}"
-        text += f", time-offsets={self._offsets_text()}"
-        text += parameter_stats("linear-params", self.linear_params, norms=True, singular_values=verbose >= 2)
         text += (", has-bias=false" if self.bias_params is None
                  else parameter_stats("bias", self.bias_params, with_mean=True))
         if not self.use_natural_gradient:
             return text + ", use-natural-gradient=false"
-        inner, outer = self.preconditioner_in, self.preconditioner_out
-        return (f"{text}, rank-in={inner.rank}, rank-out={outer.rank}, "
-                f"num-samples-history={number(inner.num_samples_history)}, update-period={inner.update_period}, "
-                f"alpha-in={number(inner.alpha)}, alpha-out={number(outer.alpha)}")
+        return text + fields_info(self, self.FIELDS, ("rank-in", "rank-out", "num-samples-history", "update-period",
+                                                      "alpha-in", "alpha-out"))
 
-    def _offsets_text(self) -> str:
-        return ",".join(str(offset) for offset in self.time_offsets)
+    @property
+    def update_period(self) -> int:
+        """Of both preconditioners."""
+        return self.preconditioner_in.update_period
 
 
 def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_rows: int) -> tuple[DeviceArray, ...]:
@@ -271,7 +227,7 @@ def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_r
 
 
 def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-    """The grid of input and output, its input in blocks such that every offset's rows lie at one stride."""
+    """The grid of input and output, with the input in such blocks that every offset's rows lie at one stride."""
     grid = TimeGrid.from_indexes(inputs, outputs)
     grid.step_in = grid.step_in or grid.step_out or 1
     grid.step_out = grid.step_out or grid.step_in

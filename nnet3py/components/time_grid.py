@@ -44,6 +44,7 @@ class TimeGrid:
         """The grid's output indexes, int32 (rows, 3), in its order; those not among ``outputs`` have t = NO_TIME."""
         return _rows(self.start_out, self.step_out, self.num_out, 1, outputs)
 
+    # Irregular: its numbers have no tags, and files call it by another name.
     @classmethod
     def read(cls, reader: TokenReader) -> TimeGrid:
         """Read ``<ConvCompIo>``, eight integers and ``</ConvCompIo>``."""

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
-from nnet3py.components.fields import as_float32, invalid_initializer, read_dim
-from nnet3py.components.info_text import number, significant, truth
-from nnet3py.formats.matrices import read_vector, write_vector
+from nnet3py.components.fields import Field, InFiles, as_float32, fields_info, invalid_initializer
+from nnet3py.components.info_text import number, significant
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
@@ -29,16 +28,28 @@ class ClipGradientComponent(SameDimComponent):
     """
 
     STATISTICS = ("counters",)
+    FIELDS = (Field("<Dim>", "dim", "dim", "dim"),
+              Field("<ClippingThreshold>", "float32", "clipping_threshold", "clipping-threshold"),
+              Field("<NormBasedClipping>", "boolean", "norm_based_clipping", "norm-based-clipping"),
+              Field("<SelfRepairClippedProportionThreshold>", "float32", "self_repair_clipped_proportion_threshold",
+                    "self-repair-clipped-proportion-threshold", default=1.0),
+              Field("<SelfRepairTarget>", "float32", "self_repair_target", "self-repair-target", default=0.0),
+              Field("<SelfRepairScale>", "float32", "self_repair_scale", "self-repair-scale", default=0.0),
+              Field("<NumElementsClipped>", "integer", f"counters.{NUM_CLIPPED}"),
+              Field("<NumElementsProcessed>", "integer", f"counters.{COUNT}"),
+              Field("<NumSelfRepaired>", "integer", f"counters.{NUM_SELF_REPAIRED}", default=0),
+              Field("<NumBackpropped>", "integer", f"counters.{NUM_BACKPROPPED}", default=0))
+    INFO = ("dim", "norm-based-clipping", "clipping-threshold", "clipped-proportion")
     properties = (Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
                   | Properties.BACKPROP_NEEDS_INPUT)
 
     def __init__(self, dim: int, clipping_threshold: float = 15.0, norm_based_clipping: bool = False,
-                 proportion_threshold: float = 1.0, self_repair_target: float = 0.0,
+                 self_repair_clipped_proportion_threshold: float = 1.0, self_repair_target: float = 0.0,
                  self_repair_scale: float = 0.0) -> None:
         self.dim = dim
         self.clipping_threshold = as_float32(clipping_threshold)
         self.norm_based_clipping = norm_based_clipping
-        self.self_repair_clipped_proportion_threshold = as_float32(proportion_threshold)
+        self.self_repair_clipped_proportion_threshold = as_float32(self_repair_clipped_proportion_threshold)
         self.self_repair_target = as_float32(self_repair_target)
         self.self_repair_scale = as_float32(self_repair_scale)
         self.counters = np.zeros(4)
@@ -90,95 +101,27 @@ class ClipGradientComponent(SameDimComponent):
                                       "norm-based-clipping")
         return cls(dim, threshold, norm_based, *repair)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> ClipGradientComponent:
-        reader.expect_one_or_two("<ClipGradientComponent>", "<Dim>")
-        component = cls(read_dim(reader, "<Dim>"))
-        reader.expect("<ClippingThreshold>")
-        component.clipping_threshold = as_float32(reader.real())
-        reader.expect("<NormBasedClipping>")
-        component.norm_based_clipping = reader.boolean()
-        token = reader.token()
-        if token == "<SelfRepairClippedProportionThreshold>":
-            component.self_repair_clipped_proportion_threshold = as_float32(reader.real())
-            reader.expect("<SelfRepairTarget>")
-            component.self_repair_target = as_float32(reader.real())
-            reader.expect("<SelfRepairScale>")
-            component.self_repair_scale = as_float32(reader.real())
-            token = reader.token()
-        reader.check_token(token, "<NumElementsClipped>")
-        component.counters[NUM_CLIPPED] = reader.integer()
-        reader.expect("<NumElementsProcessed>")
-        component.counters[COUNT] = reader.integer()
-        token = reader.token()
-        if token == "<NumSelfRepaired>":
-            component.counters[NUM_SELF_REPAIRED] = reader.integer()
-            reader.expect("<NumBackpropped>")
-            component.counters[NUM_BACKPROPPED] = reader.integer()
-            token = reader.token()
-        reader.check_token(token, "</ClipGradientComponent>")
-        return component
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<ClipGradientComponent>")
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        writer.token("<ClippingThreshold>")
-        writer.float32(self.clipping_threshold)
-        writer.token("<NormBasedClipping>")
-        writer.boolean(self.norm_based_clipping)
-        for tag, value in (("<SelfRepairClippedProportionThreshold>", self.self_repair_clipped_proportion_threshold),
-                           ("<SelfRepairTarget>", self.self_repair_target),
-                           ("<SelfRepairScale>", self.self_repair_scale)):
-            writer.token(tag)
-            writer.float32(value)
-        for tag, place in (("<NumElementsClipped>", NUM_CLIPPED), ("<NumElementsProcessed>", COUNT),
-                           ("<NumSelfRepaired>", NUM_SELF_REPAIRED), ("<NumBackpropped>", NUM_BACKPROPPED)):
-            writer.token(tag)
-            writer.integer(int(self.counters[place]))
-        writer.token("</ClipGradientComponent>")
+    @property
+    def clipped_proportion(self) -> float:
+        """Rows clipped of the rows seen."""
+        return float(self.counters[NUM_CLIPPED] / (self.counters[COUNT] or 1.0))
 
     def info(self, verbose: int = 0) -> str:
-        clipped, count = float(self.counters[NUM_CLIPPED]), float(self.counters[COUNT])
-        text = (f"{type(self).__name__}, dim={self.dim}, norm-based-clipping={truth(self.norm_based_clipping)}, "
-                f"clipping-threshold={number(self.clipping_threshold)}, "
-                f"clipped-proportion={number(clipped / count if count > 0 else 0.0)}")
-        if self.self_repair_scale != 0.0:
-            text += (", self-repair-clipped-proportion-threshold="
-                     f"{number(self.self_repair_clipped_proportion_threshold)}, "
-                     f"self-repair-target={number(self.self_repair_target)}, "
-                     f"self-repair-scale={number(self.self_repair_scale)}")
-        return text
+        repair = ("self-repair-clipped-proportion-threshold", "self-repair-target", "self-repair-scale")
+        return super().info(verbose) + (fields_info(self, self.FIELDS, repair) if self.self_repair_scale else "")
 
 
 @dataclass
-class BackpropTruncationComponentPrecomputedIndexes:
+class BackpropTruncationComponentPrecomputedIndexes(InFiles):
     """Which rows lie at a boundary of the zeroing intervals. Kaldi's class of this name.
 
     ``zeroing`` is float32 (rows,): -1 at a boundary, 0 elsewhere; ``zeroing_sum`` is how many are at one.
     """
 
+    FIELDS = (Field("<Zeroing>", "vector", "zeroing"), Field("<ZeroingSum>", "float32", "zeroing_sum"))
+
     zeroing: np.ndarray
     zeroing_sum: float
-
-    @classmethod
-    def read(cls, reader: TokenReader) -> BackpropTruncationComponentPrecomputedIndexes:
-        """Read the fields after the opening tag, which may be still there, and the closing tag."""
-        reader.expect_one_or_two(f"<{cls.__name__}>", "<Zeroing>")
-        zeroing = read_vector(reader)
-        reader.expect("<ZeroingSum>")
-        indexes = cls(zeroing, reader.real())
-        reader.expect(f"</{cls.__name__}>")
-        return indexes
-
-    def write(self, writer: TokenWriter) -> None:
-        """Write the opening tag, the fields and the closing tag."""
-        writer.token(f"<{type(self).__name__}>")
-        writer.token("<Zeroing>")
-        write_vector(writer, self.zeroing)
-        writer.token("<ZeroingSum>")
-        writer.float32(self.zeroing_sum)
-        writer.token(f"</{type(self).__name__}>")
 
 
 class BackpropTruncationComponent(SameDimComponent):
@@ -189,13 +132,22 @@ class BackpropTruncationComponent(SameDimComponent):
     """
 
     STATISTICS = ("counters",)
+    FIELDS = (Field("<Dim>", "dim", "dim"), Field("<Scale>", "float32", "value_scale", default=1.0),
+              Field("<ClippingThreshold>", "float32", "clipping_threshold"),
+              Field("<ZeroingThreshold>", "float32", "zeroing_threshold"),
+              Field("<ZeroingInterval>", "integer", "zeroing_interval"),
+              Field("<RecurrenceInterval>", "integer", "recurrence_interval"),
+              Field("<NumElementsClipped>", "float64", f"counters.{CLIPPED}"),
+              Field("<NumElementsZeroed>", "float64", f"counters.{ZEROED}"),
+              Field("<NumElementsProcessed>", "float64", f"counters.{ROWS}"),
+              Field("<NumZeroingBoundaries>", "float64", f"counters.{BOUNDARIES}"))
     properties = Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
     NO_LIMIT = 1.0e10      # what a threshold of 0 stands for
 
-    def __init__(self, dim: int, scale: float = 1.0, clipping_threshold: float = 30.0, zeroing_threshold: float = 15.0,
-                 zeroing_interval: int = 20, recurrence_interval: int = 1) -> None:
+    def __init__(self, dim: int, value_scale: float = 1.0, clipping_threshold: float = 30.0,
+                 zeroing_threshold: float = 15.0, zeroing_interval: int = 20, recurrence_interval: int = 1) -> None:
         self.dim = dim
-        self.value_scale = as_float32(scale)
+        self.value_scale = as_float32(value_scale)
         self.clipping_threshold, self.zeroing_threshold = as_float32(clipping_threshold), as_float32(zeroing_threshold)
         self.zeroing_interval, self.recurrence_interval = zeroing_interval, recurrence_interval
         self.counters = np.zeros(4)
@@ -239,50 +191,10 @@ class BackpropTruncationComponent(SameDimComponent):
                                       "threshold not negative, {zeroing,recurrence}-interval at least 1")
         return cls(dim, scale, *thresholds, *intervals)
 
-    @classmethod
-    def read(cls, reader: TokenReader) -> BackpropTruncationComponent:
-        name = cls.__name__
-        reader.expect_one_or_two(f"<{name}>", "<Dim>")
-        component = cls(read_dim(reader, "<Dim>"))
-        token = reader.token()
-        if token == "<Scale>":
-            component.value_scale, token = as_float32(reader.real()), reader.token()
-        reader.check_token(token, "<ClippingThreshold>")
-        component.clipping_threshold = as_float32(reader.real())
-        reader.expect("<ZeroingThreshold>")
-        component.zeroing_threshold = as_float32(reader.real())
-        reader.expect("<ZeroingInterval>")
-        component.zeroing_interval = reader.integer()
-        reader.expect("<RecurrenceInterval>")
-        component.recurrence_interval = reader.integer()
-        if min(component.zeroing_interval, component.recurrence_interval) < 1:
+    def check_read(self, reader: TokenReader) -> None:
+        if min(self.zeroing_interval, self.recurrence_interval) < 1:
             raise reader.error("expected a zeroing interval and a recurrence interval of at least 1, found "
-                               f"{component.zeroing_interval} and {component.recurrence_interval}")
-        for tag, place in cls._COUNTER_TAGS:
-            reader.expect(tag)
-            component.counters[place] = reader.real()
-        reader.expect(f"</{name}>")
-        return component
-
-    _COUNTER_TAGS = (("<NumElementsClipped>", CLIPPED), ("<NumElementsZeroed>", ZEROED),
-                     ("<NumElementsProcessed>", ROWS), ("<NumZeroingBoundaries>", BOUNDARIES))
-
-    def write(self, writer: TokenWriter) -> None:
-        writer.token("<BackpropTruncationComponent>")
-        writer.token("<Dim>")
-        writer.integer(self.dim)
-        for tag, value in (("<Scale>", self.value_scale), ("<ClippingThreshold>", self.clipping_threshold),
-                           ("<ZeroingThreshold>", self.zeroing_threshold)):
-            writer.token(tag)
-            writer.float32(value)
-        writer.token("<ZeroingInterval>")
-        writer.integer(self.zeroing_interval)
-        writer.token("<RecurrenceInterval>")
-        writer.integer(self.recurrence_interval)
-        for tag, place in self._COUNTER_TAGS:
-            writer.token(tag)
-            writer.float64(self.counters[place])
-        writer.token("</BackpropTruncationComponent>")
+                               f"{self.zeroing_interval} and {self.recurrence_interval}")
 
     def info(self, verbose: int = 0) -> str:
         clipped, zeroed, rows, boundaries = (float(value) for value in self.counters)

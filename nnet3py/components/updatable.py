@@ -6,21 +6,22 @@ the component only holds their settings.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard
 
 import numpy as np
 
-from nnet3py.components.base import Component
-from nnet3py.components.fields import Field
-from nnet3py.components.info_text import number
+from nnet3py.components.base import Component, Properties
+from nnet3py.components.fields import OLDER, Field, Values, fields_info, take_part
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.errors import ConfigError
 from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.io.object_files import read_object
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
-    from nnet3py.io.tokens import TokenReader, TokenWriter
+    from nnet3py.io.tokens import TokenReader
 
 
 @dataclass
@@ -49,47 +50,26 @@ class UpdateSettings:
                                         "must not be negative")
         return settings
 
-    @classmethod
-    def read(cls, reader: TokenReader, type_name: str) -> UpdateSettings:
-        """Read the common prefix, whose opening tag may be consumed already, up to and including the learning rate.
 
-        Raises
-        ------
-        FormatError : no ``<LearningRate>`` where it belongs
-        """
-        settings, token = cls.read_or_token(reader, type_name)
-        if token:
-            reader.check_token(token, "<LearningRate>")
-        return settings
-
-    @classmethod
-    def read_or_token(cls, reader: TokenReader, type_name: str) -> tuple[UpdateSettings, str]:
-        """As ``read``, for types whose old files lack the learning rate: also returns the token in its place, or ""."""
-        settings = cls()
-        token = reader.token()
-        if token == f"<{type_name}>":
-            token = reader.token()
-        if token == "<LearningRateFactor>":
-            settings.learning_rate_factor, token = reader.real(), reader.token()
-        if token == "<IsGradient>":
-            settings.is_gradient, token = reader.boolean(), reader.token()
-        if token == "<MaxChange>":
-            settings.max_change, token = reader.real(), reader.token()
-        if token == "<L2Regularize>":
-            settings.l2_regularize, token = reader.real(), reader.token()
-        if token == "<LearningRate>":
-            settings.learning_rate, token = reader.real(), ""
-        return settings, token
-
-    def read_older_gradient_mark(self, reader: TokenReader) -> None:
-        """Read ``<IsGradient>`` if it comes next: older files have it behind the parameters."""
-        if reader.peek_token() == "I":
-            reader.expect("<IsGradient>")
-            self.is_gradient = reader.boolean()
+# what files of trainable components begin with
+SETTINGS = (Field("<LearningRateFactor>", "float32", "learning_rate_factor", "learning-rate-factor", 1.0, True),
+            Field("<IsGradient>", "boolean", "is_gradient", "is-gradient", False, True),
+            Field("<MaxChange>", "float32", "max_change", "max-change", 0.0, True),
+            Field("<L2Regularize>", "float32", "l2_regularize", "l2-regularize", 0.0, True),
+            Field("<LearningRate>", "float32", "learning_rate", "learning-rate"))
+OLDER_SETTINGS = (*SETTINGS[:-1], SETTINGS[-1]._replace(default=0.001))                 # of types that once lacked it
+OLDER_GRADIENT_MARK = Field("<IsGradient>", "boolean", "is_gradient", default=OLDER)    # behind the parameters
+SETTINGS_INFO = ("input-dim", "output-dim", "learning-rate", "is-gradient", "l2-regularize", "learning-rate-factor",
+                  "max-change")
 
 
 class UpdatableComponent(Component):
-    """A component with parameters that training changes. Set ``settings`` after making one from a file or config."""
+    """A component with parameters that training changes. Set ``settings`` after making one from a file or config.
+
+    ``PRECONDITIONER`` has the arguments of its preconditioners that files do not hold.
+    """
+
+    PRECONDITIONER: ClassVar[Values] = {}
 
     def __init__(self, settings: UpdateSettings | None = None) -> None:
         settings = settings or UpdateSettings()
@@ -153,36 +133,27 @@ class UpdatableComponent(Component):
 
     # -- files and text ----------------------------------------------------------------------------------------------
 
-    def write_prefix(self, writer: TokenWriter) -> None:
-        """Write the opening tag and the common settings that are not at their defaults, then the learning rate."""
-        writer.token(f"<{type(self).__name__}>")
-        if np.float32(self.learning_rate_factor) != 1.0:
-            writer.token("<LearningRateFactor>")
-            writer.float32(self.learning_rate_factor)
-        if self.is_gradient:
-            writer.token("<IsGradient>")
-            writer.boolean(True)
-        if self.max_change > 0.0:
-            writer.token("<MaxChange>")
-            writer.float32(self.max_change)
-        if self.l2_regularize > 0.0:
-            writer.token("<L2Regularize>")
-            writer.float32(self.l2_regularize)
-        writer.token("<LearningRate>")
-        writer.float32(self.learning_rate)
+    @classmethod
+    def from_fields(cls, reader: TokenReader, values: Values) -> Self:
+        settings = {field.attribute: values.pop(field.attribute) for field in SETTINGS}
+        inner: Values = dict(cls.PRECONDITIONER)
+        for part in ("preconditioner", "preconditioner_in", "preconditioner_out"):
+            own = take_part(values, part)
+            if own:
+                inner = {**inner, **own}       # the outer one is as the inner one but for what it has itself
+                values[part] = read_preconditioner(reader, **inner)
+        return super().from_fields(reader, {**values, "settings": UpdateSettings(**settings)})
 
     def info(self, verbose: int = 0) -> str:
-        """Dimensions and the settings that are not at their defaults; subclasses append theirs."""
-        text = f"{super().info(verbose)}, learning-rate={number(self.learning_rate)}"
-        if self.is_gradient:
-            text += ", is-gradient=true"
-        if self.l2_regularize != 0.0:
-            text += f", l2-regularize={number(self.l2_regularize)}"
-        if self.learning_rate_factor != 1.0:
-            text += f", learning-rate-factor={number(self.learning_rate_factor)}"
-        if self.max_change > 0.0:
-            text += f", max-change={number(self.max_change)}"
-        return text
+        """Dimensions, the settings that are not at their defaults, and what ``INFO`` and ``FIELDS`` name."""
+        settings = {field.info for field in SETTINGS}
+        names = self.INFO or tuple(field.info for field in self.FIELDS if field.info and field.info not in settings)
+        return type(self).__name__ + fields_info(self, self.FIELDS, (*SETTINGS_INFO, *names), verbose)
+
+
+def is_updatable(component: Component) -> TypeGuard[UpdatableComponent]:
+    """Whether training changes the component: it may have nothing to train, or be fixed as it is configured."""
+    return component.has(Properties.UPDATABLE)
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float, mean: float = 0.0) -> np.ndarray:
@@ -207,16 +178,16 @@ def read_config_vector(line: ConfigLine, key: str) -> np.ndarray | None:
     return read_object(name, read_vector) if name else None
 
 
-# what describes a preconditioner in most files, behind its rank
-PRECONDITIONER_FIELDS = (Field("<UpdatePeriod>", "integer", "update_period"),
-                         Field("<NumSamplesHistory>", "float32", "num_samples_history"),
-                         Field("<Alpha>", "float32", "alpha"))
+# what describes a layer's two preconditioners in most files, behind their ranks
+SMOOTHING = (Field("<UpdatePeriod>", "integer", "preconditioner_in.update_period", "update-period"),
+             Field("<NumSamplesHistory>", "float32", "preconditioner_in.num_samples_history", "num-samples-history"),
+             Field("<Alpha>", "float32", "preconditioner_in.alpha", "alpha"))
+PRECONDITIONERS_INFO = ("rank-in", "rank-out", "num-samples-history", "update-period", "alpha")
 
 
-def read_preconditioner(reader: TokenReader, rank: int, period: int, history: float,
-                        alpha: float) -> OnlineNaturalGradient:
+def read_preconditioner(reader: TokenReader, **settings: Any) -> OnlineNaturalGradient:
     """A preconditioner with settings from a file; settings that cannot be used are the file's fault."""
     try:
-        return OnlineNaturalGradient(rank, period, history, alpha)
+        return OnlineNaturalGradient(**settings)
     except ValueError as error:
         raise reader.error(str(error)) from error

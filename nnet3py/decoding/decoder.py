@@ -14,7 +14,7 @@ from nnet3py.lattices.phone_determinize import Determinized, PhoneDeterminizeOpt
 from nnet3py.lattices.states import trimmed
 from nnet3py.transducers.fst import Fst
 
-_best_arcs = Loop("nnet3py.decoding.search_results", "best_arcs",
+_best_arcs = Loop("nnet3py.decoding.result_loops", "best_arcs",
                   "i8 i8[] i4[] f4[,] f4[,] f4[,] i8[] i4[] i8[]", ["nnet3py.decoding.search_layout"])
 
 __all__ = ["Decoded", "Decoder", "DecoderOptions", "PhoneDeterminizeOptions"]

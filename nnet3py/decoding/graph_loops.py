@@ -22,7 +22,7 @@ FINE, BAD_RANGE, BAD_NEXT, BAD_INPUT, BAD_OUTPUT, BAD_COST, BAD_EPSILONS = range
 
 
 def check_tables(states: Any, state_costs: Any, arcs: Any, arc_costs: Any, num_states: int, num_arcs: int,
-                 largest_label: int, place: Any) -> int:
+                 largest_label: int, place: np.ndarray) -> int:
     """What is wrong with a graph's tables. ``place``: the state, the arc, and the number that was found there."""
     for state in range(num_states):
         words = state * STATE_WORDS
@@ -57,7 +57,8 @@ def check_tables(states: Any, state_costs: Any, arcs: Any, arc_costs: Any, num_s
     return FINE
 
 
-def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: Any, stack: Any, position: Any) -> int:
+def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray, stack: np.ndarray,
+                       position: np.ndarray) -> int:
     """A state on a circle of arcs without input labels, or -1.
 
     ``seen`` (uint8, zeros): 1 while a state is on the stack, 2 afterwards; ``stack`` (int32) and ``position`` (int64,

@@ -19,17 +19,18 @@ from nnet3py.lattices.growing import enlarged
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
 from nnet3py.transducers.lattice import LATTICE
 
-_USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.search_pruning"]
+_USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.pruning_loops"]
 _POOLS = "i4[,] f4[,] i4[,] f4[,] i8[,]"           # tokens, links, frames
 _begin = Loop("nnet3py.decoding.search_loops", "begin",
               f"u4* i4* f4* {_POOLS} i4[,] i4[] i4[] i4[] i8[] f4[] i8", _USES)
 _advance = Loop("nnet3py.decoding.search_loops", "advance",
                 f"u4* i4* f4* i4[] {_POOLS} f4[] i4[] i4[,] i4[] i4[] i4[] f4[] i8[] f4[] f4[,]", _USES)
-_best_ends = Loop("nnet3py.decoding.search_pruning", "best_ends", "f4* i4[,] f4[,] i8[,] i8[] f4[] i8[]", _USES)
-_finalize = Loop("nnet3py.decoding.search_pruning", "finalize", f"f4* {_POOLS} f4[] i4[] i8[] f4[] i8 f4", _USES)
-_trace_back = Loop("nnet3py.decoding.search_results", "trace_back", "i4[,] i4[,] f4[,] f4[] i8[] i8 i4[,] f4[,]", _USES)
-_place_tokens = Loop("nnet3py.decoding.search_results", "place_tokens", "i4[,] i4[,] i8[,] i8[] i4[]", _USES)
-_write_lattice = Loop("nnet3py.decoding.search_results", "write_lattice",
+_best_ends = Loop("nnet3py.decoding.pruning_loops", "best_ends", "f4* i4[,] f4[,] i8[,] i8[] f4[] i8[]", _USES)
+_finalize = Loop("nnet3py.decoding.pruning_loops", "finalize", f"f4* {_POOLS} f4[] i4[] i8[] f4[] i8 f4", _USES)
+_trace_back = Loop("nnet3py.decoding.result_loops", "trace_back", "i4[,] i4[,] f4[,] f4[] i8[] i8 i8 i4[,] f4[,]",
+                   _USES)
+_place_tokens = Loop("nnet3py.decoding.result_loops", "place_tokens", "i4[,] i4[,] i8[,] i8[] i4[]", _USES)
+_write_lattice = Loop("nnet3py.decoding.result_loops", "write_lattice",
                       "i4[,] i4[,] f4[,] i8[,] f4[] i8[] i4[] i4[] i8[] i4[] i4[] f4[,] i4[]", _USES)
 
 Graph: TypeAlias = "DecodingGraph | LookaheadGraph"
@@ -269,19 +270,36 @@ class LatticeDecoder:
         if not best.cost < np.inf:
             return None
         use_final = use_final and bool(best.with_final < np.inf)
-        first = int(self._frames[self.num_frames, layout.FIRST_TOKEN])
-        end = first + (best.place_with_final if use_final else best.place)
-        most = 2 * self.num_frames + 16
+        end = self._newest_token(best.place_with_final if use_final else best.place)
+        labels, weights = self._arcs_to(end, 0)
+        final = float(self.graph.final_costs[self._tokens[end, layout.STATE]]) if use_final else 0.0
+        return BestPath(labels[:, 0].copy(), labels[:, 1].copy(), weights.copy(), final)
+
+    def recent_alignment(self, num_frames: int) -> np.ndarray:
+        """int32: the transition-ids of the last ``num_frames`` frames, or of all there are, on the best path so far.
+
+        The path need not be able to end. None of them if there is no path.
+        """
+        best = self._best_ends()
+        if not best.cost < np.inf:
+            return np.zeros(0, dtype=np.int32)
+        labels, _ = self._arcs_to(self._newest_token(best.place), max(0, self.num_frames - num_frames))
+        inputs = labels[:, 0]
+        return inputs[inputs != 0]
+
+    def _newest_token(self, place: int) -> int:
+        return int(self._frames[self.num_frames, layout.FIRST_TOKEN]) + place
+
+    def _arcs_to(self, token: int, first_frame: int) -> tuple[np.ndarray, np.ndarray]:
+        """Labels, int32 (arcs, 2), and costs, float32 (arcs, 2), of the best path to a token, from a frame on."""
+        most = 2 * (self.num_frames - first_frame) + 16
         while True:
             labels, weights = np.empty((most, 2), dtype=np.int32), np.empty((most, 2), dtype=np.float32)
-            count = _trace_back(self._tokens, self._links, self._link_costs, self._offsets, self._counts, end, labels,
-                                weights)
+            count = _trace_back(self._tokens, self._links, self._link_costs, self._offsets, self._counts, token,
+                                first_frame, labels, weights)
             if count <= most:
-                break
+                return labels[:count][::-1], weights[:count][::-1]
             most = count
-        final = float(self.graph.final_costs[self._tokens[end, layout.STATE]]) if use_final else 0.0
-        labels, weights = labels[:count][::-1], weights[:count][::-1]
-        return BestPath(labels[:, 0].copy(), labels[:, 1].copy(), weights.copy(), final)
 
     def raw_lattice(self, use_final: bool = True) -> Fst:
         """The state-level lattice of what is kept; without states if there is nothing. Kaldi: GetRawLattice.

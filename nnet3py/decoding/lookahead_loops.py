@@ -42,31 +42,32 @@ class Tables(NamedTuple):
 class Reach(NamedTuple):
     """Which labels can come next from a state of HCL, as half-open intervals; and least costs of blocks of G's arcs."""
 
-    part_of_state: Any
-    starts: Any
-    intervals: Any
-    final_label: Any
-    minima: Any
-    coarse_minima: Any
+    part_of_state: np.ndarray
+    starts: np.ndarray
+    intervals: np.ndarray
+    final_label: int
+    minima: np.ndarray
+    coarse_minima: np.ndarray
 
 
 class Made(NamedTuple):
     """Composed states and arcs so far."""
 
-    keys: Any
-    potentials: Any
-    table: Any
-    states: Any
-    state_costs: Any
-    arcs: Any
-    arc_costs: Any
-    counts: Any
+    keys: np.ndarray
+    potentials: np.ndarray
+    table: np.ndarray
+    states: np.ndarray
+    state_costs: np.ndarray
+    arcs: np.ndarray
+    arc_costs: np.ndarray
+    counts: np.ndarray
 
 
 def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: Any, g_states: Any, g_state_costs: Any,
-           g_arcs: Any, g_arc_costs: Any, part_of_state: Any, starts: Any, intervals: Any, final_label: int,
-           minima: Any, coarse_minima: Any, is_disambig: Any, keys: Any, potentials: Any, table: Any, states: Any,
-           state_costs: Any, arcs: Any, arc_costs: Any, counts: Any, wanted: Any) -> int:
+           g_arcs: Any, g_arc_costs: Any, part_of_state: np.ndarray, starts: np.ndarray, intervals: np.ndarray,
+           final_label: int, minima: np.ndarray, coarse_minima: np.ndarray, is_disambig: np.ndarray, keys: np.ndarray,
+           potentials: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray, arcs: np.ndarray,
+           arc_costs: np.ndarray, counts: np.ndarray, wanted: np.ndarray) -> int:
     """Make the arcs of all states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
     hcl = Tables(hcl_states, hcl_state_costs, hcl_arcs, hcl_arc_costs)
     g = Tables(g_states, g_state_costs, g_arcs, g_arc_costs)
@@ -82,8 +83,9 @@ def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: 
     return DONE
 
 
-def add_state(hcl_states: Any, hcl_state_costs: Any, g_states: Any, g_state_costs: Any, keys: Any, potentials: Any,
-              table: Any, states: Any, state_costs: Any, counts: Any, key: int, potential: Any) -> int:
+def add_state(hcl_states: Any, hcl_state_costs: Any, g_states: Any, g_state_costs: Any, keys: np.ndarray,
+              potentials: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
+              counts: np.ndarray, key: int, potential: float) -> int:
     """Add a state of a known potential; its number. There must be room."""
     hcl = Tables(hcl_states, hcl_state_costs, hcl_states, hcl_state_costs)
     g = Tables(g_states, g_state_costs, g_states, g_state_costs)
@@ -94,7 +96,7 @@ def add_state(hcl_states: Any, hcl_state_costs: Any, g_states: Any, g_state_cost
     return np.int64(table[place])
 
 
-def rebuild_table(keys: Any, table: Any, counts: Any) -> None:
+def rebuild_table(keys: np.ndarray, table: np.ndarray, counts: np.ndarray) -> None:
     """Put all states into ``table`` again, which may have another size."""
     made = Made(keys, keys, table, keys, keys, keys, keys, counts)
     for place in range(len(table)):
@@ -104,7 +106,7 @@ def rebuild_table(keys: Any, table: Any, counts: Any) -> None:
 
 
 @inline
-def _place(made: Any, key: int) -> int:
+def _place(made: Made, key: int) -> int:
     """Where a state is in the table, or would be."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     mask = np.int64(len(made.table) - 1)
@@ -115,7 +117,7 @@ def _place(made: Any, key: int) -> int:
 
 
 @inline
-def _add(hcl: Any, g: Any, made: Any, place: int, key: int, potential: Any) -> int:
+def _add(hcl: Tables, g: Tables, made: Made, place: int, key: int, potential: float) -> int:
     state = made.counts[NUM_STATES]
     made.counts[NUM_STATES] += 1
     made.table[place] = state
@@ -131,7 +133,7 @@ def _add(hcl: Any, g: Any, made: Any, place: int, key: int, potential: Any) -> i
 
 
 @inline
-def _first_at_least(g: Any, first: int, end: int, label: int) -> int:
+def _first_at_least(g: Tables, first: int, end: int, label: int) -> int:
     """The first of G's arcs from ``first`` to ``end`` whose label is at least ``label``."""
     while first < end:
         middle = (first + end) // 2
@@ -143,7 +145,7 @@ def _first_at_least(g: Any, first: int, end: int, label: int) -> int:
 
 
 @inline
-def _least_cost(g: Any, reach: Any, first: int, end: int) -> Any:
+def _least_cost(g: Tables, reach: Reach, first: int, end: int) -> float:
     """The least cost of G's arcs from ``first`` to ``end``."""
     least = _INFINITY
     while first < end:
@@ -160,7 +162,7 @@ def _least_cost(g: Any, reach: Any, first: int, end: int) -> Any:
 
 
 @inline
-def _potential_here(g: Any, reach: Any, part: int, state: int) -> Any:
+def _potential_here(g: Tables, reach: Reach, part: int, state: int) -> float:
     """The least cost of what HCL can say next, in a state of G, without back-off."""
     words = state * STATE_WORDS
     first = np.int64(g.states[words + FIRST_ARC])
@@ -177,7 +179,7 @@ def _potential_here(g: Any, reach: Any, part: int, state: int) -> Any:
 
 
 @inline
-def _potential(g: Any, reach: Any, key: int) -> Any:
+def _potential(g: Tables, reach: Reach, key: int) -> float:
     """The potential of a composed state; infinity if nothing can follow."""
     part, state = np.int64(reach.part_of_state[key >> 32]), (key & 0xFFFFFFFF) >> 1
     least, backoff, followed = _INFINITY, np.float32(0.0), 0
@@ -199,15 +201,15 @@ def _potential(g: Any, reach: Any, key: int) -> Any:
 
 
 @inline
-def _key(g: Any, left: int, right: int, without_backoff: bool) -> int:
+def _key(g: Tables, left: int, right: int, without_backoff: bool) -> int:
     """The key of a composed state. Where G has nothing to back off to, it is forbidden from the beginning."""
     none = without_backoff or g.states[right * STATE_WORDS + NUM_EPSILONS] == 0
     return (np.int64(left) << 32) | (np.int64(right) << 1) | np.int64(none)
 
 
 @inline
-def _add_arc(hcl: Any, g: Any, reach: Any, made: Any, state: int, key: int, label: int, output: int,
-             cost: Any) -> None:
+def _add_arc(hcl: Tables, g: Tables, reach: Reach, made: Made, state: int, key: int, label: int, output: int,
+             cost: float) -> None:
     """An arc from a composed state to the one of ``key``, if anything can follow there."""
     place = _place(made, key)
     to = np.int64(made.table[place])
@@ -223,7 +225,7 @@ def _add_arc(hcl: Any, g: Any, reach: Any, made: Any, state: int, key: int, labe
 
 
 @inline
-def _expand_one(hcl: Any, g: Any, reach: Any, made: Any, is_disambig: Any, state: int) -> int:
+def _expand_one(hcl: Tables, g: Tables, reach: Reach, made: Made, is_disambig: np.ndarray, state: int) -> int:
     """Make the arcs of a state; if there is no room, it has none yet."""
     key, counts = made.keys[state], made.counts
     left, right = key >> 32, (key & 0xFFFFFFFF) >> 1

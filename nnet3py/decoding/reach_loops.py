@@ -24,8 +24,8 @@ from nnet3py.lattices.subsets import sort
 DONE, MORE = 0, 1
 
 
-def find_parts(states: Any, arcs: Any, num_states: int, depth: Any, lowest: Any, part: Any, stack: Any, waiting: Any,
-               position: Any, new_labels: Any) -> int:
+def find_parts(states: Any, arcs: Any, num_states: int, depth: np.ndarray, lowest: np.ndarray, part: np.ndarray,
+               stack: np.ndarray, waiting: np.ndarray, position: np.ndarray, new_labels: np.ndarray) -> int:
     """Number the parts, those that are led to before those that lead there, and the labels; the number of parts.
 
     ``depth``, ``lowest``, ``part``, ``stack``, ``waiting`` (int32) and ``position`` (int64) are as large as the states;
@@ -76,9 +76,9 @@ def find_parts(states: Any, arcs: Any, num_states: int, depth: Any, lowest: Any,
     return num_parts
 
 
-def find_intervals(states: Any, state_costs: Any, arcs: Any, part: Any, members: Any, member_starts: Any,
-                   new_labels: Any, final_label: int, lows: Any, highs: Any, progress: Any, starts: Any,
-                   intervals: Any) -> int:
+def find_intervals(states: Any, state_costs: Any, arcs: Any, part: np.ndarray, members: np.ndarray,
+                   member_starts: np.ndarray, new_labels: np.ndarray, final_label: int, lows: np.ndarray,
+                   highs: np.ndarray, progress: np.ndarray, starts: np.ndarray, intervals: np.ndarray) -> int:
     """Write the intervals of the labels that can come next, part by part from ``progress[0]`` on.
 
     ``members`` (int32) are the states by part; ``lows`` and ``highs`` (int64) are scratch. MORE: these and
@@ -115,7 +115,7 @@ def find_intervals(states: Any, state_costs: Any, arcs: Any, part: Any, members:
 
 
 @inline
-def _write_merged(lows: Any, highs: Any, count: int, intervals: Any, first: int) -> int:
+def _write_merged(lows: np.ndarray, highs: np.ndarray, count: int, intervals: np.ndarray, first: int) -> int:
     """Write intervals in order, those that touch as one; the place after them."""
     sort(lows, highs, count)
     end = first
@@ -128,7 +128,7 @@ def _write_merged(lows: Any, highs: Any, count: int, intervals: Any, first: int)
     return end
 
 
-def read_intervals(words: Any, num_states: int, starts: Any, intervals: Any) -> int:
+def read_intervals(words: np.ndarray, num_states: int, starts: np.ndarray, intervals: np.ndarray) -> int:
     """Write what a look-ahead file says of each state: intervals, behind their number (64 bits), and a count.
 
     ``words`` are the file's 32-bit words; ``intervals`` has room for half as many. The number of words read, or -1.

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.decoding.pruning_loops import Tokens, compact, prune_active
 from nnet3py.decoding.search_layout import (
     ACOUSTIC,
     ADAPTIVE_BEAM,
@@ -73,7 +74,6 @@ from nnet3py.decoding.search_layout import (
     TOTAL,
     UNKNOWN_ARCS,
 )
-from nnet3py.decoding.search_pruning import Tokens, compact, prune_active
 from nnet3py.engine.inline import inline
 
 _INFINITY = np.float32(np.inf)
@@ -85,21 +85,22 @@ class Graph(NamedTuple):
     states: Any
     arcs: Any
     arc_costs: Any
-    pdfs: Any
+    pdfs: np.ndarray
 
 
 class Table(NamedTuple):
     """Finds the token of a state among those of the newest time; orders them; the stack of those with epsilon arcs."""
 
-    buckets: Any
-    used: Any
-    order: Any
-    stack: Any
+    buckets: np.ndarray
+    used: np.ndarray
+    order: np.ndarray
+    stack: np.ndarray
 
 
-def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: Any, tokens: Any, token_costs: Any, links: Any,
-            link_costs: Any, frames: Any, offsets: Any, remap: Any, buckets: Any, used: Any, order: Any, stack: Any,
-            chosen: Any, counts: Any, limits: Any, log_likes: Any) -> int:
+def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np.ndarray, token_costs: np.ndarray,
+            links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray,
+            buckets: np.ndarray, used: np.ndarray, order: np.ndarray, stack: np.ndarray, chosen: np.ndarray,
+            counts: np.ndarray, limits: np.ndarray, log_likes: np.ndarray) -> int:
     """Search on through the rows of ``log_likes``, from row ``counts[ROW]``."""
     graph, table = Graph(states, arcs, arc_costs, pdfs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
@@ -130,8 +131,9 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: Any, tokens: Any, toke
             return status
 
 
-def begin(states: Any, arcs: Any, arc_costs: Any, tokens: Any, token_costs: Any, links: Any, link_costs: Any,
-          frames: Any, buckets: Any, used: Any, order: Any, stack: Any, counts: Any, limits: Any, start: int) -> int:
+def begin(states: Any, arcs: Any, arc_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray,
+          link_costs: np.ndarray, frames: np.ndarray, buckets: np.ndarray, used: np.ndarray, order: np.ndarray,
+          stack: np.ndarray, counts: np.ndarray, limits: np.ndarray, start: int) -> int:
     """Begin with the start state, and what is reached from it without a frame. Called again when it is not done."""
     graph, table = Graph(states, arcs, arc_costs, arcs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, limits, order, counts, limits)
@@ -152,7 +154,7 @@ def begin(states: Any, arcs: Any, arc_costs: Any, tokens: Any, token_costs: Any,
 
 
 @inline
-def _new_frame(search: Any, frame: int) -> None:
+def _new_frame(search: Tokens, frame: int) -> None:
     search.frames[frame, FIRST_TOKEN] = search.counts[NUM_TOKENS]
     search.frames[frame, FIRST_LINK] = search.counts[NUM_LINKS]
     search.frames[frame, PRUNE_LINKS] = search.frames[frame, PRUNE_TOKENS] = 1
@@ -160,7 +162,7 @@ def _new_frame(search: Any, frame: int) -> None:
 
 
 @inline
-def _find_or_add(table: Any, search: Any, state: int, cost: Any, source: int) -> tuple[int, bool]:
+def _find_or_add(table: Table, search: Tokens, state: int, cost: float, source: int) -> tuple[int, bool]:
     """The token of a state at the newest time, and whether it is new or has become better."""
     tokens, costs, buckets = search.tokens, search.token_costs, table.buckets
     bucket = np.uint32(state) % np.uint32(search.counts[HASH_SIZE])
@@ -188,7 +190,7 @@ def _find_or_add(table: Any, search: Any, state: int, cost: Any, source: int) ->
 
 
 @inline
-def _add_link(search: Any, source: int, to: int, label: int, output: int, graph: Any, acoustic: Any) -> None:
+def _add_link(search: Tokens, source: int, to: int, label: int, output: int, graph: float, acoustic: float) -> None:
     link = search.counts[NUM_LINKS]
     search.counts[NUM_LINKS] = link + 1
     links = search.links
@@ -199,7 +201,7 @@ def _add_link(search: Any, source: int, to: int, label: int, output: int, graph:
 
 
 @inline
-def _order_tokens(table: Any, search: Any) -> None:
+def _order_tokens(table: Table, search: Tokens) -> None:
     """Write down the order of the newest time's tokens, each less the first one's number."""
     first = search.frames[search.counts[FRAME], FIRST_TOKEN]
     count = 0
@@ -216,7 +218,7 @@ def _order_tokens(table: Any, search: Any) -> None:
 
 
 @inline
-def _begin_frame(graph: Any, table: Any, search: Any, chosen: Any, log_likes: Any) -> int:
+def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray, log_likes: np.ndarray) -> int:
     """Find the cutoff, the beam to go by, the offset and a first bound of the next time's costs."""
     counts, limits = search.counts, search.limits
     frame = counts[FRAME]
@@ -243,7 +245,7 @@ def _begin_frame(graph: Any, table: Any, search: Any, chosen: Any, log_likes: An
 
 
 @inline
-def _first_bound(graph: Any, search: Any, token: int, offset: Any, log_likes: Any) -> Any:
+def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_likes: np.ndarray) -> float:
     """The cost by which to go at the next time, of what the best token leads to."""
     total, beam = search.token_costs[token, TOTAL], search.limits[ADAPTIVE_BEAM]
     state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
@@ -259,7 +261,7 @@ def _first_bound(graph: Any, search: Any, token: int, offset: Any, log_likes: An
 
 
 @inline
-def _find_cutoff(table: Any, search: Any, chosen: Any) -> int:
+def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
     """Set CUTOFF and ADAPTIVE_BEAM; the best token, or -1 if there is none."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
     first, count = search.frames[counts[FRAME], FIRST_TOKEN], counts[NUM_ORDER]
@@ -293,7 +295,7 @@ def _find_cutoff(table: Any, search: Any, chosen: Any) -> int:
 
 
 @inline
-def _select(values: Any, count: int, rank: int) -> Any:
+def _select(values: np.ndarray, count: int, rank: int) -> float:
     """The value that has ``rank`` values before it in increasing order; the values change places."""
     low, high = np.int64(0), np.int64(count - 1)
     while low < high:
@@ -318,7 +320,7 @@ def _select(values: Any, count: int, rank: int) -> Any:
 
 
 @inline
-def _emit(graph: Any, table: Any, search: Any, log_likes: Any) -> int:
+def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> int:
     """Follow the arcs with input labels, of tokens up to the cutoff, to the next time."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
     before = counts[FRAME] - 1
@@ -355,7 +357,7 @@ def _emit(graph: Any, table: Any, search: Any, log_likes: Any) -> int:
 
 
 @inline
-def _room(graph: Any, table: Any, search: Any, arcs: int, links: int) -> int:
+def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> int:
     """Whether there is room for what a state's arcs, as many as the graph's word ``links`` says, lead to."""
     if graph.states[arcs] == UNKNOWN_ARCS:
         return MORE_ARCS
@@ -369,7 +371,7 @@ def _room(graph: Any, table: Any, search: Any, arcs: int, links: int) -> int:
 
 
 @inline
-def _enter_epsilons(graph: Any, table: Any, search: Any) -> int:
+def _enter_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
     """Put all tokens whose states have arcs without input labels on the stack."""
     counts = search.counts
     _order_tokens(table, search)
@@ -387,13 +389,13 @@ def _enter_epsilons(graph: Any, table: Any, search: Any) -> int:
 
 
 @inline
-def _may_have_epsilons(graph: Any, state: int) -> bool:
+def _may_have_epsilons(graph: Graph, state: int) -> bool:
     words = np.int64(state) * STATE_WORDS
     return graph.states[words + NUM_EPSILONS] != 0 or graph.states[words + NUM_ARCS] == UNKNOWN_ARCS
 
 
 @inline
-def _follow_epsilons(graph: Any, table: Any, search: Any) -> int:
+def _follow_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
     """Follow arcs without input labels, from the tokens on the stack; then the time is complete."""
     counts, costs, cutoff = search.counts, search.token_costs, search.limits[NEXT_CUTOFF]
     while counts[NUM_STACK] > 0:
@@ -432,7 +434,7 @@ def _follow_epsilons(graph: Any, table: Any, search: Any) -> int:
 
 
 @inline
-def _drop_links(search: Any, token: int) -> None:
+def _drop_links(search: Tokens, token: int) -> None:
     link = search.tokens[token, LINKS]
     while link >= 0:
         search.links[link, TO] = -1

@@ -46,8 +46,25 @@ class Declared:
 
 
 @dataclass(init=False, repr=False, eq=False)
-class CommonOptions(Declared):
-    """What all drivers take."""
+class JobOptions(Declared):
+    """What all work in stages and jobs takes."""
+
+    dir: str = opt("dir", "", "Folder for the result, its logs and what is needed on the way", effect=HARMLESS)
+    stage: int | None = opt("stage", None, "Begin at this stage, doing all from there on anew; blank: go on where the "
+                            "folder stands", effect=HARMLESS)
+    exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", effect=HARMLESS)
+    cmd: str | None = opt("cmd", None, "How jobs are started, such as 'queue.pl --mem 4G'; blank: processes here",
+                          effect=HARMLESS)
+    scheduler: str | None = opt("scheduler", None, "Address of a dask.distributed scheduler that runs the jobs",
+                                effect=HARMLESS)
+    num_threads: int = opt("num-threads", 0, "Cores that the jobs here share (0: all this process may use)",
+                           effect=HARMLESS)
+    cleanup: bool = opt("cleanup", True, "Remove what is not needed any more", effect=HARMLESS)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class CommonOptions(JobOptions):
+    """What all drivers of training take."""
 
     dir: str = opt("dir", "", "Folder of the training: configs/ in it, models and logs go to it", effect=HARMLESS)
     feat_dir: str | None = opt("feat-dir", None, "Folder of data with feats.scp", effect=HARMLESS)
@@ -94,18 +111,8 @@ class CommonOptions(Declared):
                                          "Also log the accuracy of every class on training data", effect=HARMLESS)
     input_model: str | None = opt("trainer.input-model", None, "Start from this raw network, not from configs/")
 
-    stage: int | None = opt("stage", None, "Begin at this stage, as in Kaldi; blank: go on where the folder stands",
-                            effect=HARMLESS)
-    exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", effect=HARMLESS)
-    cmd: str | None = opt("cmd", None, "How jobs are started, such as 'queue.pl --mem 4G'; blank: processes here",
-                          effect=HARMLESS)
-    scheduler: str | None = opt("scheduler", None, "Address of a dask.distributed scheduler that runs the jobs",
-                                effect=HARMLESS)
-    num_threads: int = opt("num-threads", 0, "Cores that the jobs here share (0: all this process may use)",
-                           effect=HARMLESS)
     use_gpu: str = opt("use-gpu", "yes", "yes|no|optional|wait: train on GPUs; without one, training warns and goes on",
                        effect=HARMLESS)
-    cleanup: bool = opt("cleanup", True, "Remove models that are not needed any more", effect=HARMLESS)
     remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples in the end, if made here", effect=HARMLESS)
     preserve_model_interval: int = opt("cleanup.preserve-model-interval", 100, "Models with these numbers are kept",
                                        effect=HARMLESS)

@@ -9,26 +9,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from nnet3py.drivers.egs.steps import check_plain
-from nnet3py.drivers.options import HARMLESS, Declared, opt
+from nnet3py.drivers.options import HARMLESS, JobOptions, opt
 from nnet3py.errors import UsageError
 
 
 @dataclass(init=False, repr=False, eq=False)
-class WorkOptions(Declared):
+class WorkOptions(JobOptions):
     """What all of them take."""
 
-    dir: str = opt("dir", "", "Folder for the result, its logs and what is needed on the way", effect=HARMLESS)
     feat_dir: str = opt("feat-dir", "", "Folder of data with feats.scp and utt2spk", effect=HARMLESS)
-    stage: int | None = opt("stage", None, "Begin at this stage, doing all from there on anew; blank: go on where the "
-                            "folder stands", effect=HARMLESS)
-    exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", effect=HARMLESS)
-    cmd: str | None = opt("cmd", None, "How jobs are started, such as 'queue.pl --mem 4G'; blank: processes here",
-                          effect=HARMLESS)
-    scheduler: str | None = opt("scheduler", None, "Address of a dask.distributed scheduler that runs the jobs",
-                                effect=HARMLESS)
-    num_threads: int = opt("num-threads", 0, "Cores that the jobs here share (0: all this process may use)",
-                           effect=HARMLESS)
-    cleanup: bool = opt("cleanup", True, "Remove what is not needed any more", effect=HARMLESS)
 
     folders: ClassVar[tuple[str, ...]] = ("dir", "feat_dir")           # that must be given
     more_folders: ClassVar[tuple[str, ...]] = ()                       # that may be given, and stand in commands

@@ -230,7 +230,7 @@ def halved_minibatch_size(text: str) -> str:
     """
     def half(part: str) -> str:
         size, equals, ranges = part.rpartition("=")
-        return size + equals + re.sub(r"[0-9]+", lambda found: str(max(1, int(found[0]) // 2)), ranges)
+        return size + equals + re.sub(r"[0-9]+", lambda digits: str(max(1, int(digits[0]) // 2)), ranges)
 
     return "/".join(half(part) for part in text.split("/"))
 

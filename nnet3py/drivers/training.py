@@ -297,7 +297,7 @@ class Training(ABC):
                 self.diagnostics.wait_for_all()
                 return False
             self._iterate(self.step(iteration), display)
-        if num_iters - 1 not in [one.number for one in self.diagnostics.iterations]:
+        if num_iters - 1 not in [reported.number for reported in self.diagnostics.iterations]:
             self.diagnostics.finish(num_iters - 1)
         return True
 

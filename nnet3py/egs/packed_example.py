@@ -175,12 +175,12 @@ class _Plan(NamedTuple):
 def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
     examples = [layout.example] * count
     plan = []
-    for place, one in sorted(enumerate(layout.example.io), key=lambda item: item[1].name):
+    for place, member in sorted(enumerate(layout.example.io), key=lambda item: item[1].name):
         stream = io.BytesIO()
         writer = TokenWriter(stream, binary=True)
         writer.token("<NnetIo>")
-        writer.token(one.name)
-        write_index_vector(writer, joined_indexes(examples, [one] * count, range(count)))
+        writer.token(member.name)
+        write_index_vector(writer, joined_indexes(examples, [member] * count, range(count)))
         plan.append(_Plan(place, stream.getvalue()))
     return plan
 

@@ -74,8 +74,8 @@ def _read_codes(reader: TokenReader, count: int) -> tuple[bytes, list[tuple[int,
         missing = position + count - done - len(data)
         if missing > 0:
             data += reader.raw(missing)
-        found = None if after_marker else _SPECIAL.search(data, position)
-        special = position if after_marker else found.start() if found else len(data)
+        marker = None if after_marker else _SPECIAL.search(data, position)
+        special = position if after_marker else marker.start() if marker else len(data)
         done += special - position
         if special == len(data):
             position = special

@@ -1,4 +1,4 @@
-"""Matrices made of their bytes in an archive, in a fraction of the time that reading token by token takes."""
+"""Matrices made from their bytes in an archive, in a fraction of the time that reading token by token takes."""
 from __future__ import annotations
 
 import struct

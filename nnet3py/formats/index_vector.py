@@ -51,14 +51,14 @@ def _read_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[b
     escapes = []
     position = done = 0
     while done < count:
-        found = data.find(ESCAPE, position)
-        if found < 0:
+        escape = data.find(ESCAPE, position)
+        if escape < 0:
             done += len(data) - position
             position = len(data)
         else:
-            escapes.append(found)
-            done += found - position + 1
-            position = found + FULL.itemsize
+            escapes.append(escape)
+            done += escape - position + 1
+            position = escape + FULL.itemsize
         missing = position + (count - done) - len(data)
         if missing > 0:
             data += read(missing)

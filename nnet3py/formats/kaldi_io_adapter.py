@@ -13,7 +13,7 @@ import os
 import sys
 import warnings
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from nnet3py.formats import matrices
 from nnet3py.formats.layouts import DENSE, LONGEST_HEAD, head_of
 from nnet3py.io.skim import Incomplete, Unusual
 from nnet3py.io.tokens import TokenReader
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _HEADER = b"\0B"
 _VECTORS = {b"FV ": 4, b"DV ": 8}        # and the bytes of an element
@@ -85,7 +88,7 @@ def _vector_bytes(reader: TokenReader) -> int:
     return max(0, int.from_bytes(start[4:], "little", signed=True)) * _VECTORS[start[:3]]
 
 
-def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+def read_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
     """A matrix (rows, cols) of ``dtype``, as ``matrices.read_matrix`` reads it."""
     size = _matrix_bytes(reader) if reader.binary else 0
     if not 0 < size <= _LARGEST:
@@ -94,7 +97,7 @@ def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     return kaldi_io().read_mat(_AsFile(reader)).astype(dtype)       # a copy: kaldi-io's array cannot be written to
 
 
-def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+def read_vector(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
     """A vector (dim,) of ``dtype``, as ``matrices.read_vector`` reads it."""
     size = _vector_bytes(reader) if reader.binary else 0
     if not 0 < size <= _LARGEST:

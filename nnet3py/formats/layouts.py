@@ -1,4 +1,4 @@
-"""How the binary forms of matrices are laid out: the one table, for who reads, finds, copies, moves and writes them.
+"""How the binary forms of matrices are laid out: the one table for whoever reads, finds, copies, moves or writes them.
 
 A form begins with its token and a blank. Dense ones go on with rows and columns, each an int32 with its size byte;
 compressed ones with minimum and range, and rows and columns without size bytes, then what each column has of its own
@@ -65,10 +65,10 @@ class Head(NamedTuple):
 
 def head_of(data: bytes, at: int = 0) -> Head:
     """The head of the matrix, not sparse nor empty, that begins at byte ``at``. Raises Incomplete, Unusual."""
-    found = _BY_TOKEN.get(data[at:at + 3]) or _BY_TOKEN.get(data[at:at + 4])
-    if found is None:
+    kind_and_layout = _BY_TOKEN.get(data[at:at + 3]) or _BY_TOKEN.get(data[at:at + 4])
+    if kind_and_layout is None:
         raise Unusual if len(data) >= at + 4 else Incomplete
-    kind, (token, fields, _, element_bytes, column_bytes, head_bytes) = found
+    kind, (token, fields, _, element_bytes, column_bytes, head_bytes) = kind_and_layout
     begin = at + head_bytes
     if len(data) < begin:
         raise Incomplete

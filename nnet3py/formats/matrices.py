@@ -5,13 +5,16 @@ Kaldi: ``Matrix``, ``Vector``, ``SpMatrix``, ``TpMatrix``.
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.layouts import COMPRESSED, DENSE, head_bytes, read_head
 from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, DTypeLike
 
 _LARGEST_COUNT = 1 << 40        # elements; keeps products of two damaged dimensions far from overflow
 _NUMBERS_TEXT = re.compile(rb"[-+.0-9a-zA-Z; \t\n\r\v\f]*")
@@ -22,13 +25,13 @@ _BAD_NUMBER = re.compile(
     rb"(?<![^\s;])(?!(?:-?[0-9]+\.?[0-9]*|-\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?=[\s;]|\Z)"
     rb"|(?:[iI][nN][fF](?:[iI][nN][iI][tT][yY])?|[nN][aA][nN])(?=[\s;]|\Z))[^\s;]+")
 _ROWS_AT_ONCE = 1 << 15         # numbers formatted in one go
-_DTYPES = {"F": np.dtype(np.float32), "D": np.dtype(np.float64)}
+_DTYPES: dict[str, np.dtype[np.floating]] = {"F": np.dtype(np.float32), "D": np.dtype(np.float64)}
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+def read_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Read a matrix (rows, cols) of ``dtype``; other precisions are converted, compressed matrices decoded.
 
     Raises FormatError for anything else. Kaldi: Matrix::Read.
@@ -41,7 +44,7 @@ def read_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     return read_matrix_after_token(reader, token, dtype)
 
 
-def read_matrix_after_token(reader: TokenReader, token: str, dtype: Any = np.float32) -> np.ndarray:
+def read_matrix_after_token(reader: TokenReader, token: str, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Read what follows the token ``FM`` or ``DM`` of a binary matrix (rows, cols)."""
     if token not in DENSE:
         raise reader.unexpected(token, "a matrix (FM, DM or compressed)")
@@ -50,13 +53,13 @@ def read_matrix_after_token(reader: TokenReader, token: str, dtype: Any = np.flo
     return _converted(values.reshape(head.num_rows, head.num_cols), dtype)
 
 
-def _converted(values: np.ndarray, dtype: Any) -> np.ndarray:
+def _converted(values: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     """``values`` as ``dtype``; a double beyond the range of float becomes infinite, as in Kaldi."""
     with np.errstate(over="ignore"):
         return values.astype(dtype, copy=False)
 
 
-def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+def read_vector(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Read a vector (dim,) of ``dtype``; the other precision is converted. Kaldi: Vector::Read."""
     if not reader.binary:
         text = _bracketed_numbers(reader)
@@ -69,7 +72,7 @@ def read_vector(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     return _converted(reader.array(_DTYPES[token[0]], reader.integer(), "vector elements"), dtype)
 
 
-def read_packed(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+def read_packed(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Read a symmetric or triangular matrix: its lower triangle by rows, (dim (dim + 1) / 2,). Kaldi: PackedMatrix."""
     reader.skip_whitespace()
     if not reader.binary and reader.peek(1) == b"[":
@@ -90,7 +93,7 @@ def read_packed(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
     return np.fromiter((reader.real() for _ in range(count)), dtype=dtype, count=-1)
 
 
-def read_text_matrix(reader: TokenReader, dtype: Any = np.float32) -> np.ndarray:
+def read_text_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Read a matrix in text: ``[``, rows ended by newlines or ``;``, ``]``."""
     text = _bracketed_numbers(reader).replace(b";", b"\n")
     values = _parse_numbers(reader, text, dtype)
@@ -132,7 +135,7 @@ def _word_starts(text: bytes) -> np.ndarray:
     return np.flatnonzero(~blank & np.concatenate(([True], blank[:-1])))
 
 
-def _parse_numbers(reader: TokenReader, text: bytes, dtype: Any) -> np.ndarray:
+def _parse_numbers(reader: TokenReader, text: bytes, dtype: DTypeLike) -> np.ndarray:
     text = text.replace(b";", b" ")
     values = _parse_plain_numbers(text)
     if values is None:
@@ -175,7 +178,7 @@ def _has_glued_numbers(text: bytes, letters: np.ndarray, starts: np.ndarray) -> 
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def _stored(array: Any) -> tuple[np.ndarray, str]:
+def _stored(array: ArrayLike) -> tuple[np.ndarray, str]:
     """The array as it is stored, and the first letter of its token: double stays double, all else is float."""
     array = np.asarray(array)
     letter = "D" if array.dtype == np.float64 else "F"

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3py.formats import kaldi_io_adapter
 from nnet3py.io.token_values import line_of
 from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 _SIZED = np.dtype([("size", "i1"), ("value", "<i4")])
 _SIZED_FLOAT = np.dtype([("size", "i1"), ("value", "<f4")])
@@ -143,7 +146,7 @@ def read_int_vector(reader: TokenReader) -> np.ndarray:
     return _int32s(reader, line_of(reader).split())
 
 
-def write_int_vector(writer: TokenWriter, value: Any) -> None:
+def write_int_vector(writer: TokenWriter, value: ArrayLike) -> None:
     """Write int32 (count,)."""
     values = np.asarray(value, dtype=np.int32)
     if writer.binary:
@@ -165,7 +168,7 @@ def read_int_vectors(reader: TokenReader) -> list[np.ndarray]:
     return [_int32s(reader, piece.split()) for piece in pieces]
 
 
-def write_int_vectors(writer: TokenWriter, value: Sequence[Any]) -> None:
+def write_int_vectors(writer: TokenWriter, value: Sequence[ArrayLike]) -> None:
     """Write a list of int32 arrays."""
     vectors = [np.asarray(vector, dtype=np.int32) for vector in value]
     if writer.binary:
@@ -191,7 +194,7 @@ def read_int_pairs(reader: TokenReader) -> np.ndarray:
     return _int32s(reader, [word for pair in pairs for word in pair]).reshape(-1, 2)
 
 
-def write_int_pairs(writer: TokenWriter, value: Any) -> None:
+def write_int_pairs(writer: TokenWriter, value: ArrayLike) -> None:
     """Write int32 (count, 2)."""
     pairs = np.asarray(value, dtype=np.int32).reshape(-1, 2)
     if writer.binary:
@@ -218,7 +221,7 @@ def read_float_pairs(reader: TokenReader) -> np.ndarray:
         return np.array([[float(word) for word in pair] for pair in pairs]).astype(np.float32).reshape(-1, 2)
 
 
-def write_float_pairs(writer: TokenWriter, value: Any) -> None:
+def write_float_pairs(writer: TokenWriter, value: ArrayLike) -> None:
     """Write float32 (count, 2)."""
     pairs = np.asarray(value, dtype=np.float32).reshape(-1, 2)
     if writer.binary:

@@ -184,8 +184,8 @@ def _read_text_rows(reader: TokenReader, num_rows: int) -> tuple[np.ndarray, np.
 
 
 def _named_number(reader: TokenReader, token: str, name: str) -> int:
-    found, _, number = token.partition("=")
-    if found != name or not (number.isascii() and number.isdigit()) or int(number[:20]) > 0x7fffffff:
+    key, _, number = token.partition("=")
+    if key != name or not (number.isascii() and number.isdigit()) or int(number[:20]) > 0x7fffffff:
         raise reader.unexpected(token, f"{name}=NUMBER in a sparse matrix")
     return int(number)
 

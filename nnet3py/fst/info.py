@@ -68,9 +68,6 @@ def _multiplicity(fst: Fst, labels: np.ndarray) -> float:
 def _components(fst: Fst, connection: str) -> int:
     if not fst.num_states:
         return 0
-    from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    graph = csr_matrix((np.ones(fst.num_arcs, dtype=np.int8), fst.next_states, fst.arc_starts),
-                       shape=(fst.num_states, fst.num_states))
-    return int(connected_components(graph, directed=True, connection=connection, return_labels=False))
+    return int(connected_components(bits.arc_matrix(fst), directed=True, connection=connection, return_labels=False))

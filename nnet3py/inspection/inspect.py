@@ -49,6 +49,10 @@ def inspect(path: str) -> Inspection:
         inspection.frame_subsampling_factor = _subsampling(folder, problems)
         problems += _contradictions(folder, model)
     judge(inspection)
+    if inspection.folder is not None:
+        from nnet3py.inspection.recognising import judge_recognition  # slow to load, and only folders need it
+
+        judge_recognition(inspection)
     return inspection
 
 

@@ -15,7 +15,6 @@ from nnet3py.io.object_files import read_object
 from nnet3py.io.tokens import TokenReader
 from nnet3py.network.consistency import orphan_components, orphan_nodes
 from nnet3py.network.loops import is_recurrent
-from nnet3py.network.model_file import read_nnet_body
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, InputNode
 from nnet3py.network.surgery_components import FIXED_ARRAYS
@@ -45,7 +44,7 @@ def model_facts(path: str) -> ModelFacts:
 
 def _read_model(reader: TokenReader) -> Contents:
     if reader.peek_token() == "N":
-        return "raw network", reader.binary, None, read_nnet_body(reader), None
+        return "raw network", reader.binary, None, Nnet.read(reader), None
     if reader.peek_token() != "T":
         raise reader.unexpected(reader.token(), "<Nnet3> or <TransitionModel>, with which models begin")
     transitions = TransitionModel.read(reader)

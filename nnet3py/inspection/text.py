@@ -25,6 +25,7 @@ class Inspection:
     model : None for a folder without a model
     folder : None for a file
     frame_subsampling_factor : input frames per output frame when decoding; None if nothing says
+    recognition : of sound; says nothing for a file
     problems : what does not fit together
     """
 
@@ -35,14 +36,15 @@ class Inspection:
     computing: Readiness = field(default_factory=Readiness)
     training: Readiness = field(default_factory=Readiness)
     decoding: Readiness = field(default_factory=Readiness)
+    recognition: Readiness = field(default_factory=Readiness)
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The same as nested dicts and lists, ``is_ready`` included; None in place of NaN and infinity."""
-        found = _plain(asdict(self))
-        for purpose in ("computing", "training", "decoding"):
-            found[purpose]["is_ready"] = getattr(self, purpose).is_ready
-        return found
+        facts = _plain(asdict(self))
+        for purpose in ("computing", "training", "decoding", "recognition"):
+            facts[purpose]["is_ready"] = getattr(self, purpose).is_ready
+        return facts
 
     def text(self) -> str:
         """A table for people, at most 80 columns wide."""
@@ -55,9 +57,9 @@ class Inspection:
 def _plain(value: Any) -> Any:
     """The value with None in place of numbers that JSON does not have."""
     if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -71,8 +73,11 @@ def inspection_text(inspection: Inspection) -> str:
                   *_model_lines(inspection, inspection.model), ""]
         if inspection.model.network is not None and inspection.model.network.layers:
             lines += [*_layer_lines(inspection.model.network.layers), ""]
-    for purpose, ready in (("computing", inspection.computing), ("training", inspection.training),
-                           ("decoding", inspection.decoding)):
+    purposes = [("computing", inspection.computing), ("training", inspection.training),
+                ("decoding", inspection.decoding)]
+    if inspection.folder is not None:
+        purposes.append(("recognition", inspection.recognition))
+    for purpose, ready in purposes:
         lines += [*_readiness_lines(purpose, ready), ""]
     for problem in inspection.problems:
         lines += _item("problem", problem)

@@ -32,7 +32,7 @@ class Moved(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Entries that stand one after the other in a file, from byte ``first`` up to ``end``."""
+    """Entries that follow each other in a file, from byte ``first`` up to ``end``."""
 
     first: int
     end: int
@@ -94,13 +94,13 @@ class ArchiveScanner(Generic[Value]):
         """The next key; the blank after it is consumed, but a newline is not (it may be an empty text value)."""
         reader = self._reader
         reader.skip_whitespace()
-        found = reader.take_while(_WORD)
+        word = reader.take_while(_WORD)
         after = reader.peek(1)
-        if not after and not found:
+        if not after and not word:
             return None
-        key = found.decode("utf-8", "surrogateescape")
-        if not after or after not in b" \t\n" or not is_token(key) or len(found) > _LONGEST_KEY:
-            raise reader.unexpected_bytes(found + after, "a key and a blank", hint="is this an archive?")
+        key = word.decode("utf-8", "surrogateescape")
+        if not after or after not in b" \t\n" or not is_token(key) or len(word) > _LONGEST_KEY:
+            raise reader.unexpected_bytes(word + after, "a key and a blank", hint="is this an archive?")
         if after != b"\n":
             reader.raw(1)
         return key

@@ -32,7 +32,7 @@ class RandomAccessReader(Generic[Value]):
     def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
         specifier = parse_rspecifier(rspecifier)
         self.specifier = specifier
-        self._lookup: Any
+        self._lookup: _ScriptLookup[Value] | _UnsortedLookup[Value] | _SortedLookup[Value] | _DoublySortedLookup[Value]
         if specifier.kind == "scp":
             self._lookup = _ScriptLookup(specifier, holder)
         elif not specifier.sorted:
@@ -70,8 +70,8 @@ def _checked(key: str) -> str:
     return key
 
 
-class _ScriptLookup:
-    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+class _ScriptLookup(Generic[Value]):
+    def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         self._specifier = specifier
         self._script = Script(specifier.source, sorted=specifier.sorted)
         self._loaded = LoadedObject(holder)
@@ -87,7 +87,7 @@ class _ScriptLookup:
             return False
         return True
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> Value:
         name = self._script.get(key)
         if name is None:
             raise _missing(key, self._specifier)
@@ -101,10 +101,10 @@ def _missing(key: str, specifier: Rspecifier) -> Nnet3Error:
     return Nnet3Error(f"there is no key {key} in '{specifier.text}'")
 
 
-class _ArchiveLookup:
+class _ArchiveLookup(Generic[Value]):
     """What the three ways to search an archive share: reading on, and failing."""
 
-    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+    def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         self._specifier = specifier
         self._stream = open_input(specifier.source)
         self._scanner = ArchiveScanner(self._stream, holder)
@@ -112,7 +112,7 @@ class _ArchiveLookup:
         self._error: Nnet3Error | None = None
         self._first = True
 
-    def _next(self) -> tuple[str, Any] | None:
+    def _next(self) -> tuple[str, Value] | None:
         """The archive's next entry, or None at its end or after an error."""
         if self._at_end:
             return None
@@ -146,10 +146,10 @@ class _ArchiveLookup:
             raise error
 
 
-class _UnsortedLookup(_ArchiveLookup):
-    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+class _UnsortedLookup(_ArchiveLookup[Value]):
+    def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         super().__init__(specifier, holder)
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, Value] = {}
         self._first_dropped: str | None = None
         self._to_drop: str | None = None
 
@@ -173,7 +173,7 @@ class _UnsortedLookup(_ArchiveLookup):
             self._values[entry[0]] = entry[1]
         return True
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> Value:
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -181,10 +181,10 @@ class _UnsortedLookup(_ArchiveLookup):
         return self._values[key]
 
 
-class _SortedLookup(_ArchiveLookup):
-    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+class _SortedLookup(_ArchiveLookup[Value]):
+    def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         super().__init__(specifier, holder)
-        self._values: dict[str, Any] = {}
+        self._values: dict[str, Value] = {}
         self._last: str | None = None
         self._given: set[str] = set()
 
@@ -200,7 +200,7 @@ class _SortedLookup(_ArchiveLookup):
             self._values[entry[0]] = entry[1]
         return key in self._values
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> Value:
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -209,8 +209,8 @@ class _SortedLookup(_ArchiveLookup):
         return self._values[key]
 
 
-class _DoublySortedLookup(_ArchiveLookup):
-    def __init__(self, specifier: Rspecifier, holder: Holder) -> None:
+class _DoublySortedLookup(_ArchiveLookup[Value]):
+    def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         super().__init__(specifier, holder)
         self._key: str | None = None
         self._value: Any = None
@@ -229,7 +229,7 @@ class _DoublySortedLookup(_ArchiveLookup):
             self._key, self._value = entry
         return self._key == key
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> Value:
         if not self.has(key):
             raise _missing(key, self._specifier)
         return self._value

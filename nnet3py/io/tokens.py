@@ -139,9 +139,9 @@ class TokenReader:
         if size > _LARGE and self.remaining is None:
             return np.frombuffer(self.raw(size), dtype=kind)
         result = np.empty(count, dtype=kind)
-        found = self._source.read_into(result.data.cast("B")) if size else 0
-        if found != size:
-            raise self._truncated(size, found)
+        num_read = self._source.read_into(result.data.cast("B")) if size else 0
+        if num_read != size:
+            raise self._truncated(size, num_read)
         return result
 
     def skip(self, count: int) -> None:
@@ -156,8 +156,8 @@ class TokenReader:
         """Pass over ``count`` bytes, or what is left if that is less."""
         left = self.remaining
         if left is None:
-            while count > 0 and (found := len(self.up_to(min(count, _SKIPPED)))):
-                count -= found
+            while count > 0 and (skipped := len(self.up_to(min(count, _SKIPPED)))):
+                count -= skipped
         elif not self._source.seek_forward(min(count, left)):
             self.skip(min(count, left))
 
@@ -176,8 +176,8 @@ class TokenReader:
         parts: list[bytes] = []
         while True:
             data = self._source.peek(1)
-            found = pattern.match(data)
-            length = found.end() if found else 0
+            match = pattern.match(data)
+            length = match.end() if match else 0
             if length:
                 parts.append(self._source.read(length))
             if length < len(data) or not data:
@@ -194,8 +194,8 @@ class TokenReader:
             raise self.error(f"expected a newline, found the end of the file after '{_shown(line[-60:])}'")
         return line
 
-    def _truncated(self, wanted: int, found: int) -> FormatError:
-        return self.error(f"expected {wanted} more bytes, found the end of the file after {max(found, 0)}",
+    def _truncated(self, wanted: int, num_read: int) -> FormatError:
+        return self.error(f"expected {wanted} more bytes, found the end of the file after {max(num_read, 0)}",
                           hint="the file is truncated")
 
     # -- tokens ----------------------------------------------------------------------------------------------------
@@ -304,10 +304,10 @@ class TokenReader:
         if not self.binary:
             self.check_count(count, 2)
             return np.fromiter((self.integer() for _ in range(count)), dtype=np.int32)
-        found = self.array(_SIZED_INT32, count)
-        if np.any(found["size"] != 4):
+        records = self.array(_SIZED_INT32, count)
+        if np.any(records["size"] != 4):
             raise self.error("expected 4-byte integers, found another size byte")
-        return found["value"].astype(np.int32)
+        return records["value"].astype(np.int32)
 
     def real(self) -> float:
         """A float or a double, whichever is stored. Kaldi: ReadBasicType of float and double."""

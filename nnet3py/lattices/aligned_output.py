@@ -58,9 +58,9 @@ class AlignedOutput:
         lattice = CompactLattice.from_arcs(
             0 if self.arcs else -1, finals, np.array([row[0] for row in rows], dtype=np.int64), labels,
             np.array([row[3][:2] for row in rows], dtype=np.float32).reshape(-1, 2),
-            [len(row[3][2]) for row in rows], [one for row in rows for one in row[3][2]],
+            [len(row[3][2]) for row in rows], [transition_id for row in rows for transition_id in row[3][2]],
             np.array([row[2] for row in rows], dtype=np.int32), final_lengths,
-            [one for state in sorted(self.finals) for one in self.finals[state][2]])
+            [transition_id for state in sorted(self.finals) for transition_id in self.finals[state][2]])
         return newly_sorted(trimmed(lattice))
 
     def _remove_epsilons(self) -> None:

@@ -123,16 +123,47 @@ def union(lattices: list[CompactLattice]) -> CompactLattice:
 
     pairs = list(zip(lattices, offsets.tolist(), strict=False))
     return CompactLattice.from_arcs(
-        0, joined([infinite_weights(1), *(one.final_weights for one in lattices)]),
-        joined([np.zeros(count, dtype=np.int64), *(one.sources + offset for one, offset in pairs)]),
-        joined([np.zeros(count, dtype=np.int32), *(one.labels for one in lattices)]),
-        joined([np.zeros((count, 2), dtype=np.float32), *(one.weights for one in lattices)]),
-        joined([np.zeros(count, dtype=np.int64), *(one.lengths for one in lattices)]),
-        joined([one.ids for one in lattices]),
-        joined([np.array([one.start + offset for one, offset in pairs]),
-                *(one.next_states + offset for one, offset in pairs)]),
-        joined([np.zeros(1, dtype=np.int64), *(one.final_lengths for one in lattices)]),
-        joined([one.final_ids for one in lattices]))
+        0, joined([infinite_weights(1), *(part.final_weights for part in lattices)]),
+        joined([np.zeros(count, dtype=np.int64), *(part.sources + offset for part, offset in pairs)]),
+        joined([np.zeros(count, dtype=np.int32), *(part.labels for part in lattices)]),
+        joined([np.zeros((count, 2), dtype=np.float32), *(part.weights for part in lattices)]),
+        joined([np.zeros(count, dtype=np.int64), *(part.lengths for part in lattices)]),
+        joined([part.ids for part in lattices]),
+        joined([np.array([part.start + offset for part, offset in pairs]),
+                *(part.next_states + offset for part, offset in pairs)]),
+        joined([np.zeros(1, dtype=np.int64), *(part.final_lengths for part in lattices)]),
+        joined([part.final_ids for part in lattices]))
+
+
+def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
+    """What lattices say, one after the other; those without states say nothing. OpenFst: Concat."""
+    lattices = [lattice for lattice in lattices if lattice.start >= 0]
+    if len(lattices) < 2:
+        return lattices[0] if lattices else CompactLattice.empty()
+    whole, offsets = lattices[0], np.cumsum([0, *(lattice.num_states for lattice in lattices)]).tolist()
+    # From each end of a lattice an arc without a word, with what the end costs, leads to the next lattice's start.
+    ends = [np.flatnonzero(lattice.is_final) for lattice in lattices[:-1]]
+    pairs = list(zip(lattices, offsets, strict=False))
+    links = list(zip(pairs, ends, strict=False))
+    nexts = [lattice.start + offset for lattice, offset in pairs[1:]]
+    finals = [*(infinite_weights(lattice.num_states) for lattice in lattices[:-1]), lattices[-1].final_weights]
+    lengths = [*(np.zeros(lattice.num_states, dtype=np.int64) for lattice in lattices[:-1]),
+               lattices[-1].final_lengths]
+    return CompactLattice.from_arcs(
+        whole.start, np.concatenate(finals),
+        np.concatenate([*(part.sources + offset for part, offset in pairs),
+                        *(states + offset for (_, offset), states in links)]),
+        np.concatenate([*(part.labels for part in lattices),
+                        *(np.zeros(len(states), dtype=np.int32) for states in ends)]),
+        np.concatenate([*(part.weights for part in lattices), *(part.final_weights[states]
+                                                              for (part, _), states in links)]),
+        np.concatenate([*(part.lengths for part in lattices), *(part.final_lengths[states]
+                                                              for (part, _), states in links)]),
+        np.concatenate([*(part.ids for part in lattices), *(taken(part.final_string_starts, part.final_ids, states)[1]
+                                                          for (part, _), states in links)]),
+        np.concatenate([*(part.next_states + offset for part, offset in pairs),
+                        *(np.full(len(states), start) for states, start in zip(ends, nexts, strict=True))]),
+        np.concatenate(lengths), lattices[-1].final_ids)
 
 
 def words_as_fst(lattice: CompactLattice) -> Fst:

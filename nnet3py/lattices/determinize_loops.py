@@ -5,8 +5,6 @@ Transitions wait in a queue by the cost of the best path through them, so a stat
 """
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from nnet3py.engine.inline import inline
@@ -82,8 +80,8 @@ from nnet3py.lattices.subsets import (
 _NO_PATH = np.inf
 
 
-def prepare(arc_starts: Any, labels: Any, costs: Any, next_states: Any, final_costs: Any, epsilon_ends: Any,
-            kept: Any, backward: Any) -> None:
+def prepare(arc_starts: np.ndarray, labels: np.ndarray, costs: np.ndarray, next_states: np.ndarray,
+            final_costs: np.ndarray, epsilon_ends: np.ndarray, kept: np.ndarray, backward: np.ndarray) -> None:
     """Fill in what is known of the lattice's states."""
     for state in range(len(final_costs) - 1, -1, -1):
         least = np.float64(final_costs[state, 0]) + np.float64(final_costs[state, 1])
@@ -99,14 +97,15 @@ def prepare(arc_starts: Any, labels: Any, costs: Any, next_states: Any, final_co
         epsilon_ends[state], backward[state] = end, least
 
 
-def determinize(arc_starts: Any, epsilon_ends: Any, labels: Any, symbols: Any, costs: Any, next_states: Any,
-                final_costs: Any, kept: Any, backward: Any,
-                nodes: Any, heads: Any,
-                states: Any, state_heads: Any, forward: Any, final_strings: Any, output_finals: Any,
-                subsets: Any, subset_costs: Any, subset_heads: Any, arcs: Any, arc_costs: Any,
-                tasks: Any, priorities: Any, queue: Any, elements: Any, element_costs: Any,
-                closure: Any, closure_costs: Any, moves: Any, move_costs: Any, slots: Any, heap: Any, keys: Any,
-                order: Any, scratch_symbols: Any, counts: Any, limits: Any, start: int) -> int:
+def determinize(arc_starts: np.ndarray, epsilon_ends: np.ndarray, labels: np.ndarray, symbols: np.ndarray,
+                costs: np.ndarray, next_states: np.ndarray, final_costs: np.ndarray, kept: np.ndarray,
+                backward: np.ndarray, nodes: np.ndarray, heads: np.ndarray, states: np.ndarray, state_heads: np.ndarray,
+                forward: np.ndarray, final_strings: np.ndarray, output_finals: np.ndarray, subsets: np.ndarray,
+                subset_costs: np.ndarray, subset_heads: np.ndarray, arcs: np.ndarray, arc_costs: np.ndarray,
+                tasks: np.ndarray, priorities: np.ndarray, queue: np.ndarray, elements: np.ndarray,
+                element_costs: np.ndarray, closure: np.ndarray, closure_costs: np.ndarray, moves: np.ndarray,
+                move_costs: np.ndarray, slots: np.ndarray, heap: np.ndarray, keys: np.ndarray, order: np.ndarray,
+                scratch_symbols: np.ndarray, counts: np.ndarray, limits: np.ndarray, start: int) -> int:
     """Determinize, until the queue is empty or something is needed."""
     lattice = Input(arc_starts, epsilon_ends, labels, symbols, costs, next_states, final_costs, kept, backward)
     tree = Tree(nodes, heads, counts)
@@ -130,7 +129,7 @@ def determinize(arc_starts: Any, epsilon_ends: Any, labels: Any, symbols: Any, c
 
 
 @inline
-def _limits_reached(output: Any) -> int:
+def _limits_reached(output: Output) -> int:
     counts = output.counts
     num_states = counts[NUM_STATES]
     if (counts[MAX_STATES] > 0 and num_states > counts[MAX_STATES]) or (
@@ -145,7 +144,7 @@ def _limits_reached(output: Any) -> int:
 
 
 @inline
-def _room(lattice: Any, tree: Any, output: Any) -> int:
+def _room(lattice: Input, tree: Tree, output: Output) -> int:
     """Whether there is room for what a task can add, but for nodes of strings that are made anew."""
     counts, most = output.counts, len(lattice.labels)
     if counts[NUM_NODES] + most_nodes(lattice) > len(tree.nodes):
@@ -167,7 +166,7 @@ def _room(lattice: Any, tree: Any, output: Any) -> int:
 
 
 @inline
-def _do_task(lattice: Any, tree: Any, output: Any, scratch: Any) -> int:
+def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> int:
     """Make the transition whose best path is best. If there is no room, nothing has happened but to the tree."""
     counts, tasks, closure = output.counts, output.tasks, scratch.closure
     task = np.int64(output.queue[0])
@@ -198,7 +197,8 @@ def _do_task(lattice: Any, tree: Any, output: Any, scratch: Any) -> int:
 
 
 @inline
-def _new_subset(lattice: Any, tree: Any, output: Any, scratch: Any, count: int, forward: float, bucket: int) -> int:
+def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, forward: float,
+                bucket: int) -> int:
     """Enter the normalised subset of the first task, in ``closure``, and find or make its state; the entry.
 
     If there is no room for strings, the answer is -1, and the task waits.
@@ -233,7 +233,8 @@ def _new_subset(lattice: Any, tree: Any, output: Any, scratch: Any, count: int, 
 
 
 @inline
-def _make_state(lattice: Any, tree: Any, output: Any, scratch: Any, count: int, forward: float, bucket: int) -> int:
+def _make_state(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, forward: float,
+                bucket: int) -> int:
     """A new state for the subset in ``closure``, with its final weight and the tasks that begin there."""
     counts = output.counts
     state = counts[NUM_STATES]
@@ -248,7 +249,7 @@ def _make_state(lattice: Any, tree: Any, output: Any, scratch: Any, count: int, 
 
 
 @inline
-def _set_final(lattice: Any, tree: Any, output: Any, scratch: Any, count: int, state: int) -> None:
+def _set_final(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, state: int) -> None:
     closure, costs, finals = scratch.closure, scratch.closure_costs, output.final_costs
     finals[state, 0] = finals[state, 1] = np.float32(np.inf)
     best = np.int64(-1)
@@ -273,7 +274,7 @@ def _set_final(lattice: Any, tree: Any, output: Any, scratch: Any, count: int, s
 
 
 @inline
-def _add_tasks(lattice: Any, tree: Any, output: Any, scratch: Any, count: int, state: int) -> None:
+def _add_tasks(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, state: int) -> None:
     """A task for each label that leaves the subset in ``closure``."""
     closure, costs, moves, move_costs = scratch.closure, scratch.closure_costs, scratch.moves, scratch.move_costs
     num_moves = np.int64(0)
@@ -305,7 +306,7 @@ def _add_tasks(lattice: Any, tree: Any, output: Any, scratch: Any, count: int, s
 
 
 @inline
-def _add_task(tree: Any, output: Any, scratch: Any, place: int, end: int, state: int, label: int,
+def _add_task(tree: Tree, output: Output, scratch: Scratch, place: int, end: int, state: int, label: int,
               priority: float) -> None:
     """A task of the moves from ``place`` to ``end``, of which those to the same state become the best one."""
     counts, elements, moves = output.counts, output.elements, scratch.moves
@@ -336,7 +337,7 @@ def _add_task(tree: Any, output: Any, scratch: Any, place: int, end: int, state:
 
 
 @inline
-def _sift_up(output: Any, place: int, task: int) -> None:
+def _sift_up(output: Output, place: int, task: int) -> None:
     queue, priorities = output.queue, output.priorities
     while place > 0 and priorities[queue[(place - 1) // 2]] > priorities[task]:
         queue[place] = queue[(place - 1) // 2]
@@ -345,7 +346,7 @@ def _sift_up(output: Any, place: int, task: int) -> None:
 
 
 @inline
-def _pop_task(output: Any) -> None:
+def _pop_task(output: Output) -> None:
     """Take the first task out: the gap moves to a leaf, where the last task is put and moves up again.
 
     So tasks of equal priority come in the order in which the C++ library's queues give them.
@@ -368,7 +369,7 @@ def _pop_task(output: Any) -> None:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-def rebuild_table(entries: Any, count: int, elements: Any, heads: Any) -> None:
+def rebuild_table(entries: np.ndarray, count: int, elements: np.ndarray, heads: np.ndarray) -> None:
     """Put entries into ``heads`` again, which may have another size; those of later ones come first."""
     for bucket in range(len(heads)):
         heads[bucket] = -1
@@ -379,14 +380,15 @@ def rebuild_table(entries: Any, count: int, elements: Any, heads: Any) -> None:
 
 
 @inline
-def _mark(nodes: Any, needed: Any, string: int) -> None:
+def _mark(nodes: np.ndarray, needed: np.ndarray, string: int) -> None:
     while string >= 0 and not needed[string]:
         needed[string] = 1
         string = np.int64(nodes[string, PARENT])
 
 
-def drop_strings(nodes: Any, needed: Any, states: Any, final_strings: Any, subsets: Any, arcs: Any, tasks: Any,
-                 queue: Any, elements: Any, counts: Any) -> None:
+def drop_strings(nodes: np.ndarray, needed: np.ndarray, states: np.ndarray, final_strings: np.ndarray,
+                 subsets: np.ndarray, arcs: np.ndarray, tasks: np.ndarray, queue: np.ndarray, elements: np.ndarray,
+                 counts: np.ndarray) -> None:
     """Give up all strings that nothing refers to. ``needed`` (uint8, zeros) has room for all nodes."""
     needed[0] = 1
     for state in range(counts[NUM_STATES]):

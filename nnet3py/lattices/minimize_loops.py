@@ -1,7 +1,7 @@
 """The loops that push strings and weights in compact lattices, topologically sorted, and find equal states."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,19 +11,19 @@ from nnet3py.engine.inline import inline
 class Strings(NamedTuple):
     """The arcs of a compact lattice with their transition-ids, and those of final weights."""
 
-    arc_starts: Any
-    next_states: Any
-    string_starts: Any
-    ids: Any
-    final_string_starts: Any
-    final_ids: Any
+    arc_starts: np.ndarray
+    next_states: np.ndarray
+    string_starts: np.ndarray
+    ids: np.ndarray
+    final_string_starts: np.ndarray
+    final_ids: np.ndarray
 
 
 # -- strings -----------------------------------------------------------------------------------------------------------
 
 
 @inline
-def _symbol(strings: Any, arc: int, place: int) -> int:
+def _symbol(strings: Strings, arc: int, place: int) -> int:
     """The symbol at ``place`` of what begins with an arc's string and goes on along first arcs.
 
     ``arc`` is -1 - state for the string of that state's final weight.
@@ -41,7 +41,7 @@ def _symbol(strings: Any, arc: int, place: int) -> int:
 
 
 @inline
-def _common(strings: Any, left: int, right: int, most: int) -> int:
+def _common(strings: Strings, left: int, right: int, most: int) -> int:
     """How many symbols two strings share at their beginning, up to ``most``."""
     count = np.int64(0)
     while count < most and _symbol(strings, left, count) == _symbol(strings, right, count):
@@ -49,8 +49,9 @@ def _common(strings: Any, left: int, right: int, most: int) -> int:
     return count
 
 
-def find_shifts(start: int, arc_starts: Any, next_states: Any, string_starts: Any, ids: Any, final_string_starts: Any,
-                final_ids: Any, is_final: Any, shifts: Any) -> None:
+def find_shifts(start: int, arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
+                final_string_starts: np.ndarray, final_ids: np.ndarray, is_final: np.ndarray,
+                shifts: np.ndarray) -> None:
     """Write how many symbols (int64) all strings that begin in a state have in common; 0 for the start."""
     strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     for state in range(len(shifts) - 1, -1, -1):
@@ -68,8 +69,9 @@ def find_shifts(start: int, arc_starts: Any, next_states: Any, string_starts: An
         shifts[state] = 0 if state == start else shift
 
 
-def write_pushed(arc_starts: Any, next_states: Any, string_starts: Any, ids: Any, final_string_starts: Any,
-                 final_ids: Any, shifts: Any, new_starts: Any, new_ids: Any) -> None:
+def write_pushed(arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
+                 final_string_starts: np.ndarray, final_ids: np.ndarray, shifts: np.ndarray, new_starts: np.ndarray,
+                 new_ids: np.ndarray) -> None:
     """Write the arcs' strings with what is common to all that follows, and without what has moved before them."""
     strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     for state in range(len(shifts)):
@@ -81,7 +83,8 @@ def write_pushed(arc_starts: Any, next_states: Any, string_starts: Any, ids: Any
 # -- weights -----------------------------------------------------------------------------------------------------------
 
 
-def push_weights(start: int, arc_starts: Any, next_states: Any, weights: Any, final_weights: Any, ends: Any) -> None:
+def push_weights(start: int, arc_starts: np.ndarray, next_states: np.ndarray, weights: np.ndarray,
+                 final_weights: np.ndarray, ends: np.ndarray) -> None:
     """Move weights towards the start, in place. ``ends`` (float32, states by 2) is scratch."""
     for state in range(len(ends) - 1, -1, -1):
         graph, acoustic = final_weights[state, 0], final_weights[state, 1]
@@ -111,23 +114,23 @@ def push_weights(start: int, arc_starts: Any, next_states: Any, weights: Any, fi
 class Arcs(NamedTuple):
     """What states are compared by; ``order`` (int64) has the arcs of a state by label and destination."""
 
-    strings: Any
-    labels: Any
-    weights: Any
-    final_weights: Any
-    mapped: Any
-    order: Any
+    strings: Strings
+    labels: np.ndarray
+    weights: np.ndarray
+    final_weights: np.ndarray
+    mapped: np.ndarray
+    order: np.ndarray
 
 
 @inline
-def _are_near(left: Any, i: int, j: int, delta: Any) -> bool:
+def _are_near(left: np.ndarray, i: int, j: int, delta: float) -> bool:
     if left[i, 0] == left[j, 0] and left[i, 1] == left[j, 1]:
         return True
     return abs((left[i, 0] + left[i, 1]) - (left[j, 0] + left[j, 1])) <= delta
 
 
 @inline
-def _same_string(starts: Any, ids: Any, i: int, j: int) -> bool:
+def _same_string(starts: np.ndarray, ids: np.ndarray, i: int, j: int) -> bool:
     length = starts[i + 1] - starts[i]
     same = length == starts[j + 1] - starts[j]
     place = np.int64(0)
@@ -138,7 +141,7 @@ def _same_string(starts: Any, ids: Any, i: int, j: int) -> bool:
 
 
 @inline
-def _are_equal(arcs: Any, state: int, other: int, final_delta: Any, delta: Any) -> bool:
+def _are_equal(arcs: Arcs, state: int, other: int, final_delta: float, delta: float) -> bool:
     starts = arcs.strings.arc_starts
     count = starts[state + 1] - starts[state]
     if count != starts[other + 1] - starts[other] or not _are_near(arcs.final_weights, state, other, final_delta) or (
@@ -155,13 +158,13 @@ def _are_equal(arcs: Any, state: int, other: int, final_delta: Any, delta: Any) 
 
 
 @inline
-def _mixed(value: Any, word: int) -> Any:
+def _mixed(value: float, word: int) -> float:
     value = (value ^ np.uint64(word)) * np.uint64(0x9E3779B97F4A7C15)
     return value ^ (value >> np.uint64(29))
 
 
 @inline
-def _sort_arcs(arcs: Any, state: int) -> None:
+def _sort_arcs(arcs: Arcs, state: int) -> None:
     """Bring the arcs of a state in the order of labels and what their destinations have become."""
     starts, order, labels, mapped = arcs.strings.arc_starts, arcs.order, arcs.labels, arcs.mapped
     next_states = arcs.strings.next_states
@@ -176,9 +179,10 @@ def _sort_arcs(arcs: Any, state: int) -> None:
         order[hole] = arc
 
 
-def find_equal_states(arc_starts: Any, labels: Any, next_states: Any, weights: Any, string_starts: Any, ids: Any,
-                      final_weights: Any, final_string_starts: Any, final_ids: Any, final_delta: Any, delta: Any,
-                      order: Any, mapped: Any, heads: Any, chain: Any) -> None:
+def find_equal_states(arc_starts: np.ndarray, labels: np.ndarray, next_states: np.ndarray, weights: np.ndarray,
+                      string_starts: np.ndarray, ids: np.ndarray, final_weights: np.ndarray,
+                      final_string_starts: np.ndarray, final_ids: np.ndarray, final_delta: float, delta: float,
+                      order: np.ndarray, mapped: np.ndarray, heads: np.ndarray, chain: np.ndarray) -> None:
     """Write which later state each one is equal to, or its own number, to ``mapped`` (int32).
 
     ``heads`` (int32, -1; a power of 2) and ``chain`` (int32, states) are a table.

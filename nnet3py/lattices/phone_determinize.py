@@ -60,9 +60,9 @@ def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
         lattice = dataclasses.replace(lattice, output_labels=words.astype(np.int32))
         complete, effective_beam = phones.complete, phones.effective_beam
     if options.word_determinize:
-        found = determinize_pruned(lattice, beam, limits)
-        compact = found.lattice
-        complete, effective_beam = complete and found.complete, min(effective_beam, found.effective_beam)
+        determinized = determinize_pruned(lattice, beam, limits)
+        compact = determinized.lattice
+        complete, effective_beam = complete and determinized.complete, min(effective_beam, determinized.effective_beam)
     else:
         if not options.phone_determinize:
             _log.warning("Both --phone-determinize and --word-determinize are set to false, copying lattice without "

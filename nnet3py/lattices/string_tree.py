@@ -1,7 +1,7 @@
 """Strings of symbols as nodes of a tree: equal strings are equal numbers. Compiled; arrays: ``subset_layout.py``."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,20 +20,20 @@ from nnet3py.lattices.subset_layout import (
 class Tree(NamedTuple):
     """The nodes, the first node of each bucket (a power of 2 of them), and counts. Node 0 is the empty string."""
 
-    nodes: Any
-    heads: Any
-    counts: Any
+    nodes: np.ndarray
+    heads: np.ndarray
+    counts: np.ndarray
 
 
 @inline
-def bucket_of(tree: Any, parent: int, symbol: int) -> int:
+def bucket_of(tree: Tree, parent: int, symbol: int) -> int:
     """The bucket of a string."""
     mixed = np.uint64(parent) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(symbol) * np.uint64(0xC2B2AE3D27D4EB4F)
     return np.int64((mixed >> np.uint64(20)) & np.uint64(len(tree.heads) - 1))
 
 
 @inline
-def successor(tree: Any, string: int, symbol: int) -> int:
+def successor(tree: Tree, string: int, symbol: int) -> int:
     """The string with one more symbol. There must be room for a node."""
     nodes, counts = tree.nodes, tree.counts
     bucket = bucket_of(tree, string, symbol)
@@ -56,7 +56,7 @@ def successor(tree: Any, string: int, symbol: int) -> int:
 
 
 @inline
-def common_prefix(tree: Any, left: int, right: int) -> int:
+def common_prefix(tree: Tree, left: int, right: int) -> int:
     """The longest string that both begin with."""
     nodes = tree.nodes
     while left != right:
@@ -68,7 +68,7 @@ def common_prefix(tree: Any, left: int, right: int) -> int:
 
 
 @inline
-def appended(tree: Any, string: int, tail: int, skipped: int, scratch: Any) -> int:
+def appended(tree: Tree, string: int, tail: int, skipped: int, scratch: np.ndarray) -> int:
     """``string``, followed by ``tail`` without its first ``skipped`` symbols. There must be room for these."""
     count = np.int64(tree.nodes[tail, LENGTH]) - skipped
     node = np.int64(tail)
@@ -81,7 +81,7 @@ def appended(tree: Any, string: int, tail: int, skipped: int, scratch: Any) -> i
 
 
 @inline
-def string_is_better(tree: Any, left: int, right: int) -> bool:
+def string_is_better(tree: Tree, left: int, right: int) -> bool:
     """Whether ``left`` is shorter, or else comes first in lexicographic order."""
     nodes = tree.nodes
     if left == right:
@@ -93,7 +93,7 @@ def string_is_better(tree: Any, left: int, right: int) -> bool:
     return nodes[left, SYMBOL] < nodes[right, SYMBOL]
 
 
-def rebuild_heads(nodes: Any, heads: Any, counts: Any) -> None:
+def rebuild_heads(nodes: np.ndarray, heads: np.ndarray, counts: np.ndarray) -> None:
     """Put all nodes that are in use into ``heads`` again, which may have another size."""
     tree = Tree(nodes, heads, counts)
     for bucket in range(len(heads)):
@@ -105,7 +105,7 @@ def rebuild_heads(nodes: Any, heads: Any, counts: Any) -> None:
             heads[bucket] = node
 
 
-def write_strings(nodes: Any, strings: Any, starts: Any, ids: Any) -> None:
+def write_strings(nodes: np.ndarray, strings: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> None:
     """Write the symbols of strings to ``ids``, those of string i from ``starts[i]`` on."""
     for i in range(len(strings)):
         node = np.int64(strings[i])

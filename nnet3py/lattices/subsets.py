@@ -1,12 +1,12 @@
 """Subsets of a lattice's states, as determinization makes them. Compiled; arrays: ``subset_layout.py``."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.engine.inline import inline
-from nnet3py.lattices.string_tree import appended, common_prefix, string_is_better, successor
+from nnet3py.lattices.string_tree import Tree, appended, common_prefix, string_is_better, successor
 from nnet3py.lattices.subset_layout import (
     ACOUSTIC,
     COUNT,
@@ -26,64 +26,64 @@ from nnet3py.lattices.subset_layout import (
 class Input(NamedTuple):
     """A lattice whose states are sorted topologically and arcs by label, and what is known of its states."""
 
-    arc_starts: Any
-    epsilon_ends: Any
-    labels: Any
-    symbols: Any
-    costs: Any
-    next_states: Any
-    final_costs: Any
-    kept: Any
-    backward: Any
+    arc_starts: np.ndarray
+    epsilon_ends: np.ndarray
+    labels: np.ndarray
+    symbols: np.ndarray
+    costs: np.ndarray
+    next_states: np.ndarray
+    final_costs: np.ndarray
+    kept: np.ndarray
+    backward: np.ndarray
 
 
 class Output(NamedTuple):
     """States, arcs and final weights so far; the subsets met, the tasks, and the tables to find them by."""
 
-    states: Any
-    state_heads: Any
-    forward: Any
-    final_strings: Any
-    final_costs: Any
-    subsets: Any
-    subset_costs: Any
-    subset_heads: Any
-    arcs: Any
-    arc_costs: Any
-    tasks: Any
-    priorities: Any
-    queue: Any
-    elements: Any
-    element_costs: Any
-    counts: Any
-    limits: Any
+    states: np.ndarray
+    state_heads: np.ndarray
+    forward: np.ndarray
+    final_strings: np.ndarray
+    final_costs: np.ndarray
+    subsets: np.ndarray
+    subset_costs: np.ndarray
+    subset_heads: np.ndarray
+    arcs: np.ndarray
+    arc_costs: np.ndarray
+    tasks: np.ndarray
+    priorities: np.ndarray
+    queue: np.ndarray
+    elements: np.ndarray
+    element_costs: np.ndarray
+    counts: np.ndarray
+    limits: np.ndarray
 
 
 class Scratch(NamedTuple):
     """``closure`` and ``moves`` are elements; ``slots`` (by state of the lattice) is -1 except inside of a closure."""
 
-    closure: Any
-    closure_costs: Any
-    moves: Any
-    move_costs: Any
-    slots: Any
-    heap: Any
-    keys: Any
-    order: Any
-    symbols: Any
+    closure: np.ndarray
+    closure_costs: np.ndarray
+    moves: np.ndarray
+    move_costs: np.ndarray
+    slots: np.ndarray
+    heap: np.ndarray
+    keys: np.ndarray
+    order: np.ndarray
+    symbols: np.ndarray
 
 
 # -- elements of subsets -----------------------------------------------------------------------------------------------
 
 
 @inline
-def most_nodes(lattice: Any) -> int:
+def most_nodes(lattice: Input) -> int:
     """Of a closure, of the transitions of a state, and of the string of an arc."""
     return 2 * len(lattice.labels) + len(lattice.kept) + 1
 
 
 @inline
-def is_better(tree: Any, costs: Any, i: int, string: int, graph: Any, acoustic: Any, other: int) -> bool:
+def is_better(tree: Tree, costs: np.ndarray, i: int, string: int, graph: float, acoustic: float, other: int) -> bool:
     """Whether a string and its cost come before those of element ``i``, whose string is ``other``."""
     new, old = graph + acoustic, costs[i, GRAPH] + costs[i, ACOUSTIC]
     if new != old:
@@ -94,7 +94,7 @@ def is_better(tree: Any, costs: Any, i: int, string: int, graph: Any, acoustic: 
 
 
 @inline
-def close(lattice: Any, tree: Any, scratch: Any, count: int) -> int:
+def close(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> int:
     """Follow arcs without labels from the elements in ``closure``, and keep what is needed, sorted by state."""
     closure, costs, slots, heap = scratch.closure, scratch.closure_costs, scratch.slots, scratch.heap
     queued = np.int64(0)
@@ -129,7 +129,7 @@ def close(lattice: Any, tree: Any, scratch: Any, count: int) -> int:
 
 
 @inline
-def _queue_state(lattice: Any, heap: Any, queued: int, state: int) -> int:
+def _queue_state(lattice: Input, heap: np.ndarray, queued: int, state: int) -> int:
     if lattice.epsilon_ends[state] == lattice.arc_starts[state]:
         return queued
     place = queued
@@ -141,7 +141,7 @@ def _queue_state(lattice: Any, heap: Any, queued: int, state: int) -> int:
 
 
 @inline
-def _pop_least(heap: Any, queued: int) -> int:
+def _pop_least(heap: np.ndarray, queued: int) -> int:
     queued -= 1
     last, place = heap[queued], np.int64(0)
     while 2 * place + 1 < queued:
@@ -157,7 +157,7 @@ def _pop_least(heap: Any, queued: int) -> int:
 
 
 @inline
-def _keep_needed(lattice: Any, scratch: Any, count: int) -> int:
+def _keep_needed(lattice: Input, scratch: Scratch, count: int) -> int:
     """Move the elements whose states are final or have labels to ``moves``, sorted by state; how many these are."""
     closure, moves, keys, order = scratch.closure, scratch.moves, scratch.keys, scratch.order
     num_kept = np.int64(0)
@@ -176,14 +176,14 @@ def _keep_needed(lattice: Any, scratch: Any, count: int) -> int:
 
 
 @inline
-def copy_element(source: Any, i: int, target: Any, place: int) -> None:
+def copy_element(source: np.ndarray, i: int, target: np.ndarray, place: int) -> None:
     """Element ``i`` of a subset goes to row ``place`` of ``target``."""
     target[place, STATE], target[place, STRING] = source[i, STATE], source[i, STRING]
     target[place, GRAPH], target[place, ACOUSTIC] = source[i, GRAPH], source[i, ACOUSTIC]
 
 
 @inline
-def sort(keys: Any, order: Any, count: int) -> None:
+def sort(keys: np.ndarray, order: np.ndarray, count: int) -> None:
     """Sort keys, and numbers with them (Shell's method)."""
     gap = np.int64(1)
     while gap < count // 3:
@@ -199,7 +199,7 @@ def sort(keys: Any, order: Any, count: int) -> None:
 
 
 @inline
-def normalize(tree: Any, scratch: Any, count: int) -> tuple[int, Any, Any]:
+def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, float]:
     """Take the least cost and the common prefix off the elements in ``closure``: prefix, graph and acoustic cost."""
     closure, costs = scratch.closure, scratch.closure_costs
     graph, acoustic, prefix = costs[0, GRAPH], costs[0, ACOUSTIC], np.int64(closure[0, STRING])
@@ -218,7 +218,7 @@ def normalize(tree: Any, scratch: Any, count: int) -> tuple[int, Any, Any]:
 
 
 @inline
-def has_room_for_strings(lattice: Any, tree: Any, scratch: Any, count: int) -> bool:
+def has_room_for_strings(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> bool:
     """Whether the strings in ``closure`` can all be made anew, with room left for :func:`_most_nodes`."""
     wanted = np.int64(0)
     for i in range(count):
@@ -227,7 +227,7 @@ def has_room_for_strings(lattice: Any, tree: Any, scratch: Any, count: int) -> b
 
 
 @inline
-def bucket_of_subset(elements: Any, first: int, count: int, num_buckets: int) -> int:
+def bucket_of_subset(elements: np.ndarray, first: int, count: int, num_buckets: int) -> int:
     """Where in a hash table a subset of ``count`` elements belongs."""
     mixed = np.uint64(count)
     for i in range(first, first + count):
@@ -238,7 +238,7 @@ def bucket_of_subset(elements: Any, first: int, count: int, num_buckets: int) ->
 
 
 @inline
-def find_subset(output: Any, scratch: Any, entries: Any, entry: int, count: int) -> int:
+def find_subset(output: Output, scratch: Scratch, entries: np.ndarray, entry: int, count: int) -> int:
     """The entry, from ``entry`` on in its bucket, whose subset is about that in ``closure``, or -1."""
     closure, costs, delta = scratch.closure, scratch.closure_costs, np.float32(output.limits[DELTA])
     while entry >= 0:
@@ -259,7 +259,7 @@ def find_subset(output: Any, scratch: Any, entries: Any, entry: int, count: int)
 
 
 @inline
-def store_subset(output: Any, scratch: Any, count: int) -> int:
+def store_subset(output: Output, scratch: Scratch, count: int) -> int:
     """Keep the subset in ``closure``; where it begins."""
     first = output.counts[NUM_ELEMENTS]
     for place in range(count):

@@ -13,15 +13,15 @@ int32 (rows, 3))``; rows with t = NO_TIME stay. ``part.children()``, ``part.leav
 ``nodes.py``: ``InputNode(name, dim)``, ``DescriptorNode(name, descriptor, objective)``, ``ComponentNode(name,
 component_index)``, ``DimRangeNode(name, source, dim_offset, dim)``.
 
-``nnet.py``: ``Nnet`` has ``nodes``, ``components``, ``component_names``, ``node_names``, ``version`` (raised by
-structural edits through ``structure_changed()``). A component node at index i has its descriptor node, named
-``NAME_input``, at i-1. ``nnet.node_index(name)``, ``component_index(name)``, ``component(name)``, ``node_dim(i)``,
-``input_dim(name)``, ``output_dim(name)`` (-1 for none), ``is_input(i)``, ``is_output(i)``, ``is_component(i)``,
-``is_dim_range(i)``, ``is_descriptor(i)``, ``is_component_input(i)``, ``component_of(i)``, ``descriptor_of(i)`` (a
-DescriptorNode), ``is_simple()``, ``modulus()``, ``copy()``, ``as_gradient()``, ``scale(f)``, ``add(alpha, other)``,
-``dot_product(other)``, ``num_parameters()``, ``read(reader)``, ``write(path, binary=True)``, ``write_to(writer)``,
-``read_config(text, seed=0, path=None)``, ``Nnet.from_config(text, seed=0)``, ``config_lines(include_dims=False)``,
-``check()``.
+``structure.py`` and ``nnet.py``: ``Nnet`` has ``nodes``, ``components``, ``component_names``, ``node_names``,
+``version`` (raised by structural edits through ``structure_changed()``). A component node at index i has its
+descriptor node, named ``NAME_input``, at i-1. ``nnet.node_index(name)``, ``component_index(name)``,
+``component(name)``, ``node_dim(i)``, ``input_dim(name)``, ``output_dim(name)`` (-1 for none), ``is_input(i)``,
+``is_output(i)``, ``is_component(i)``, ``is_dim_range(i)``, ``is_descriptor(i)``, ``is_component_input(i)``,
+``component_of(i)``, ``descriptor_of(i)`` (a DescriptorNode), ``is_simple()``, ``modulus()``, ``copy()``,
+``as_gradient()``, ``scale(f)``, ``add(alpha, other)``, ``dot_product(other)``, ``num_parameters()``,
+``read(reader)``, ``write(path, binary=True)``, ``write_to(writer)``, ``read_config(text, seed=0, path=None)``,
+``Nnet.from_config(text, seed=0)``, ``config_lines(include_dims=False)``, ``check()``.
 
 ``config_reader.py``: config lines into nodes and components. ``consistency.py``: checks, orphans. ``model_file.py``:
 ``read_nnet(path)`` (raw or acoustic model). ``whole_model.py``: test modes, dropout proportions, learning rates,
@@ -32,8 +32,9 @@ test mode; ``InferenceForm`` shares the arrays that stay the same and tells when
 ``perturb(nnet, stddev, seed)``, dot products, factors and settings per component. All of these change the network in
 place.
 
-``surgery.py``, ``surgery_components.py``, ``surgery_nodes.py``: the edits of docs/models.md. They are functions of a
-network, and methods of ``Nnet`` by assignment in its body. Each runs inside ``edit(nnet)``, which keeps what it needs
-to undo it; the outermost one checks at its end. ``loops.py``: ``find_loop(nnet)`` (nodes that depend on each other
-within one time step), ``is_recurrent(nnet)``, ``strong_components(arcs)``.
+``structure.py``: ``NetworkStructure`` is what a network consists of and how it is looked at; descriptors, checks and
+edits need no more. ``surgery.py``, ``surgery_components.py``, ``surgery_nodes.py``: the edits of docs/models.md, in
+classes from which ``Nnet`` is derived. Each edit runs inside ``edit()``, which keeps what it needs to undo it; the
+outermost one checks at its end. ``body.py``: a network's bytes in a file. ``loops.py``: ``find_loop(nnet)`` (nodes that
+depend on each other within one time step), ``is_recurrent(nnet)``, ``strong_components(arcs)``.
 """

@@ -4,8 +4,6 @@ Kaldi: ``Nnet::ReadConfig``.
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from nnet3py.components.base import Component
@@ -16,9 +14,7 @@ from nnet3py.network.consistency import check_nnet
 from nnet3py.network.descriptor import Descriptor
 from nnet3py.network.descriptor_parser import parse_descriptor
 from nnet3py.network.nodes import OBJECTIVES, ComponentNode, DescriptorNode, DimRangeNode, InputNode, Node
-
-if TYPE_CHECKING:
-    from nnet3py.network.nnet import Nnet
+from nnet3py.network.structure import NetworkStructure
 
 FIRST_TOKENS = ("component", "component-node", "input-node", "output-node", "dim-range-node")
 INPUT_SUFFIX = "_input"      # of the hidden node that holds a component node's input
@@ -32,7 +28,7 @@ def component_rng(seed: int, name: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), digest], dtype=np.uint64)))
 
 
-def read_config_into(nnet: Nnet, text: str, seed: int = 0, path: str | None = None) -> None:
+def read_config_into(nnet: NetworkStructure, text: str, seed: int = 0, path: str | None = None) -> None:
     """Add the nodes and components of config ``text`` to ``nnet``; see ``Nnet.read_config``.
 
     A node that the config defines again moves to the place of its new line; a component stays where it was.
@@ -42,7 +38,7 @@ def read_config_into(nnet: Nnet, text: str, seed: int = 0, path: str | None = No
     redefined = {names[i] for i, line in enumerate(new_lines) if line.first_token != "component"}
     old_lines = [line for line in parse_config_lines("\n".join(nnet.config_lines()))
                  if line.get_string("name") not in redefined]
-    trial = type(nnet)()
+    trial = NetworkStructure()
     trial.components, trial.component_names = list(nnet.components), list(nnet.component_names)
     places = component_places(trial)
     for line, name in zip(new_lines, names, strict=True):
@@ -98,13 +94,13 @@ def new_component(line: ConfigLine, seed: int = 0) -> Component:
     return component
 
 
-def component_places(nnet: Nnet) -> dict[str, int]:
+def component_places(nnet: NetworkStructure) -> dict[str, int]:
     """The index of each component by its name."""
     return {name: index for index, name in enumerate(nnet.component_names)}
 
 
-def put_component(nnet: Nnet, places: dict[str, int], name: str, component: Component) -> int:
-    """Set the component of that name, in the place of an older one or as the last; returns its index.
+def put_component(nnet: NetworkStructure, places: dict[str, int], name: str, component: Component) -> int:
+    """Set the component of that name, in place of an older one or as the last; returns its index.
 
     ``places`` are those of ``component_places``, kept up to date: many components go into a network of many.
     """
@@ -136,7 +132,7 @@ def _in_line(line: ConfigLine, error: Nnet3Error) -> ConfigError:
 # -- nodes -------------------------------------------------------------------------------------------------------------
 
 
-def _add_nodes(nnet: Nnet, lines: list[ConfigLine], components: dict[str, int]) -> None:
+def _add_nodes(nnet: NetworkStructure, lines: list[ConfigLine], components: dict[str, int]) -> None:
     """Fill ``nnet.nodes`` from lines whose names are valid and unique."""
     slots = [_slot(components, line) for line in lines]
     nnet.nodes = [node for nodes in slots for node in nodes]
@@ -181,7 +177,7 @@ def _dim(line: ConfigLine) -> int:
     return dim
 
 
-def _check_hidden_names(nnet: Nnet, lines: list[ConfigLine]) -> None:
+def _check_hidden_names(nnet: NetworkStructure, lines: list[ConfigLine]) -> None:
     """Raise ConfigError where a node has the name of the hidden input of a component node."""
     hidden = {node.name for i, node in enumerate(nnet.nodes) if nnet.is_component_input(i)}
     for line in lines:

@@ -2,20 +2,17 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3py.errors import ConfigError
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, InputNode
-
-if TYPE_CHECKING:
-    from nnet3py.network.nnet import Nnet
+from nnet3py.network.structure import NetworkStructure
 
 logger = logging.getLogger(__name__)
 
 
-def check_nnet(nnet: Nnet, warn_for_orphans: bool = False) -> None:
+def check_nnet(nnet: NetworkStructure, warn_for_orphans: bool = False) -> None:
     """Raise ConfigError if nodes do not fit each other; warn of what no output needs, if asked to."""
     inputs = [node for node in nnet.nodes if isinstance(node, InputNode)]
     if not inputs or not any(nnet.is_output(i) for i in range(len(nnet.nodes))):
@@ -39,7 +36,7 @@ def check_nnet(nnet: Nnet, warn_for_orphans: bool = False) -> None:
                 logger.warning("Node %s is never used to compute any output.", nnet.nodes[i].name)
 
 
-def _check_dim_range(nnet: Nnet, node: DimRangeNode) -> None:
+def _check_dim_range(nnet: NetworkStructure, node: DimRangeNode) -> None:
     source = nnet.nodes[node.source]
     if not isinstance(source, InputNode | ComponentNode):
         raise ConfigError(f"Invalid node type in dim-range node: {node.name} takes columns of {source.name}",
@@ -50,7 +47,7 @@ def _check_dim_range(nnet: Nnet, node: DimRangeNode) -> None:
                           f"{node.dim_offset + node.dim - 1} of {source.name}, which has {dim}")
 
 
-def node_dependencies(nnet: Nnet, i: int) -> list[int]:
+def node_dependencies(nnet: NetworkStructure, i: int) -> list[int]:
     """The nodes whose values node ``i`` is computed from."""
     node = nnet.nodes[i]
     if isinstance(node, DescriptorNode):
@@ -60,7 +57,7 @@ def node_dependencies(nnet: Nnet, i: int) -> list[int]:
     return [node.source] if isinstance(node, DimRangeNode) else []
 
 
-def orphan_nodes(nnet: Nnet) -> list[int]:
+def orphan_nodes(nnet: NetworkStructure) -> list[int]:
     """The nodes from which no output is computed, in increasing order. Kaldi: FindOrphanNodes."""
     pending = [i for i in range(len(nnet.nodes)) if nnet.is_output(i)]
     needed = set(pending)
@@ -71,7 +68,7 @@ def orphan_nodes(nnet: Nnet) -> list[int]:
     return [i for i in range(len(nnet.nodes)) if i not in needed]
 
 
-def orphan_components(nnet: Nnet) -> list[int]:
+def orphan_components(nnet: NetworkStructure) -> list[int]:
     """The components that no node uses, in increasing order. Kaldi: FindOrphanComponents."""
     used = np.zeros(len(nnet.components), dtype=bool)
     for node in nnet.nodes:

@@ -11,15 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from nnet3py.errors import DescriptorError
 from nnet3py.index import NO_TIME
-
-if TYPE_CHECKING:
-    from nnet3py.network.nnet import Nnet
 
 COLUMNS = {"t": 1, "x": 2}       # the coordinates that ReplaceIndex can replace
 
@@ -27,6 +24,17 @@ COLUMNS = {"t": 1, "x": 2}       # the coordinates that ReplaceIndex can replace
 def format_real(value: float) -> str:
     """A number as config lines show it: six significant digits."""
     return f"{value:.6g}"
+
+
+class NodeSizes(Protocol):
+    """What a descriptor asks of the network whose nodes it refers to."""
+
+    @property
+    def node_names(self) -> list[str]:
+        """The name of each node."""
+
+    def node_dim(self, i: int, /) -> int:
+        """Columns of the matrices of node ``i``."""
 
 
 class Value:
@@ -65,7 +73,7 @@ class Part(Value):
         """The smallest shift of t under which the expression means the same."""
         return math.lcm(*(child.modulus() for child in self.children()))
 
-    def dim(self, nnet: Nnet) -> int:
+    def dim(self, nnet: NodeSizes) -> int:
         """Columns of the value. Raises DescriptorError where a sum's sides differ."""
         raise NotImplementedError
 
@@ -145,7 +153,7 @@ class Source(Leaf):
     def modulus(self) -> int:
         return 1
 
-    def dim(self, nnet: Nnet) -> int:
+    def dim(self, nnet: NodeSizes) -> int:
         return nnet.node_dim(self.node)
 
     def text(self, node_names: Sequence[str]) -> str:
@@ -167,7 +175,7 @@ class _Wrapper(Leaf):
     def children(self) -> tuple[Leaf]:
         return (self.child,)
 
-    def dim(self, nnet: Nnet) -> int:
+    def dim(self, nnet: NodeSizes) -> int:
         return self.child.dim(nnet)
 
     def map_sources(self, change: Callable[[Source], Leaf]) -> Leaf:
@@ -248,7 +256,7 @@ class Switch(Leaf):
     def modulus(self) -> int:
         return math.lcm(len(self.alternatives), super().modulus())
 
-    def dim(self, nnet: Nnet) -> int:
+    def dim(self, nnet: NodeSizes) -> int:
         return self.alternatives[0].dim(nnet)
 
     def text(self, node_names: Sequence[str]) -> str:
@@ -277,7 +285,7 @@ class Const(Part):
     def modulus(self) -> int:
         return 1
 
-    def dim(self, nnet: Nnet) -> int:
+    def dim(self, nnet: NodeSizes) -> int:
         return self.width
 
     def text(self, node_names: Sequence[str]) -> str:
@@ -299,7 +307,7 @@ class IfDefined(Part):
     def children(self) -> tuple[Part]:
         return (self.child,)
 
-    def dim(self, nnet: Nnet) -> int:
+    def dim(self, nnet: NodeSizes) -> int:
         return self.child.dim(nnet)
 
     def text(self, node_names: Sequence[str]) -> str:
@@ -324,7 +332,7 @@ class _Binary(Part):
     def children(self) -> tuple[Part, Part]:
         return self.a, self.b
 
-    def dim(self, nnet: Nnet) -> int:
+    def dim(self, nnet: NodeSizes) -> int:
         dims = self.a.dim(nnet), self.b.dim(nnet)
         if dims[0] != dims[1]:
             raise DescriptorError(
@@ -380,7 +388,7 @@ class Descriptor(Value):
         """The smallest shift of t under which the descriptor means the same (components play no part in it)."""
         return math.lcm(*(part.modulus() for part in self.parts))
 
-    def dim(self, nnet: Nnet) -> int:
+    def dim(self, nnet: NodeSizes) -> int:
         """Columns of the value. Raises DescriptorError where the sides of a sum differ."""
         return sum(part.dim(nnet) for part in self.parts)
 

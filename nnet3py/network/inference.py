@@ -1,4 +1,4 @@
-"""The form of a network that computes outputs for use: in test mode, collapsed, perhaps for a node of the middle.
+"""The form of a network that computes outputs for use: in test mode, collapsed, perhaps for a node in the middle.
 
 What computes for use (``nnet3py.compute``, the classes of ``runtime`` that compute utterances and streams) takes a
 network as training left it and makes this form itself, so that nobody computes in training mode without asking for it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -96,7 +95,7 @@ class InferenceForm:
 
 
 def _copy_for_test(component: Component) -> Component:
-    """A copy with the same arrays, but of those types of which test mode makes new ones."""
+    """A copy that shares all arrays except those of types for which test mode makes new ones."""
     return component.copy() if is_a(component, "BatchNormComponent", *RANDOM_TYPES) else copy.copy(component)
 
 
@@ -112,6 +111,6 @@ def _arrays(components: Iterable[Component]) -> Iterator[np.ndarray]:
             if isinstance(value, np.ndarray))
 
 
-def _attributes(nnet: Nnet) -> list[Any]:
+def _attributes(nnet: Nnet) -> list[object]:
     """All settings and arrays of all components."""
     return [value for component in _with_children(nnet.components) for value in vars(component).values()]

@@ -28,7 +28,7 @@ def is_local(nnet: Nnet) -> bool:
 
 
 def lookahead_is_at_most(nnet: Nnet, num_frames: int) -> bool:
-    """True if no output row depends on input more than ``num_frames`` later, not even where that happens to be there.
+    """True if no output row depends on input more than ``num_frames`` later, even where it happens to be there.
 
     Then what is computed for the frames before does not change if more frames follow: of a recurrence that goes
     forward in time, say. ``nnet`` has one input besides ``ivector``, named ``input``.
@@ -58,7 +58,7 @@ def _parts(nnet: Nnet) -> list[Part]:
 
 
 def _names_frame(part: Part, nnet: Nnet) -> bool:
-    """True if the part uses a fixed t of something else than ``ivector``."""
+    """True if the part uses a fixed t of something other than ``ivector``."""
     if isinstance(part, ReplaceIndex) and part.variable == "t":
         return any(nnet.node_names[source.node] != "ivector" for source in part.sources())
     return any(_names_frame(child, nnet) for child in part.children())

@@ -5,7 +5,6 @@ Kaldi reads such a network and fails when it compiles one; here an edit that wou
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,22 +12,20 @@ from nnet3py.components.base import Properties
 from nnet3py.index import NO_TIME
 from nnet3py.network.consistency import node_dependencies
 from nnet3py.network.nodes import ComponentNode, DescriptorNode
-
-if TYPE_CHECKING:
-    from nnet3py.network.nnet import Nnet
+from nnet3py.network.structure import NetworkStructure
 
 Arcs = Sequence[Sequence[int]]
 
 LARGEST_GRAPH = 20000    # nodes of a recurrence times its period; beyond it nothing is looked for
 
 
-def is_recurrent(nnet: Nnet) -> bool:
+def is_recurrent(nnet: NetworkStructure) -> bool:
     """True if the value of some node depends on that node at another time. Kaldi: NnetIsRecurrent."""
     component_of = strong_components([node_dependencies(nnet, i) for i in range(len(nnet.nodes))])
     return len(set(component_of)) < len(component_of)
 
 
-def find_loop(nnet: Nnet) -> list[str]:
+def find_loop(nnet: NetworkStructure) -> list[str]:
     """The names of nodes that depend on each other within one time step, or [] if every recurrence goes one way.
 
     A recurrence through ``Offset(node, -1)`` is none of these; one that goes back in time on one path and forward on
@@ -44,7 +41,7 @@ def find_loop(nnet: Nnet) -> list[str]:
     return []
 
 
-def _has_loop(nnet: Nnet, nodes: list[int]) -> bool:
+def _has_loop(nnet: NetworkStructure, nodes: list[int]) -> bool:
     period = nnet.modulus()
     if period * len(nodes) > LARGEST_GRAPH:
         return False
@@ -79,7 +76,7 @@ def _has_circle(count: int, starts: np.ndarray, ends: np.ndarray, offsets: np.nd
     return True
 
 
-def node_needs(nnet: Nnet, i: int, period: int, any_x: bool = False) -> list[tuple[int, int, int]]:
+def node_needs(nnet: NetworkStructure, i: int, period: int, any_x: bool = False) -> list[tuple[int, int, int]]:
     """(source, t, offset) for each t of a period: node ``i`` at t uses ``source`` at t + offset, if it is there.
 
     Node ``i`` is at x = 0, and without ``any_x`` so are sources.

@@ -6,21 +6,20 @@ Names are matched as in edit directives: ``*`` stands for any text. Kaldi: ``nne
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from nnet3py.components.base import Properties
+from nnet3py.components.updatable import UpdatableComponent, is_updatable
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import compiled_form_may_change, name_matcher
 
 
-def updatable_components(nnet: Nnet, names: str = "*") -> Iterator[tuple[str, Any]]:
+def updatable_components(nnet: Nnet, names: str = "*") -> Iterator[tuple[str, UpdatableComponent]]:
     """Name and object of each updatable component whose name matches."""
     matcher = name_matcher(names)
     for name, component in nnet.named_components():
-        if component.has(Properties.UPDATABLE) and matcher.match(name):
+        if is_updatable(component) and matcher.match(name):
             yield name, component
 
 
@@ -115,7 +114,7 @@ def add_components(nnet: Nnet, other: Nnet, alphas: Sequence[float], alpha: floa
     _check_count(nnet, alphas)
     factors = iter(alphas)
     for mine, theirs in zip(nnet.components, other.components, strict=True):
-        mine.add(float(next(factors)) if mine.has(Properties.UPDATABLE) else alpha, theirs)
+        mine.add(float(next(factors)) if is_updatable(mine) else alpha, theirs)
 
 
 def _check_count(nnet: Nnet, values: Sequence[float]) -> None:
@@ -142,17 +141,17 @@ def set_learning_rates(nnet: Nnet, rates: Sequence[float]) -> None:
 
 
 def set_learning_rate_factor(nnet: Nnet, factor: float, names: str = "*") -> int:
-    """Set the factor by which learning rates that are set later are multiplied, in place; returns of how many."""
+    """Set the factor by which learning rates that are set later are multiplied, in place; returns for how many."""
     return _set(nnet, "learning_rate_factor", factor, names)
 
 
 def set_max_change(nnet: Nnet, max_change: float, names: str = "*") -> int:
-    """Set the largest change (2-norm) per minibatch, 0 for no limit, in place; returns of how many components."""
+    """Set the largest change (2-norm) per minibatch, 0 for no limit, in place; returns for how many components."""
     return _set(nnet, "max_change", max_change, names)
 
 
 def set_l2_regularize(nnet: Nnet, l2_regularize: float, names: str = "*") -> int:
-    """Set the strength of l2 regularisation, 0 for none, in place; returns of how many components."""
+    """Set the strength of l2 regularisation, 0 for none, in place; returns for how many components."""
     return _set(nnet, "l2_regularize", l2_regularize, names)
 
 

@@ -5,19 +5,19 @@ import logging
 from collections.abc import Iterable
 
 from nnet3py.network.consistency import check_nnet, orphan_components, orphan_nodes
-from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, without_nodes
+from nnet3py.network.structure import NetworkStructure
 
 logger = logging.getLogger(__name__)
 
 
-def remove_orphans(nnet: Nnet, remove_inputs: bool = False) -> None:
+def remove_orphans(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
     """Remove the nodes that no output needs, then the components that no node uses, in place."""
     remove_orphan_nodes(nnet, remove_inputs)
     remove_orphan_components(nnet)
 
 
-def remove_orphan_nodes(nnet: Nnet, remove_inputs: bool = False) -> None:
+def remove_orphan_nodes(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
     """Remove the nodes from which no output is computed, in place; logs how many.
 
     Without ``remove_inputs`` input nodes stay, except that of two neighbours in the list of orphans only the first
@@ -31,7 +31,7 @@ def remove_orphan_nodes(nnet: Nnet, remove_inputs: bool = False) -> None:
     logger.info("Removed %d orphan nodes.", count)
 
 
-def _without_inputs(nnet: Nnet, orphans: list[int]) -> list[int]:
+def _without_inputs(nnet: NetworkStructure, orphans: list[int]) -> list[int]:
     kept, position = [], 0
     while position < len(orphans):
         if nnet.is_input(orphans[position]):
@@ -41,7 +41,7 @@ def _without_inputs(nnet: Nnet, orphans: list[int]) -> list[int]:
     return kept
 
 
-def remove_nodes(nnet: Nnet, indexes: Iterable[int]) -> None:
+def remove_nodes(nnet: NetworkStructure, indexes: Iterable[int]) -> None:
     """Remove nodes that no other node needs, in place; the others are renumbered.
 
     Raises
@@ -51,7 +51,7 @@ def remove_nodes(nnet: Nnet, indexes: Iterable[int]) -> None:
     removed = set(indexes)
     if not removed:
         return
-    trial = Nnet()
+    trial = NetworkStructure()
     trial.components, trial.component_names = nnet.components, nnet.component_names
     trial.nodes = without_nodes(nnet.nodes, removed)
     check_nnet(trial)
@@ -59,7 +59,7 @@ def remove_nodes(nnet: Nnet, indexes: Iterable[int]) -> None:
     nnet.structure_changed()
 
 
-def remove_orphan_components(nnet: Nnet) -> None:
+def remove_orphan_components(nnet: NetworkStructure) -> None:
     """Remove the components that no node uses, in place; logs how many."""
     orphans = set(orphan_components(nnet))
     logger.info("Removing %d orphan components.", len(orphans))

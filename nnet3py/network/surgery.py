@@ -1,6 +1,6 @@
 """Changing a network from Python: a block of edits, and what is checked at its end.
 
-The edits themselves, all methods of ``Nnet``, are in ``surgery_components.py`` and ``surgery_nodes.py``. One
+The edits themselves, from which ``Nnet`` is derived, are in ``surgery_components.py`` and ``surgery_nodes.py``. One
 that would not leave a network Kaldi can use is refused, and the network is then as it was. Several edits that only fit
 together are made inside ``with nnet.edit():``.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +16,7 @@ from nnet3py.errors import ConfigError, DescriptorError, within
 from nnet3py.network.consistency import check_nnet
 from nnet3py.network.loops import find_loop
 from nnet3py.network.nodes import DescriptorNode
-
-if TYPE_CHECKING:
-    from nnet3py.network.nnet import Nnet
+from nnet3py.network.structure import NetworkStructure
 
 
 class EditState:
@@ -31,50 +28,57 @@ class EditState:
         self.old_loop: list[str] = []
         self.old_faults: set[str] = set()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> EditState:
+    def __deepcopy__(self, memo: dict[int, object]) -> EditState:
         return EditState()      # a copy of the network is not being edited
 
 
-@contextmanager
-def edit(nnet: Nnet) -> Iterator[Nnet]:
-    """A block of edits of which all are made or none.
+class Edits(NetworkStructure):
+    """A network that can be edited in blocks; the edits themselves are in the classes derived from it."""
 
-    Names and references are checked at each step, dimensions and circles at the end. When anything is raised in the
-    block, the network becomes what it was at its beginning, parameters that :meth:`Nnet.set_parameters` set included.
+    def __init__(self) -> None:
+        super().__init__()
+        self._edit_state = EditState()
 
-    >>> with nnet.edit():                       # none of the three would fit without the others
-    ...     nnet.replace_component("affine1", "type=AffineComponent input-dim=120 output-dim=64")
-    ...     nnet.replace_component("relu1", "type=RectifiedLinearComponent dim=64")
-    ...     nnet.replace_component("affine2", "type=AffineComponent input-dim=64 output-dim=10")
-    """
-    state = nnet._edit_state
-    if state.depth == 0:
-        state.old_loop, state.old_faults = find_loop(nnet), {name for name, _ in _faults(nnet)}
-    nodes, fields = list(nnet.nodes), [dict(vars(node)) for node in nnet.nodes]
-    components, names, version = list(nnet.components), list(nnet.component_names), nnet.version
-    num_overwritten = len(state.overwritten)
-    state.depth += 1
-    try:
-        yield nnet
-        if state.depth == 1:
-            _check(nnet)
-            nnet.structure_changed()
-    except BaseException:
-        nnet.nodes, nnet.components, nnet.component_names, nnet.version = nodes, components, names, version
-        for node, values in zip(nodes, fields, strict=True):
-            vars(node).update(values)
-        while len(state.overwritten) > num_overwritten:
-            array, values_before = state.overwritten.pop()
-            array[...] = values_before
-        raise
-    finally:
-        state.depth -= 1
+    @contextmanager
+    def edit(self) -> Iterator[Edits]:
+        """A block of edits: either all are made or none.
+
+        Names and references are checked at each step, dimensions and circles at the end. When anything is raised in the
+        block, the network becomes what it was at its beginning, parameters that ``set_parameters`` set included.
+
+        >>> with nnet.edit():                       # none of the three would fit without the others
+        ...     nnet.replace_component("affine1", "type=AffineComponent input-dim=120 output-dim=64")
+        ...     nnet.replace_component("relu1", "type=RectifiedLinearComponent dim=64")
+        ...     nnet.replace_component("affine2", "type=AffineComponent input-dim=64 output-dim=10")
+        """
+        state = self._edit_state
         if state.depth == 0:
-            state.overwritten.clear()
+            state.old_loop, state.old_faults = find_loop(self), {name for name, _ in _faults(self)}
+        nodes, fields = list(self.nodes), [dict(vars(node)) for node in self.nodes]
+        components, names, version = list(self.components), list(self.component_names), self.version
+        num_overwritten = len(state.overwritten)
+        state.depth += 1
+        try:
+            yield self
+            if state.depth == 1:
+                _check(self)
+                self.structure_changed()
+        except BaseException:
+            self.nodes, self.components, self.component_names, self.version = nodes, components, names, version
+            for node, values in zip(nodes, fields, strict=True):
+                vars(node).update(values)
+            while len(state.overwritten) > num_overwritten:
+                array, values_before = state.overwritten.pop()
+                array[...] = values_before
+            raise
+        finally:
+            state.depth -= 1
+            if state.depth == 0:
+                state.overwritten.clear()
 
 
-def _check(nnet: Nnet) -> None:
-    """Raise ConfigError for what makes the network useless, except what was so before."""
+def _check(nnet: Edits) -> None:
+    """Raise ConfigError for what makes the network useless, except for what did so before."""
     check_nnet(nnet)
     for name, error in _faults(nnet):
         if name not in nnet._edit_state.old_faults:
@@ -86,7 +90,7 @@ def _check(nnet: Nnet) -> None:
                           "a recurrence goes one way in time, as in IfDefined(Offset(node, -1))")
 
 
-def _faults(nnet: Nnet) -> Iterator[tuple[str, DescriptorError]]:
+def _faults(nnet: NetworkStructure) -> Iterator[tuple[str, DescriptorError]]:
     """The nodes whose descriptors the compiler could not use, each with the reason."""
     for i, node in enumerate(nnet.nodes):
         if isinstance(node, DescriptorNode):

@@ -1,8 +1,8 @@
-"""Changing a network from Python: its components and their parameters. Methods of ``Nnet``; see ``surgery.py``."""
+"""Changing a network from Python: its components and their parameters; see ``surgery.py``."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +11,8 @@ from nnet3py.config_line import ConfigLine, did_you_mean
 from nnet3py.errors import ConfigError, NumericError, ShapeError
 from nnet3py.network.config_reader import new_component
 from nnet3py.network.nodes import ComponentNode
-from nnet3py.network.surgery import check_name, edit, listed
-
-if TYPE_CHECKING:
-    from nnet3py.network.nnet import Nnet
+from nnet3py.network.structure import NetworkStructure
+from nnet3py.network.surgery import Edits, check_name, listed
 
 # Types whose arrays are no parameters but may be set all the same: nothing is derived from them.
 FIXED_ARRAYS = {"FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
@@ -22,56 +20,121 @@ FIXED_ARRAYS = {"FixedAffineComponent": ("linear_params", "bias_params"), "Fixed
                 "ConstantFunctionComponent": ("output",)}
 
 
-def named_components(nnet: Nnet) -> Iterator[tuple[str, Component]]:
-    """Name and object of each component, in the order of the file.
+class ComponentEdits(Edits):
+    """Edits of components; each is refused, or undone, where the network would be of no use."""
 
-    >>> [name for name, component in nnet.named_components() if component.parameters()]
-    ['affine1', 'affine2']
-    """
-    yield from zip(nnet.component_names, nnet.components, strict=True)
+    def named_components(self) -> Iterator[tuple[str, Component]]:
+        """Name and object of each component, in the order of the file.
 
+        >>> [name for name, component in nnet.named_components() if component.parameters()]
+        ['affine1', 'affine2']
+        """
+        yield from zip(self.component_names, self.components, strict=True)
 
-def arrays(nnet: Nnet, name: str) -> dict[str, np.ndarray]:
-    """The arrays of a component that :meth:`Nnet.set_parameters` sets, as views: name -> float32 array.
+    def arrays(self, name: str) -> dict[str, np.ndarray]:
+        """The arrays of a component that :meth:`set_parameters` sets, as views: name -> float32 array.
 
-    They are what training changes; for fixed components (an LDA transform, fixed scales and biases) what they hold.
+        They are what training changes; for fixed components (an LDA transform, fixed scales and biases) what they hold.
 
-    >>> {key: values.shape for key, values in nnet.arrays("affine2").items()}
-    {'linear_params': (10, 32), 'bias_params': (10,)}
-    """
-    component = nnet.component(name)
-    fixed = FIXED_ARRAYS.get(type(component).__name__, ())
-    return component.parameters() or {key: getattr(component, key) for key in fixed}
+        >>> {key: values.shape for key, values in nnet.arrays("affine2").items()}
+        {'linear_params': (10, 32), 'bias_params': (10,)}
+        """
+        component = self.component(name)
+        fixed = FIXED_ARRAYS.get(type(component).__name__, ())
+        return component.parameters() or {key: getattr(component, key) for key in fixed}
 
+    def set_parameters(self, name: str, values: Mapping[str, Any]) -> None:
+        """Overwrite arrays of a component, in place; those that are not named stay as they are.
 
-def set_parameters(nnet: Nnet, name: str, values: Mapping[str, Any]) -> None:
-    """Overwrite arrays of a component, in place; those that are not named stay as they are.
+        Parameters
+        ----------
+        name : of the component
+        values : array name -> real numbers of exactly the array's shape, any dtype; they become float32
 
-    Parameters
-    ----------
-    name : of the component
-    values : array name -> real numbers of exactly the array's shape, any dtype; they become float32
+        Raises
+        ------
+        ConfigError : an array that the component does not have, or no numbers
+        ShapeError : another shape
+        NumericError : NaN, infinity, or what float32 does not hold
 
-    Raises
-    ------
-    ConfigError : an array that the component does not have, or no numbers
-    ShapeError : another shape
-    NumericError : NaN, infinity, or what float32 does not hold
+        >>> nnet.set_parameters("affine2", {"bias_params": np.zeros(10)})
+        """
+        targets = self.arrays(name)
+        checked = []
+        for key, value in values.items():
+            if key not in targets:
+                raise ConfigError(f"component {name} has no array '{key}'", did_you_mean(key, list(targets)) or (
+                    f"it has {', '.join(targets)}" if targets else "it has no parameters"))
+            checked.append((targets[key], _as_parameters(value, targets[key].shape, f"{key} of component {name}")))
+        state = self._edit_state
+        for target, array in checked:
+            if state.depth:
+                state.overwritten.append((target, target.copy()))
+            target[...] = array
 
-    >>> nnet.set_parameters("affine2", {"bias_params": np.zeros(10)})
-    """
-    targets = arrays(nnet, name)
-    checked = []
-    for key, value in values.items():
-        if key not in targets:
-            raise ConfigError(f"component {name} has no array '{key}'", did_you_mean(key, list(targets)) or (
-                f"it has {', '.join(targets)}" if targets else "it has no parameters"))
-        checked.append((targets[key], _as_parameters(value, targets[key].shape, f"{key} of component {name}")))
-    state = nnet._edit_state
-    for target, array in checked:
-        if state.depth:
-            state.overwritten.append((target, target.copy()))
-        target[...] = array
+    def add_component(self, name: str, component: Component | str, seed: int = 0) -> None:
+        """Add a component, which no node uses yet.
+
+        Parameters
+        ----------
+        name : of the component; new
+        component : an object, or what a config line says after the name: ``type=... input-dim=...``
+        seed : of random parameters, where it is text
+
+        >>> nnet.add_component("tanh", "type=TanhComponent dim=32")
+        """
+        with self.edit():
+            if name in self.component_names:
+                raise ConfigError(f"the network already has a component named '{name}'",
+                                  "replace_component puts another in its place")
+            check_name(name, "component")
+            self.components.append(_as_component(self, name, component, seed))
+            self.component_names.append(name)
+
+    def replace_component(self, name: str, component: Component | str, seed: int = 0) -> None:
+        """Replace a component by another, for all nodes that use it; arguments as for ``add_component``.
+
+        Raises
+        ------
+        ConfigError : its dimensions do not fit the nodes
+
+        >>> nnet.replace_component("relu1", "type=SigmoidComponent dim=32")
+        """
+        with self.edit():
+            self.components[self.component_index(name)] = _as_component(self, name, component, seed)
+
+    def rename_component(self, old: str, new: str) -> None:
+        """Give a component another name, which no component has; its nodes keep theirs.
+
+        >>> nnet.rename_component("affine2", "output.affine")
+        """
+        with self.edit():
+            index = self.component_index(old)
+            if new != old and new in self.component_names:
+                raise ConfigError(f"cannot rename component {old}: the network already has a component named '{new}'")
+            check_name(new, "component")
+            self.component_names[index] = new
+
+    def remove_component(self, name: str) -> None:
+        """Remove a component that no node uses.
+
+        Raises
+        ------
+        ConfigError : a node uses it
+
+        >>> nnet.add_component("spare", "type=NoOpComponent dim=3")
+        >>> nnet.remove_component("spare")
+        """
+        with self.edit():
+            index = self.component_index(name)
+            users = [node.name for node in self.nodes
+                     if isinstance(node, ComponentNode) and node.component_index == index]
+            if users:
+                raise ConfigError(f"component {name} is in use by {listed(users)}", "remove the nodes first")
+            del self.components[index], self.component_names[index]
+            for node in self.nodes:
+                if isinstance(node, ComponentNode) and node.component_index > index:
+                    node.component_index -= 1
 
 
 def _as_parameters(value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
@@ -92,74 +155,7 @@ def _as_parameters(value: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
     return array
 
 
-def add_component(nnet: Nnet, name: str, component: Component | str, seed: int = 0) -> None:
-    """Add a component, which no node uses yet.
-
-    Parameters
-    ----------
-    name : of the component; new
-    component : an object, or what a config line says after the name: ``type=... input-dim=...``
-    seed : of random parameters, where it is text
-
-    >>> nnet.add_component("tanh", "type=TanhComponent dim=32")
-    """
-    with edit(nnet):
-        if name in nnet.component_names:
-            raise ConfigError(f"the network already has a component named '{name}'",
-                              "replace_component puts another in its place")
-        check_name(name, "component")
-        nnet.components.append(_as_component(nnet, name, component, seed))
-        nnet.component_names.append(name)
-
-
-def replace_component(nnet: Nnet, name: str, component: Component | str, seed: int = 0) -> None:
-    """Put another component in the place of one, for all nodes that use it; arguments as for ``add_component``.
-
-    Raises
-    ------
-    ConfigError : its dimensions do not fit the nodes
-
-    >>> nnet.replace_component("relu1", "type=SigmoidComponent dim=32")
-    """
-    with edit(nnet):
-        nnet.components[nnet.component_index(name)] = _as_component(nnet, name, component, seed)
-
-
-def rename_component(nnet: Nnet, old: str, new: str) -> None:
-    """Give a component another name, which no component has; its nodes keep theirs.
-
-    >>> nnet.rename_component("affine2", "output.affine")
-    """
-    with edit(nnet):
-        index = nnet.component_index(old)
-        if new != old and new in nnet.component_names:
-            raise ConfigError(f"cannot rename component {old}: the network already has a component named '{new}'")
-        check_name(new, "component")
-        nnet.component_names[index] = new
-
-
-def remove_component(nnet: Nnet, name: str) -> None:
-    """Remove a component that no node uses.
-
-    Raises
-    ------
-    ConfigError : a node uses it
-
-    >>> nnet.add_component("spare", "type=NoOpComponent dim=3")
-    >>> nnet.remove_component("spare")
-    """
-    with edit(nnet):
-        index = nnet.component_index(name)
-        users = [node.name for node in nnet.nodes if isinstance(node, ComponentNode) and node.component_index == index]
-        if users:
-            raise ConfigError(f"component {name} is in use by {listed(users)}", "remove the nodes first")
-        del nnet.components[index], nnet.component_names[index]
-        for node in nnet.nodes:
-            if isinstance(node, ComponentNode) and node.component_index > index:
-                node.component_index -= 1
-
-
-def _as_component(nnet: Nnet, name: str, component: Component | str, seed: int) -> Component:
+def _as_component(nnet: NetworkStructure, name: str, component: Component | str, seed: int) -> Component:
     if isinstance(component, str):
         if "\n" in component or "#" in component:
             raise ConfigError(f"expected one config line for component {name}, without comment, found {component!r}")

@@ -1,8 +1,7 @@
-"""Changing a network from Python: its nodes and what feeds them. Methods of ``Nnet``; see ``surgery.py``."""
+"""Changing a network from Python: its nodes and what feeds them; see ``surgery.py``."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,222 +19,211 @@ from nnet3py.network.nodes import (
     Node,
     without_nodes,
 )
-from nnet3py.network.surgery import check_name, edit, listed
-
-if TYPE_CHECKING:
-    from nnet3py.network.nnet import Nnet
-
-
-def named_nodes(nnet: Nnet) -> Iterator[tuple[str, Node]]:
-    """Name and object of each node, the hidden inputs of component nodes excepted.
-
-    >>> [name for name, node in nnet.named_nodes()]
-    ['input', 'affine1', 'relu1', 'affine2', 'output']
-    """
-    for i, node in enumerate(nnet.nodes):
-        if not nnet.is_component_input(i):
-            yield node.name, node
+from nnet3py.network.orphans import remove_orphans
+from nnet3py.network.structure import NetworkStructure
+from nnet3py.network.surgery import check_name, listed
+from nnet3py.network.surgery_components import ComponentEdits
 
 
-def node(nnet: Nnet, name: str) -> Node:
-    """The node of that name. Raises Nnet3Error if there is none.
+class NodeEdits(ComponentEdits):
+    """Edits of nodes and of what feeds them."""
 
-    >>> nnet.node("input").dim
-    40
-    """
-    return nnet.nodes[nnet.node_index(name)]
+    def named_nodes(self) -> Iterator[tuple[str, Node]]:
+        """Name and object of each node, the hidden inputs of component nodes excepted.
+
+        >>> [name for name, node in nnet.named_nodes()]
+        ['input', 'affine1', 'relu1', 'affine2', 'output']
+        """
+        for i, node in enumerate(self.nodes):
+            if not self.is_component_input(i):
+                yield node.name, node
+
+    def node(self, name: str) -> Node:
+        """The node of that name. Raises Nnet3Error if there is none.
+
+        >>> nnet.node("input").dim
+        40
+        """
+        return self.nodes[self.node_index(name)]
+
+    def node_input(self, name: str) -> str:
+        """What feeds a node, as its config line has it; an empty string for an input node.
+
+        >>> nnet.node_input("affine1")
+        'Append(Offset(input, -1), input, Offset(input, 1))'
+        """
+        i = self.node_index(name)
+        names = self.node_names
+        if self.is_component(i):
+            i -= 1
+        if self.is_descriptor(i):
+            return self.descriptor_of(i).descriptor.text(names)
+        return ", ".join(names[source] for source in node_dependencies(self, i))
+
+    def users_of(self, name: str) -> list[str]:
+        """The names of the nodes that node ``name`` feeds.
+
+        >>> nnet.users_of("affine1")
+        ['relu1']
+        """
+        return _users(self, self.node_index(name))
+
+    def add_input(self, name: str, dim: int) -> None:
+        """Add an input node of ``dim`` columns.
+
+        >>> nnet.add_input("ivector", 100)
+        """
+        with self.edit():
+            _check_new_node(self, name)
+            if not _is_integer(dim) or dim < 1:
+                raise ConfigError(f"input node {name} cannot have {dim!r} columns", "dim is an integer of 1 or more")
+            self.nodes.append(InputNode(name, int(dim)))
+
+    def add_output(self, name: str, input: str, objective: str = "linear") -> None:
+        """Add an output node.
+
+        Parameters
+        ----------
+        name : new
+        input : a descriptor, as in config lines
+        objective : ``linear`` or ``quadratic``
+
+        >>> nnet.add_output("output-hidden", "relu1", objective="quadratic")
+        """
+        with self.edit():
+            _check_new_node(self, name)
+            if objective not in OBJECTIVES:
+                raise ConfigError(f"output {name} cannot have the objective {objective!r}",
+                                  f"expected {' or '.join(OBJECTIVES)}")
+            self.nodes.append(DescriptorNode(name, _parsed(self, name, input), objective))
+
+    def add_node(self, name: str, component: str, input: str) -> None:
+        """Add a component node: a place where a component works.
+
+        Parameters
+        ----------
+        name : new
+        component : name of a component, which may work at other nodes, too
+        input : a descriptor, as in config lines; it may refer to the new node
+
+        >>> nnet.add_component("tanh", "type=TanhComponent dim=32")
+        >>> nnet.add_node("tanh", component="tanh", input="Offset(relu1, -2)")
+        """
+        with self.edit():
+            index = self.component_index(component)
+            _check_new_node(self, name)
+            _check_new_node(self, name + INPUT_SUFFIX)
+            source = DescriptorNode(name + INPUT_SUFFIX, Descriptor(()))
+            self.nodes += [source, ComponentNode(name, index)]
+            source.descriptor = _parsed(self, name, input)
+
+    def add_dim_range(self, name: str, source: str, dim_offset: int, dim: int) -> None:
+        """Add a node for ``dim`` columns of another, from column ``dim_offset`` on.
+
+        >>> nnet.add_dim_range("first-half", "relu1", dim_offset=0, dim=16)
+        """
+        with self.edit():
+            _check_new_node(self, name)
+            if not (_is_integer(dim) and _is_integer(dim_offset)):
+                raise ConfigError(f"expected integers for dim-range node {name}, found dim_offset={dim_offset!r} and "
+                                  f"dim={dim!r}")
+            self.nodes.append(DimRangeNode(name, self.node_index(source), int(dim_offset), int(dim)))
+
+    def set_node_input(self, name: str, input: str) -> None:
+        """Let a component node, an output or a dim-range node be fed by something else.
+
+        Parameters
+        ----------
+        input : a descriptor, as in config lines; for a dim-range node the name of a node
+
+        >>> nnet.set_node_input("affine2", "Sum(relu1, Offset(relu1, 3))")
+        """
+        with self.edit():
+            i = self.node_index(name)
+            node = self.nodes[i]
+            if isinstance(node, InputNode):
+                raise ConfigError(f"node {name} is an input of the network; nothing feeds it")
+            if isinstance(node, DimRangeNode):
+                node.source = self.node_index(input)
+            else:
+                self.descriptor_of(i - self.is_component(i)).descriptor = _parsed(self, name, input)
+
+    def redirect(self, old: str, new: str) -> None:
+        """Let all nodes that ``old`` feeds be fed by ``new``, except ``new`` itself.
+
+        With ``add_node`` this puts a layer after ``old``:
+
+        >>> with nnet.edit():
+        ...     nnet.add_component("norm", "type=NormalizeComponent dim=32")
+        ...     nnet.add_node("norm", component="norm", input="relu1")
+        ...     nnet.redirect("relu1", "norm")
+        """
+        with self.edit():
+            source, target = self.node_index(old), self.node_index(new)
+            if self.is_descriptor(target):
+                raise ConfigError(f"node {new} is an output of the network; it cannot feed other nodes")
+            for i, node in enumerate(self.nodes):
+                if i == target or i == target - 1 and self.is_component(target):
+                    continue
+                if isinstance(node, DimRangeNode) and node.source == source:
+                    node.source = target
+                elif isinstance(node, DescriptorNode):
+                    node.descriptor = node.descriptor.map_sources(
+                        lambda leaf: Source(target, leaf.scale) if leaf.node == source else leaf)
+
+    def rename_node(self, old: str, new: str) -> None:
+        """Give a node another name, also where others refer to it; its component keeps its own.
+
+        >>> nnet.rename_node("output", "output-0")
+        """
+        with self.edit():
+            i = _removable(self, old)
+            if new == old:
+                return
+            _check_new_node(self, new)
+            if self.is_component(i):
+                _check_new_node(self, new + INPUT_SUFFIX)
+                self.nodes[i - 1].name = new + INPUT_SUFFIX
+            self.nodes[i].name = new
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node that feeds no other; its component stays (``remove_orphans`` removes what nothing needs).
+
+        Raises
+        ------
+        ConfigError : other nodes refer to it, or the network would have no input or no output left
+
+        >>> nnet.add_output("second", "relu1")
+        >>> nnet.remove_node("second")
+        """
+        with self.edit():
+            i = _removable(self, name)
+            users = [user for user in _users(self, i) if user != name]
+            if users:
+                raise ConfigError(f"node {name} feeds {listed(users)}",
+                                  f"feed them by something else first, as with redirect('{name}', ...)")
+            self.nodes = without_nodes(self.nodes, {i, i - 1} if self.is_component(i) else {i})
+
+    def remove_orphans(self, remove_inputs: bool = False) -> None:
+        """Remove the nodes that no output needs, and then the components that no node uses.
+
+        Parameters
+        ----------
+        remove_inputs : also input nodes
+
+        >>> nnet.remove_orphans()
+        """
+        with self.edit():
+            remove_orphans(self, remove_inputs)
 
 
-def node_input(nnet: Nnet, name: str) -> str:
-    """What feeds a node, as its config line has it; an empty string for an input node.
-
-    >>> nnet.node_input("affine1")
-    'Append(Offset(input, -1), input, Offset(input, 1))'
-    """
-    i = nnet.node_index(name)
-    names = nnet.node_names
-    if nnet.is_component(i):
-        i -= 1
-    if nnet.is_descriptor(i):
-        return nnet.descriptor_of(i).descriptor.text(names)
-    return ", ".join(names[source] for source in node_dependencies(nnet, i))
-
-
-def users_of(nnet: Nnet, name: str) -> list[str]:
-    """The names of the nodes that node ``name`` feeds.
-
-    >>> nnet.users_of("affine1")
-    ['relu1']
-    """
-    return _users(nnet, nnet.node_index(name))
-
-
-def _users(nnet: Nnet, i: int) -> list[str]:
+def _users(nnet: NetworkStructure, i: int) -> list[str]:
     """Names of the nodes that refer to node ``i``; of a component node's input the component node's."""
     return [nnet.nodes[user + nnet.is_component_input(user)].name for user in range(len(nnet.nodes))
             if i in node_dependencies(nnet, user) and not nnet.is_component(user)]
 
 
-def add_input(nnet: Nnet, name: str, dim: int) -> None:
-    """Add an input node of ``dim`` columns.
-
-    >>> nnet.add_input("ivector", 100)
-    """
-    with edit(nnet):
-        _check_new_node(nnet, name)
-        if not _is_integer(dim) or dim < 1:
-            raise ConfigError(f"input node {name} cannot have {dim!r} columns", "dim is an integer of 1 or more")
-        nnet.nodes.append(InputNode(name, int(dim)))
-
-
-def add_output(nnet: Nnet, name: str, input: str, objective: str = "linear") -> None:
-    """Add an output node.
-
-    Parameters
-    ----------
-    name : new
-    input : a descriptor, as in config lines
-    objective : ``linear`` or ``quadratic``
-
-    >>> nnet.add_output("output-hidden", "relu1", objective="quadratic")
-    """
-    with edit(nnet):
-        _check_new_node(nnet, name)
-        if objective not in OBJECTIVES:
-            raise ConfigError(f"output {name} cannot have the objective {objective!r}",
-                              f"expected {' or '.join(OBJECTIVES)}")
-        nnet.nodes.append(DescriptorNode(name, _parsed(nnet, name, input), objective))
-
-
-def add_node(nnet: Nnet, name: str, component: str, input: str) -> None:
-    """Add a component node: a place where a component works.
-
-    Parameters
-    ----------
-    name : new
-    component : name of a component, which may work at other nodes, too
-    input : a descriptor, as in config lines; it may refer to the new node
-
-    >>> nnet.add_component("tanh", "type=TanhComponent dim=32")
-    >>> nnet.add_node("tanh", component="tanh", input="Offset(relu1, -2)")
-    """
-    with edit(nnet):
-        index = nnet.component_index(component)
-        _check_new_node(nnet, name)
-        _check_new_node(nnet, name + INPUT_SUFFIX)
-        source = DescriptorNode(name + INPUT_SUFFIX, Descriptor(()))
-        nnet.nodes += [source, ComponentNode(name, index)]
-        source.descriptor = _parsed(nnet, name, input)
-
-
-def add_dim_range(nnet: Nnet, name: str, source: str, dim_offset: int, dim: int) -> None:
-    """Add a node for ``dim`` columns of another, from column ``dim_offset`` on.
-
-    >>> nnet.add_dim_range("first-half", "relu1", dim_offset=0, dim=16)
-    """
-    with edit(nnet):
-        _check_new_node(nnet, name)
-        if not (_is_integer(dim) and _is_integer(dim_offset)):
-            raise ConfigError(f"expected integers for dim-range node {name}, found dim_offset={dim_offset!r} and "
-                              f"dim={dim!r}")
-        nnet.nodes.append(DimRangeNode(name, nnet.node_index(source), int(dim_offset), int(dim)))
-
-
-def set_node_input(nnet: Nnet, name: str, input: str) -> None:
-    """Let a component node, an output or a dim-range node be fed by something else.
-
-    Parameters
-    ----------
-    input : a descriptor, as in config lines; for a dim-range node the name of a node
-
-    >>> nnet.set_node_input("affine2", "Sum(relu1, Offset(relu1, 3))")
-    """
-    with edit(nnet):
-        i = nnet.node_index(name)
-        node = nnet.nodes[i]
-        if isinstance(node, InputNode):
-            raise ConfigError(f"node {name} is an input of the network; nothing feeds it")
-        if isinstance(node, DimRangeNode):
-            node.source = nnet.node_index(input)
-        else:
-            nnet.descriptor_of(i - nnet.is_component(i)).descriptor = _parsed(nnet, name, input)
-
-
-def redirect(nnet: Nnet, old: str, new: str) -> None:
-    """Let all nodes that ``old`` feeds be fed by ``new``, except ``new`` itself.
-
-    With ``add_node`` this puts a layer after ``old``:
-
-    >>> with nnet.edit():
-    ...     nnet.add_component("norm", "type=NormalizeComponent dim=32")
-    ...     nnet.add_node("norm", component="norm", input="relu1")
-    ...     nnet.redirect("relu1", "norm")
-    """
-    with edit(nnet):
-        source, target = nnet.node_index(old), nnet.node_index(new)
-        if nnet.is_descriptor(target):
-            raise ConfigError(f"node {new} is an output of the network; it cannot feed other nodes")
-        for i, node in enumerate(nnet.nodes):
-            if i == target or i == target - 1 and nnet.is_component(target):
-                continue
-            if isinstance(node, DimRangeNode) and node.source == source:
-                node.source = target
-            elif isinstance(node, DescriptorNode):
-                node.descriptor = node.descriptor.map_sources(
-                    lambda leaf: Source(target, leaf.scale) if leaf.node == source else leaf)
-
-
-def rename_node(nnet: Nnet, old: str, new: str) -> None:
-    """Give a node another name, also where others refer to it; its component keeps its own.
-
-    >>> nnet.rename_node("output", "output-0")
-    """
-    with edit(nnet):
-        i = _removable(nnet, old)
-        if new == old:
-            return
-        _check_new_node(nnet, new)
-        if nnet.is_component(i):
-            _check_new_node(nnet, new + INPUT_SUFFIX)
-            nnet.nodes[i - 1].name = new + INPUT_SUFFIX
-        nnet.nodes[i].name = new
-
-
-def remove_node(nnet: Nnet, name: str) -> None:
-    """Remove a node that feeds no other; its component stays (``remove_orphans`` removes what nothing needs).
-
-    Raises
-    ------
-    ConfigError : other nodes refer to it, or the network would have no input or no output left
-
-    >>> nnet.add_output("second", "relu1")
-    >>> nnet.remove_node("second")
-    """
-    with edit(nnet):
-        i = _removable(nnet, name)
-        users = [user for user in _users(nnet, i) if user != name]
-        if users:
-            raise ConfigError(f"node {name} feeds {listed(users)}",
-                              f"feed them by something else first, as with redirect('{name}', ...)")
-        nnet.nodes = without_nodes(nnet.nodes, {i, i - 1} if nnet.is_component(i) else {i})
-
-
-def remove_orphans(nnet: Nnet, remove_inputs: bool = False) -> None:
-    """Remove the nodes that no output needs, and then the components that no node uses.
-
-    Parameters
-    ----------
-    remove_inputs : also input nodes
-
-    >>> nnet.remove_orphans()
-    """
-    from nnet3py.network import orphans
-
-    with edit(nnet):
-        orphans.remove_orphans(nnet, remove_inputs)
-
-
-def _removable(nnet: Nnet, name: str) -> int:
+def _removable(nnet: NetworkStructure, name: str) -> int:
     """The index of a node that a person may name. Raises Nnet3Error for none, ConfigError for a hidden one."""
     i = nnet.node_index(name)
     if nnet.is_component_input(i):
@@ -244,13 +232,13 @@ def _removable(nnet: Nnet, name: str) -> int:
     return i
 
 
-def _check_new_node(nnet: Nnet, name: str) -> None:
+def _check_new_node(nnet: NetworkStructure, name: str) -> None:
     check_name(name, "node")
     if name in nnet.node_names:
         raise ConfigError(f"the network already has a node named '{name}'")
 
 
-def _parsed(nnet: Nnet, name: str, text: str) -> Descriptor:
+def _parsed(nnet: NetworkStructure, name: str, text: str) -> Descriptor:
     if not isinstance(text, str):
         raise ConfigError(f"node {name}: expected a descriptor such as 'Append(a, b)', found {text!r}")
     visible = {node.name: i for i, node in enumerate(nnet.nodes) if not isinstance(node, DescriptorNode)}
@@ -258,5 +246,5 @@ def _parsed(nnet: Nnet, name: str, text: str) -> Descriptor:
         return parse_descriptor(text, visible)
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)

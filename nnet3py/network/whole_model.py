@@ -8,15 +8,17 @@ import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Components, Properties
+from nnet3py.components.updatable import is_updatable
 from nnet3py.errors import NumericError, UsageError
 from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
@@ -27,12 +29,19 @@ DROPOUT_TYPES = RANDOM_TYPES[:3]         # those with a dropout proportion
 LEAST_RATIO = 0.9        # of squared singular values' mean square to their squared mean; 1 or more but for rounding
 
 
+class ComponentArrays(Components, Protocol):
+    """A network, or what it has on a device."""
+
+    def scale_components(self, factors: np.ndarray, /) -> None:
+        """Multiply parameters and statistics of each component by its factor, in place."""
+
+
 def is_a(component: Component, *type_names: str) -> bool:
     """True if the component is of one of these types or derived from it; needs no import of the types."""
     return any(cls.__name__ in type_names for cls in type(component).__mro__)
 
 
-def components_of_type(nnet: Nnet, *type_names: str) -> Iterator[Any]:
+def components_of_type(nnet: Components, *type_names: str) -> Iterator[Any]:
     """The network's components of these types, or derived from them, in order."""
     return (component for component in nnet.components if is_a(component, *type_names))
 
@@ -85,11 +94,11 @@ def set_learning_rate(nnet: Nnet, rate: float, names: str = "*") -> None:
     matcher = name_matcher(names)
     with compiled_form_may_change(nnet):
         for name, component in nnet.named_components():
-            if component.has(Properties.UPDATABLE) and matcher.match(name):
-                component.set_underlying_learning_rate(rate)    # type: ignore[attr-defined]
+            if is_updatable(component) and matcher.match(name):
+                component.set_underlying_learning_rate(rate)
 
 
-def scale_batchnorm_stats(nnet: Nnet, factor: float) -> None:
+def scale_batchnorm_stats(nnet: ComponentArrays, factor: float) -> None:
     """Scale the statistics of batch normalisation, in place; ``factor`` is between 0 and 1."""
     if not 0.0 <= factor <= 1.0:
         raise UsageError(f"batch-norm statistics cannot be scaled by {factor:g}; the factor is between 0 and 1")
@@ -124,7 +133,7 @@ def convert_repeated_to_block_affine(nnet: Nnet) -> None:
 # -- orthonormal constraint --------------------------------------------------------------------------------------------
 
 
-def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool], ops: Ops) -> Callable[[], None]:
+def constrain_orthonormal(nnet: Components, draw: Callable[[], bool], ops: Ops) -> Callable[[], None]:
     """Move the matrices of constrained components a step towards equal singular values, in place.
 
     Parameters
@@ -155,7 +164,7 @@ def constrain_orthonormal(nnet: Nnet, draw: Callable[[], bool], ops: Ops) -> Cal
     return check
 
 
-def constrain_matrix(ops: Ops, weights: Any, constraint: float) -> Callable[[], np.ndarray]:
+def constrain_matrix(ops: Ops, weights: DeviceArray, constraint: float) -> Callable[[], np.ndarray]:
     """One step of M towards M Mᵀ = s² I, in place; M is ``weights`` or its transpose, whichever has fewer rows.
 
     Parameters

@@ -61,7 +61,7 @@ def _backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
     followers: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
         followers[a].append(b)
-    state, found = [0] * count, set()
+    state, backward = [0] * count, set()
     for root in range(count):
         if state[root]:
             continue
@@ -71,7 +71,7 @@ def _backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
             vertex, rest = path[-1]
             for follower in rest:
                 if state[follower] == 1:
-                    found.add((vertex, follower))
+                    backward.add((vertex, follower))
                 elif not state[follower]:
                     state[follower] = 1
                     path.append((follower, iter(followers[follower])))
@@ -79,7 +79,7 @@ def _backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
             else:
                 state[vertex] = 2
                 path.pop()
-    return found
+    return backward
 
 
 def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
@@ -89,7 +89,7 @@ def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
     for a, b in edges:
         before[b].append(a)
         after[a].append(b)
-    waiting = [len(found) for found in before]
+    waiting = [len(incoming) for incoming in before]
     ready = [v for v in range(count) if not waiting[v]]
     layer = [0] * count
     for vertex in ready:             # grows while it is walked through

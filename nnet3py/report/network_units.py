@@ -176,12 +176,13 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
                 _add(merged, source, target, shift, link.optional)
         elif a >= b:
             inside.setdefault(source, set()).update(shift for shift in link.shifts if shift != "0")
-    found = []
+    units_made = []
     for g, group in enumerate(groups):
         members = [units[i] for i in group]
         if len(members) == 1:      # among layers, the arrows say what it takes
-            one = members[0]
-            found.append(Unit(one.name, one.kind, one.lines[:1], one.nodes) if one.kind == "component" else one)
+            first = members[0]
+            units_made.append(Unit(first.name, first.kind, first.lines[:1], first.nodes) if first.kind == "component"
+                              else first)
             continue
         nodes = set().union(*(unit.nodes for unit in members))
         kinds = {unit.kind for unit in members}
@@ -192,8 +193,8 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
             lines = _wrapped(", ".join(_layer_words(nnet, nodes)), 3, ", ")
         if inside.get(g):
             lines = [*lines, f"recurrence: {', '.join(sorted(inside[g]))}"]
-        found.append(Unit(names[g], kind, lines, nodes))
-    return found, merged
+        units_made.append(Unit(names[g], kind, lines, nodes))
+    return units_made, merged
 
 
 def _layer_words(nnet: Nnet, nodes: set[int]) -> list[str]:

@@ -163,5 +163,5 @@ def _times_used(nnet: Nnet, name: str, times: np.ndarray, wanted: np.ndarray, ou
     builder.compute()
     graph = builder.prune()
     used = graph.dependencies[graph.nodes()[graph.dependencies] == nnet.node_index(name)]
-    found = np.unique(graph.indexes[used, 1]) if len(used) else np.zeros(1, np.int64)
-    return found.astype(np.int64)
+    values = np.unique(graph.indexes[used, 1]) if len(used) else np.zeros(1, np.int64)
+    return values.astype(np.int64)

@@ -117,8 +117,8 @@ def _inline(svg: str, prefix: str = "network") -> str:
     svg = svg[svg.index("<svg"):]
     names = set(re.findall(r'\bid="([^"]+)"', svg))
     svg = re.sub(r'\bid="([^"]+)"', rf'id="{prefix}-\1"', svg)
-    return re.sub(r'(url\(#|href="#)([^")]+)', lambda found: f"{found[1]}{prefix}-{found[2]}"
-                  if found[2] in names else found[0], svg)
+    return re.sub(r'(url\(#|href="#)([^")]+)', lambda match: f"{match[1]}{prefix}-{match[2]}"
+                  if match[2] in names else match[0], svg)
 
 
 def _summary(trainings: Trainings) -> str:

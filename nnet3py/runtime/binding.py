@@ -10,7 +10,7 @@ import logging
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,12 +18,12 @@ from nnet3py.compiler.commands import BACKPROPS, WITHOUT_CALL
 from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
 from nnet3py.compiler.fuse.fusion import Call
 from nnet3py.compiler.fuse.passes import fusion_named
-from nnet3py.components.base import Component, Properties
+from nnet3py.components.base import Component, Memo, Precomputed, Properties
 from nnet3py.errors import CompileError, Nnet3Error
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.component_calls import BackpropCall, PropagateCall
-from nnet3py.runtime.device_nnet import keep_on_device, on_device
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
+from nnet3py.runtime.parameter_store import ParameterStore, host_of, on_device
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -76,10 +76,10 @@ def _log_memory(ops: Ops, size: int) -> None:
 class Stage:
     """What happens between two exchanges with the caller."""
 
-    inputs: dict[str, Any] = field(default_factory=dict)    # node name -> view to fill
+    inputs: dict[str, DeviceArray] = field(default_factory=dict)    # node name -> view to fill
     calls: list[Call] = field(default_factory=list)
     commands: list[int] = field(default_factory=list)       # the command that each call belongs to
-    outputs: dict[str, Any] = field(default_factory=dict)   # node name -> view to read
+    outputs: dict[str, DeviceArray] = field(default_factory=dict)   # node name -> view to read
     next_stage: int = -1                                    # the number of the stage after it; -1: the following one
     runner: Callable[[], None] | None = None                # runs the calls in a device's own way
 
@@ -98,7 +98,7 @@ class BoundComputation:
     Parameters
     ----------
     computation : the command list
-    nnet : the network that propagates
+    nnet : the network that propagates, or what it has on the device
     ops : the operations of the device
     arena : where the matrices live
     update : the network that receives parameter updates, or None
@@ -109,15 +109,18 @@ class BoundComputation:
     Nnet3Error : the computation needs what is not given, or is not for the network as it is now
     """
 
-    def __init__(self, computation: Computation, nnet: Nnet, ops: Ops, arena: Arena,
-                 update: Nnet | None, stats: Nnet | None) -> None:
+    def __init__(self, computation: Computation, nnet: Nnet | ParameterStore, ops: Ops, arena: Arena,
+                 update: Nnet | ParameterStore | None, stats: Nnet | ParameterStore | None) -> None:
         if computation.need_model_derivative and update is None:
             raise Nnet3Error("the computation updates a model, but none was given to update",
                              "give update=nnet or update=nnet.as_gradient()")
         self.computation, self.ops, self.arena = computation, ops, arena
-        self.nnet, self.update, self.stats = (on_device(network, ops) for network in (nnet, update, stats))
+        self.host = host_of(nnet)
+        self.nnet = on_device(nnet, ops)
+        self.update, self.stats = (None if network is None else on_device(network, ops) for network in (update, stats))
+        self.networks = [network for network in (self.nnet, self.update, self.stats) if network is not None]
         self.plan: MemoryPlan = plan_memory(computation)
-        self.versions = [n.version for n in (nnet, update, stats) if n is not None]
+        self.versions = [network.version for network in self.networks]
         self._bind()
 
     def stages(self) -> list[Stage]:
@@ -128,11 +131,10 @@ class BoundComputation:
         Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding; or a component
             that only copied its input, such as dropout without a proportion, does something now
         """
-        networks = [n for n in (self.nnet, self.update, self.stats) if n is not None]
-        if [n.version for n in networks] != self.versions:
+        if [network.version for network in self.networks] != self.versions:
             raise Nnet3Error("the network was edited after this computation was bound to it",
                              "compile and bind again after structural edits")
-        if not self.computation.fits(self.nnet):
+        if not self.computation.fits(self.host):
             raise Nnet3Error("a component that only copied its input, such as dropout without a proportion, was left "
                              "out when this was compiled; now it does something",
                              "compile and bind again after such a change, or compile with OptimizeOptions(fuse='none')")
@@ -140,13 +142,20 @@ class BoundComputation:
             self._bind()
         return self._stages
 
+    def take_settings(self) -> None:
+        """Let the settings of the networks' components hold on the device, too."""
+        for network in self.networks:
+            if isinstance(network, ParameterStore):
+                network.take_settings()
+
     # -- binding ---------------------------------------------------------------------------------------------------
 
     def _bind(self) -> None:
+        self.take_settings()
         self.arena.reserve(self.plan.size, self)
-        self._buffer: Any = self.arena.buffer
-        self._views: dict[SubMatrix, Any] = {}
-        self._memos: dict[int, Any] = {}
+        self._buffer = self.arena.buffer
+        self._views: dict[SubMatrix, DeviceArray] = {}
+        self._memos: dict[int, Memo] = {}
         self._num_streams: dict[int, int] = {}   # of random numbers, by component: each call has its own
         self._stages = [Stage()]
         self._label = 0, 0
@@ -165,9 +174,9 @@ class BoundComputation:
         elif command.type == CommandType.ACCEPT_INPUT:
             if stage.calls or stage.outputs:
                 stage = self._new_stage()
-            stage.inputs[self.nnet.node_names[command.args[1]]] = self.view(command.args[0])
+            stage.inputs[self.host.node_names[command.args[1]]] = self.given_view(command.args[0])
         elif command.type == CommandType.PROVIDE_OUTPUT:
-            stage.outputs[self.nnet.node_names[command.args[1]]] = self.view(command.args[0])
+            stage.outputs[self.host.node_names[command.args[1]]] = self.given_view(command.args[0])
         else:
             call = self._hand_over(command) if c in self._loop_swaps else self._call(command)
             if call is None:
@@ -180,9 +189,9 @@ class BoundComputation:
     def _capture_stages(self) -> None:
         from nnet3py.runtime.cuda_graphs import StageRunner
 
-        networks = [network for network in (self.nnet, self.update, self.stats) if network is not None]
+        stores = [network for network in self.networks if isinstance(network, ParameterStore)]
         for stage in self._stages:
-            stage.runner = StageRunner(self.ops, stage.calls, networks)
+            stage.runner = StageRunner(self.ops, stage.calls, stores)
 
     def _hand_over(self, command: Command) -> Call:
         """What is in the second matrix goes into the first, whose place stays the same in every round of the loop."""
@@ -201,7 +210,7 @@ class BoundComputation:
 
     def release(self) -> None:
         """Forget the arena's block, and all that refers to it."""
-        self._buffer = None
+        self._buffer = self.ops.new_vector(0)
         self._views, self._memos, self._stages = {}, {}, []
 
     def _new_stage(self) -> Stage:
@@ -231,19 +240,24 @@ class BoundComputation:
                                "compile for it: compiler.compile(request, ops.lacks)")
         return fusion.bind(self.ops, parts)
 
-    def view(self, s: int) -> Any:
+    def view(self, s: int) -> DeviceArray | None:
         """The matrix view of sub-matrix ``s``, or None for none; equal rectangles give the very same view."""
-        if s <= 0:
-            return None
+        return self.given_view(s) if s > 0 else None
+
+    def given_view(self, s: int) -> DeviceArray:
+        """The same of a sub-matrix that is there."""
         sub = self.computation.submatrices[s]
         if sub not in self._views:
             self._views[sub] = self.whole_view(s)[sub.row_offset:sub.row_offset + sub.num_rows,
                                                   sub.col_offset:sub.col_offset + sub.num_cols]
         return self._views[sub]
 
-    def whole_view(self, s: int) -> Any:
+    def whole_view(self, s: int) -> DeviceArray:
         """The whole matrix that sub-matrix ``s`` is part of."""
-        matrix = self.computation.submatrices[s].matrix
+        return self.whole_matrix(self.computation.submatrices[s].matrix)
+
+    def whole_matrix(self, matrix: int) -> DeviceArray:
+        """The matrix of a number."""
         info, start = self.computation.matrices[matrix], int(self.plan.offsets[matrix])
         return self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
 
@@ -281,14 +295,19 @@ class BoundComputation:
         c, precomputed, x, y, dy, dx, memo_index = command.args[:7]
         component, memo = self.nnet.components[c], self._memos.get(memo_index)
         if memo is None and component.has(Properties.USES_MEMO):
-            raise Nnet3Error(f"component '{self.nnet.component_names[c]}' was in test mode when this was compiled, and "
+            raise Nnet3Error(f"component '{self.host.component_names[c]}' was in test mode when this was compiled, and "
                              "is no longer", "compile and bind again after such a change")
         call = BackpropCall(self.ops, component, c, self._stream(c, 1))
         return call, (self._indexes_of(precomputed), self.view(x), self.view(y), self.view(dy), memo,
                       self._updated_component(command, c), self.view(dx))
 
-    def _indexes_of(self, precomputed: int) -> Any:
-        return keep_on_device(self.computation.precomputed_indexes[max(precomputed, 0)], self.ops)
+    def _indexes_of(self, precomputed: int) -> Precomputed:
+        """The precomputed indexes, which never change; a device has copies of their arrays."""
+        indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
+        for value in vars(indexes).values() if hasattr(indexes, "__dict__") else ():
+            if isinstance(value, np.ndarray):
+                self.ops.keep(value)
+        return indexes
 
     def _updated_component(self, command: Command, c: int) -> Component | None:
         """What a backward command may change: a component of ``update``, or for the untrained one of ``stats``."""
@@ -304,7 +323,7 @@ class BoundComputation:
     def _set_const(self, command: Command) -> Call:
         return self.ops.set_const, (self.view(command.args[0]), command.alpha)
 
-    def _indexes(self, command: Command) -> Any:
+    def _indexes(self, command: Command) -> DeviceArray:
         return self.ops.upload(np.ascontiguousarray(self.computation.indexes[command.args[2]], dtype=np.int32))
 
 

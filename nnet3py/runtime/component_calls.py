@@ -1,9 +1,13 @@
 """The calls of components that PROPAGATE and BACKPROP commands become."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnet3py.components.base import Component
+from nnet3py.components.base import Component, Memo, Precomputed
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 
 class _ComponentCall:
@@ -16,7 +20,7 @@ class _ComponentCall:
 
     METHOD = ""
 
-    def __init__(self, ops: Any, component: Component, index: int, number: int) -> None:
+    def __init__(self, ops: Ops, component: Component, index: int, number: int) -> None:
         self.component = component
         self._ops, self._method, self._index, self._number = ops, getattr(component, self.METHOD), index, number
 
@@ -24,7 +28,7 @@ class _ComponentCall:
         self._ops.reset_scratch()
         self.run(*args)
 
-    def run(self, *args: Any, **named: Any) -> None:
+    def run(self, *args: object, **named: object) -> None:
         """The same after other calls whose scratch space is still needed."""
         self.select()
         self._method(self._ops, *args, **named)
@@ -51,7 +55,7 @@ class PropagateCall(_ComponentCall):
 
     METHOD = "propagate"
 
-    def __init__(self, ops: Any, component: Component, stats: Component | None, index: int, number: int) -> None:
+    def __init__(self, ops: Ops, component: Component, stats: Component | None, index: int, number: int) -> None:
         super().__init__(ops, component, index, number)
         self._stats = stats
 
@@ -61,7 +65,7 @@ class PropagateCall(_ComponentCall):
             self._ops.reset_scratch()
             self.store_stats(*args)
 
-    def store_stats(self, indexes: Any, x: Any, y: Any, memo: Any) -> None:
+    def store_stats(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
         """Store them, of the arguments of ``propagate``; does nothing where nobody takes them."""
         if self._stats is not None:
             given: Any = None if x is y else x       # y may be written over x

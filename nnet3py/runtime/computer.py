@@ -1,7 +1,7 @@
 """Running a compiled computation on matrices of the caller. Kaldi: ``NnetComputer``."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,9 +12,11 @@ from nnet3py.formats.general import check_finite
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena, BoundComputation, Stage
+from nnet3py.runtime.parameter_store import ParameterStore, host_of
 from nnet3py.runtime.trace import log_preamble, run_traced
 
 if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
 
@@ -32,10 +34,13 @@ class Computer:
     ops, arena : operations and memory to share with other computers that never run at the same time; on a GPU, networks
         are then taken to be as they were when they were bound, else they are copied there before each pass
     debug : log every command as it runs
+
+    In the place of a network may be what it has on the device, a ``ParameterStore``: the caller then pushes and pulls.
     """
 
-    def __init__(self, computation: Computation, nnet: Nnet, update: Nnet | None = None, device: str = "cpu", *,
-                 stats: Nnet | None = None, ops: Ops | None = None, arena: Arena | None = None,
+    def __init__(self, computation: Computation, nnet: Nnet | ParameterStore,
+                 update: Nnet | ParameterStore | None = None, device: str = "cpu", *,
+                 stats: Nnet | ParameterStore | None = None, ops: Ops | None = None, arena: Arena | None = None,
                  debug: bool = False) -> None:
         self.computation = computation
         self.ops = ops if ops is not None else get_ops(device)
@@ -43,10 +48,10 @@ class Computer:
         self._bound = BoundComputation(computation, nnet, self.ops, arena or Arena(self.ops), update,
                                        stats if stats is not None else update)
         changed = (self._bound.update, update), (self._bound.stats, stats if stats is not None else update)
-        self._pulled = _twins(*changed) if _changes_networks(computation) else []   # to the caller's, after each run
-        self._pushed = _twins((self._bound.nnet, nnet), *changed) if ops is None else []   # before each pass
+        self._pulled = _stores(*changed) if _changes_networks(computation) else []   # to the caller's, after each run
+        self._pushed = _stores((self._bound.nnet, nnet), *changed) if ops is None else []   # before each pass
         checks = update is not None and (self.ops.device == "cpu" or self._pulled)
-        self._preconditioners = named_preconditioners(update) if checks else []
+        self._preconditioners = named_preconditioners(host_of(update)) if checks and update is not None else []
         self._next_stage = 0
         self._pending: set[str] = set()
         self._stage: Stage | None = None
@@ -113,6 +118,7 @@ class Computer:
             for network in self._pushed:
                 network.push()
         self._stage = stage
+        self._bound.take_settings()
         if self._debug:
             run_traced(self._bound, self._stage)
         else:
@@ -128,7 +134,7 @@ class Computer:
         """A float32 copy (rows, dim) of an output, or after the backward run of an input's derivative."""
         return np.asarray(self.ops.copy_out(self.output_view(name)))
 
-    def output_view(self, name: str) -> Any:
+    def output_view(self, name: str) -> DeviceArray:
         """The device's own matrix of an output; its contents last until the next run."""
         if self._stage is None or name not in self._stage.outputs:
             ready = sorted(self._stage.outputs) if self._stage else []
@@ -136,15 +142,16 @@ class Computer:
                              f"the computation)", f"ready now: {', '.join(ready) or 'nothing'}")
         return self._stage.outputs[name]
 
-    def input_view(self, name: str) -> Any:
+    def input_view(self, name: str) -> DeviceArray:
         """The device's own matrix of an expected input, to be filled in place of :meth:`accept_input`."""
         self._pending.discard(name)
         return self._bound.stages()[self._next_stage].inputs[name]
 
 
-def _twins(*pairs: tuple[Any, Any]) -> list[Any]:
-    """Of pairs of a network as it is bound and as it was given, those that are bound as a twin; each once."""
-    return list({id(bound): bound for bound, given in pairs if bound is not given}.values())
+def _stores(*pairs: tuple[Nnet | ParameterStore | None, Nnet | ParameterStore | None]) -> list[ParameterStore]:
+    """Of pairs of what is bound and what was given, the stores that are bound for a network; each once."""
+    return list({id(bound): bound for bound, given in pairs
+                 if isinstance(bound, ParameterStore) and bound is not given}.values())
 
 
 def _changes_networks(computation: Computation) -> bool:

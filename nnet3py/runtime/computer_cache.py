@@ -9,6 +9,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena
 from nnet3py.runtime.computer import Computer
+from nnet3py.runtime.parameter_store import ParameterStore, host_of
 
 
 class ComputerCache:
@@ -22,7 +23,8 @@ class ComputerCache:
     debug : log every command as it runs
     """
 
-    def __init__(self, nnet: Nnet, compiler: CachingCompiler, update: Nnet | None = None, stats: Nnet | None = None,
+    def __init__(self, nnet: Nnet | ParameterStore, compiler: CachingCompiler,
+                 update: Nnet | ParameterStore | None = None, stats: Nnet | ParameterStore | None = None,
                  device: str = "cpu", capacity: int = 64, debug: bool = False) -> None:
         self.nnet, self.update, self.stats, self.compiler, self.capacity = nnet, update, stats, compiler, capacity
         self._debug = debug
@@ -33,7 +35,7 @@ class ComputerCache:
     def computer(self, request: ComputationRequest) -> Computer:
         """A computer at the start of the computation for ``request``."""
         computer = self._computers.get(request)
-        if computer is None or not computer.computation.fits(self.nnet):
+        if computer is None or not computer.computation.fits(host_of(self.nnet)):
             computation = self.compiler.compile(request, self.ops.lacks)
             computer = Computer(computation, self.nnet, self.update, stats=self.stats, ops=self.ops, arena=self.arena,
                                 debug=self._debug)

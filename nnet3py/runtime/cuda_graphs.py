@@ -23,20 +23,21 @@ from __future__ import annotations
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nnet3py.components.natural_gradient import named_preconditioners
-from nnet3py.runtime.device_nnet import DeviceNnet
+from nnet3py.compiler.fuse.fusion import Call
+from nnet3py.components.natural_gradient import OnlineNaturalGradient, named_preconditioners
+from nnet3py.runtime.parameter_store import ParameterStore
 
 if TYPE_CHECKING:
-    pass
+    from nnet3py.ops.cuda.graphs import Graph
 
 logger = logging.getLogger(__name__)
 
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
+Decided: TypeAlias = tuple[tuple[int, ...], ...]      # by each preconditioner, see its ``decisions``
 _PLAIN_RUNS = 2        # before anything is captured
 _MOST_VARIANTS = 12    # kept of a stage's pieces: of so many combinations of what the host decides
 _SCALARS = (bool, int, float, str, type(None))
@@ -48,8 +49,8 @@ class Piece:
 
     calls: list[Call]
     needs_host: bool
-    counted: dict[Any, int]      # preconditioners that it calls, and how often: replaying must count that, too
-    graph: Any = None
+    counted: dict[OnlineNaturalGradient, int]      # which it calls, and how often: replaying must count that, too
+    graph: Graph | None = None
     failed: bool = False
 
 
@@ -60,18 +61,18 @@ class StageRunner:
     ----------
     ops : the GPU's operations
     calls : the stage's calls, in order
-    networks : the networks that the calls' components belong to
+    stores : what the calls' components belong to
     """
 
-    def __init__(self, ops: Any, calls: Sequence[Call], networks: Sequence[DeviceNnet]) -> None:
+    def __init__(self, ops: Any, calls: Sequence[Call], stores: Sequence[ParameterStore]) -> None:
         from nnet3py.ops.cuda import graphs
 
         self._ops, self._calls = ops, list(calls)
-        self._settings, self._decisions = _Settings(networks), _Decisions(networks)
+        self._settings, self._decisions = _Settings(stores), _Decisions(stores)
         self._possible = graphs.driver() is not None and os.environ.get("NNET3PY_CUDA_GRAPHS", "1") != "0"
         self._num_plain = 0
-        self._state: Any = None
-        self._variants: OrderedDict[Any, list[Piece]] = OrderedDict()
+        self._state: tuple[object, ...] = ()
+        self._variants: OrderedDict[Decided, list[Piece]] = OrderedDict()
         self.pieces: list[Piece] = []
 
     def __call__(self) -> None:
@@ -104,7 +105,7 @@ class StageRunner:
         for function, args in self._calls:
             function(*args)
 
-    def _observe(self, decided: Any) -> None:
+    def _observe(self, decided: Decided) -> None:
         """Run plainly, and cut the calls into pieces by whether they need the host."""
         from nnet3py.ops.cuda.memory import host_touches
 
@@ -155,7 +156,7 @@ class StageRunner:
         for each, t in counts:      # it is run once more
             each.t = t
 
-    def _current_state(self) -> tuple[Any, ...]:
+    def _current_state(self) -> tuple[object, ...]:
         from nnet3py.ops.cuda import cublas
 
         return (self._ops.workspace.generation, self._ops.random.seed, cublas.tf32_is_allowed(), self._settings.now())
@@ -164,8 +165,8 @@ class StageRunner:
 class _Settings:
     """The settings of components that end up as numbers in launches."""
 
-    def __init__(self, networks: Sequence[DeviceNnet]) -> None:
-        hosts = [component for network in networks for outer in network.host.components
+    def __init__(self, stores: Sequence[ParameterStore]) -> None:
+        hosts = [component for store in stores for outer in store.host.components
                  for component in (outer, *outer.children)]
         self._numbers, self._marks = [], []
         for host in {id(host): host for host in hosts}.values():
@@ -175,7 +176,7 @@ class _Settings:
             if hasattr(host, "stored"):
                 self._marks.append(host.stored)
 
-    def now(self) -> tuple[Any, ...]:
+    def now(self) -> tuple[object, ...]:
         """Everything in a component that is no array, and its marks of what was stored."""
         return (tuple(values(attributes) for values, attributes in self._numbers),
                 tuple(mark.tobytes() for mark in self._marks))
@@ -184,16 +185,16 @@ class _Settings:
 class _Decisions:
     """What the preconditioners of natural gradient decide by counting their calls."""
 
-    def __init__(self, networks: Sequence[DeviceNnet]) -> None:
-        preconditioners = (each for network in networks for _, each in named_preconditioners(network.host))
+    def __init__(self, stores: Sequence[ParameterStore]) -> None:
+        preconditioners = (each for store in stores for _, each in named_preconditioners(store.host))
         self._all = list({id(each): each for each in preconditioners}.values())
-        self._calls: dict[Any, int] | None = None     # those that take part, and their calls in a run
+        self._calls: dict[OnlineNaturalGradient, int] | None = None     # those that take part, and their calls in a run
 
     def counts(self) -> list[int]:
         """How many calls each has had."""
         return [each.t for each in self._all]
 
-    def count_since(self, before: list[int], counted: dict[Any, int]) -> None:
+    def count_since(self, before: list[int], counted: dict[OnlineNaturalGradient, int]) -> None:
         """Add to ``counted`` who was called how often since the counts were these."""
         for each, t in zip(self._all, before, strict=True):
             if each.t != t:
@@ -201,14 +202,14 @@ class _Decisions:
 
     def learn(self, pieces: list[Piece]) -> bool:
         """Take in who is called in these pieces of a run; whether that is known only from now on."""
-        calls: dict[Any, int] = {}
+        calls: dict[OnlineNaturalGradient, int] = {}
         for piece in pieces:
             for each, count in piece.counted.items():
                 calls[each] = calls.get(each, 0) + count
         was_known, self._calls = self._calls == calls, calls
         return not was_known
 
-    def now(self) -> tuple[Any, ...]:
+    def now(self) -> Decided:
         """What will be decided in the next run."""
         return tuple(each.decisions(count) for each, count in (self._calls or {}).items())
 

@@ -1,25 +1,54 @@
 """Computing a network's output over a stream of frames, a chunk at a time, as they arrive.
 
 What later chunks need of earlier ones is kept, so no frame is computed twice, a recurrence goes on where it was, and
-memory does not grow. Kaldi: ``DecodableNnetSimpleLooped``, ``DecodableNnetLoopedOnline``.
+memory does not grow. Streams that are ready at the same time can be computed together (``compute_chunks``). Kaldi:
+``DecodableNnetSimpleLooped``, ``DecodableNnetLoopedOnline``.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from nnet3py.compiler.carried import carried_state, num_sequences
+from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.context import compute_simple_nnet_context
-from nnet3py.compiler.looped import compile_looped, looped_chunk_size, looped_requests, with_ivector_period
+from nnet3py.compiler.fuse import fuse
+from nnet3py.compiler.looped import find_looped, looped_chunk_size, looped_requests, with_ivector_period
 from nnet3py.compiler.optimize import OptimizeOptions
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.compiler.shortcut import expand_computation
+from nnet3py.errors import CompileError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.network.inference import for_inference
 from nnet3py.network.model_file import subsampling_beside
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer import Computer
+from nnet3py.ops import get_ops
+from nnet3py.runtime.binding import Arena
+from nnet3py.runtime.chunk_batch import ChunkBatch
+from nnet3py.runtime.frame_queue import FrameQueue
 from nnet3py.runtime.network_io import NetworkIo
+from nnet3py.runtime.stream_states import StreamState, StreamStates
+from nnet3py.runtime.waiting_line import WaitingLine
 
 DEFAULT_FRAMES_PER_CHUNK = 20
+DEFAULT_MAX_BATCH = 8                           # streams
+BATCH_SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)      # that computations are made for; a batch may have gaps
+
+
+class Chunk(NamedTuple):
+    """What a stream needs to be computed next.
+
+    Attributes
+    ----------
+    state : the stream's
+    feats : float (frames, input dim), as many as :meth:`LoopedComputer.frames_of_chunk` says
+    ivector : float (ivector dim,); None: zero, or the network takes none
+    """
+
+    state: StreamState
+    feats: np.ndarray
+    ivector: np.ndarray | None = None
 
 
 class LoopedComputer:
@@ -39,9 +68,13 @@ class LoopedComputer:
     device : "cpu" or "cuda"
     debug : log every command as it runs
     training_mode : compute with ``nnet`` itself, with batch norm and dropout as they are set
+    cache_dir : a folder where the compiled computation is kept for other processes; None: the one that the environment
+        variable NNET3PY_COMPUTATION_CACHE names; "": none
+    max_batch : how many streams are computed together at the most
 
     Attributes
     ----------
+    computation : what is run for a single stream
     frames_per_chunk : as it was rounded
     left_context, right_context : frames of input before the first output of a stream, and after a chunk's last frame
 
@@ -55,9 +88,12 @@ class LoopedComputer:
                  extra_left_context_initial: int = 0, frame_subsampling_factor: int | None = None,
                  acoustic_scale: float = 1.0, priors: np.ndarray | None = None,
                  optimize: OptimizeOptions | None = None, device: str = "cpu", debug: bool = False,
-                 training_mode: bool = False) -> None:
+                 training_mode: bool = False, cache_dir: str | os.PathLike[str] | None = None,
+                 max_batch: int = DEFAULT_MAX_BATCH) -> None:
         if extra_left_context_initial < 0:
             raise UsageError(f"--extra-left-context-initial={extra_left_context_initial} must be 0 or more")
+        if not 1 <= max_batch <= BATCH_SIZES[-1]:
+            raise UsageError(f"max_batch={max_batch} must be from 1 to {BATCH_SIZES[-1]}")
         if frame_subsampling_factor is None:
             frame_subsampling_factor = subsampling_beside(nnet.path)
         nnet = for_inference(nnet, training_mode)
@@ -67,15 +103,128 @@ class LoopedComputer:
         self.frames_per_chunk = looped_chunk_size(nnet, frames_per_chunk, frame_subsampling_factor)
         self.io = NetworkIo(nnet, priors, acoustic_scale)
         self.nnet = with_ivector_period(nnet, self.frames_per_chunk) if self.io.ivector_dim else nnet
-        requests = looped_requests(self.nnet, self.frames_per_chunk, self.left_context, self.right_context,
-                                   frame_subsampling_factor)
-        self.computation = compile_looped(self.nnet, requests, optimize)
-        self.device, self.debug = device, debug
+        self._options, self._cache_dir, self._debug = optimize or OptimizeOptions(), cache_dir, debug
+        self._ops = get_ops(device)
+        self._arena = Arena(self._ops)
+        self._plain = self._compiled()
+        self.max_batch = max_batch if num_sequences(self._plain) > 1 else 1
+        self._carried = carried_state(self._plain, self.nnet)
+        self._states = StreamStates(self._ops, self._carried.width)
+        self._batches: dict[int, ChunkBatch] = {}
+        self._num_batches = 0
+        self._no_ivector = np.zeros(self.io.ivector_dim, np.float32)
+        self._line: WaitingLine[Chunk, np.ndarray | NumericError] = WaitingLine(self._compute)
+        self.computation = self._batch(1).computation
         self._stream: LoopedStream | None = None
+
+    def _compiled(self) -> Computation:
+        """A computation that can be extended to any number of sequences, else one for a single sequence."""
+        try:
+            computation = self._find(2)
+            expand_computation(computation, self.nnet, 1)
+        except CompileError:
+            return self._find(1)
+        return computation
+
+    def _find(self, count: int) -> Computation:
+        requests = looped_requests(self.nnet, self.frames_per_chunk, self.left_context, self.right_context,
+                                   self.frame_subsampling_factor, num_sequences=count)
+        return find_looped(self.nnet, requests, self._options, self._cache_dir)
+
+    def _batch(self, size: int) -> ChunkBatch:
+        """What computes chunks of ``size`` streams; made at its first use."""
+        if size not in self._batches:
+            computation = self._plain
+            if size != num_sequences(computation):
+                computation = expand_computation(computation, self.nnet, size)
+            computation = fuse(computation, self.nnet, self._options, self._ops.lacks)
+            self._batches[size] = ChunkBatch(computation, self._carried, self.nnet, self._ops, self._arena,
+                                             self._states, self._debug)
+            computation.invalidate_caches()
+        return self._batches[size]
 
     def stream(self) -> LoopedStream:
         """A new stream, at its start."""
         return LoopedStream(self)
+
+    def new_state(self) -> StreamState:
+        """What a new stream carries from chunk to chunk, for :meth:`compute_chunks`."""
+        return StreamState(self._states)
+
+    def frames_of_chunk(self, number: int) -> tuple[int, int]:
+        """The first frame of input of a stream's chunk, and the one after its last.
+
+        Frames below 0 are copies of frame 0, and those after a stream's last frame copies of that.
+        """
+        first = number * self.frames_per_chunk + self.right_context
+        return -self.left_context if number == 0 else first, first + self.frames_per_chunk
+
+    def compute_chunks(self, chunks: Sequence[Chunk]) -> list[np.ndarray | NumericError]:
+        """Compute the next chunk of each of several streams, as many at once as can be.
+
+        May be called from any thread. What threads ask for while a batch is computed is the next batch. Streams go
+        together unless one of them is at its beginning and the other is not as far.
+
+        Returns
+        -------
+        list : for each chunk float32 (rows, output dim), a row for each ``frame_subsampling_factor`` frames; or if the
+            network makes NaN of it, the error
+
+        Raises
+        ------
+        ShapeError, NumericError : a chunk has another number of frames than it takes, or frames or an i-vector of
+            another dimension than the network asks for, or NaN or infinity in them; then none is computed
+        """
+        for chunk in chunks:
+            self._check(chunk)
+        return self._line.wait_for(chunks)
+
+    def _check(self, chunk: Chunk) -> None:
+        self.io.check_features(chunk.feats)
+        if chunk.ivector is not None:
+            self.io.check_ivectors(chunk.ivector, None, 0)
+        first, end = self.frames_of_chunk(chunk.state.num_chunks)
+        if len(chunk.feats) != end - first:
+            raise ShapeError(f"the next chunk takes {end - first} frames, found {len(chunk.feats)}")
+
+    def _compute(self, chunks: Sequence[Chunk]) -> list[np.ndarray | NumericError]:
+        """What :meth:`compute_chunks` gives. One thread at a time is here."""
+        outputs: dict[int, np.ndarray | NumericError] = {}
+        groups: dict[int, list[int]] = {}
+        for i, chunk in enumerate(chunks):
+            groups.setdefault(self._carried.number_of(chunk.state.num_chunks), []).append(i)
+        for number, group in groups.items():
+            for begin in range(0, len(group), self.max_batch):
+                part = group[begin:begin + self.max_batch]
+                for i, rows in zip(part, self._run(number, [chunks[i] for i in part]), strict=True):
+                    outputs[i] = self._finished(rows)
+        return [outputs[i] for i in range(len(chunks))]
+
+    def _run(self, number: int, chunks: Sequence[Chunk]) -> list[np.ndarray]:
+        """What the network makes of each chunk, float32 (rows, output dim)."""
+        self._ops.random.begin_minibatch(0, self._num_batches)
+        self._num_batches += 1
+        inputs = {"input": [chunk.feats for chunk in chunks]}
+        if self.io.ivector_dim:
+            inputs["ivector"] = [self._no_ivector if chunk.ivector is None else chunk.ivector for chunk in chunks]
+        size = min(next(size for size in BATCH_SIZES if size >= len(chunks)), self.max_batch)
+        output = self._batch(size).run(number, [chunk.state.slot for chunk in chunks], inputs)
+        for chunk in chunks:
+            chunk.state.num_chunks += 1
+        return output
+
+    def _finished(self, rows: np.ndarray) -> np.ndarray | NumericError:
+        try:
+            return self.io.finish(rows)
+        except NumericError as error:
+            return error
+
+    def warm_up(self) -> None:
+        """Make ready for every number of streams up to ``max_batch`` now, in place of at the first use of each."""
+        first, end = self.frames_of_chunk(0)
+        frames = np.zeros((end - first, self.io.input_dim), np.float32)
+        for size in {min(size, self.max_batch) for size in BATCH_SIZES}:
+            self.compute_chunks([Chunk(self.new_state(), frames) for _ in range(size)])
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> np.ndarray:
@@ -109,21 +258,25 @@ class LoopedComputer:
 
 
 class LoopedStream:
-    """One stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready."""
+    """One stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
+
+    ``accept`` and ``finish`` compute. Who computes several streams together calls ``take`` and ``end`` in their place,
+    gives each ``pending_chunk`` to :meth:`LoopedComputer.compute_chunks`, and what comes out to ``accept_output``.
+    """
 
     def __init__(self, looped: LoopedComputer) -> None:
         self._looped = looped
-        self._computer = Computer(looped.computation, looped.nnet, device=looped.device, debug=looped.debug)
+        self._state = looped.new_state()
+        self._waiting = FrameQueue(looped.io.input_dim)    # frames that no chunk has taken yet
         self.restart()
 
     def restart(self) -> None:
         """Forget everything, to begin another utterance."""
-        self._computer.restart()
-        self._waiting = np.zeros((0, self._looped.io.input_dim), np.float32)    # frames that no chunk has taken yet
-        self._last = self._waiting
+        self._state.restart()
+        self._waiting.clear()
+        self._last = np.zeros((0, self._looped.io.input_dim), np.float32)
         self._ivector: np.ndarray | None = None
-        self._ivector_at: Callable[[int], np.ndarray | None] = lambda t: self._ivector
-        self._num_chunks = 0
+        self._ivector_at: Callable[[int], np.ndarray | None] | None = None      # by the frame after a chunk's last
         self.num_frames = 0
         self._is_finished = False
 
@@ -131,7 +284,7 @@ class LoopedStream:
     def num_outputs(self) -> int:
         """How many rows of output there have been."""
         every = self._looped.frame_subsampling_factor
-        ready = self._num_chunks * (self._looped.frames_per_chunk // every)
+        ready = self._state.num_chunks * (self._looped.frames_per_chunk // every)
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
     def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
@@ -152,6 +305,20 @@ class LoopedStream:
         NumericError : NaN or infinity in what is given, or NaN in what the network makes of it
         Nnet3Error : the stream is finished
         """
+        self.take(feats, ivector)
+        return self._computed()
+
+    def finish(self) -> np.ndarray:
+        """There are no more frames; returns the rest of the output, float32 (rows, output dim).
+
+        Frames after the last one are copies of it. In all there is one row for every frame, or for every
+        ``frame_subsampling_factor`` frames.
+        """
+        self.end()
+        return self._computed()
+
+    def take(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> None:
+        """Take more frames, and compute nothing. Parameters and errors as for :meth:`accept`."""
         if self._is_finished:
             raise Nnet3Error("the stream is finished and takes no more frames", "restart() it, or begin another one")
         feats = np.asarray(feats)
@@ -162,55 +329,63 @@ class LoopedStream:
             self._ivector = ivector
         if len(feats):
             if not self.num_frames:
-                feats = np.concatenate((np.repeat(feats[:1], self._looped.left_context, axis=0), feats))
-                self.num_frames -= self._looped.left_context
+                self._waiting.repeat(feats[:1], self._looped.left_context)
             self.num_frames += len(feats)
-            self._last = feats[-1:]
-            self._waiting = np.concatenate((self._waiting, feats))
-        return self._looped.io.finish(self._run_chunks())
+            self._last = np.array(feats[-1:], np.float32)
+            self._waiting.push(feats)
 
-    def finish(self) -> np.ndarray:
-        """There are no more frames; returns the rest of the output, float32 (rows, output dim).
-
-        Frames after the last one are copies of it. In all there is one row for every frame, or for every
-        ``frame_subsampling_factor`` frames.
-        """
+    def end(self) -> None:
+        """There are no more frames; compute nothing."""
         if self._is_finished:
-            return np.zeros((0, self._looped.io.output_dim), np.float32)
-        before = self.num_outputs
-        missing = -(-self.num_frames // self._looped.frame_subsampling_factor) - before
+            return
+        num_chunks = self._state.num_chunks
+        while self._looped.frames_of_chunk(num_chunks)[1] <= self.num_frames:      # those that are waiting
+            num_chunks += 1
         self._is_finished = True
-        if missing <= 0:
-            return np.zeros((0, self._looped.io.output_dim), np.float32)
-        chunk = self._looped.frames_per_chunk
-        num_chunks = -(-missing // (chunk // self._looped.frame_subsampling_factor))
-        padding = self._next_size() + (num_chunks - 1) * chunk - len(self._waiting)
-        self._waiting = np.concatenate((self._waiting, np.repeat(self._last, padding, axis=0)))
-        return self._looped.io.finish(self._run_chunks()[:missing])
+        per_chunk = self._looped.frames_per_chunk // self._looped.frame_subsampling_factor
+        num_chunks = max(num_chunks, -(-self._num_rows // per_chunk))
+        if num_chunks:
+            self._waiting.repeat(self._last, self._looped.frames_of_chunk(num_chunks - 1)[1] - self.num_frames)
 
-    def _next_size(self) -> int:
-        """How many frames the next chunk takes."""
-        looped = self._looped
-        return looped.frames_per_chunk + (0 if self._num_chunks else looped.left_context + looped.right_context)
+    def pending_chunk(self) -> Chunk | None:
+        """The next chunk, if its frames are there; its matrix is valid until more frames are taken."""
+        first, end = self._looped.frames_of_chunk(self._state.num_chunks)
+        if len(self._waiting) < end - first or (self._is_finished and self.num_outputs >= self._num_rows):
+            return None
+        ivector = self._ivector if self._ivector_at is None else self._ivector_at(end)
+        return Chunk(self._state, self._waiting.first(end - first), ivector)
 
-    def _run_chunks(self) -> np.ndarray:
+    def accept_output(self, chunk: Chunk, output: np.ndarray | NumericError) -> np.ndarray:
+        """Take what came out for the pending chunk; returns the rows that are this stream's output."""
+        self._waiting.drop(len(chunk.feats))
+        if isinstance(output, NumericError):
+            raise output
+        if not self._is_finished:
+            return output
+        before = (self._state.num_chunks - 1) * len(output)
+        return output[:max(self._num_rows - before, 0)]
+
+    @property
+    def _num_rows(self) -> int:
+        """How many rows there are for all frames that were taken."""
+        return -(-self.num_frames // self._looped.frame_subsampling_factor)
+
+    def compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
+        """Output of the next chunk, for whom cuts streams into chunks himself: all of it, float32 (rows, output dim).
+
+        ``feats`` float (frames, input dim), as many as the chunk takes: the first one with its left and right context,
+        later ones what comes next. ``ivector`` and errors as :meth:`accept`.
+        """
+        if self._looped.io.ivector_dim:
+            self._looped.io.check_ivectors(ivector, None, 0)
+        output, = self._looped.compute_chunks([Chunk(self._state, feats, ivector)])
+        if isinstance(output, NumericError):
+            raise output
+        return output
+
+    def _computed(self) -> np.ndarray:
         """The output of all chunks whose frames are there."""
-        outputs, at = [np.zeros((0, self._looped.io.output_dim), np.float32)], 0
-        while len(self._waiting) - at >= self._next_size():
-            size = self._next_size()
-            outputs.append(self._run(self._waiting[at:at + size]))
-            at += size
-        self._waiting = self._waiting[at:].copy()
+        outputs = [np.zeros((0, self._looped.io.output_dim), np.float32)]
+        while (chunk := self.pending_chunk()) is not None:
+            outputs.append(self.accept_output(chunk, self._looped.compute_chunks([chunk])[0]))
         return np.concatenate(outputs)
-
-    def _run(self, feats: np.ndarray) -> np.ndarray:
-        looped, computer = self._looped, self._computer
-        computer.accept_input("input", feats)
-        self._num_chunks += 1
-        if looped.io.ivector_dim:
-            ivector = self._ivector_at(self._num_chunks * looped.frames_per_chunk + looped.right_context)
-            rows = len(computer.input_view("ivector"))
-            given = np.zeros(looped.io.ivector_dim, np.float32) if ivector is None else ivector
-            computer.accept_input("ivector", np.repeat(given[None], rows, axis=0))
-        computer.run()
-        return computer.output("output")

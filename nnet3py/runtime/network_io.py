@@ -35,9 +35,9 @@ class NetworkIo:
     def check_features(self, feats: np.ndarray) -> None:
         """Raise ShapeError or NumericError unless they are finite, (frames, input dim)."""
         if feats.ndim != 2 or feats.shape[1] != self.input_dim:
-            found = feats.shape[1] if feats.ndim == 2 else f"{feats.ndim}-dimensional"
+            width = feats.shape[1] if feats.ndim == 2 else f"{feats.ndim}-dimensional"
             raise ShapeError(f"Neural net expects 'input' features with dimension {self.input_dim} but you provided "
-                             f"{found}")
+                             f"{width}")
         check_finite(feats, "the feature matrix")
 
     def check_ivectors(self, ivector: np.ndarray | None, online_ivectors: np.ndarray | None, period: int) -> None:

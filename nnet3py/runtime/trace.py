@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from nnet3py.log import kaldi_place
 from nnet3py.runtime.binding import BoundComputation, Stage
 
 if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
     from nnet3py.ops.table import Ops
 
 logger = logging.getLogger(__name__)
@@ -28,13 +29,13 @@ _WRITTEN = frozenset((Role.WRITE, Role.READ_WRITE, Role.PROPAGATED, Role.BACKPRO
 
 def log_preamble(bound: BoundComputation) -> None:
     """Log the matrices of a computation: what the lines of its commands refer to."""
-    text = describe_computation(bound.computation, bound.nnet)
+    text = describe_computation(bound.computation, bound.host)
     logger.info("%s", text.split("# begin forward commands", 1)[0].rstrip("\n"))
 
 
 def run_traced(bound: BoundComputation, stage: Stage) -> None:
     """Run a stage's calls, a log line for each."""
-    printer = CommandPrinter(bound.computation, bound.nnet)
+    printer = CommandPrinter(bound.computation, bound.host)
     for (function, args), c in zip(stage.calls, stage.commands, strict=True):
         command = bound.computation.commands[c]
         watched = _watched(bound, command)
@@ -47,14 +48,14 @@ def run_traced(bound: BoundComputation, stage: Stage) -> None:
         logger.info("%s\t|\t%s\t|\t time: %.3g secs", printer.line(c).rstrip("\n"), changes, elapsed, extra=_PLACE)
 
 
-def _watched(bound: BoundComputation, command: Command) -> list[tuple[str, Any]]:
+def _watched(bound: BoundComputation, command: Command) -> list[tuple[str, DeviceArray | Component]]:
     """Names and arrays of what a command changes."""
-    views: list[tuple[str, Any]] = []
+    views: list[tuple[str, DeviceArray | Component]] = []
     for s in _written_submatrices(bound, command):
         whole = bound.whole_view(s)
         views.append((f"m{bound.computation.submatrices[s].matrix}", whole))
         if not bound.computation.is_whole(s):
-            views.append((submatrix_text(bound.computation, bound.computation.submatrices[s]), bound.view(s)))
+            views.append((submatrix_text(bound.computation, bound.computation.submatrices[s]), bound.given_view(s)))
     for part in bound.computation.parts_of(command):
         if part.type == CommandType.BACKPROP and bound.update is not None:
             component = bound.update.components[part.args[0]]
@@ -75,7 +76,7 @@ def _written_submatrices(bound: BoundComputation, command: Command) -> list[int]
     return list(dict.fromkeys(written))
 
 
-def _rms(ops: Ops, value: Any) -> float:
+def _rms(ops: Ops, value: DeviceArray | Component) -> float:
     """Root mean square of a matrix, or of all parameters of a component."""
     watched = list(value.parameters().values()) if isinstance(value, Component) else [value]
     arrays = [ops.copy_out(array) for array in watched]

@@ -4,7 +4,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
@@ -62,7 +61,7 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
     return result
 
 
-def _structure(nnet: Nnet) -> list[tuple[Any, ...]]:
+def _structure(nnet: Nnet) -> list[tuple[object, ...]]:
     """What the components of networks that can be added have in common."""
     return [(type(c).__name__, c.input_dim, c.output_dim, [value.shape for value in c.parameters().values()])
             for c in nnet.components]

@@ -4,7 +4,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -79,8 +79,8 @@ class ChainObjectiveComputation:
         self._denominator = DenominatorComputation(ops, graph, options.leaky_hmm_coefficient)
         self._draws = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
 
-    def compute(self, supervision: Supervision, output: DeviceArray, deriv: Any = None,
-                numerator_deriv: Any = None) -> ChainObjective:
+    def compute(self, supervision: Supervision, output: DeviceArray, deriv: DeviceArray | None = None,
+                numerator_deriv: DeviceArray | None = None) -> ChainObjective:
         """The objective of one output, and its derivative into ``deriv``.
 
         Parameters

@@ -141,12 +141,12 @@ class ChainOutputs:
         scale = self.options.lwf_scale + self.options.lwf_den_scale
         if not scale:
             return
-        found = [io for io in eg.inputs if io.name == LWF_POSTERIORS]
-        if not found:
+        posteriors_of_lwf = [io for io in eg.inputs if io.name == LWF_POSTERIORS]
+        if not posteriors_of_lwf:
             raise Nnet3Error(f"--lwf-scale and --lwf-den-scale need examples with an input {LWF_POSTERIORS}",
                              "nnet3-chain-add-post-to-egs adds it")
         posteriors = self._ops.scratch(*deriv.shape)
-        self._ops.copy_in(posteriors, _by_frame(found[0], deriv.shape))
+        self._ops.copy_in(posteriors, _by_frame(posteriors_of_lwf[0], deriv.shape))
         self._ops.add_mat(deriv, posteriors, scale)
 
 

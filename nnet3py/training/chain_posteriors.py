@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class PosteriorAdder:
         output = eg.outputs[0]
         request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
                                 use_xent=False)
-        computer: Any = self._computers.computer(request)
+        computer = self._computers.computer(request)
         computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout outside test mode
         self._num_examples += 1
         for io in eg.inputs:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any
 
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.egs.chain_example import NnetChainExample
@@ -13,10 +12,10 @@ from nnet3py.runtime.computer import Computer
 from nnet3py.training.chain_objective import ChainOptions
 from nnet3py.training.chain_outputs import ChainOutputs, Graphs
 from nnet3py.training.example_request import HIDDEN, chain_request
-from nnet3py.training.trainer import MinibatchTrainer, TrainerOptions
+from nnet3py.training.trainer import MinibatchTrainer, Part, TrainerOptions
 
 
-class ChainTrainer(MinibatchTrainer):
+class ChainTrainer(MinibatchTrainer[NnetChainExample]):
     """Trains ``nnet`` in place on chain examples.
 
     Parameters
@@ -42,7 +41,7 @@ class ChainTrainer(MinibatchTrainer):
     def _inputs(self, eg: NnetChainExample) -> Iterable[NnetIo]:
         return (io for io in eg.inputs if not io.name.startswith(HIDDEN))
 
-    def _parts(self, eg: NnetChainExample) -> Iterable[Any]:
+    def _parts(self, eg: NnetChainExample) -> Iterable[Part]:
         return chain(self._inputs(eg), eg.outputs)
 
     def _process_outputs(self, computer: Computer, eg: NnetChainExample, suffix: str) -> None:

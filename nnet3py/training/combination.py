@@ -9,7 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.errors import UsageError, within
@@ -46,9 +46,21 @@ class CombineOptions:
             raise UsageError(f"--max-objective-evaluations={self.max_objective_evaluations} must be 1 or more")
 
 
-# Makes what accumulates objectives of a network, with the methods of NnetDiagnostics. The compiler is None for its own;
-# True asks to store the components' statistics.
-MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Any]
+class Diagnostics(Protocol):
+    """Accumulates objectives of a network on examples of one kind."""
+
+    def compute(self, eg: Any, /) -> None:
+        """Add one example."""
+
+    def totals(self) -> tuple[float, float]:
+        """Objective and weight, each summed over all outputs."""
+
+    def log_totals(self) -> bool:
+        """Log a line per output; True if some output had any weight."""
+
+
+# Makes those of a network. The compiler is None for its own; True asks to store the components' statistics.
+MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Diagnostics]
 
 
 class Combination(NamedTuple):
@@ -60,7 +72,7 @@ class Combination(NamedTuple):
     best_objective: float
 
 
-def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[Any],
+def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[object],
                   options: CombineOptions | None = None,
                   make_diagnostics: MakeDiagnostics | None = None) -> Combination:
     """Find the number of models whose plain average has the best objective; recompute batch-norm statistics for it.
@@ -117,7 +129,7 @@ def _frame_level(options: CombineOptions) -> MakeDiagnostics:
         compiler=options.compiler, device=options.device), compiler=compiler)
 
 
-def recompute_stats(nnet: Nnet, egs: Sequence[Any], make_diagnostics: MakeDiagnostics) -> None:
+def recompute_stats(nnet: Nnet, egs: Sequence[object], make_diagnostics: MakeDiagnostics) -> None:
     """Gather the statistics of ``nnet`` anew from examples, in place, and log its objectives. Kaldi: RecomputeStats.
 
     Components are not put in test mode, so batch normalisation sees each example for itself.
@@ -132,9 +144,9 @@ def recompute_stats(nnet: Nnet, egs: Sequence[Any], make_diagnostics: MakeDiagno
 
 
 class _Evaluator:
-    """Objectives of networks of one structure on the same examples, which are compiled for once."""
+    """Objectives of networks of one structure on the same examples, for which computations are compiled once."""
 
-    def __init__(self, nnet: Nnet, egs: Sequence[Any], options: CombineOptions,
+    def __init__(self, nnet: Nnet, egs: Sequence[object], options: CombineOptions,
                  make_diagnostics: MakeDiagnostics) -> None:
         self._egs, self._make_diagnostics = egs, make_diagnostics
         self._form = nnet.copy()     # what is compiled for; its parameters are not used

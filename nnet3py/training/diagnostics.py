@@ -3,13 +3,13 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3py.compiler.cache import CachingCompiler, CompilerOptions, OptimizeOptions
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.formats.general import to_dense
+from nnet3py.formats.general import GeneralMatrix, to_dense
 from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
@@ -100,7 +100,7 @@ class NnetDiagnostics:
     def _process_output(self, ops: Ops, io: NnetIo, output: DeviceArray,
                         deriv: DeviceArray | None) -> None:
         check_supervision(io.name, io.features, output.shape)
-        kind = self.nnet.nodes[self.nnet.node_index(io.name)].objective   # type: ignore[union-attr]
+        kind = self.nnet.descriptor_of(self.nnet.node_index(io.name)).objective
         totals = self.outputs.setdefault(io.name, OutputDiagnostics(kind))
         objective = compute_objective(ops, kind, io.features, output, deriv)
         totals.weight += objective.weight
@@ -108,7 +108,7 @@ class NnetDiagnostics:
         if self.options.compute_accuracy:
             self._add_accuracy(totals, io.features, ops.copy_out(output))
 
-    def _add_accuracy(self, totals: OutputDiagnostics, supervision: Any, output: np.ndarray) -> None:
+    def _add_accuracy(self, totals: OutputDiagnostics, supervision: GeneralMatrix, output: np.ndarray) -> None:
         best, weights = best_classes(supervision)
         correct = np.where(output.argmax(axis=1) == best, weights, 0.0)
         totals.accuracy_weight += float(weights.sum())
@@ -140,7 +140,7 @@ class NnetDiagnostics:
         return any(totals.weight > 0.0 for totals in self.outputs.values())
 
 
-def best_classes(supervision: Any) -> tuple[np.ndarray, np.ndarray]:
+def best_classes(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray]:
     """Each row's most wanted class (int64; the first of equals) and its total weight (float64)."""
     if not isinstance(supervision, SparseMatrix):
         dense = to_dense(supervision)

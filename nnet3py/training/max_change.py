@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nnet3py.components.base import Properties
+from nnet3py.components.updatable import is_updatable
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.device_nnet import DeviceNnet
+from nnet3py.runtime.parameter_store import ParameterStore
 
 logger = logging.getLogger(__name__)
 
@@ -62,9 +62,9 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
     return applied
 
 
-def queue_update(nnet: DeviceNnet, delta: DeviceNnet, max_param_change: float, max_change_scale: float, scale: float,
-                 momentum: float, stats: MaxChangeStats) -> Callable[[], None]:
-    """The same on a device, for which the host does not wait; then ``delta`` is multiplied with ``momentum``.
+def queue_update(nnet: ParameterStore, delta: ParameterStore, max_param_change: float, max_change_scale: float,
+                 scale: float, momentum: float, stats: MaxChangeStats) -> Callable[[], None]:
+    """The same on a device, for which the host does not wait; then ``delta`` is multiplied by ``momentum``.
 
     Parameters
     ----------
@@ -74,19 +74,18 @@ def queue_update(nnet: DeviceNnet, delta: DeviceNnet, max_param_change: float, m
     -------
     What to call once when the device has done it, to count and to log.
     """
-    counts = nnet.add_limited(delta, component_limits(delta) * max_change_scale, max_param_change * max_change_scale,
-                             scale, momentum)
+    limits = component_limits(delta.host) * max_change_scale
+    counts = nnet.add_limited(delta, limits, max_param_change * max_change_scale, scale, momentum)
 
     def report() -> None:
-        _report(delta, counts(), max_param_change, stats)
+        _report(delta.host, counts(), max_param_change, stats)
 
     return report
 
 
 def component_limits(delta: Nnet) -> np.ndarray:
     """The limit of each component, float64; 0 for none, NaN for one that is not trained."""
-    return np.array([component.max_change if component.has(Properties.UPDATABLE) else math.nan  # type: ignore[attr-defined]
-                     for component in delta.components])
+    return np.array([component.max_change if is_updatable(component) else math.nan for component in delta.components])
 
 
 def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: float, scale: float) -> np.ndarray:
@@ -107,7 +106,7 @@ def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: floa
 
 
 def _global_factor(size: float, limit: float) -> float:
-    """What the change must be multiplied with to stay within ``limit`` (0: none); NaN if its size is infinite."""
+    """What the change must be multiplied by to stay within ``limit`` (0: none); NaN if its size is infinite."""
     if limit == 0.0 or not size > limit:   # a NaN size passes, as in Kaldi
         return 1.0
     return math.nan if math.isinf(size) else limit / size
@@ -116,7 +115,7 @@ def _global_factor(size: float, limit: float) -> float:
 def _report(delta: Nnet, factors: np.ndarray, max_param_change: float, stats: MaxChangeStats) -> bool:
     """Count and log which limits were active; returns whether the change is applied."""
     stats.num_minibatches += 1
-    trained = [c for c, component in enumerate(delta.components) if component.has(Properties.UPDATABLE)]
+    trained = [c for c, component in enumerate(delta.components) if is_updatable(component)]
     limited = [c for c in trained if factors[c] < 1.0]
     for c in limited:
         name = delta.component_names[c]
@@ -128,7 +127,7 @@ def _report(delta: Nnet, factors: np.ndarray, max_param_change: float, stats: Ma
     message = ""
     if limited:
         worst = min(limited, key=lambda c: float(factors[c]))
-        own_limit = delta.components[worst].max_change   # type: ignore[attr-defined]
+        own_limit = component_limits(delta)[worst]
         message = (f"Per-component max-change active on {len(limited)} / {len(trained)} Updatable Components. "
                    f"(Smallest factor={factors[worst]:.6g} on {delta.component_names[worst]} with "
                    f"max-change={own_limit:.6g}). ")

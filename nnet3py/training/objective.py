@@ -13,12 +13,12 @@ Nothing is divided by the weight: derivatives are sums over the minibatch. Kaldi
 """
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nnet3py.errors import ShapeError
-from nnet3py.formats.general import check_finite, to_dense
+from nnet3py.formats.general import GeneralMatrix, check_finite, to_dense
 from nnet3py.formats.sparse import SparseMatrix
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Objective(NamedTuple):
     value: float
 
 
-def check_supervision(name: str, supervision: Any, shape: tuple[int, ...]) -> None:
+def check_supervision(name: str, supervision: GeneralMatrix, shape: tuple[int, ...]) -> None:
     """Raise ShapeError unless ``supervision`` fits an output of ``shape`` (rows, dim)."""
     rows, cols = supervision.shape
     if cols != shape[1]:
@@ -43,7 +43,7 @@ def check_supervision(name: str, supervision: Any, shape: tuple[int, ...]) -> No
         raise ShapeError(f"supervision of '{name}' has {rows} rows for {shape[0]} output frames")
 
 
-def compute_objective(ops: Ops, kind: str, supervision: Any, output: DeviceArray,
+def compute_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: DeviceArray,
                       deriv: DeviceArray | None) -> Objective:
     """Compute the objective of one output, and its derivative into ``deriv``.
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def _place(line: int) -> dict[str, Any]:
+def _place(line: int) -> dict[str, object]:
     return kaldi_place("main", "nnet3-show-progress.cc", line)
 
 

@@ -11,14 +11,14 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest
-from nnet3py.components.base import Properties
 from nnet3py.components.natural_gradient import check_preconditioners, named_preconditioners
+from nnet3py.components.updatable import is_updatable
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.general import to_dense
@@ -33,7 +33,7 @@ from nnet3py.network.whole_model import (
 from nnet3py.ops import get_ops
 from nnet3py.runtime.computer import Computer
 from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.runtime.device_nnet import DeviceNnet, on_device
+from nnet3py.runtime.parameter_store import ParameterStore, on_device
 from nnet3py.training.example_request import example_request
 from nnet3py.training.max_change import MaxChangeStats, queue_update, update_with_max_change
 from nnet3py.training.objective import check_supervision, compute_objective
@@ -79,6 +79,21 @@ class TrainerOptions:
                 raise UsageError(f"--{name}={value:g} must be {wanted}")
 
 
+class Part(Protocol):
+    """A part of an example: what goes into a node or is wanted of one."""
+
+    @property
+    def name(self) -> str:
+        """The node's."""
+
+    @property
+    def indexes(self) -> np.ndarray:
+        """int32 (rows, 3): n, t, x."""
+
+
+Eg = TypeVar("Eg")      # the kind of example
+
+
 @dataclass(frozen=True)
 class _Step:
     """One forward-backward pass and the update that follows it."""
@@ -91,7 +106,7 @@ class _Step:
     scales_batchnorm: bool
 
 
-class MinibatchTrainer(ABC):
+class MinibatchTrainer(ABC, Generic[Eg]):
     """Trains ``nnet`` in place; a kind of example and its objective make a class of it.
 
     Parameters
@@ -110,6 +125,7 @@ class MinibatchTrainer(ABC):
         self.compiler = options.compiler.compiler(nnet, options.optimize)
         ops = get_ops(options.device)
         self._trained, self._change = on_device(nnet, ops), on_device(self.delta, ops)    # themselves on the CPU
+        self._stores = _two_stores(self._trained, self._change)
         self._computers = ComputerCache(self._trained, self.compiler, update=self._change, stats=self._trained,
                                         device=options.device, capacity=options.compiler.cache_capacity,
                                         debug=options.debug)
@@ -121,22 +137,22 @@ class MinibatchTrainer(ABC):
         self._reports: list[Callable[[], None]] = []
 
     @abstractmethod
-    def _request(self, eg: Any) -> ComputationRequest:
+    def _request(self, eg: Eg) -> ComputationRequest:
         """What is to be computed for an example."""
 
     @abstractmethod
-    def _inputs(self, eg: Any) -> Iterable[NnetIo]:
+    def _inputs(self, eg: Eg) -> Iterable[NnetIo]:
         """What the network gets of an example."""
 
     @abstractmethod
-    def _parts(self, eg: Any) -> Iterable[Any]:
+    def _parts(self, eg: Eg) -> Iterable[Part]:
         """All that an example holds with a ``name`` and ``indexes``."""
 
     @abstractmethod
-    def _process_outputs(self, computer: Computer, eg: Any, suffix: str) -> None:
+    def _process_outputs(self, computer: Computer, eg: Eg, suffix: str) -> None:
         """Set the derivatives of all outputs, and count their objectives under their names plus ``suffix``."""
 
-    def train(self, eg: Any) -> None:
+    def train(self, eg: Eg) -> None:
         """Train on one minibatch.
 
         Raises
@@ -166,12 +182,11 @@ class MinibatchTrainer(ABC):
         NumericError : natural gradient was given NaN or infinity; the arrays are as they were
         """
         self._run_pending_reports()
-        for network in (self._trained, self._change):
-            if isinstance(network, DeviceNnet):
-                network.pull()
+        for store in self._stores or ():
+            store.pull()
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and see to it that ``nnet`` has it all.
+        """End the training: log the closing lines, and make sure that ``nnet`` has all that was learnt.
 
         Returns
         -------
@@ -191,7 +206,7 @@ class MinibatchTrainer(ABC):
         return (self.options.backstitch_training_scale > 0.0
                 and self.num_minibatches % interval == self._seed % interval)
 
-    def _run_step(self, computer: Computer, eg: Any, step: _Step) -> None:
+    def _run_step(self, computer: Computer, eg: Eg, step: _Step) -> None:
         # Both steps of backstitch draw from the same key, so that dropout masks are the same in both.
         computer.ops.random.begin_minibatch(self._seed, self.num_minibatches)
         for io in self._inputs(eg):
@@ -200,7 +215,7 @@ class MinibatchTrainer(ABC):
         self._process_outputs(computer, eg, step.suffix)
         self._run_pending_reports()      # of the step before: its numbers came before this one's objective
         computer.run()
-        if isinstance(self._change, DeviceNnet):       # on the CPU the computer has done so
+        if self._stores is not None:       # on the CPU the computer has done so
             self._reports.append(check_preconditioners(computer.ops, named_preconditioners(self.delta)))
         self._apply_l2(eg, step.l2_scale)
         self._update(step)
@@ -209,21 +224,20 @@ class MinibatchTrainer(ABC):
         if step.orthonormal:
             self._reports.append(constrain_orthonormal(
                 self._trained, lambda: int(self._draws.integers(0, 4)) == 0, computer.ops))
-        if not isinstance(self._trained, DeviceNnet):
+        if self._stores is None:
             self._run_pending_reports()
 
     def _update(self, step: _Step) -> None:
         """Add the change to the model; what remains of it is momentum's. A device says later what it did."""
         momentum = self.options.momentum if not self.options.backstitch_training_scale else 0.0
         limits = self.options.max_param_change, step.max_change_scale, step.scale
-        if isinstance(self._trained, DeviceNnet):
-            assert isinstance(self._change, DeviceNnet)
-            self._reports.append(queue_update(self._trained, self._change, *limits, momentum, self.max_change_stats))
+        if self._stores is not None:
+            self._reports.append(queue_update(*self._stores, *limits, momentum, self.max_change_stats))
             return
-        if not update_with_max_change(self._trained, self._change, *limits, self.max_change_stats):
+        if not update_with_max_change(self.nnet, self.delta, *limits, self.max_change_stats):
             momentum = 0.0
-        self._change.scale_components(np.array([momentum if c.has(Properties.UPDATABLE) else 1.0
-                                                for c in self._change.components]))
+        self.delta.scale_components(np.array([momentum if is_updatable(c) else 1.0
+                                              for c in self.delta.components]))
 
     def _run_pending_reports(self) -> None:
         """Count, log and check what the device has found out since the last time."""
@@ -237,19 +251,23 @@ class MinibatchTrainer(ABC):
             self.objectives[name] = ObjectiveStats(name, self.options.print_interval)
         self.objectives[name].add(self.num_minibatches, weight, objective, aux_objective)
 
-    def _apply_l2(self, eg: Any, l2_scale: float) -> None:
+    def _apply_l2(self, eg: Eg, l2_scale: float) -> None:
         factor = l2_scale * self.options.l2_regularize_factor
         if factor == 0.0:
             return
         factor *= num_sequences(self._parts(eg))
-        trained: list[Any] = [c if c.has(Properties.UPDATABLE) else None for c in self.delta.components]
-        scales = np.array([-2.0 * factor * c.learning_rate * c.l2_regularize if c is not None else 0.0
-                           for c in trained])
-        if scales.any():
-            self._change.add_components(scales, self._trained)
+        scales = np.array([-2.0 * factor * c.learning_rate * c.l2_regularize if is_updatable(c) else 0.0
+                           for c in self.delta.components])
+        if not scales.any():
+            return
+        if self._stores is not None:
+            trained_store, change_store = self._stores
+            change_store.add_components(scales, trained_store)
+        else:
+            self.delta.add_components(scales, self.nnet)
 
 
-class NnetTrainer(MinibatchTrainer):
+class NnetTrainer(MinibatchTrainer[NnetExample]):
     """Trains ``nnet`` in place on examples with a supervision for each output row. Kaldi: ``NnetTrainer``."""
 
     def _request(self, eg: NnetExample) -> ComputationRequest:
@@ -268,12 +286,20 @@ class NnetTrainer(MinibatchTrainer):
             if self.nnet.is_output(node):
                 output = computer.output_view(io.name)
                 check_supervision(io.name, io.features, output.shape)
-                kind = self.nnet.nodes[node].objective   # type: ignore[union-attr]
+                kind = self.nnet.descriptor_of(node).objective
                 objective = compute_objective(computer.ops, kind, io.features, output, computer.input_view(io.name))
                 self._count(io.name + suffix, objective.weight, objective.value)
 
 
-def num_sequences(parts: Iterable[Any]) -> int:
+def _two_stores(trained: Nnet | ParameterStore,
+                change: Nnet | ParameterStore) -> tuple[ParameterStore, ParameterStore] | None:
+    """What model and change have on a device; None where they are on the host."""
+    if isinstance(trained, ParameterStore) and isinstance(change, ParameterStore):
+        return trained, change
+    return None
+
+
+def num_sequences(parts: Iterable[Part]) -> int:
     """How many sequences a merged example holds: 1 + the n of each part's last index, on which all must agree.
 
     Raises

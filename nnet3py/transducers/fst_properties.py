@@ -5,6 +5,7 @@ Kaldi's files carry these bits; OpenFst takes them as given. OpenFst: ``ComputeP
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -95,11 +96,14 @@ def _is_string(fst: Fst) -> bool:
         and (fst.next_states == fst.sources + 1).all())
 
 
-def _graph(fst: Fst) -> object:
+def arc_matrix(fst: Fst) -> Any:
+    """For scipy's algorithms on graphs, a sparse matrix (states, states) of how many arcs lead from one to another."""
     from scipy.sparse import csr_matrix
 
-    ones = np.ones(fst.num_arcs, dtype=np.int8)
-    return csr_matrix((ones, fst.next_states, fst.arc_starts), shape=(fst.num_states, fst.num_states))
+    ones = np.ones(fst.num_arcs, dtype=np.int32)
+    matrix = csr_matrix((ones, fst.next_states, fst.arc_starts), (fst.num_states, fst.num_states), copy=True)
+    matrix.sum_duplicates()          # scipy 1.10's connected_components does not come to an end with any
+    return matrix
 
 
 def strong_parts(fst: Fst) -> np.ndarray:
@@ -108,7 +112,7 @@ def strong_parts(fst: Fst) -> np.ndarray:
         return _strong_parts_in_lists(fst)
     from scipy.sparse.csgraph import connected_components
 
-    return connected_components(_graph(fst), directed=True, connection="strong")[1]
+    return connected_components(arc_matrix(fst), directed=True, connection="strong")[1]
 
 
 def _strong_parts_in_lists(fst: Fst) -> np.ndarray:

@@ -28,9 +28,9 @@ def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np
     """
     size = len(arc_starts) - 1
     order = np.empty(size, dtype=np.int32)
-    found = _top_order(start, arc_starts, next_states, np.empty(size, dtype=np.int64), np.zeros(size, dtype=np.uint8),
-                       np.empty(size + 1, dtype=np.int32), order)
-    return order if found == size else None
+    num_ordered = _top_order(start, arc_starts, next_states, np.empty(size, dtype=np.int64),
+                             np.zeros(size, dtype=np.uint8), np.empty(size + 1, dtype=np.int32), order)
+    return order if num_ordered == size else None
 
 
 def useful_states(start: int, arc_starts: np.ndarray, next_states: np.ndarray, is_final: np.ndarray) -> np.ndarray:

@@ -6,16 +6,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard, cast
 
 import numpy as np
 
 from nnet3py.compiler.commands import Command, CommandType
+from nnet3py.compiler.computation import SubMatrix
 from nnet3py.compiler.fuse.fusion import Call, ComponentCall, Fusion, Scope
 from nnet3py.components.affine import AffineMap
+from nnet3py.components.base import Component, Precomputed
 from nnet3py.components.nonlinear import RectifiedLinearComponent
 from nnet3py.components.normalize import BatchNormComponent, scratch_sums
 from nnet3py.components.tdnn import TdnnComponent
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.table import Ops
 
 _STORES_STATS = 5        # the argument of PROPAGATE that says so
 
@@ -44,25 +50,26 @@ class FuseAffine(Fusion):
     def _num_followers(self, scope: Scope, first: Command, numbers: Sequence[int]) -> int:
         output, epilogue = scope.place(first.args[3]), Epilogue()
         for count, c in enumerate(numbers):
-            one = scope.commands[c]
-            if one.type != CommandType.PROPAGATE or scope.place(one.args[2]) != output:
+            follower = scope.commands[c]
+            if follower.type != CommandType.PROPAGATE or scope.place(follower.args[2]) != output:
                 return count
-            if scope.place(one.args[3]) != output:
-                return count + takes_sums(scope.component(one))
-            both = epilogue.compose(_epilogue(scope.component(one)))
+            if scope.place(follower.args[3]) != output:
+                return count + takes_sums(scope.component(follower))
+            both = epilogue.compose(_epilogue(scope.component(follower)))
             if both is None:
                 return count
-            if one.args[_STORES_STATS] == 1:         # of the output as it is then: only a batch norm may follow
+            if follower.args[_STORES_STATS] == 1:         # of the output as it is then: only a batch norm may follow
                 return count + 1 + self._is_batch_norm(scope, output, numbers[count + 1:])
             epilogue = both
         return len(numbers)
 
-    def _is_batch_norm(self, scope: Scope, output: Any, numbers: Sequence[int]) -> bool:
-        one = scope.commands[numbers[0]] if numbers else None
-        return (one is not None and one.type == CommandType.PROPAGATE and takes_sums(scope.component(one))
-                and scope.place(one.args[2]) == output != scope.place(one.args[3]))
+    def _is_batch_norm(self, scope: Scope, output: SubMatrix, numbers: Sequence[int]) -> bool:
+        propagate = scope.commands[numbers[0]] if numbers else None
+        return (propagate is not None and propagate.type == CommandType.PROPAGATE
+                and takes_sums(scope.component(propagate))
+                and scope.place(propagate.args[2]) == output != scope.place(propagate.args[3]))
 
-    def bind(self, ops: Any, parts: Sequence[Call]) -> Call:
+    def bind(self, ops: Ops, parts: Sequence[Call]) -> Call:
         """A call without arguments."""
         return _AffineCall(ops, parts), ()
 
@@ -71,8 +78,8 @@ class Epilogue(NamedTuple):
     """What can be done to elements x as soon as they are computed: max(floor, x) scale + offset."""
 
     floor: float = -math.inf
-    scale: Any = None      # float32 (dim,), of the component's device; None for 1
-    offset: Any = None     # the same, for 0; given with a scale
+    scale: DeviceArray | None = None      # float32 (dim,), of the component's device; None for 1
+    offset: DeviceArray | None = None     # the same, for 0; given with a scale
 
     def compose(self, other: Epilogue | None) -> Epilogue | None:
         """Both, one after the other; None if that is no epilogue."""
@@ -81,12 +88,12 @@ class Epilogue(NamedTuple):
         return Epilogue(max(self.floor, other.floor), other.scale, other.offset)
 
 
-def takes_sums(component: Any) -> bool:
+def takes_sums(component: Component) -> TypeGuard[BatchNormComponent]:
     """Whether a component is a batch norm that needs the sums of all its input's columns."""
     return isinstance(component, BatchNormComponent) and component.takes_sums
 
 
-def _epilogue(component: Any) -> Epilogue | None:
+def _epilogue(component: Component) -> Epilogue | None:
     """What ``propagate`` does, if it can be done to each element in place as soon as that is there; else None."""
     if isinstance(component, RectifiedLinearComponent):
         return Epilogue(floor=0.0)
@@ -96,7 +103,7 @@ def _epilogue(component: Any) -> Epilogue | None:
     return None
 
 
-def _input_blocks(component: Any, indexes: Any) -> tuple[Sequence[int], int] | None:
+def _input_blocks(component: Component, indexes: Precomputed) -> tuple[Sequence[int], int] | None:
     """Of a component with ``linear_params`` and ``bias_params`` that computes y = W [x1, x2, ...] + b: where x is.
 
     Returns
@@ -112,7 +119,7 @@ def _input_blocks(component: Any, indexes: Any) -> tuple[Sequence[int], int] | N
 class _AffineCall:
     """Runs the affine map and what follows it."""
 
-    def __init__(self, ops: Any, parts: Sequence[Call]) -> None:
+    def __init__(self, ops: Ops, parts: Sequence[Call]) -> None:
         calls = [(cast(ComponentCall, call), args) for call, args in parts]
         self._ops, self._parts, self._product = ops, parts, calls[0]
         *_, (last, (_, x, y, _)) = calls
@@ -136,7 +143,7 @@ class _AffineCall:
         product, (_, x, y, _) = self._product
         sums = self._no_sums if self._batch_norm is None else scratch_sums(ops, y)
         scale, offset = (nothing if vector is None else vector for vector in (epilogue.scale, epilogue.offset))
-        affine: Any = product.component
+        affine = cast(AffineMap, product.component)
         ops.spliced_affine(y, sums, x, affine.linear_params, affine.bias_params, scale, offset, self._starts,
                            self._stride, epilogue.floor)
         for follower, args in self._followers:

@@ -2,13 +2,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
 from nnet3py.compiler.commands import BACKPROPS
 from nnet3py.compiler.fuse.affine import takes_sums
 from nnet3py.compiler.fuse.fusion import Call, ComponentCall, Fusion, Scope
 from nnet3py.components.nonlinear import RectifiedLinearComponent
 from nnet3py.components.normalize import num_parts, scratch_sums
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 
 class FuseBackprop(Fusion):
@@ -34,19 +37,19 @@ class FuseBackprop(Fusion):
             return 0
         return 0 if scope.is_used_after(between, numbers[1]) else 2
 
-    def bind(self, ops: Any, parts: Sequence[Call]) -> Call:
+    def bind(self, ops: Ops, parts: Sequence[Call]) -> Call:
         """A call without arguments."""
         return _BackpropCall(ops, parts), ()
 
 
 class _BackpropCall:
-    def __init__(self, ops: Any, parts: Sequence[Call]) -> None:
+    def __init__(self, ops: Ops, parts: Sequence[Call]) -> None:
         self._ops, self._parts = ops, parts
         (norm, self._norm_args), (relu, self._relu_args) = parts
         self._norm, self._relu = cast(ComponentCall, norm), cast(ComponentCall, relu)
 
     def __call__(self) -> None:
-        norm: Any = self._norm.component
+        norm = self._norm.component
         if not takes_sums(norm):
             for part, args in self._parts:
                 part(*args)

@@ -35,20 +35,20 @@ def needless_copies(computation: Computation, nnet: Nnet) -> dict[int, tuple[int
 
     The copy is then read only, and its source is neither changed nor freed before the copy was last read.
     """
-    suspects = [c for c, one in enumerate(computation.commands)
-                if one.type == CommandType.PROPAGATE and nnet.components[one.args[0]].copies_its_input]
+    suspects = [c for c, suspect in enumerate(computation.commands)
+                if suspect.type == CommandType.PROPAGATE and nnet.components[suspect.args[0]].copies_its_input]
     if not suspects or computation.loop_swaps():
         return {}
     analysis = Analysis(computation, nnet)
-    found: dict[int, tuple[int, int]] = {}
+    copies: dict[int, tuple[int, int]] = {}
     for c in suspects:
         x, y = computation.commands[c].args[2:4]
         source, copy = int(analysis.matrix_of[x]), int(analysis.matrix_of[y])
         if (source != copy and analysis.is_whole[x] and analysis.is_whole[y] and not analysis.is_output[copy]
-                and source not in (made for made, _ in found.values())
+                and source not in (made for made, _ in copies.values())
                 and _is_never_told_apart(analysis, c, source, copy)):
-            found[c] = copy, source
-    return found
+            copies[c] = copy, source
+    return copies
 
 
 def _is_never_told_apart(analysis: Analysis, c: int, source: int, copy: int) -> bool:
@@ -70,15 +70,15 @@ def _without(computation: Computation, copies: dict[int, tuple[int, int]]) -> Co
     memos = {old[c].args[4] for c in copies} - {0, -1}
     matrix_of = submatrix_table(computation)[:, 0]
     commands: list[Command] = []
-    for c, one in enumerate(old):
+    for c, kept in enumerate(old):
         if c in copies:
             continue
-        if one.type in BACKPROPS and one.args[6] in memos:
-            commands += _backprop(computation, one)
-        elif one.type in SIZING:
-            commands += _sizing(one, [int(matrix_of[s]) in source_of for s in one.args[:2]])
+        if kept.type in BACKPROPS and kept.args[6] in memos:
+            commands += _backprop(computation, kept)
+        elif kept.type in SIZING:
+            commands += _sizing(kept, [int(matrix_of[s]) in source_of for s in kept.args[:2]])
         else:
-            commands.append(one)
+            commands.append(kept)
     submatrices = submatrix_table(computation).copy()
     submatrices[:, 0] = np.array([source_of.get(m, m) for m in range(len(computation.matrices))])[matrix_of]
     out = renumbered(computation, CommandTable.of(commands), submatrices)
@@ -86,20 +86,20 @@ def _without(computation: Computation, copies: dict[int, tuple[int, int]]) -> Co
     return out
 
 
-def _backprop(computation: Computation, one: Command) -> list[Command]:
+def _backprop(computation: Computation, backprop: Command) -> list[Command]:
     """The derivative of the copy is that of its source."""
-    dy, dx = one.args[4:6]
+    dy, dx = backprop.args[4:6]
     if dx <= 0 or computation.submatrices[dy] == computation.submatrices[dx]:
         return []
     return [command(CommandType.MATRIX_COPY, dx, dy)]
 
 
-def _sizing(one: Command, is_copy: list[bool]) -> list[Command]:
-    """A command for a world without copies, given whether its first two sub-matrices are of some."""
-    if one.type in (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX) and is_copy[0]:
+def _sizing(sizing: Command, is_copy: list[bool]) -> list[Command]:
+    """What takes its place once copies are gone; ``is_copy``: whether its first two sub-matrices are copies."""
+    if sizing.type in (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX) and is_copy[0]:
         return []
-    if one.type == CommandType.SWAP_MATRIX and is_copy[0]:
-        return [] if is_copy[1] else [command(CommandType.DEALLOC_MATRIX, one.args[1])]
-    if one.type == CommandType.SWAP_MATRIX and is_copy[1]:
-        return [command(CommandType.ALLOC_MATRIX, one.args[0])]
-    return [one]
+    if sizing.type == CommandType.SWAP_MATRIX and is_copy[0]:
+        return [] if is_copy[1] else [command(CommandType.DEALLOC_MATRIX, sizing.args[1])]
+    if sizing.type == CommandType.SWAP_MATRIX and is_copy[1]:
+        return [command(CommandType.ALLOC_MATRIX, sizing.args[0])]
+    return [sizing]

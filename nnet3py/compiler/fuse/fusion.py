@@ -7,7 +7,7 @@ follow each other it can run (``match``), and makes the call that runs them (``b
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from nnet3py.cached_property import cached_property
 from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.commands import NO_OPERATIONS, SIZING, WITHOUT_CALL, Command, CommandType, command
 from nnet3py.compiler.computation import Computation, Fused, SubMatrix
-from nnet3py.components.base import Component
+from nnet3py.components.base import Component, Precomputed
 from nnet3py.network.nnet import Nnet
 
-Call = tuple[Callable[..., Any], tuple[Any, ...]]
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
+
+Call: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]     # a function and its arguments
 
 MOST_PARTS = 9      # of a fused command; real networks have four
 _PASSED_OVER = SIZING | NO_OPERATIONS      # stands between the parts of a fused command, and goes before or after it
@@ -45,7 +48,7 @@ class ComponentCall(Protocol):
 
     component: Component
 
-    def run(self, *args: Any, **named: Any) -> None:
+    def run(self, *args: object, **named: object) -> None:
         """Run it, without the statistics, after other calls whose scratch space is still needed."""
 
     def store_stats(self, *args: Any) -> None:
@@ -62,11 +65,11 @@ class Scope:
         self.computation, self.nnet, self.commands = computation, nnet, computation.commands
         self.is_looped = bool(self.commands) and self.commands[-1].type == CommandType.GOTO_LABEL
 
-    def component(self, one: Command) -> Any:
+    def component(self, one: Command) -> Component:
         """The component of a PROPAGATE or BACKPROP command."""
         return self.nnet.components[one.args[0]]
 
-    def indexes(self, one: Command) -> Any:
+    def indexes(self, one: Command) -> Precomputed:
         """What it has precomputed, or None."""
         return self.computation.precomputed_indexes[max(one.args[1], 0)]
 
@@ -95,7 +98,7 @@ class Fusion(Pass):
         """
         raise NotImplementedError
 
-    def bind(self, ops: Any, parts: Sequence[Call]) -> Call:
+    def bind(self, ops: Ops, parts: Sequence[Call]) -> Call:
         """The call that does what the calls ``parts`` do; those of components are :class:`ComponentCall`.
 
         Settings that may change between runs are looked at when it is called; what it then cannot do it runs by parts.
@@ -121,10 +124,10 @@ class Fusion(Pass):
 def _rows(computation: Computation) -> list[list[int]]:
     """The commands that follow each other with nothing but sizing in between, by their numbers."""
     rows: list[list[int]] = [[]]
-    for c, one in enumerate(computation.commands):
-        if one.type in _BARRIERS:
+    for c, present in enumerate(computation.commands):
+        if present.type in _BARRIERS:
             rows.append([])
-        elif one.type not in _PASSED_OVER:
+        elif present.type not in _PASSED_OVER:
             rows[-1].append(c)
     return rows
 
@@ -140,15 +143,15 @@ def _with_groups(computation: Computation, nnet: Nnet, name: str, groups: list[l
         end = group[-1] + 1
         parts = tuple(old[c] for c in group)
         freed: list[Command] = []
-        for one in old[group[0] + 1:group[-1]]:
-            if one.type == CommandType.DEALLOC_MATRIX:
-                freed.append(one)
-            elif one.type == CommandType.SWAP_MATRIX and _uses(out, nnet, parts, one.args[1]):
-                taker, giver = (out.submatrices[s].matrix for s in one.args[:2])     # both exist while it runs
+        for between in old[group[0] + 1:group[-1]]:
+            if between.type == CommandType.DEALLOC_MATRIX:
+                freed.append(between)
+            elif between.type == CommandType.SWAP_MATRIX and _uses(out, nnet, parts, between.args[1]):
+                taker, giver = (out.submatrices[s].matrix for s in between.args[:2])     # both exist while it runs
                 commands.append(command(CommandType.ALLOC_MATRIX, whole[taker]))
                 freed.append(command(CommandType.DEALLOC_MATRIX, whole[giver]))
-            elif one.type in _PASSED_OVER:
-                commands.append(one)
+            elif between.type in _PASSED_OVER:
+                commands.append(between)
         out.parts.append(Fused(name, parts))
         commands += [command(CommandType.FUSED, len(out.parts) - 1), *freed]
     out.set_commands(commands + old[end:])

@@ -1,4 +1,4 @@
-"""The marks of memory compression go: nothing is compressed."""
+"""Removing the marks of memory compression: nothing is compressed."""
 from __future__ import annotations
 
 from nnet3py.compiler.commands import CommandType
@@ -11,11 +11,11 @@ _MARKS = (CommandType.COMPRESS_MATRIX, CommandType.DECOMPRESS_MATRIX)
 
 
 class OmitMarks(Pass):
-    """Kaldi's COMPRESS_MATRIX and DECOMPRESS_MATRIX, which are in the list only to be like Kaldi's, go."""
+    """Removes COMPRESS_MATRIX and DECOMPRESS_MATRIX, which are in the list only so that it is like Kaldi's."""
 
     name = "omit-marks"
 
     def run(self, computation: Computation, nnet: Nnet) -> Computation:
-        """Without them; a jump comes after all of them, and is set anew."""
-        gone = [c for c, one in enumerate(computation.commands) if one.type in _MARKS]
+        """Without them; a jump comes after all of them, and is set again."""
+        gone = [c for c, command in enumerate(computation.commands) if command.type in _MARKS]
         return drop_commands(computation, gone)

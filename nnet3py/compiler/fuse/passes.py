@@ -1,4 +1,4 @@
-"""The order of the passes that fuse commands, and which of them run: those that are wanted and the device can do."""
+"""The order of the passes that fuse commands, and which of them run: those wanted that the device can do."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
@@ -33,26 +33,26 @@ def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None =
 def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions,
                  lacks: Collection[str] = ()) -> Iterator[tuple[str, Computation]]:
     """The name of each pass that runs, and what it makes of the computation; see :func:`fuse`."""
-    for one in wanted_passes(options):
-        if one.operation not in lacks:
-            computation = one.run(computation, nnet)
-            yield one.name, computation
+    for fusion in wanted_passes(options):
+        if fusion.operation not in lacks:
+            computation = fusion.run(computation, nnet)
+            yield fusion.name, computation
 
 
 def wanted_passes(options: OptimizeOptions) -> list[Pass]:
     """The passes that the options name; UsageError for a name that no pass has."""
-    names = {one.name for one in PASSES}
+    names = {fusion.name for fusion in PASSES}
     chosen = {word.strip() for word in options.fuse.split(",")} - {"", "none"}
     if "all" in chosen:
         chosen = names
     if chosen - names:
         raise UsageError(f"--optimization.fuse: there is no pass '{min(chosen - names)}'",
-                         f"there are {', '.join(one.name for one in PASSES)}; or all, or none")
+                         f"there are {', '.join(fusion.name for fusion in PASSES)}; or all, or none")
     if chosen:
         chosen.add(OmitMarks.name)       # marks stand in the way of all others
-    return [one for one in PASSES if one.name in chosen] if options.optimize else []
+    return [fusion for fusion in PASSES if fusion.name in chosen] if options.optimize else []
 
 
 def fusion_named(name: str) -> Fusion | None:
     """The pass of this name if it makes fused commands, else None."""
-    return next((one for one in PASSES if one.name == name and isinstance(one, Fusion)), None)
+    return next((fusion for fusion in PASSES if fusion.name == name and isinstance(fusion, Fusion)), None)

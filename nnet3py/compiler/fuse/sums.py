@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nnet3py.compiler.commands import CommandType
 from nnet3py.compiler.fuse.fusion import Call, Fusion, Scope
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 
 class FuseSums(Fusion):
@@ -24,7 +27,7 @@ class FuseSums(Fusion):
         target, added = scope.place(add.args[0]), scope.place(add.args[1])
         return 2 if scope.place(copy.args[0]) == target != added else 0
 
-    def bind(self, ops: Any, parts: Sequence[Call]) -> Call:
+    def bind(self, ops: Ops, parts: Sequence[Call]) -> Call:
         """``sum_mats`` of both."""
         (_, (target, first, alpha)), (_, (_, second, beta)) = parts
         return ops.sum_mats, (target, first, second, alpha, beta)

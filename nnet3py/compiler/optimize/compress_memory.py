@@ -20,8 +20,9 @@ INT16_RANGE = 10.0               # values beyond this are cut off at level 2
 def compress_memory(computation: Computation, nnet: Nnet, level: int = 1) -> Computation:
     """Insert compress and decompress commands around the time in which a matrix only waits for the backward pass.
 
-    They have no effect on a CPU. Level 1: outputs of rectified linear components, of which the backward pass needs the
-    sign only; level 2: everything that both passes use. Kaldi: OptimizeMemoryCompression.
+    Level 1: outputs of rectified linear components, of which the backward pass needs the sign only; level 2: everything
+    that both passes use. They make the list Kaldi's, also in files for Kaldi's programs; what runs here is without
+    them (``fuse/marks.py``), on every device: nothing is compressed. Kaldi: OptimizeMemoryCompression.
     """
     markers = command_table(computation).numbers[CommandType.NO_OPERATION_MARKER]
     if level <= 0 or len(markers) != 1:

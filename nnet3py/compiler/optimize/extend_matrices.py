@@ -57,14 +57,14 @@ def _is_extensible(out: Computation, original: Command) -> bool:
     return LEAST_SHARE * rows <= source.num_rows < rows
 
 
-def _extend(out: Computation, one: Command) -> Command:
+def _extend(out: Computation, copy: Command) -> Command:
     """Enlarge the matrix that is copied to; returns the copy of all rows."""
-    to, source = (out.submatrices[s] for s in one.args[:2])
+    to, source = (out.submatrices[s] for s in copy.args[:2])
     rows = out.matrices[source.matrix].num_rows
     size = out.matrices[to.matrix]
     out.matrices[to.matrix] = size._replace(num_rows=max(size.num_rows, to.row_offset + rows))
     out.submatrices += [to._replace(num_rows=rows), source._replace(num_rows=rows)]
-    return command(one.type, len(out.submatrices) - 2, len(out.submatrices) - 1, alpha=one.alpha)
+    return command(copy.type, len(out.submatrices) - 2, len(out.submatrices) - 1, alpha=copy.alpha)
 
 
 def _use_whole(before: Computation, out: Computation, larger: list[int], new: dict[int, Command]) -> None:

@@ -62,17 +62,17 @@ def _pieces(pairs: np.ndarray) -> list[_Piece]:
     return pieces
 
 
-def _piece_command(out: Computation, one: Command, piece: _Piece) -> Command:
-    mine = out.new_submatrix(one.args[0], piece.begin, len(piece.rows), 0, -1)
+def _piece_command(out: Computation, whole: Command, piece: _Piece) -> Command:
+    mine = out.new_submatrix(whole.args[0], piece.begin, len(piece.rows), 0, -1)
     other = out.new_submatrix(piece.submatrix, piece.first, piece.size, 0, -1)
-    target, source = (mine, other) if one.type in _FROM else (other, mine)
+    target, source = (mine, other) if whole.type in _FROM else (other, mine)
     if piece.is_run():
-        kind = CommandType.MATRIX_ADD if one.type in _ADDS else CommandType.MATRIX_COPY
-        return command(kind, target, source, alpha=one.alpha)
+        kind = CommandType.MATRIX_ADD if whole.type in _ADDS else CommandType.MATRIX_COPY
+        return command(kind, target, source, alpha=whole.alpha)
     rows = piece.rows
-    if one.type in _TO:
+    if whole.type in _TO:
         rows = np.full(piece.size, -1)
         rows[piece.rows] = np.arange(len(piece.rows))
     out.indexes.append(rows.astype(np.int32))
-    kind = CommandType.ADD_ROWS if one.type in _ADDS else CommandType.COPY_ROWS
-    return command(kind, target, source, len(out.indexes) - 1, alpha=one.alpha)
+    kind = CommandType.ADD_ROWS if whole.type in _ADDS else CommandType.COPY_ROWS
+    return command(kind, target, source, len(out.indexes) - 1, alpha=whole.alpha)

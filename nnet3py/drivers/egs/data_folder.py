@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from nnet3py.cached_property import cached_property
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import FormatError
 from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.io.script import sort_key
 from nnet3py.io.specifiers import is_token
@@ -113,25 +113,6 @@ class DataFolder:
         if speakers != sorted(speakers, key=sort_key):
             raise FormatError("the utterances are not in the order of their speakers", path=str(self.path / "utt2spk"),
                               hint="make each utterance's name begin with its speaker's name, and sort again")
-
-    def write_subset(self, utterances: Iterable[str], path: str | Path) -> DataFolder:
-        """Write a data directory with some of the utterances, and return it. Kaldi: subset_data_dir.sh.
-
-        Nnet3Error for an utterance that is not there.
-        """
-        wanted = set(utterances)
-        if wanted - set(self.feats):
-            raise Nnet3Error(f"{self.path} has no utterances {_some(wanted - set(self.feats))}")
-        target = Path(path)
-        target.mkdir(parents=True, exist_ok=True)
-        speakers = {self.utt2spk[utterance] for utterance in wanted}
-        for names, keys in ((BY_UTTERANCE, wanted), (BY_SPEAKER, speakers)):
-            for name in filter(self.has, names):
-                if name != "spk2utt":
-                    write_list(target / name, select(self.lines(name), keys))
-        kept = spk2utt(select(self.utt2spk, wanted))
-        write_list(target / "spk2utt", {speaker: " ".join(keys) for speaker, keys in kept.items()})
-        return DataFolder(target)
 
     def _check_keys(self, name: str, expected: Mapping[str, object]) -> None:
         keys = self.lines(name).keys()

@@ -57,11 +57,6 @@ class EgsFolder:
         self.frame_subsampling_factor = self._integer("frame_subsampling_factor", 1, least=1)
         self.ivector_id = self._text("final.ie.id") if (self.path / "info" / "final.ie.id").exists() else None
 
-    @property
-    def principal_frames_per_eg(self) -> int:
-        """The first of ``frames_per_eg``; -1 for whole utterances."""
-        return int(self.frames_per_eg.split(",")[0])
-
     def archive(self, number: int) -> Path:
         """The training archive ``number``, from 1."""
         return self.path / f"{self.kind}.{number}.ark"

@@ -38,25 +38,25 @@ _NEAR = np.float32(1e-5)            # relative difference of costs that count as
 class Tokens(NamedTuple):
     """All tokens and links, what is kept of each time, counts and limits; ``remap`` (int32) is scratch."""
 
-    tokens: Any
-    token_costs: Any
-    links: Any
-    link_costs: Any
-    frames: Any
-    offsets: Any
-    remap: Any
-    counts: Any
-    limits: Any
+    tokens: np.ndarray
+    token_costs: np.ndarray
+    links: np.ndarray
+    link_costs: np.ndarray
+    frames: np.ndarray
+    offsets: np.ndarray
+    remap: np.ndarray
+    counts: np.ndarray
+    limits: np.ndarray
 
 
 @inline
-def _end(search: Any, frame: int) -> int:
+def _end(search: Tokens, frame: int) -> int:
     """The number after a time's last token."""
     return search.counts[NUM_TOKENS] if frame == search.counts[FRAME] else search.frames[frame + 1, FIRST_TOKEN]
 
 
 @inline
-def prune_active(search: Any, delta: Any) -> int:
+def prune_active(search: Tokens, delta: float) -> int:
     """Prune where something may have changed; the first time that has lost something, or the newest.
 
     Tokens of the newest time keep an extra cost of 0, so that nothing is lost that may still turn out well.
@@ -80,7 +80,7 @@ def prune_active(search: Any, delta: Any) -> int:
 
 
 @inline
-def _least_extra(search: Any, token: int) -> tuple[Any, bool]:
+def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
     """Drop a token's links that are too bad; the least extra cost of the others, and whether some were dropped."""
     links, costs = search.links, search.token_costs
     total, beam = costs[token, TOTAL], search.limits[LATTICE_BEAM]
@@ -105,7 +105,7 @@ def _least_extra(search: Any, token: int) -> tuple[Any, bool]:
 
 
 @inline
-def _prune_links(search: Any, frame: int, delta: Any) -> tuple[bool, bool]:
+def _prune_links(search: Tokens, frame: int, delta: float) -> tuple[bool, bool]:
     """Whether extra costs of a time's tokens have changed by more than ``delta``, and whether links were dropped."""
     first, end, costs = search.frames[frame, FIRST_TOKEN], _end(search, frame), search.token_costs
     costs_changed, lost, again = False, False, True
@@ -121,14 +121,14 @@ def _prune_links(search: Any, frame: int, delta: Any) -> tuple[bool, bool]:
 
 
 @inline
-def _prune_tokens(search: Any, frame: int) -> None:
+def _prune_tokens(search: Tokens, frame: int) -> None:
     for token in range(search.frames[frame, FIRST_TOKEN], _end(search, frame)):
         if search.token_costs[token, EXTRA] == _INFINITY:
             search.tokens[token, STATE] = -1
 
 
 @inline
-def _prune_last_links(search: Any, state_costs: Any, any_final: bool, reference: Any) -> None:
+def _prune_last_links(search: Tokens, state_costs: Any, any_final: bool, reference: float) -> None:
     """Prune the links of the newest time, whose tokens end paths."""
     frame, costs = search.counts[FRAME], search.token_costs
     again = True
@@ -148,11 +148,11 @@ def _prune_last_links(search: Any, state_costs: Any, any_final: bool, reference:
             costs[token, EXTRA] = least
 
 
-def best_ends(state_costs: Any, tokens: Any, token_costs: Any, frames: Any, counts: Any, best: Any,
-              places: Any) -> None:
+def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, frames: np.ndarray, counts: np.ndarray,
+              best: np.ndarray, places: np.ndarray) -> None:
     """Write to ``best`` (float32) the least cost of the newest time's tokens, without and with final costs.
 
-    ``places`` (int64) are those tokens' places among them, or -1.
+    ``places`` (int64) are those tokens' places among them, or -1. Of equal ones it is the newest, as in Kaldi.
     """
     first = frames[counts[FRAME], FIRST_TOKEN]
     best[0] = best[1] = _INFINITY
@@ -160,14 +160,15 @@ def best_ends(state_costs: Any, tokens: Any, token_costs: Any, frames: Any, coun
     for token in range(first, counts[NUM_TOKENS]):
         total = token_costs[token, TOTAL]
         with_final = total + state_costs[np.int64(tokens[token, STATE]) * STATE_WORDS + FINAL]
-        if total < best[0]:
+        if total <= best[0]:
             best[0], places[0] = total, token - first
-        if with_final < best[1]:
+        if with_final <= best[1]:
             best[1], places[1] = with_final, token - first
 
 
-def finalize(state_costs: Any, tokens: Any, token_costs: Any, links: Any, link_costs: Any, frames: Any, offsets: Any,
-             remap: Any, counts: Any, limits: Any, any_final: int, reference: Any) -> None:
+def finalize(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray,
+             frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray,
+             any_final: int, reference: float) -> None:
     """Prune everything, knowing that no frame follows.
 
     ``reference`` is the cost of the best path, with its final cost if there is ``any_final`` state.
@@ -182,7 +183,7 @@ def finalize(state_costs: Any, tokens: Any, token_costs: Any, links: Any, link_c
 
 
 @inline
-def compact(search: Any, first_frame: int) -> None:
+def compact(search: Tokens, first_frame: int) -> None:
     """Close the gaps that pruned tokens and links left, from a time on; all keep their order."""
     tokens, links, frames, counts, remap = search.tokens, search.links, search.frames, search.counts, search.remap
     newest = counts[FRAME]
@@ -218,7 +219,7 @@ def compact(search: Any, first_frame: int) -> None:
 
 
 @inline
-def _move_tokens(search: Any, first_frame: int, first_link: int) -> None:
+def _move_tokens(search: Tokens, first_frame: int, first_link: int) -> None:
     tokens, frames, counts = search.tokens, search.frames, search.counts
     first_token, newest, frame = frames[first_frame, FIRST_TOKEN], counts[FRAME], first_frame
     kept = first_token

@@ -1,8 +1,6 @@
 """The loops that read off what the lattice decoder has found: a best path, a lattice. Arrays: ``search_layout.py``."""
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from nnet3py.decoding.search_layout import (
@@ -20,16 +18,16 @@ from nnet3py.decoding.search_layout import (
 )
 
 
-def trace_back(tokens: Any, links: Any, link_costs: Any, offsets: Any, counts: Any, token: int, labels: Any,
-               costs: Any) -> int:
+def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, offsets: np.ndarray, counts: np.ndarray,
+               token: int, first_frame: int, labels: np.ndarray, costs: np.ndarray) -> int:
     """Write the arcs of the best path to a token of the newest time, last arc first; their number.
 
-    ``labels`` (int32, two columns) and ``costs`` (float32, graph and acoustic cost) have room for ``len(labels)``
-    arcs; if there are more, they are counted only.
+    Those before ``first_frame`` are left out. ``labels`` (int32, two columns) and ``costs`` (float32, graph and
+    acoustic cost) have room for ``len(labels)`` arcs; if there are more, they are counted only.
     """
     count, frame = np.int64(0), counts[FRAME]
     back = np.int64(tokens[token, BACK])
-    while back >= 0:
+    while back >= 0 and (frame > first_frame or first_frame == 0):
         best, least = np.int64(-1), np.float32(np.inf)
         link = np.int64(tokens[back, LINKS])
         while link >= 0:
@@ -49,7 +47,8 @@ def trace_back(tokens: Any, links: Any, link_costs: Any, offsets: Any, counts: A
     return count
 
 
-def place_tokens(tokens: Any, links: Any, frames: Any, counts: Any, position: Any) -> int:
+def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, counts: np.ndarray,
+                 position: np.ndarray) -> int:
     """Give each token a position among those of its time such that links within a time lead to higher ones.
 
     Positions are those of creation as far as possible; what is led to by a later one moves to the end. Returns 1 if
@@ -80,8 +79,10 @@ def place_tokens(tokens: Any, links: Any, frames: Any, counts: Any, position: An
     return np.int64(moved)
 
 
-def write_lattice(tokens: Any, links: Any, link_costs: Any, frames: Any, offsets: Any, counts: Any, order: Any,
-                  number: Any, arc_starts: Any, inputs: Any, outputs: Any, weights: Any, next_states: Any) -> int:
+def write_lattice(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray,
+                  offsets: np.ndarray, counts: np.ndarray, order: np.ndarray, number: np.ndarray,
+                  arc_starts: np.ndarray, inputs: np.ndarray, outputs: np.ndarray, weights: np.ndarray,
+                  next_states: np.ndarray) -> int:
     """Write the arcs of a lattice whose state i is the token ``order[i]``, ``number[token]`` being i; their number."""
     count, frame = np.int64(0), np.int64(0)
     for state in range(len(order)):
@@ -102,8 +103,9 @@ def write_lattice(tokens: Any, links: Any, link_costs: Any, frames: Any, offsets
     return count
 
 
-def best_arcs(start: int, arc_starts: Any, next_states: Any, weights: Any, final_weights: Any, costs: Any,
-              came_by: Any, sources: Any, arcs: Any) -> int:
+def best_arcs(start: int, arc_starts: np.ndarray, next_states: np.ndarray, weights: np.ndarray,
+              final_weights: np.ndarray, costs: np.ndarray, came_by: np.ndarray, sources: np.ndarray,
+              arcs: np.ndarray) -> int:
     """Write the arcs of the best path through a topologically sorted lattice, last one first; their number.
 
     -1 if there is no path. Costs are added along paths as pairs of floats; of two sums that are equal the one of the

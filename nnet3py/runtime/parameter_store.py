@@ -1,0 +1,260 @@
+"""A network's arrays in device memory: one :class:`ParameterStore` a network and device, for all that is bound to it.
+
+The store has copies of all arrays that kernels read or write: those that components declare as ``PARAMETERS`` and
+``STATISTICS``, which lie side by side in one vector each, and ``CONSTANTS``. Its components are copies of the
+network's with views of these in the place of arrays. All else is the network's, on the host:
+
+- **settings** (learning rates, proportions, test modes) go from the host to the store's components before each run
+  (:meth:`ParameterStore.take_settings`), never back: components change none while they run;
+- **the state of natural gradient**, and marks of what was ever stored, are objects that both hold: the one there is;
+- **arrays** are not watched: whoever changes one on the host calls :meth:`ParameterStore.push`, whoever wants to read
+  what the device has changed calls :meth:`ParameterStore.pull`. Trainers and ``Computer`` do so for their callers;
+- **the structure**: a store of an older version is void, and what was bound to it refuses to run.
+"""
+from __future__ import annotations
+
+import copy
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nnet3py.components.base import Component
+from nnet3py.network.nnet import Nnet
+
+if TYPE_CHECKING:
+    from nnet3py.ops.arrays import DeviceArray
+    from nnet3py.ops.cuda.graphs import Replays
+    from nnet3py.ops.table import Ops
+
+ALIGNMENT = 64          # elements; each array begins at a multiple, so that wide loads are possible
+
+
+@dataclass
+class _Placed:
+    """A component of the store beside that of the network.
+
+    Attributes
+    ----------
+    own : what the store's has in the place of the network's: arrays of the device, and children of a composite
+    """
+
+    host: Component
+    here: Component
+    own: dict[str, Any] = field(default_factory=dict)
+
+    def take_settings(self) -> None:
+        """All attributes that are not the store's own become the host's."""
+        attributes = vars(self.here)
+        attributes.update(vars(self.host))
+        attributes.update(self.own)
+
+
+def _placed(host: Component) -> list[_Placed]:
+    """A component, and those inside it, without device arrays as yet; the outer one is first."""
+    outer = _Placed(host, copy.copy(host))
+    inner = [_placed(child) for child in host.children]
+    if inner:
+        outer.own["children"] = [placed[0].here for placed in inner]
+    return [outer, *(placed for group in inner for placed in group)]
+
+
+def _leaves(group: Sequence[_Placed]) -> Iterator[_Placed]:
+    """Those that hold arrays: a component without children."""
+    return (placed for placed in group if not placed.host.children)
+
+
+class _Numbers:
+    """Numbers of the host in device memory, which are copied only when they have changed."""
+
+    def __init__(self, ops: Ops, size: int, dtype: type[np.floating]) -> None:
+        self._ops, self.vector, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
+
+    def on_device(self, numbers: np.ndarray) -> DeviceArray:
+        """The device's vector, once it holds these."""
+        if not np.array_equal(numbers, self._known, equal_nan=True):
+            self._ops.copy_in(self.vector, numbers)
+            self._known = numbers.copy()
+        return self.vector
+
+
+class _Arrays:
+    """The arrays of one kind of all components, side by side in a device vector."""
+
+    def __init__(self, ops: Ops, groups: Sequence[Sequence[_Placed]], declared: str, dtype: type[np.floating]) -> None:
+        from nnet3py.ops.cuda.store import Segments
+
+        self._ops, self._places, starts, size = ops, [], [0], 0
+        for group in groups:
+            for placed in _leaves(group):
+                for name in getattr(placed.host, declared):
+                    array = getattr(placed.host, name)
+                    if array is not None:
+                        assert array.dtype == dtype, f"{type(placed.host).__name__}.{name} is {array.dtype}"
+                        self._places.append((placed, name, size))
+                        size += -(-array.size // ALIGNMENT) * ALIGNMENT
+            starts.append(size)
+        self.segments = Segments(ops.new_vector(size, dtype), np.array(starts))
+        self._factors = _Numbers(ops, len(groups), dtype)
+        self.decided = ops.new_vector(len(groups), dtype), ops.new_vector(len(groups), dtype)    # by the device itself
+        for placed, name, start in self._places:
+            array = getattr(placed.host, name)
+            placed.own[name] = self.segments.values[start:start + array.size].reshape(*array.shape)
+
+    def factors(self, factors: np.ndarray) -> DeviceArray:
+        """Factors of the components in device memory, of the arrays' type, in float32 precision as on the host."""
+        return self._factors.on_device(np.asarray(factors, np.float32))
+
+    def push(self) -> None:
+        """Copy the host's arrays to the device."""
+        packed = np.zeros(self.segments.values.size, self.segments.values.dtype)
+        for placed, name, start in self._places:
+            array = getattr(placed.host, name)
+            packed[start:start + array.size] = array.ravel()
+        self._ops.copy_in(self.segments.values, packed)
+
+    def pull(self) -> None:
+        """Copy the device's arrays into the host's, in place."""
+        packed = self._ops.copy_out(self.segments.values)
+        for placed, name, start in self._places:
+            array = getattr(placed.host, name)
+            array[...] = packed[start:start + array.size].reshape(array.shape)
+
+
+class ParameterStore:
+    """What a network has on a device; made by :func:`on_device`.
+
+    Attributes
+    ----------
+    host : the network
+    components : one for each of the network's, in its order; they compute with the device's arrays
+    """
+
+    def __init__(self, host: Nnet, ops: Ops) -> None:
+        self.host, self.ops, self._version = host, ops, host.version
+        self._groups = [_placed(component) for component in host.components]
+        self.components: list[Component] = [group[0].here for group in self._groups]
+        self._parameters = _Arrays(ops, self._groups, "PARAMETERS", np.float32)
+        self._statistics = _Arrays(ops, self._groups, "STATISTICS", np.float64)
+        self._arrays = self._parameters, self._statistics
+        self._limits = _Numbers(ops, len(self.components), np.float64)
+        self._found = ops.new_vector(len(self.components) + 1, np.float64)
+        self._changed_by: ParameterStore | None = None
+        self._additions: Replays | None = None      # captured launches of ``add_limited``
+        self.push()
+
+    @property
+    def version(self) -> int:
+        """The network's."""
+        return self.host.version
+
+    @property
+    def component_names(self) -> list[str]:
+        """The network's."""
+        return self.host.component_names
+
+    def fits(self, nnet: Nnet, ops: Ops) -> bool:
+        """Whether it is the store of this network, as it is now, for these operations."""
+        return self.host is nnet and self._version == nnet.version and self.ops is ops
+
+    # -- host and device ---------------------------------------------------------------------------------------------
+
+    def push(self) -> None:
+        """Copy all arrays from the host to the device, and take its settings."""
+        for arrays in self._arrays:
+            arrays.push()
+        for group in self._groups:
+            for placed in _leaves(group):
+                for name in placed.host.CONSTANTS:
+                    value = getattr(placed.host, name)
+                    placed.own[name] = None if value is None else self.ops.upload(np.ascontiguousarray(value))
+        self.take_settings()
+
+    def pull(self) -> None:
+        """Copy parameters and statistics from the device into the host's arrays, in place."""
+        for arrays in self._arrays:
+            arrays.pull()
+
+    def take_settings(self) -> None:
+        """Let the host's settings hold for the store's components, too."""
+        for group in self._groups:
+            for placed in group:
+                placed.take_settings()
+
+    # -- arithmetic on components --------------------------------------------------------------------------------------
+
+    def scale_components(self, factors: np.ndarray) -> None:
+        """As :meth:`Nnet.scale_components`, but fractions of counts that Kaldi cuts off stay."""
+        for arrays in self._arrays:
+            arrays.segments.scale(arrays.factors(factors))
+
+    def add_components(self, factors: np.ndarray, other: ParameterStore) -> None:
+        """As :meth:`Nnet.add_components`, but fractions of counts that Kaldi cuts off stay."""
+        for arrays, theirs in zip(self._arrays, other._arrays, strict=True):
+            arrays.segments.add(arrays.factors(factors), theirs.segments)
+        self._merge_marks(other, factors != 0.0)
+
+    def add_limited(self, change: ParameterStore, limits: np.ndarray, global_limit: float, scale: float,
+                    momentum: float) -> Callable[[], np.ndarray]:
+        """Add ``scale`` times a change within limits, then multiply the change with ``momentum``; no waiting.
+
+        Parameters
+        ----------
+        limits : float64, of each component; 0 for none, NaN for one that is not trained and stays as it is
+
+        Returns
+        -------
+        A function that waits for the factors, see ``max_change.limiting_factors``.
+        """
+        from nnet3py.ops.cuda.graphs import Replays
+
+        if self._additions is None or change is not self._changed_by:    # what is captured has its arrays' addresses
+            self._changed_by, self._additions = change, Replays()
+        self._limits.on_device(limits)
+        settings = global_limit, scale, momentum
+        self._additions.run(settings, lambda: self._queue_addition(change, *settings))
+        self._merge_marks(change, ~np.isnan(limits))
+        return self.ops.read_later(self._found)
+
+    def _queue_addition(self, change: ParameterStore, global_limit: float, scale: float, momentum: float) -> None:
+        from nnet3py.ops.cuda.store import limit_changes
+
+        parameters = change._parameters.segments
+        limit_changes(self._found, *(vector for arrays in self._arrays for vector in arrays.decided),
+                      parameters.queue_dot_products(parameters), self._limits.vector, global_limit, scale, momentum)
+        for arrays, theirs in zip(self._arrays, change._arrays, strict=True):
+            factors, remaining = arrays.decided
+            arrays.segments.add(factors, theirs.segments)
+            theirs.segments.scale(remaining)
+
+    def _merge_marks(self, other: ParameterStore, added: np.ndarray) -> None:
+        """What was stored in either of two components of which the second was ``added`` was stored in the sum."""
+        for c in np.flatnonzero(added):
+            for mine, theirs in zip(self._groups[c], other._groups[c], strict=True):
+                if hasattr(mine.host, "stored"):
+                    mine.host.stored |= theirs.host.stored    # type: ignore[attr-defined]
+
+
+_made: weakref.WeakKeyDictionary[Nnet, weakref.ref[ParameterStore]] = weakref.WeakKeyDictionary()
+
+
+def on_device(nnet: Nnet | ParameterStore, ops: Ops) -> Nnet | ParameterStore:
+    """What components are to be taken from for the operations of a device: the network on the CPU, else its store.
+
+    A store serves all that is bound to the network, for as long as something is; structural edits need another.
+    """
+    if ops.device == "cpu" or isinstance(nnet, ParameterStore):
+        return nnet
+    known = _made.get(nnet)
+    store = known() if known is not None else None
+    if store is None or not store.fits(nnet, ops):
+        store = ParameterStore(nnet, ops)
+        _made[nnet] = weakref.ref(store)
+    return store
+
+
+def host_of(nnet: Nnet | ParameterStore) -> Nnet:
+    """The network on the host."""
+    return nnet.host if isinstance(nnet, ParameterStore) else nnet

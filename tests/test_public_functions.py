@@ -1,0 +1,36 @@
+"""Every public function has somebody who uses it: the package, a page, a recipe or a benchmark; not tests alone.
+
+That tests enter them all is what ``make coverage`` says.
+"""
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import entered
+
+ROOT = Path(__file__).resolve().parent.parent
+FOR_OTHERS = {
+    "allowed_phones", "log10_prob", "num_launches", "forced_launch", "disconnect_logging",    # what tests look at
+    "read_discriminative_egs", "read_supervisions", "set_learning_rate_factor",               # as their siblings
+    "make_parser", "get_command", "format_commands",                                          # called by click
+    "run_server", "num_streams", "num_input_rows", "check_streaming",                         # of what is being built
+}
+
+
+def words_of(*patterns: str) -> Counter[str]:
+    """How often each word occurs in the files."""
+    texts = (path.read_text(encoding="utf-8", errors="ignore") for pattern in patterns for path in ROOT.glob(pattern))
+    return Counter(word for text in texts for word in re.findall(r"\w+", text))
+
+
+def test_public_functions_are_used() -> None:
+    package = words_of("nnet3py/**/*.py")
+    elsewhere = words_of("docs/*.md", "README.md", "benchmarks/*.py", "egs/**/*.sh", "egs/**/*.py")
+    shown = {name for path in (ROOT / "nnet3py" / "components").glob("*.py")            # names in information texts
+             for name in re.findall(r'"([a-z]+(?:-[a-z]+)+)"', path.read_text(encoding="utf-8"))}
+    unused = [(file, function) for file, function in entered.not_entered(set())
+              for name in [function.rpartition(".")[2]] if package[name] < 2 and name not in elsewhere
+              and name not in FOR_OTHERS and name.replace("_", "-") not in shown]
+    assert not unused, "remove these, make them private, or say in FOR_OTHERS whom they are for"
