@@ -8,7 +8,7 @@ TORCH ?= yes
 CUDA_COMPILER ?= yes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: all install demo test test-slow test-entered test-oldest test-newest test-gpu lint bench bench-gpu fuzz launchers dist clean help
+.PHONY: all install demo test coverage test-slow test-browser test-oldest test-newest test-gpu lint bench bench-gpu fuzz launchers dist clean help
 
 all: install
 
@@ -18,7 +18,8 @@ help:
 	@echo "make test       the tests, in under 10 minutes on two cores (TEST_BUDGET=seconds ends them,"
 	@echo "                CUDA_COMPILER=no does without NVIDIA's compiler, a download of 40 MB)"
 	@echo "make test-slow  the tests with full counts"
-	@echo "make test-entered  the tests, and which public functions none of them entered"
+	@echo "make test-browser the page of nnet3py serve in a browser without a window (Chromium, 150 MB if there is none)"
+	@echo "make coverage   the tests, and which public functions none of them entered"
 	@echo "make test-oldest  the tests with the lowest versions that setup.cfg allows (OLDEST_PYTHON=python3.10)"
 	@echo "make test-newest  the tests with the newest versions there are (NEWEST_PYTHON=python3.13)"
 	@echo "make test-gpu   the tests that compute, on the GPU (GPU_TESTS=... chooses files)"
@@ -68,10 +69,22 @@ test: $(STAMPS)/test $(if $(filter yes,$(CUDA_COMPILER)),$(STAMPS)/test-ptx)
 	@echo "Compiling the kernels that this machine does not have yet (all of them take two minutes)"
 	@$(BIN)/nnet3py warmup --device cpu
 	@echo "Collecting and running the tests, of which each process reads all first"
-	PYTHONPATH=tests $(BIN)/python -m pytest -q -m "not slow" -p budget --budget=$(TEST_BUDGET) $(SIDE_BY_SIDE)
+	PYTHONPATH=tests $(BIN)/python -m pytest -q -m "not slow" -p budget --budget=$(TEST_BUDGET) $(COVERAGE) $(SIDE_BY_SIDE)
+
+# Noting which functions are entered takes a tenth longer.
+coverage: COVERAGE := -p entered --entered=$(VENV)/coverage.txt
+coverage: TEST_BUDGET := 900
+coverage: test
+	@cat $(VENV)/coverage.txt
 
 test-slow: $(STAMPS)/test
 	$(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
+
+# Playwright brings a Chromium; where it cannot be had, one of the system's is used, and without any the tests are skipped.
+test-browser: $(STAMPS)/test
+	$(PIP) -e '.[test-browser]'
+	@$(BIN)/playwright install chromium || echo "Playwright's Chromium cannot be had here: the system's is tried"
+	PYTHONPATH=tests $(BIN)/python -m pytest -q tests/test_server_page.py
 
 # On a GPU: the operations against their slow twins, then whatever computes networks, then all of Kaldi's reference cases,
 # commands and training runs, then these under compute-sanitizer, if that is installed.
@@ -80,9 +93,6 @@ GPU_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,computer looped trainer cha
   compute batch xvectors train_every_type))
 ON_GPU := PYTHONPATH=tests $(BIN)/python -m pytest -q -p no:cacheprovider
 SANITIZER ?= $(shell command -v compute-sanitizer)
-
-test-entered: $(STAMPS)/test
-	PYTHONPATH=tests $(BIN)/python -m pytest -q -m "not slow" -p entered --entered $(SIDE_BY_SIDE)
 
 # The lowest versions that setup.cfg allows, with the lowest Python, and the newest there are; each in an environment of its own.
 OLDEST_PYTHON ?= python3.10

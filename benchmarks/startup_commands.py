@@ -63,6 +63,8 @@ COMMANDS = [
     ("append-vector-to-feats", "ark:feats", "ark:vecs", NO_TABLE), ("transform-feats", "matrix", "ark:feats", NO_TABLE),
     ("transform-vec", "matrix", "ark:vecs", NO_TABLE), ("est-pca", "--dim=2", "ark:feats", NOWHERE),
     ("compute-mfcc-feats", "ark:wav", NO_TABLE), ("compute-fbank-feats", "ark:wav", NO_TABLE),
+    ("compute-online-feats", "ark:wav", NO_TABLE, NO_TABLE),
+    ("online2-wav-dump-features", "--print-ivector-dim=true"),
     ("wav-copy", "ark:wav", NO_TABLE), ("wav-perturb", "--speed=0.9", "ark:wav", NO_TABLE),
     ("wav-to-duration", "ark:wav", NO_TABLE),
     ("extract-segments", "ark:wav", "segments", NO_TABLE),
@@ -99,6 +101,7 @@ OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminati
 
 # What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
 LIBRARIES = {"compute-mfcc-feats": "kaldi_native_fbank", "compute-fbank-feats": "kaldi_native_fbank",
+             "compute-online-feats": "kaldi_native_fbank", "online2-wav-dump-features": "kaldi_native_fbank",
              "nnet3-extras": "importlib.metadata",
              "chain-get-supervision": "llvmlite.binding", "chain-make-den-fst": "llvmlite.binding"}
 
@@ -108,6 +111,7 @@ _GRAPHS = "it works on graphs by compiled loops or OpenFst; benchmarks/graphs.py
 _CHILDREN = "it runs other commands"
 NOT_MEASURED = {
     "warmup": "it compiles kernels",
+    **dict.fromkeys(("listen", "serve"), "it loads a model for recognition"),
     **dict.fromkeys(("nnet3-train", "nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs",
                      "nnet3-xvector-compute", "nnet3-xvector-compute-batched", "nnet3-acc-lda-stats",
                      "nnet3-compute-prob", "nnet3-combine", "nnet3-chain-train", "nnet3-chain-train2",
@@ -115,8 +119,9 @@ NOT_MEASURED = {
                      "nnet3-chain-compute-post", "nnet3-chain-add-post-to-egs", "nnet3-chain-acc-lda-stats",
                      "nnet3-latgen-faster", "nnet3-latgen-faster-parallel", "nnet3-latgen-faster-batch",
                      "nnet3-latgen-faster-looped", "nnet3-latgen-faster-looped-parallel",
-                     "nnet3-latgen-faster-lookahead",
-                     "nnet3-align-compiled"), _KERNELS),
+                     "nnet3-latgen-faster-lookahead", "online2-wav-nnet3-latgen-faster",
+                     "online2-tcp-nnet3-decode-faster",
+                     "nnet3-align-compiled", "nnet3-transcribe"), _KERNELS),
     **{name: _LOOPS for group in ("Lattices", "Scoring") for name in GROUPS[group]},
     **{name: _GRAPHS for group in ("Graphs", "Parts of graphs", "FSTs (OpenFst's programs)", "Language models")
        for name in GROUPS[group]},
@@ -125,6 +130,7 @@ NOT_MEASURED = {
        for name in GROUPS["Speakers and i-vectors"] if name not in {name for name, *_ in COMMANDS}},
     **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
                      "make-chain-egs", "nnet3-build-tree", "train-ivector-extractor", "extract-ivectors"), _CHILDREN),
+    **dict.fromkeys(("nnet3-export", "nnet3-import"), "it loads onnx or torch, which takes half a second or more"),
     "nnet3-report": "it draws with matplotlib, which takes a second to load",
 }
 

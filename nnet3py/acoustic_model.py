@@ -11,7 +11,6 @@ from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.network.model_file import read_nnet_body
 from nnet3py.network.nnet import Nnet
 
 _NOT_SIMPLE = ("the network of an acoustic model must have an input 'input', an output 'output', and if it has other "
@@ -48,7 +47,7 @@ class AcousticModel:
     @classmethod
     def read_after(cls, transition_model: TransitionModel, reader: TokenReader) -> AcousticModel:
         """Read what follows a transition model that has been read already."""
-        nnet = read_nnet_body(reader)
+        nnet = Nnet.read(reader)
         for token in ("<LeftContext>", "<RightContext>"):
             reader.expect(token)
             reader.integer()

@@ -12,10 +12,16 @@ import sys
 EXTRAS = {
     "decode": "graphs for decoding and alignment",
     "chain": "chain examples that are not constrained to an alignment",
-    "features": "features computed from sound",
+    "features": "features computed from sound (comes with nnet3py)",
+    "serve": "recognition as a service, for other programs and browsers",
+    "listen": "recognition of what a microphone hears",
+    "sound": "files of sound other than WAVE: FLAC, Ogg, MP3",
     "plot": "plots of a training",
     "dask": "training jobs on other machines",
     "cuda": "a GPU, where no CUDA toolkit is installed",
+    "onnx": "models as ONNX files, and what runs them",
+    "torch": "models as torch modules",
+    "safetensors": "weights as safetensors files",
     "bench": "benchmarks beside PyTorch and kaldi-decoder",
 }
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -156,7 +156,7 @@ def disconnect_logging() -> None:
     if "logging" not in sys.modules:
         return
     logger = sys.modules["logging"].getLogger("nnet3py")
-    for handler in [one for one in logger.handlers if getattr(one, "writes_kaldi_lines", False)]:
+    for handler in [attached for attached in logger.handlers if getattr(attached, "writes_kaldi_lines", False)]:
         logger.removeHandler(handler)
     logger.propagate = True
     logger.setLevel(0)

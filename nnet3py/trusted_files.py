@@ -88,8 +88,8 @@ def make_private(folder: Path) -> None:
         if folder.parent == folder:
             break
         folder = folder.parent
-    for one in reversed(missing):
-        one.mkdir(mode=0o700, exist_ok=True)
+    for new in reversed(missing):
+        new.mkdir(mode=0o700, exist_ok=True)
 
 
 def _is_trusted_owner(owner: int) -> bool:

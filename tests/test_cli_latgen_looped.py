@@ -86,6 +86,14 @@ def test_commands_of_the_computation_are_logged_on_request(folder, capfd, comman
     assert lengths[1] > lengths[0]
 
 
+def test_the_computation_is_kept(folder, monkeypatch):
+    decode(latgen_faster_looped, "--compiler.cache-dir=kept", outputs="1")
+    assert len(list((folder / "kept").iterdir())) == 1
+    monkeypatch.setattr("nnet3py.compiler.looped._compile", None)
+    decode(latgen_faster_looped, "--compiler.cache-dir=kept", outputs="2")
+    assert_same_lattices("2", "1")
+
+
 def test_ivectors(folder, capfd):
     decode(latgen_faster_looped, RAW, outputs="1")
     use_network(WITH_IVECTOR)

@@ -59,6 +59,24 @@ def test_those_who_read_it(lexicon: Path) -> None:
     assert len(speech.entries[speech.entry_of_phone[3]]) == 4
 
 
+def test_phones_that_depend_on_their_position(lexicon: Path) -> None:
+    Path("lexicon").write_text("one W AH N\ntwo T UW\noh UW\n<SIL> SIL\n")
+    run("--position-dependent-phones=true", "lexicon", "lang")
+    table = {name: int(number) for name, number in map(str.split, lines("phones.txt"))}
+    assert list(table)[:8] == ["<eps>", "SIL", "SIL_B", "SIL_E", "SIL_I", "SIL_S", "AH_B", "AH_E"]
+    assert lines("lexicon.txt") == ["one W_B AH_I N_E", "two T_B UW_E", "oh UW_S", "<SIL> SIL_S"]
+    assert lines("phones/silence.csl") == lines("phones/context_indep.csl") == ["1:2:3:4:5"]
+    assert lines("phones/optional_silence.csl") == ["1"]
+    assert lines("phones/sets.txt")[:2] == ["SIL SIL_B SIL_E SIL_I SIL_S", "AH_B AH_E AH_I AH_S"]
+    assert lines("phones/roots.int")[1] == "shared split 6 7 8 9"
+    boundaries = dict(map(str.split, lines("phones/word_boundary.int")))
+    assert {name: boundaries[str(table[name])] for name in ("SIL", "SIL_S", "W_B", "AH_I", "N_E", "UW_S")} == {
+        "SIL": "nonword", "SIL_S": "singleton", "W_B": "begin", "AH_I": "internal", "N_E": "end", "UW_S": "singleton"}
+    assert len(boundaries) == 5 + 4 * 5 == len(read_object("lang/topo", HmmTopology.read).phones)
+    questions = lines("phones/extra_questions.txt")
+    assert "AH_B N_B T_B UW_B W_B" in questions and len(questions) == 11
+
+
 def test_probabilities_are_kept(lexicon: Path) -> None:
     Path("lexicon").write_text("one 1.0 W AH N\ntwo 0.75 T UW\ntwo 0.25 T AH\n")
     run("lexicon", "lang")

@@ -10,7 +10,7 @@ from paths import DATA
 
 from nnet3py.drivers.egs.ali_folder import AliFolder
 from nnet3py.drivers.egs.data_folder import DataFolder, read_list, spk2utt, table_dim
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.errors import FormatError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 
@@ -85,17 +85,6 @@ def test_the_order_of_speakers(tmp_path: Path) -> None:
     data.check()
     with pytest.raises(FormatError, match="not in the order of their speakers"):
         data.check_speaker_order()
-
-
-def test_a_subset(tmp_path: Path) -> None:
-    data = DataFolder(make(tmp_path / "data"))
-    subset = data.write_subset(["b-2", "b-1"], tmp_path / "some")
-    subset.check(["cmvn.scp", "spk2utt", "text"])
-    assert subset.utterances == ["b-1", "b-2"] and subset.utt2num_frames == {"b-1": 7, "b-2": 8}
-    assert (tmp_path / "some" / "spk2utt").read_text() == "b b-1 b-2\n"
-    assert subset.feat_dim == 3
-    with pytest.raises(Nnet3Error, match="has no utterances c-1"):
-        data.write_subset(["c-1"], tmp_path / "other")
 
 
 def test_tables_without_a_matrix_have_no_dimension(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def make(path: Path, kind: str = "egs", **info: str | None) -> Path:
 def test_what_a_folder_says_is_read(tmp_path: Path) -> None:
     folder = EgsFolder(make(tmp_path / "egs", frames_per_eg="150,110"))
     assert (folder.kind, folder.num_archives, folder.num_frames, folder.feat_dim) == ("egs", 2, 1000, 40)
-    assert (folder.frames_per_eg, folder.principal_frames_per_eg) == ("150,110", 150)
+    assert folder.frames_per_eg == "150,110"
     assert (folder.left_context, folder.right_context) == (12, 10)
     assert (folder.left_context_initial, folder.right_context_final, folder.frame_subsampling_factor) == (-1, -1, 1)
     assert folder.archive(2) == tmp_path / "egs" / "egs.2.ark"

@@ -40,6 +40,8 @@ def shared_text() -> str:
     modules = {entry.module for entry in COMMANDS.values()}
     files = [path for path in CLI.glob("*.py") if path.stem not in modules and path.stem != "option_groups"]
     files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), ROOT / "nnet3py/egs/splitter.py"]
+    files += [*(ROOT / "nnet3py/recognition").glob("*.py"), ROOT / "nnet3py/features/speech.py"]
+    files.remove(ROOT / "nnet3py/recognition/option_tables.py")          # declares them
     return "\n".join(map(text_of, files))
 
 
@@ -55,6 +57,8 @@ def is_read(name: str, module: str) -> bool:
     last = whole.rpartition(".")[2]
     by_optimizer = name.startswith("optimization.") or any(one.name == name for one in unprefixed(OPTIM))
     if re.fullmatch(r"(clear|save)-[io]symbols", name) and module == "openfst":      # read as f"clear_{side}symbols"
+        return True
+    if re.fullmatch(r"(mfcc|plp|fbank)-config", name):                               # read as f"{kind}-config"
         return True
     text = text_of_optimizer() if by_optimizer else text_of(CLI / f"{module}.py") + shared_text()
     return any(re.search(rf"\b{re.escape(word)}\b", text) for word in (last, whole.replace(".", "_"))) or (

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from component_forms import FORM_NAMES, FORMS, parts
 from paths import DATA, ROOT, shared_golden
+from recognition_cases import kaldi_folder
 
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel, read_model
@@ -519,3 +520,24 @@ def test_paths_that_are_not_there(tmp_path: Path) -> None:
         inspect(str(tmp_path / "missing"))
     assert command.execute(["--print-args=false"]) == 1
     assert command.execute(["--print-args=false", "a", "b"]) == 1
+
+
+def test_what_is_missing_for_recognition(tmp_path: Path) -> None:
+    folder = kaldi_folder(tmp_path)
+    found = inspect(str(folder))
+    assert found.recognition.is_ready and found.as_dict()["recognition"]["is_ready"]
+    assert "a model as Kaldi's training leaves it, with a graph, MFCC, i-vectors" in found.recognition.notes
+    assert any("after 20 seconds" in note for note in found.recognition.notes)
+    (folder / "conf" / "mfcc.conf").write_text("--num-ceps=20\n")
+    (folder / "graph" / "HCLG.fst").unlink()
+    (folder / "ivector_extractor" / "final.ie").unlink()
+    found = inspect(str(folder))
+    text = missing(found.recognition)
+    assert "there is no graph" in text and "make-graph" in text
+    assert "features of dimension 40, which the network takes: the folder's options make 20" in text
+    assert "i-vectors of dimension 12" in text
+    (folder / "conf" / "mfcc.conf").write_text("--num-kepstra=20\n")
+    assert "--num-kepstra is no option" in missing(inspect(str(folder)).recognition)
+    text = " ".join(inspect(str(folder)).text().split())
+    assert "for recognition 3 things missing" in text
+    assert "for recognition" not in inspect(str(folder / "final.mdl")).text()

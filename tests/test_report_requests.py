@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from compiler_cases import CASES, RNN, TDNN, product, read_request, recorded_names
 
-from nnet3py.compiler.graph import build_graph
+from nnet3py.compiler.build_graph import build_graph
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.report.requests import natural_request, parse_request, range_request

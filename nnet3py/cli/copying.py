@@ -3,11 +3,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
 from nnet3py import log
 from nnet3py.errors import UsageError, within
 from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
+
+if TYPE_CHECKING:
+    from nnet3py.io.holder import Holder
+
+Read = TypeVar("Read")          # what a table holds
+Written = TypeVar("Written")    # what one will hold
 
 
 class MixedArguments(UsageError):
@@ -23,7 +29,7 @@ def between_tables(args: Sequence[str]) -> bool:
     return tables
 
 
-def copy_table(rspecifier: str, wspecifier: str, holder: Any) -> int:
+def copy_table(rspecifier: str, wspecifier: str, holder: Holder[Read]) -> int:
     """Copy every entry of a table; return their number."""
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -36,7 +42,8 @@ def copy_table(rspecifier: str, wspecifier: str, holder: Any) -> int:
     return count
 
 
-def convert_table(rspecifier: str, wspecifier: str, source: Any, target: Any, convert: Callable[[str, Any], Any],
+def convert_table(rspecifier: str, wspecifier: str, source: Holder[Read], target: Holder[Written],
+                  convert: Callable[[str, Read], Written | None],
                   finish: Callable[[int, int], None] | None = None,
                   inputs: ExitStack | None = None) -> tuple[int, int]:
     """Write what ``convert(key, value)`` makes of every entry of a table.

@@ -9,11 +9,11 @@ from nnet3py.cli.options import Option, OptionError, Options, option
 
 def driver_options(declared: type[Any]) -> list[Option]:
     """The command line options of a dataclass whose fields are made by ``opt``, and their other names."""
-    found = []
+    options = []
     for field in dataclasses.fields(declared):
         for name in (field.metadata["name"], *field.metadata["aliases"]):
-            found.append(option(name, *_declaration(str(field.type), field.default), field.metadata["help"]))
-    return found
+            options.append(option(name, *_declaration(str(field.type), field.default), field.metadata["help"]))
+    return options
 
 
 def _declaration(type_name: str, default: Any) -> tuple[type | str, Any]:

@@ -54,16 +54,19 @@ _INSTEAD: dict[str, str] = {
         raw-nnet-concat raw-nnet-copy raw-nnet-info rbm-convert-to-nnet rbm-train-cd1-frmshuff transf-to-nnet
         nnet-kl-hmm-acc""",
     "use nnet3-combine": "nnet3-combine-fast",
-    "use nnet3-latgen-faster-looped for decoding as sound arrives": """
-        online2-wav-nnet3-latgen-faster online2-wav-nnet3-latgen-incremental online2-wav-nnet3-latgen-grammar
-        online2-tcp-nnet3-decode-faster online2-wav-nnet2-latgen-faster online2-wav-nnet2-latgen-threaded
-        online2-wav-gmm-latgen-faster online2-wav-nnet2-am-compute online2-wav-nnet3-wake-word-decoder-faster
-        online-wav-gmm-decode-faster online-gmm-decode-faster online-server-gmm-decode-faster
-        online-audio-client online-audio-server-decode-faster online-net-client batched-wav-nnet3-cuda
-        batched-wav-nnet3-cuda2 batched-wav-nnet3-cuda-online""",
+    _OLD_NETWORKS.format("online2-wav-nnet3-latgen-faster"): """
+        online2-wav-nnet2-latgen-faster online2-wav-nnet2-latgen-threaded online2-wav-gmm-latgen-faster
+        online2-wav-nnet2-am-compute online-wav-gmm-decode-faster online-gmm-decode-faster""",
+    "use online2-wav-nnet3-latgen-faster": """
+        online2-wav-nnet3-latgen-incremental online2-wav-nnet3-latgen-grammar
+        online2-wav-nnet3-wake-word-decoder-faster batched-wav-nnet3-cuda batched-wav-nnet3-cuda2
+        batched-wav-nnet3-cuda-online""",
+    "use online2-tcp-nnet3-decode-faster": """
+        online-server-gmm-decode-faster online-audio-client online-audio-server-decode-faster online-net-client""",
+    "use compute-online-feats": "compute-online-feats-cuda compute-online-feats-batched-cuda",
     "use latgen-faster-mapped": "latgen-incremental-mapped",
     "use compute-mfcc-feats or compute-fbank-feats": """
-        compute-plp-feats compute-spectrogram-feats online2-wav-dump-features""",
+        compute-plp-feats compute-spectrogram-feats""",
     "pitch is not part of it; compute it with Kaldi, and put it beside other features with paste-feats": """
         compute-kaldi-pitch-feats process-kaldi-pitch-feats compute-and-process-kaldi-pitch-feats
         interpolate-pitch process-pitch-feats""",

@@ -1,25 +1,11 @@
 """nnet3-latgen-faster-looped and -parallel: decoding, with the network computed as for a stream of frames."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, Computes, decode_features
-from nnet3py.cli.option_groups import DEVICE, IVEC, SIMPLE, without
+from nnet3py.cli.decode_table import DECODER, LATTICES_HELP, decode_features
+from nnet3py.cli.looped_options import LOOPED, looped_computer
+from nnet3py.cli.option_groups import DEVICE, IVEC
 from nnet3py.cli.options import Options, option
-
-if TYPE_CHECKING:
-    from nnet3py.acoustic_model import AcousticModel
-
-LOOPED = (
-    option("extra-left-context-initial", int, 0, "Copies of the first frame before it, beyond the network's context"),
-    option("frames-per-chunk", int, 20, "Frames of input computed at once, rounded up to what the network can repeat"),
-    *without(SIMPLE, "extra-left-context", "extra-right-context", "extra-left-context-initial",
-             "extra-right-context-final", "frames-per-chunk"),
-)
-
-# A looped computation is compiled once per process and not kept.
-_DEVICE = without(DEVICE, "compiler.cache-dir")
 
 _STREAMS_HELP = """
 What later frames need of earlier ones is kept from chunk to chunk, so a recurrence goes on where it was and no frame is
@@ -37,7 +23,7 @@ e.g.:
  nnet3-latgen-faster-looped --frames-per-chunk=20 --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp \
 ark:lat.ark ark,t:words.txt
 See also: nnet3-latgen-faster, nnet3-latgen-faster-looped-parallel
-""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *_DEVICE])
+""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE])
 def latgen_faster_looped(args: list[str], options: Options) -> int:
     """Decode; 1 if no utterance succeeded."""
     return decode_features(args, options, looped_computer)
@@ -53,23 +39,9 @@ e.g.:
  nnet3-latgen-faster-looped-parallel --num-threads=4 --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp \
 ark:lat.ark ark,t:words.txt
 See also: nnet3-latgen-faster-looped, nnet3-latgen-faster-batch
-""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *_DEVICE, *(
+""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE, *(
     option(name, int, default, "No effect: utterances are computed one after another")
     for name, default in (("max-batch-size", 16), ("compute-interval", 2000)))])
 def latgen_faster_looped_parallel(args: list[str], options: Options) -> int:
     """Decode; 1 if no utterance succeeded."""
     return decode_features(args, options, looped_computer, in_threads=True)
-
-
-def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
-    """What computes utterances as streams, as the ``LOOPED`` options say."""
-    from nnet3py.cli.compute_setup import optimize_options
-    from nnet3py.network.collapse import prepare_for_test
-    from nnet3py.runtime.looped import LoopedComputer
-
-    return LoopedComputer(
-        prepare_for_test(model.nnet), options.frames_per_chunk,
-        extra_left_context_initial=options.extra_left_context_initial,
-        frame_subsampling_factor=options.frame_subsampling_factor, acoustic_scale=options.acoustic_scale,
-        priors=model.priors, optimize=optimize_options(options), device=device,
-        debug=options["computation.debug"] or options.debug_computation)

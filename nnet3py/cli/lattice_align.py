@@ -23,7 +23,7 @@ def _align(args: list[str], align: Callable[[CompactLattice], Alignment], output
     """Align the lattices of a table; 0 if more were aligned than had errors."""
     errors = 0
 
-    def one(key: str, lattice: Any) -> Any:
+    def one(key: str, lattice: CompactLattice) -> CompactLattice | None:
         nonlocal errors
         aligned, problem = align(lattice)
         if test and not problem:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
@@ -17,6 +17,10 @@ from nnet3py.cli.lattice_options import (
 )
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
+
+if TYPE_CHECKING:
+    from nnet3py.transducers.compact_lattice import CompactLattice
+    from nnet3py.transducers.fst import Fst
 
 
 @kaldi_command("lattice-compose", usage="""
@@ -59,7 +63,7 @@ def lattice_compose(args: list[str], options: Options) -> int:
         else:
             model = Composer(read_object(args[1], read_fst), phi, rho)
 
-        def compose(key: str, lattice: Any) -> Any:
+        def compose(key: str, lattice: CompactLattice) -> CompactLattice | Fst | None:
             if table is not None and key not in table:
                 log.warning(f"Not producing output for utterance {key} because not present in second table.")
                 return None
@@ -99,7 +103,7 @@ def lattice_interp(args: list[str], options: Options) -> int:
     with ExitStack() as stack:
         others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
 
-        def interpolate(key: str, lattice: Any) -> Any:
+        def interpolate(key: str, lattice: CompactLattice) -> CompactLattice | None:
             nonlocal missing, empty
             if key not in others:
                 log.warning(f"Not producing output for utterance {key} because not present in second table.")
@@ -136,7 +140,7 @@ def lattice_copy_backoff(args: list[str], options: Options) -> int:
     with ExitStack() as stack:
         others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
 
-        def choose(key: str, lattice: Any) -> Any:
+        def choose(key: str, lattice: CompactLattice) -> CompactLattice | None:
             nonlocal replaced
             if key not in others:
                 return lattice
@@ -167,7 +171,7 @@ def lattice_union(args: list[str], options: Options) -> int:
     with ExitStack() as stack:
         others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
 
-        def unite(key: str, lattice: Any) -> Any:
+        def unite(key: str, lattice: CompactLattice) -> CompactLattice | None:
             nonlocal united, missing
             if key in others:
                 lattice = union([lattice, others[key]])
@@ -215,7 +219,7 @@ def lattice_combine(args: list[str], options: Options) -> int:
     with ExitStack() as stack:
         others = [stack.enter_context(RandomAccessReader(name, COMPACT_LATTICES)) for name in args[1:-1]]
 
-        def weighted(key: str, lattice: Any, weight: float) -> Any:
+        def weighted(key: str, lattice: CompactLattice, weight: float) -> CompactLattice | None:
             nonlocal errors
             try:
                 lattice = from_start(scaled(lattice, scales))
@@ -225,18 +229,18 @@ def lattice_combine(args: list[str], options: Options) -> int:
                 errors += 1
                 return None
 
-        def combine(key: str, lattice: Any) -> Any:
+        def combine(key: str, lattice: CompactLattice) -> CompactLattice | None:
             nonlocal total, missing
-            members = [lattice]
+            members: list[CompactLattice | None] = [lattice]
             for name, table in zip(args[1:-1], others, strict=True):
                 if key not in table:
                     log.warning(f"No lattice found for utterance {key} for system {name}.")
                     missing += 1
                 members.append(table[key] if key in table else None)
-            parts = [weighted(key, member, weight) for member, weight in zip(members, weights, strict=True)
-                     if member is not None]
-            total += len(parts)
-            parts = [part for part in parts if part is not None]
+            usable = [weighted(key, member, weight) for member, weight in zip(members, weights, strict=True)
+                      if member is not None]
+            total += len(usable)
+            parts = [part for part in usable if part is not None]
             return union(parts) if parts else None
 
         done, failed = change_lattices([args[0], args[-1]], combine)
@@ -276,7 +280,7 @@ def lattice_difference(args: list[str], options: Options) -> int:
     with ExitStack() as stack:
         others = stack.enter_context(RandomAccessReader(args[1], COMPACT_LATTICES))
 
-        def subtract(key: str, lattice: Any) -> Any:
+        def subtract(key: str, lattice: CompactLattice) -> CompactLattice | None:
             nonlocal empty, missing
             if key not in others:
                 log.warning(f"No lattice found for utterance {key} in {args[1]}")

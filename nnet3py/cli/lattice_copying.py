@@ -1,7 +1,7 @@
 """lattice-copy, lattice-prune, lattice-limit-depth, lattice-depth, lattice-project …: less of lattices."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
@@ -18,6 +18,9 @@ from nnet3py.cli.lattice_options import (
 )
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
+
+if TYPE_CHECKING:
+    from nnet3py.transducers.compact_lattice import CompactLattice
 
 
 @kaldi_command("lattice-copy", usage="""
@@ -113,7 +116,7 @@ def lattice_prune(args: list[str], options: Options) -> int:
         raise UsageError(f"Invalid value --beam={options.beam}", "it must be more than 0")
     sizes = [0, 0, 0, 0]
 
-    def prune(key: str, lattice: Any) -> Any:
+    def prune(key: str, lattice: CompactLattice) -> CompactLattice | None:
         result = scaled(pruned(scaled(lattice, scales), options.beam), undone)
         counts = (lattice.num_states, result.num_states, lattice.num_arcs, result.num_arcs)
         log.log(f"For utterance {key}, pruned #states from {counts[0]} to {counts[1]} and #arcs from {counts[2]} to "
@@ -150,7 +153,7 @@ def lattice_limit_depth(args: list[str], options: Options) -> int:
         raise UsageError(f"Invalid value --max-arcs-per-frame={options.max_arcs_per_frame}", "it must be at least 1")
     before = after = frames = 0.0
 
-    def limit(key: str, lattice: Any) -> Any:
+    def limit(key: str, lattice: CompactLattice) -> CompactLattice | None:
         nonlocal before, after, frames
         try:
             result = scaled(limited_depth(scaled(lattice, scales), options.max_arcs_per_frame), undone)

@@ -1,7 +1,7 @@
 """lattice-determinize and its relatives, lattice-push, lattice-minimize: lattices made deterministic, and smaller."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
@@ -85,7 +85,7 @@ def lattice_determinize_pruned(args: list[str], options: Options) -> int:
                                 options.retry_cutoff)
     depths = _Depths()
 
-    def determinize(key: str, lattice: Any) -> Any:
+    def determinize(key: str, lattice: Fst) -> CompactLattice | Fst | None:
         scores = None if options.write_compact else AcousticScores(lattice)
         compact = determinize_pruned(newly_sorted(scaled(lattice, scales)), options.beam, limits)
         result = trimmed(compact.lattice)
@@ -130,7 +130,7 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
     model = read_object(args[0], TransitionModel.read)
     depths = _Depths()
 
-    def determinize(key: str, lattice: Any) -> Any:
+    def determinize(key: str, lattice: Fst) -> CompactLattice | Fst | None:
         compact = determinize_phone_pruned(model, scaled(lattice, scales), options.beam, how)
         if not compact.complete:
             log.warning(f"For key {key}, determinization did not succeed(partial output will be pruned tighter than "
@@ -187,7 +187,7 @@ def _determinize_whole(args: list[str], options: Options, compact: bool) -> int:
     scales = scales_of(options)
     undone = scales.undone()
 
-    def determinize(key: str, lattice: Any) -> Any:
+    def determinize(key: str, lattice: Fst) -> CompactLattice | Fst | None:
         scores = None if compact else AcousticScores(lattice)
         result = _smaller_until_it_fits(key, scaled(lattice, scales), options)
         if result is None or result.start < 0:

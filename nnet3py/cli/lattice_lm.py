@@ -1,12 +1,15 @@
 """lattice-lmrescore, lattice-lmrescore-const-arpa, lattice-lmrescore-pruned: other language models."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.lattice_options import ACOUSTIC_SCALE, change_lattices, status
 from nnet3py.cli.options import Options, option
+
+if TYPE_CHECKING:
+    from nnet3py.transducers.compact_lattice import CompactLattice
 
 _LM_SCALE = option("lm-scale", float, 1.0, "Factor of the model's costs; -1 takes those of a model off that the "
                    "lattice has")
@@ -14,7 +17,7 @@ _LM_SCALE = option("lm-scale", float, 1.0, "Factor of the model's costs; -1 take
 
 def _rescore(args: list[str], rescore: Any) -> int:
     """Write what is left of lattices; what is empty is counted as failed."""
-    def one(key: str, lattice: Any) -> Any:
+    def one(key: str, lattice: CompactLattice) -> CompactLattice | None:
         result = rescore(lattice)
         if result.start < 0:
             log.warning(f"Empty lattice for utterance {key} (incompatible LM?)")
@@ -95,7 +98,7 @@ def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
     undone = scales.undone()
     how = PrunedCompositionOptions(options.lattice_compose_beam, options.max_arcs, options.growth_ratio)
 
-    def rescore(key: str, lattice: Any) -> Any:
+    def rescore(key: str, lattice: CompactLattice) -> CompactLattice | None:
         result = scaled(PrunedComposition(scaled(lattice, scales), model, how).compose(), undone)
         if result.start < 0:
             log.warning(f"Empty lattice for utterance {key} (incompatible LM?)")

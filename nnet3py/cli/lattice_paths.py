@@ -1,13 +1,16 @@
 """lattice-best-path, lattice-1best, lattice-to-nbest, lattice-confidence: paths through lattices."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.lattice_options import ACOUSTIC_SCALE, LM_SCALE, change_lattices, per, scales_of, status
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
+
+if TYPE_CHECKING:
+    from nnet3py.transducers.compact_lattice import CompactLattice
 
 
 @kaldi_command("lattice-best-path", usage="""
@@ -83,7 +86,7 @@ def lattice_1best(args: list[str], options: Options) -> int:
     undone = scales.undone()
     penalty = max(options.word_ins_penalty, 0.0)          # as in Kaldi, a negative one is ignored
 
-    def find(key: str, lattice: Any) -> Any:
+    def find(key: str, lattice: CompactLattice) -> CompactLattice | None:
         best = best_path(with_word_penalty(scaled(lattice, scales), penalty))
         if best is None:
             log.warning(f"Possibly empty lattice for utterance-id {key}(no output)")

@@ -34,12 +34,12 @@ def lattice_to_post(args: list[str], options: Options) -> int:
         likelihoods = stack.enter_context(TableWriter(args[2], FLOAT)) if args[2:] and args[2] else None
         for key, lattice in stack.enter_context(SequentialReader(args[0], LATTICES)):
             with within(f"key {key}"):
-                found = frame_posteriors(scaled(lattice, scales))
-            posteriors.write(key, found.posterior)
+                result = frame_posteriors(scaled(lattice, scales))
+            posteriors.write(key, result.posterior)
             if likelihoods is not None:
-                likelihoods.write(key, found.total)
-            done, frames = done + 1, frames + len(found.posterior)
-            total, acoustic = total + found.total, acoustic + found.acoustic
+                likelihoods.write(key, result.total)
+            done, frames = done + 1, frames + len(result.posterior)
+            total, acoustic = total + result.total, acoustic + result.acoustic
     log.log(f"Overall average log-like/frame is {per(total, frames):.6g} over {frames} frames.  Average acoustic "
             f"like/frame is {per(acoustic, frames):.6g}")
     return log_done(done)
@@ -75,13 +75,13 @@ def lattice_arc_post(args: list[str], options: Options) -> int:
     with open_output(args[-1]) as stream, SequentialReader(args[-2], COMPACT_LATTICES) as reader:
         for key, lattice in reader:
             try:
-                found = arc_lines(key, scaled(lattice, scales), model, options.print_alignment, options.min_post)
+                arcs = arc_lines(key, scaled(lattice, scales), model, options.print_alignment, options.min_post)
             except LatticeError as error:
                 log.warning(f"For utterance {key}: {error}")
                 errors += 1
                 continue
-            stream.write("".join(found).encode("utf-8", "surrogateescape"))
-            done, lines = done + 1, lines + len(found)
+            stream.write("".join(arcs).encode("utf-8", "surrogateescape"))
+            done, lines = done + 1, lines + len(arcs)
     log.log(f"Printed posteriors for {done} lattices ({errors} with errors); on average printed "
             f"{int(per(lines, done)) if done else 0} posteriors per lattice.")
     return status(done)

@@ -1,7 +1,7 @@
 """lattice-scale, lattice-add-penalty, lattice-rmali, lattice-add-trans-probs, lattice-boost-ali: costs are changed."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
@@ -15,6 +15,10 @@ from nnet3py.cli.lattice_options import (
     status,
 )
 from nnet3py.cli.options import Options, option
+
+if TYPE_CHECKING:
+    from nnet3py.transducers.compact_lattice import CompactLattice
+    from nnet3py.transducers.fst import Fst
 
 
 @kaldi_command("lattice-scale", usage="""
@@ -131,7 +135,7 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
     with ExitStack() as stack:
         alignments = stack.enter_context(RandomAccessReader(args[2], INT_VECTOR))
 
-        def boost(key: str, lattice: Any) -> Any:
+        def boost(key: str, lattice: Fst) -> CompactLattice | None:
             nonlocal missing, wrong
             if key not in alignments:
                 log.warning(f"No alignment for utterance {key}")

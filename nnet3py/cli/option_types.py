@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from nnet3py import option_file
 from nnet3py.errors import UsageError
-
-INT_MIN, INT_MAX = -2147483648, 2147483647
+from nnet3py.option_file import INT_MAX, INT_MIN
 
 
 class OptionError(UsageError):
@@ -57,10 +57,9 @@ class Boolean(OptionType):
         """True or False."""
         if not text:
             raise OptionError(f"Invalid option --{name}=", "give true or false after the equal sign")
-        if text.lower() in ("true", "t", "1"):
-            return True
-        if text.lower() in ("false", "f", "0"):
-            return False
+        value = option_file.boolean(text)
+        if value is not None:
+            return value
         raise OptionError(f"Invalid format for boolean argument [expected true or false]: --{name}={text}",
                           show_usage=True)
 
@@ -81,9 +80,9 @@ class Integer(OptionType):
 
     def from_text(self, text: str, name: str) -> int:
         """An int."""
-        digits = text[1:] if text[:1] in ("+", "-") else text
-        if digits.isascii() and digits.isdigit() and len(digits) < 20 and self.low <= int(text) <= self.high:
-            return int(text)
+        number = option_file.integer(text, self.low, self.high)
+        if number is not None:
+            return number
         raise OptionError(f'Invalid integer option "{text}"', f"for --{name}")
 
 
@@ -95,13 +94,10 @@ class Real(OptionType):
 
     def from_text(self, text: str, name: str) -> float:
         """A float."""
-        try:
-            number = float(text)
-            if "_" in text or number != number:  # float() takes 1_000, C does not; and nothing can come of NaN
-                raise ValueError
+        number = option_file.real(text)
+        if number is not None:
             return number
-        except ValueError:
-            raise OptionError(f'Invalid floating-point option "{text}"', f"for --{name}") from None
+        raise OptionError(f'Invalid floating-point option "{text}"', f"for --{name}")
 
     def shown(self, value: float) -> str:
         """With as few digits as it needs."""

@@ -14,6 +14,7 @@ import click
 
 from nnet3py import log
 from nnet3py.cli.option_types import INT_MAX, INT_MIN, TYPES, OptionError, OptionType, Text
+from nnet3py.option_file import normalise
 
 __all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "normalise",
            "option", "print_error_text", "quote", "usage_text"]
@@ -22,11 +23,6 @@ COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the shell's question, the same 
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
 Idle = Callable[[Any, "Options"], str]
 _WORDS = {bool: "bool", int: "int", float: "float", str: "string"}
-
-
-def normalise(name: str) -> str:
-    """An option's name as Kaldi compares it: lower case, ``-`` for ``_``."""
-    return name.replace("_", "-").lower()
 
 
 class Option(click.Option):
@@ -135,6 +131,10 @@ class Options:
     def given(self, name: str) -> bool:
         """Whether the option was set on the command line or in a config file."""
         return normalise(name) in self._given
+
+    def as_dict(self) -> dict[str, Any]:
+        """All values by their names."""
+        return dict(self._values)
 
     def group(self, prefix: str) -> dict[str, Any]:
         """The options under a prefix, as Python names: ``group("optimization")["min_deriv_time"]``."""

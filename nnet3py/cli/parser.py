@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nnet3py.cli.option_types import OptionError
-from nnet3py.cli.options import Option, Options, normalise
+from nnet3py.cli.options import Option, Options
+from nnet3py.errors import UsageError
+from nnet3py.option_file import normalise, read_option_lines, split
 
 ARGUMENTS = "arguments"     # where the words that are no options are found; no option can be called so
 
@@ -67,18 +69,10 @@ class KaldiParser:
 
     def _read_config_file(self, path: str, values: dict[str, Any]) -> None:
         try:
-            with open(path, encoding="utf-8") as stream:
-                lines = stream.read().splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise OptionError(f"Cannot open config file: {path} ({error})") from None
-        for number, raw in enumerate(lines, 1):
-            line = raw.partition("#")[0].strip()
-            if not line:
-                continue
-            if not line.startswith("--"):
-                raise OptionError(f"Reading config file {path}: line {number} does not look like a line from a config "
-                                  f"file: {line!r}", "each line is one --name=value; a file meant to be sourced by a "
-                                  "shell lacks the '--'")
+            lines = read_option_lines(path)
+        except UsageError as error:
+            raise OptionError(error.message, error.hint) from None
+        for number, line in lines:
             self._take(line, values, f" in config file {path}, line {number}")
 
 
@@ -114,10 +108,10 @@ def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
 
 
 def _split(word: str) -> tuple[str, str | None]:
-    key, equals, value = word[2:].partition("=")
-    if equals and not key:
+    key, text = split(word)
+    if text is not None and not key:
         raise OptionError(f"Invalid option (no key): {word}", show_usage=True)
-    return normalise(key), value.strip() if equals else None
+    return key, text
 
 
 def _suggestion(key: str, options: Iterable[str]) -> str | None:

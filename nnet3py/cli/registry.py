@@ -2,7 +2,8 @@
 
 Help, shell completion, ``bin/`` and the entry points of the package are made from this table, so none of them
 imports a command. A person's name for a command is Kaldi's without ``nnet3-``. ``nnet3-inspect``, ``nnet3-extras``,
-``nnet3-compile`` and ``nnet3-build-tree`` are ours: Kaldi has no such programs.
+``nnet3-transcribe``, ``nnet3-compile``, ``nnet3-export``, ``nnet3-import`` and ``nnet3-build-tree`` are ours: Kaldi
+has no such programs.
 """
 from __future__ import annotations
 
@@ -33,11 +34,21 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "cuda-gpu-available": Entry("cuda", "cuda_gpu_available", "Test whether a GPU can be used."),
         "cuda-compiled": Entry("cuda", "cuda_compiled", "Tell by the exit status whether there is GPU support."),
     },
+    "Recognition": {
+        "nnet3-transcribe": Entry("transcribe", "transcribe",
+                                  "Recognise what is said in files of sound: text, subtitles, words with times."),
+        "listen": Entry("listen", "listen", "Recognise what a microphone hears, while somebody speaks.",
+                        launcher=False),
+        "serve": Entry("serve", "serve", "Serve recognition over WebSockets, to vosk's clients and browsers.",
+                       launcher=False),
+    },
     "Models": {
         "nnet3-init": Entry("model_init", "init", "Make a network from a config file, or extend an existing one."),
         "xconfig-to-configs": Entry("xconfig_to_configs", "xconfig_to_configs", "Turn a list of layers into configs."),
         "nnet3-info": Entry("model_info", "info", "Print what a network consists of."),
         "nnet3-copy": Entry("model_copy", "copy", "Copy a network; optionally edit, scale or convert it."),
+        "nnet3-export": Entry("export", "export", "Write a model as ONNX, torch, npz or safetensors."),
+        "nnet3-import": Entry("export", "import_weights", "Put weights from ONNX, torch or npz back into a model."),
         "nnet3-compile": Entry("compile", "compile_request",
                                "Show what the compiler makes of a network and a request."),
         "nnet3-average": Entry("average", "average", "Average the parameters of several networks."),
@@ -58,6 +69,10 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "select-voiced-frames": Entry("vad", "select_voiced_frames", "Copy the frames of features that are voiced."),
         "compute-mfcc-feats": Entry("speech_feats", "compute_mfcc_feats", "Compute MFCC features of sound."),
         "compute-fbank-feats": Entry("speech_feats", "compute_fbank_feats", "Compute filterbank features of sound."),
+        "compute-online-feats": Entry("online_feats", "compute_online_feats",
+                                      "Compute features and i-vectors of sound, as a recogniser does."),
+        "online2-wav-dump-features": Entry("online_feats", "dump_features",
+                                           "Compute features and i-vectors of sound as if it were arriving."),
         "wav-copy": Entry("wav", "wav_copy", "Copy sound."),
         "wav-perturb": Entry("wav_perturb", "wav_perturb", "Change the speed and the volume of sound."),
         "wav-to-duration": Entry("wav", "wav_to_duration", "Write how many seconds sound lasts."),
@@ -180,6 +195,10 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                                      "Decode features, chunk after chunk, with several threads."),
         "nnet3-latgen-faster-lookahead": Entry("latgen_lookahead", "latgen_faster_lookahead",
                                                "nnet3-latgen-faster, with HCL and G composed while decoding."),
+        "online2-wav-nnet3-latgen-faster": Entry("online_decode", "latgen",
+                                                 "Decode sound as if it were arriving: lattices."),
+        "online2-tcp-nnet3-decode-faster": Entry("online_tcp", "serve",
+                                                 "Serve words for the sound that clients send to a port."),
         "latgen-faster-mapped": Entry("latgen", "latgen_faster_mapped", "Decode matrices of log-likelihoods of pdfs."),
         "latgen-faster-mapped-parallel": Entry("latgen", "latgen_faster_mapped_parallel",
                                                "latgen-faster-mapped, with several utterances at a time."),

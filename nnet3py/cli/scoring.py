@@ -83,7 +83,7 @@ def compute_wer_bootci(args: list[str], options: Options) -> int:
     errors: list[list[int]] = [[] for _ in args[1:]]
     words: list[int] = []
     for _, reference, hypotheses in _both(args[0], args[1:], options.mode):
-        if options.mode == "present" and any(one is None for one in hypotheses):
+        if options.mode == "present" and any(text is None for text in hypotheses):
             continue
         words.append(len(reference))
         for counts, hypothesis in zip(errors, hypotheses, strict=True):

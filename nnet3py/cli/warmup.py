@@ -49,6 +49,7 @@ LOOPS: dict[str, tuple[str, ...]] = {
     "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder",
                  "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph"),
     "files": ("nnet3py.formats.compressed_code",),
+    "ivectors": ("nnet3py.ivectors.online",),
     "scoring": ("nnet3py.decoding.edit_distance",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons", "nnet3py.graphs.context"),
     "lattices": (
@@ -97,7 +98,7 @@ def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator
     for family in only:
         if not any(family in families(device) for device in devices):
             raise UsageError(f"there is no family of kernels called '{family}'",
-                             "expected some of " + ", ".join(sorted({one for d in devices for one in families(d)})))
+                             "expected some of " + ", ".join(sorted({name for d in devices for name in families(d)})))
     work = [(device, family) for device in devices for family in families(device) if not only or family in only]
     if num_processes <= 1 or len(work) == 1:
         for device, family in work:

@@ -59,23 +59,23 @@ def wav_to_duration(args: list[str], options: Options) -> int:
     from nnet3py.formats.wave_file import WAVE, WAVE_DURATION
     from nnet3py.io.tables import SequentialReader, TableWriter
 
-    found: list[float] = []
+    lengths: list[float] = []
     with TableWriter(args[1], FLOAT) as writer:
         if options.read_entire_file:
             with SequentialReader(args[0], WAVE) as sounds:
                 for key, wave in sounds:
                     writer.write(key, wave.duration)
-                    found.append(wave.duration)
+                    lengths.append(wave.duration)
         else:
             with SequentialReader(args[0], WAVE_DURATION) as durations:
                 for key, seconds in durations:
                     writer.write(key, seconds)
-                    found.append(seconds)
-    log.log(f"Printed duration for {len(found)} audio files.")
-    if found:
-        log.log(f"Mean duration was {sum(found) / len(found):g}, min and max durations were {min(found):g}, "
-                f"{max(found):g}")
-    return 0 if found else 1
+                    lengths.append(seconds)
+    log.log(f"Printed duration for {len(lengths)} audio files.")
+    if lengths:
+        log.log(f"Mean duration was {sum(lengths) / len(lengths):g}, min and max durations were {min(lengths):g}, "
+                f"{max(lengths):g}")
+    return 0 if lengths else 1
 
 
 class Segment(NamedTuple):

@@ -138,9 +138,15 @@ class OnlineOptions:
 class OnlineNormalizer:
     """Normalises frame by frame, each with what was seen up to it; remembers a speaker's utterances.
 
+    Called with a whole utterance, or given it in pieces: the result is the same, and memory does not grow.
+
     Parameters
     ----------
     global_stats : float64 (2, dim + 1), what is assumed while little was seen
+
+    Attributes
+    ----------
+    speaker_stats : float64 (2, dim + 1), of the speaker's utterances before this one
     """
 
     def __init__(self, global_stats: np.ndarray, options: OnlineOptions) -> None:
@@ -150,33 +156,78 @@ class OnlineNormalizer:
         if not (np.isfinite(global_stats).all() and global_stats[0, -1] > 0.0):
             raise NumericError(f"global normalisation statistics of {global_stats[0, -1]:g} frames, or not finite")
         self._global = global_stats
-        self.speaker_stats = empty_stats(self._dim)     # of the speaker's utterances so far
+        self.speaker_stats = empty_stats(self._dim)
+        self._begin()
+
+    def _begin(self) -> None:
+        # Sums and sums of squares of the utterance up to each of its last frames, and to what stands before the oldest
+        # of them. They are never begun anew: after ten hours a window's sum has lost 6 of its 16 digits at most.
+        self._totals = np.zeros((1, 2 * self._dim))      # with room for more; ``_end`` rows are used
+        self._end = 1
+        self._num_frames = 0
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
         """float32 (frames, dim), new. The utterance counts as the speaker's from then on. Raises ShapeError."""
-        accumulated = self.speaker_stats.copy()
-        accumulate_stats(features, accumulated)
-        result = self._normalized(features) if self.options.norm_means else features.astype(np.float32)
-        self.speaker_stats = accumulated
+        result = self.accept(features)
+        self.finish()
         return result
 
-    def _normalized(self, features: np.ndarray) -> np.ndarray:
+    def accept(self, features: np.ndarray) -> np.ndarray:
+        """The next frames of an utterance, float32 (frames, dim), normalised. Raises ShapeError."""
+        if features.shape[1] != self._dim:
+            raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalisation statistics "
+                             f"of dimension {self._dim}")
         with np.errstate(all="ignore"):
-            sums, squares, counts = self._smoothed(features.astype(np.float64))
-            mean = sums / counts[:, None]
-            scale = np.ones_like(mean)
-            if self.options.norm_vars:
-                scale = 1.0 / np.sqrt(_floored_quietly(squares / counts[:, None] - mean * mean))
-            skipped = list(self.options.skip_dims)
-            fake_stats(self._global, skipped)        # says what is wrong with them
-            mean[:, skipped], scale[:, skipped] = 0.0, 1.0
-            return ((features - mean) * scale).astype(np.float32)
+            frames = features.astype(np.float64)
+            self._add(frames)
+            return self._normalized(frames) if self.options.norm_means else features.astype(np.float32)
 
-    def _smoothed(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sums and sums of squares, float64 (frames, dim), and counts (frames,) that each frame is normalised with."""
+    def _add(self, frames: np.ndarray) -> None:
+        """Go on with the running sums; what stands before the window is overwritten when there is no room."""
+        begin, end = self._end, self._end + len(frames)
+        if end > len(self._totals):
+            kept = self._totals[max(0, begin - self.options.cmn_window - 1):begin].copy()
+            begin, end = len(kept), len(kept) + len(frames)
+            if 2 * end > len(self._totals):
+                self._totals = np.empty((2 * end, 2 * self._dim))
+            self._totals[:begin] = kept
+        self._totals[begin:end, :self._dim] = frames
+        np.multiply(frames, frames, out=self._totals[begin:end, self._dim:])
+        running = self._totals[begin - 1:end]
+        np.cumsum(running, axis=0, out=running)
+        self._end = end
+        self._num_frames += len(frames)
+
+    def finish(self) -> None:
+        """The utterance is over, and counts as the speaker's."""
+        self.speaker_stats = self.stats()
+        self._begin()
+
+    def stats(self) -> np.ndarray:
+        """float64 (2, dim + 1), new: of the speaker's utterances with this one as far as it was seen."""
+        stats = self.speaker_stats.copy()
+        stats[:, :-1] += self._totals[self._end - 1].reshape(2, -1)
+        stats[0, -1] += self._num_frames
+        return stats
+
+    def _normalized(self, frames: np.ndarray) -> np.ndarray:
+        sums, squares, counts = self._smoothed(len(frames))
+        mean = sums / counts[:, None]
+        scale = np.ones_like(mean)
+        if self.options.norm_vars:
+            scale = 1.0 / np.sqrt(_floored_quietly(squares / counts[:, None] - mean * mean))
+        skipped = list(self.options.skip_dims)
+        fake_stats(self._global, skipped)        # says what is wrong with them
+        mean[:, skipped], scale[:, skipped] = 0.0, 1.0
+        return ((frames - mean) * scale).astype(np.float32)
+
+    def _smoothed(self, num_frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What the last frames are normalised with: sums, sums of squares, float64 (frames, dim), counts (frames,)."""
         options = self.options
-        own = np.minimum(np.arange(1, len(frames) + 1), options.cmn_window)
-        sums, squares = _in_window(frames, own), _in_window(frames * frames, own)
+        own = np.minimum(np.arange(self._num_frames - num_frames + 1, self._num_frames + 1), options.cmn_window)
+        ends = np.arange(self._end - num_frames, self._end)
+        in_window = self._totals[ends] - self._totals[ends - own]
+        sums, squares = in_window[:, :self._dim], in_window[:, self._dim:]
         counts = own.astype(np.float64)
         for stats, most in ((self.speaker_stats, min(options.speaker_frames, self.speaker_stats[0, -1])),
                             (self._global, options.global_frames)):
@@ -185,13 +236,6 @@ class OnlineNormalizer:
                 share = (taken / stats[0, -1])[:, None]
                 sums, squares, counts = sums + share * stats[0, :-1], squares + share * stats[1, :-1], counts + taken
         return sums, squares, counts
-
-
-def _in_window(values: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """For each row the sum of the last ``sizes`` rows up to it."""
-    total = np.vstack([np.zeros((1, values.shape[1])), np.cumsum(values, axis=0)])
-    ends = np.arange(1, len(values) + 1)
-    return total[ends] - total[ends - sizes]
 
 
 def _floored_quietly(variances: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""MFCC and filterbank features of sound, by kaldi-native-fbank (the extra ``features``).
+"""MFCC and filterbank features of sound, by kaldi-native-fbank.
 
 The library is Kaldi's feature code. It cannot warp the frequency axis (VTLN) where it computes MFCCs or filterbanks.
 """
@@ -16,6 +16,26 @@ from nnet3py.features.resample import resample
 
 WINDOWS = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
 _LEAST_BINS = 3
+_AT_A_TIME = 1 << 16       # samples that the library is given
+
+# Kaldi's options with the library's names for them and Kaldi's defaults: of frames, of mel filters, of each kind.
+FRAME_OPTIONS: dict[str, tuple[str, Any]] = {
+    "sample-frequency": ("samp_freq", 16000.0), "frame-length": ("frame_length_ms", 25.0),
+    "frame-shift": ("frame_shift_ms", 10.0), "dither": ("dither", 1.0),
+    "preemphasis-coefficient": ("preemph_coeff", 0.97),
+    "remove-dc-offset": ("remove_dc_offset", True), "window-type": ("window_type", "povey"),
+    "round-to-power-of-two": ("round_to_power_of_two", True), "blackman-coeff": ("blackman_coeff", 0.42),
+    "snip-edges": ("snip_edges", True)}
+MEL_OPTIONS: dict[str, tuple[str, Any]] = {
+    "num-mel-bins": ("num_bins", 23), "low-freq": ("low_freq", 20.0), "high-freq": ("high_freq", 0.0),
+    "debug-mel": ("debug_mel", False)}
+_ENERGY_OPTIONS: dict[str, tuple[str, Any]] = {
+    "energy-floor": ("energy_floor", 0.0), "raw-energy": ("raw_energy", True), "htk-compat": ("htk_compat", False)}
+KIND_OPTIONS: dict[str, dict[str, tuple[str, Any]]] = {
+    "mfcc": {"use-energy": ("use_energy", True), **_ENERGY_OPTIONS, "num-ceps": ("num_ceps", 13),
+             "cepstral-lifter": ("cepstral_lifter", 22.0)},
+    "fbank": {"use-energy": ("use_energy", False), **_ENERGY_OPTIONS, "use-log-fbank": ("use_log_fbank", True),
+              "use-power": ("use_power", True)}}
 
 
 @dataclass(frozen=True)
@@ -39,6 +59,14 @@ class SpeechOptions:
     allow_upsample: bool = False
 
 
+def speech_options(kind: str, values: Mapping[str, Any]) -> SpeechOptions:
+    """Options of values by Kaldi's names, such as ``num-mel-bins``; Kaldi's defaults for those that are not given."""
+    frame, mel, own = ({theirs: values.get(ours, default) for ours, (theirs, default) in names.items()}
+                       for names in (FRAME_OPTIONS, MEL_OPTIONS, KIND_OPTIONS[kind]))
+    return SpeechOptions(kind, frame, mel, own, values.get("allow-downsample", False),
+                         values.get("allow-upsample", False))
+
+
 class SpeechFeatures:
     """Computes features of one sound after the other. Raises UsageError for options that cannot be used."""
 
@@ -58,32 +86,77 @@ class SpeechFeatures:
         except (ValueError, RuntimeError) as error:
             raise UsageError(f"features cannot be computed with these options: {error}") from None
 
+    @property
+    def rate(self) -> float:
+        """Samples a second of the sound that is taken."""
+        return float(self._made.frame_opts.samp_freq)
+
+    @property
+    def frame_shift(self) -> float:
+        """From one frame to the next, in seconds."""
+        return float(self._made.frame_opts.frame_shift_ms) * 0.001
+
     def compute(self, samples: np.ndarray, rate: float) -> np.ndarray:
         """Features, float32 (frames, dim), of ``samples``, float32 (samples,) of the range of 16 bits.
 
         ``rate`` is theirs, a second. There are no frames, and no columns, if the sound is shorter than a window.
         Raises Nnet3Error for another rate than that of the options. Kaldi: OfflineFeatureTpl::ComputeFeatures.
         """
-        wanted = float(self._made.frame_opts.samp_freq)
-        if rate != wanted:
-            samples = self._resampled(samples, rate, wanted)
-        computer = self._computer(self._made)
+        if rate != self.rate:
+            self.check_rate(rate)
+            samples = resample(samples, int(rate), int(self.rate))
+        computer = self.begin()
+        computer.accept(samples)
+        frames = computer.finish()
+        return frames if len(frames) else np.zeros((0, 0), dtype=np.float32)
+
+    def begin(self) -> FrameComputer:
+        """What computes the frames of one sound, of this rate, as it arrives."""
+        return FrameComputer(self._computer(self._made), self.rate, self.dim)
+
+    def check_rate(self, rate: float) -> None:
+        """Nnet3Error if sound of another rate than that of the options may not be resampled."""
+        allowed, name = (self.options.allow_downsample, "downsample") if rate > self.rate else (
+            self.options.allow_upsample, "upsample")
+        if rate != self.rate and not allowed:
+            raise Nnet3Error(f"the sound has {rate:g} samples a second, --sample-frequency is {self.rate:g}",
+                             f"--allow-{name}=true resamples it")
+
+
+class FrameComputer:
+    """Frames of one sound as it arrives, by the library's ``online`` features."""
+
+    def __init__(self, online: Any, rate: float, dim: int) -> None:
+        self._online, self._rate, self._dim = online, rate, dim
+        self._done = 0
+
+    def accept(self, samples: np.ndarray) -> None:
+        """Take float32 (samples,), of the range of 16 bits."""
+        samples = np.asarray(samples, dtype=np.float32)
+        for begin in range(0, len(samples), _AT_A_TIME):
+            # A list is taken faster than an array, but is eight times as large.
+            self._call(self._online.accept_waveform, self._rate, samples[begin:begin + _AT_A_TIME].tolist())
+
+    def take(self) -> np.ndarray:
+        """float32 (frames, dim): the frames that are ready and were not taken before. They are forgotten here."""
+        ready = self._call(lambda: self._online.num_frames_ready)
+        result = np.empty((ready - self._done, self._dim), dtype=np.float32)
+        for row in range(len(result)):
+            result[row] = self._call(self._online.get_frame, self._done + row)
+        self._online.pop(len(result))
+        self._done = ready
+        return result
+
+    def finish(self) -> np.ndarray:
+        """The sound is over; the rest, float32 (frames, dim)."""
+        self._call(self._online.input_finished)
+        return self.take()
+
+    def _call(self, function: Any, *args: Any) -> Any:
         try:
-            computer.accept_waveform(wanted, np.ascontiguousarray(samples, dtype=np.float32))
-            computer.input_finished()
-            count = computer.num_frames_ready
-            frames = [computer.get_frame(number) for number in range(count)]
+            return function(*args)
         except (ValueError, RuntimeError) as error:
             raise Nnet3Error(f"kaldi-native-fbank: {error}") from None
-        return np.stack(frames).astype(np.float32, copy=False) if frames else np.zeros((0, 0), dtype=np.float32)
-
-    def _resampled(self, samples: np.ndarray, rate: float, wanted: float) -> np.ndarray:
-        allowed, name = (self.options.allow_downsample, "downsample") if rate > wanted else (
-            self.options.allow_upsample, "upsample")
-        if not allowed:
-            raise Nnet3Error(f"the sound has {rate:g} samples a second, --sample-frequency is {wanted:g}",
-                             f"--allow-{name}=true resamples it")
-        return resample(samples, int(rate), int(wanted))
 
 
 def _library() -> Any:

@@ -1,0 +1,1 @@
+"""What benchmarks/recognition.py runs: models, streams in processes of their own, the recogniser to compare with."""

@@ -1,0 +1,33 @@
+"""The options of networks that are computed chunk after chunk as for a stream, and what is made of them."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nnet3py.cli.decode_table import Computes
+from nnet3py.cli.option_groups import SIMPLE, without
+from nnet3py.cli.options import Options, option
+
+if TYPE_CHECKING:
+    from nnet3py.acoustic_model import AcousticModel
+
+LOOPED = (
+    option("extra-left-context-initial", int, 0, "Copies of the first frame before it, beyond the network's context"),
+    option("frames-per-chunk", int, 24, "Frames of input computed at once, rounded up to what the network can repeat"),
+    *without(SIMPLE, "extra-left-context", "extra-right-context", "extra-left-context-initial",
+             "extra-right-context-final", "frames-per-chunk"),
+)
+
+
+def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
+    """What computes utterances as streams, as the ``LOOPED`` options say."""
+    from nnet3py.cli.compute_setup import optimize_options
+    from nnet3py.network.collapse import prepare_for_test
+    from nnet3py.runtime.looped import LoopedComputer
+
+    return LoopedComputer(
+        prepare_for_test(model.nnet), options.frames_per_chunk,
+        extra_left_context_initial=options.extra_left_context_initial,
+        frame_subsampling_factor=options.frame_subsampling_factor, acoustic_scale=options.acoustic_scale,
+        priors=model.priors, optimize=optimize_options(options), device=device,
+        debug=options["computation.debug"] or options.debug_computation,
+        cache_dir=options["compiler.cache-dir"] or None)

@@ -1,0 +1,101 @@
+"""nnet3py serve: recognition as a service, over WebSockets."""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.command import kaldi_command
+from nnet3py.cli.option_groups import QUIET
+from nnet3py.cli.options import Options, option
+from nnet3py.cli.recognizers import MODEL, single_model, warmed_recognizer
+
+if TYPE_CHECKING:
+    from nnet3py.recognition.server import RecognitionServer, ServerOptions
+    from nnet3py.recognition.server_protocol import StreamSettings
+
+_GARBAGE_THRESHOLD = 2000    # objects: streams have large arrays
+
+
+@kaldi_command("serve", usage="""
+Serve recognition over WebSockets, in the public protocol of vosk-server, so that its clients work; with a page to try
+it in a browser, under the address that is shown. /health tells whether it is well, /metrics what it did (Prometheus).
+It can be reached from this machine only, unless --host says otherwise, and ends by SIGTERM or Ctrl-C.
+
+Usage:  nnet3py serve [options] <model-folder>
+or:     nnet3py serve --demo [options]
+
+e.g.:
+ nnet3py serve --demo
+ nnet3py serve vosk-model-small-en
+ nnet3py serve --port=8080 --host=0.0.0.0 --max-connections=20 exp/chain/tdnn1a_online
+""", arguments=(0, 1), detached_values=True, options=[
+    QUIET,
+    option("host", str, "127.0.0.1", "Address to listen on; 0.0.0.0 or :: for all of this machine's"),
+    option("port", int, 2700, "Port to listen on; 0 for one that is free"),
+    *MODEL,
+    option("sample-rate", float, 8000.0, "Samples a second of clients that do not say: the public server's"),
+    option("num-threads", int, 0, "Threads that compute; four times as many streams are worked on at a time (0: one "
+           "for each core)"),
+    option("max-connections", int, 200, "Clients at the same time; one more is told that the service is unavailable"),
+    option("max-message-bytes", int, 1 << 20, "Longest message; a longer one ends its connection"),
+    option("max-seconds", float, 14400.0, "Sound on one connection, in seconds; then it is closed (0: no limit)"),
+    option("max-speed", float, 50.0, "Seconds of sound a second that a client may send after its first minute; a "
+           "faster one is held back (0: no limit)"),
+    option("idle-timeout", float, 60.0, "Seconds without a message after which a connection is closed (0: never)"),
+    option("drain-seconds", float, 10.0, "Seconds that conversations have to end after a signal; a second one ends "
+           "them at once"),
+    option("allow-origin", "strings", (), "Let pages of this other server connect from browsers, such as "
+           "https://example.org (*: of all); may be given more than once"),
+    option("certificate", str, "", "File with a certificate, for TLS; browsers need it for a microphone elsewhere"),
+    option("key", str, "", "File with the certificate's key, if that is in another one"),
+])
+def serve(args: list[str], options: Options) -> None:
+    """Load the model, then serve until a signal comes."""
+    from nnet3py.engine.threads import num_threads, set_num_threads
+    from nnet3py.recognition.server import RecognitionServer, require_websockets, run_server
+
+    model = single_model(args, options)
+    chosen = server_options(options, model)
+    chosen.check()
+    require_websockets()
+    set_num_threads(options.num_threads)
+    recognizer = warmed_recognizer(model, options)
+    recognizer.looped.warm_up()             # for as many streams at once as there may be
+    collect_often()
+
+    def begin(settings: StreamSettings) -> Any:
+        return recognizer.stream(settings.sample_rate, phrases=settings.phrases)
+
+    def server() -> RecognitionServer:
+        from nnet3py.recognition.scheduler import THREADS_PER_CORE
+        from nnet3py.recognition.stream_threads import StreamThreads
+
+        return RecognitionServer(StreamThreads(begin, THREADS_PER_CORE * num_threads()), chosen)
+
+    run_server(server, lambda address: log.log(
+        f"Listening on {address} (WebSocket: {address.replace('http', 'ws', 1)}); Ctrl-C ends it."))
+
+
+def collect_often() -> None:
+    """Let Python look for circular garbage as it does elsewhere than in commands, but not among what is there now."""
+    import gc
+
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_THRESHOLD, 10, 10)
+
+
+def server_options(options: Options, model: str) -> ServerOptions:
+    """What the command line says of the server."""
+    from pathlib import Path
+
+    from nnet3py.recognition.server import ServerOptions
+    from nnet3py.recognition.server_limits import Limits
+
+    limits = Limits(max_connections=options.max_connections, max_message_bytes=options.max_message_bytes,
+                    max_seconds=options.max_seconds, max_speed=options.max_speed, idle_timeout=options.idle_timeout)
+    return ServerOptions(
+        host=options.host, port=options.port,
+        sample_rate=options.sample_rate, limits=limits, drain_seconds=options.drain_seconds,
+        allowed_origins=options.allow_origin, certificate=options.certificate, key=options.key,
+        model_name=Path(model).resolve().name)

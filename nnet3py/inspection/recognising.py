@@ -1,0 +1,67 @@
+"""What a model folder lacks for recognising speech, and what to do about it."""
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.inspection.facts import Lack, NetworkFacts
+from nnet3py.inspection.text import Inspection
+
+if TYPE_CHECKING:
+    from nnet3py.recognition.model_folder import ModelFolder
+
+_ADVICE = (
+    ("no graph", "make-graph, or give one that lies elsewhere: nnet3-transcribe --graph=GRAPH"),
+    ("more than one graph", "nnet3-transcribe --graph=GRAPH"),
+    ("acoustic model", "nnet3-am-init, or give the folder that has one"),
+    ("which says how features", "copy the file by which the features of the training were made"),
+    ("conf/model.conf", "write options of decoding into it, such as --acoustic-scale=1.0"),
+    ("there is no file", "names in conf files are relative to the working directory, or to the model folder"),
+)
+
+
+def judge_recognition(inspection: Inspection) -> None:
+    """Fill in what is said about recognition, in place; nothing for what is no folder."""
+    from nnet3py.recognition.model_folder import look_at_folder
+
+    if inspection.folder is None:
+        return
+    ready = inspection.recognition
+    try:
+        folder = look_at_folder(inspection.folder.path)
+    except Nnet3Error as error:
+        ready.missing.append(Lack(str(error), "see the message"))
+        return
+    ready.missing += [Lack(what, _advice(what)) for what in folder.missing]
+    ready.takes.append("sound of any sampling rate: nnet3-transcribe FOLDER SOUND, nnet3py.Recognizer(FOLDER)")
+    ready.notes.append(folder.describe())
+    if not (folder.word_boundary or folder.align_lexicon) and folder.graph:
+        ready.notes.append("no phones/word_boundary.int or phones/align_lexicon.int beside the graph: the times of "
+                           "words are a little off")
+    if not folder.options.get("endpoint.silence-phones"):
+        ready.notes.append("nothing says which phones are silence (--endpoint.silence-phones): an utterance ends only "
+                           "after 20 seconds")
+    if inspection.model is not None and inspection.model.network is not None:
+        _dimensions(inspection, inspection.model.network, folder)
+
+
+def _advice(what: str) -> str:
+    return next((advice for part, advice in _ADVICE if part in what), "correct or copy the file that is named")
+
+
+def _dimensions(inspection: Inspection, network: NetworkFacts, folder: ModelFolder) -> None:
+    """What the network takes and the folder does not make."""
+    missing = inspection.recognition.missing
+    options, wanted = folder.features, network.input_dim("input")
+    if folder.feature_kind == "mfcc":
+        made = options.get("num-ceps", 13)
+    else:
+        made = options.get("num-mel-bins", 23) + bool(options.get("use-energy", False))
+    if options and wanted and made != wanted:
+        missing.append(Lack(f"features of dimension {wanted}, which the network takes: the folder's options make "
+                            f"{made}", f"compare conf/{folder.feature_kind}.conf with that of the training"))
+    if network.input_dim("ivector") and folder.ivectors is None:
+        missing.append(Lack(f"i-vectors of dimension {network.input_dim('ivector')}, which the network takes",
+                            "copy the extractor of the training, with final.ie, final.dubm, final.mat, "
+                            f"global_cmvn.stats and splice_opts, to {os.path.join(folder.path, 'ivector_extractor')}"))

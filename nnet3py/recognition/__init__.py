@@ -1,0 +1,28 @@
+"""From sound to words as it arrives: features, i-vectors, network, search, endpoints.
+
+A stream, from the sound on: ``feature_stream.py`` (``FeatureStream``: samples in, frames out), ``ivector_stream.py``
+(``IvectorStream``: frames in, i-vectors out, with a speaker's state), both in ``pipeline.py`` (``PipelineModels``,
+which all streams share; ``FeaturePipeline(models, state)``, one for each stream; ``SpeakerState``, what a stream leaves
+to the next), and ``stream_decoder.py`` (``StreamDecoder(pipeline, looped, graph, transition_model, …)``:
+``accept_waveform(samples, rate)``, ``finish()``, ``best_path()``, ``endpoint_detected()``, ``begin_segment()``,
+``finalize()``, ``lattice()``). Samples are float32 of the range of 16 bits. The network can be taken out of it:
+``pending_chunk() -> Chunk(frames, ivector) | None`` and ``accept_output(rows)``, so that chunks of many streams may be
+computed together.
+
+``silence_weighting.py``: what frames count for i-vectors, by what was recognised in them. ``endpoint.py``: rules of
+when an utterance is over. ``frame_buffer.py``: rows that come and go. Nothing grows with the length of a stream but the
+search, which begins anew with each segment; nothing is done for each frame in Python but taking it from the library
+that computes it.
+
+A model: ``model_folder.py`` says what a folder holds and lacks, ``conf_file.py`` and ``option_tables.py`` what its
+options say, ``pipeline_files.py`` reads what makes features and i-vectors. ``recognizer.py`` has ``Recognizer(path)``,
+whose ``stream()`` is a ``Stream`` of ``stream.py``, in blocks of any size and form, and whose ``transcribe()`` takes
+what ``sound.py`` reads. ``results.py``: ``Result`` with words, times, confidences, alternatives and the lattice.
+``scheduler.py``: ``BatchScheduler``, threads that decode many such streams. Of streams in several threads, whoever's,
+what they need of the network at the same moment is computed together (``LoopedComputer.compute_chunks``).
+
+The server: ``server.py`` accepts connections, ``server_session.py`` has the conversation with one client in the words
+of ``server_protocol.py`` (vosk-server's), ``server_limits.py`` says how much a client may ask, ``server_metrics.py``
+counts, ``server_http.py`` answers plain HTTP and gives the page ``server_page.html``. Streams are decoded behind the
+interface ``stream_threads.StreamService``, by the scheduler, so that nobody waits for somebody else's sound.
+"""

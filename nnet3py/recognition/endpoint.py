@@ -1,0 +1,125 @@
+"""Rules of when an utterance is over. Kaldi: ``online-endpoint.h``."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.errors import UsageError
+from nnet3py.hmm.transition_model import TransitionModel
+
+_FIRST_LOOK = 64          # decoded frames in which the end of the last word is looked for first
+
+
+@dataclass(frozen=True)
+class EndpointRule:
+    """The utterance is over if all of this holds. Times are in seconds.
+
+    Attributes
+    ----------
+    must_contain_nonsilence : something else than silence was said
+    min_trailing_silence : least silence at the end
+    max_relative_cost : how much worse than the best path the best one may be that could end here
+    min_utterance_length : least length, counted from where the last utterance was over
+    """
+
+    must_contain_nonsilence: bool = True
+    min_trailing_silence: float = 1.0
+    max_relative_cost: float = float("inf")
+    min_utterance_length: float = 0.0
+
+
+def _default_rules() -> dict[str, EndpointRule]:
+    return {"rule1": EndpointRule(False, 5.0), "rule2": EndpointRule(True, 0.5, 2.0),
+            "rule3": EndpointRule(True, 1.0, 8.0), "rule4": EndpointRule(True, 2.0),
+            "rule5": EndpointRule(False, 0.0, float("inf"), 20.0)}
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """When an utterance is over: as soon as one of the rules says so. Kaldi: OnlineEndpointConfig.
+
+    Attributes
+    ----------
+    silence_phones : that are silence; without any, nothing is
+    rules : by name, in the order in which they are tried
+    """
+
+    silence_phones: Sequence[int] = ()
+    rules: dict[str, EndpointRule] = field(default_factory=_default_rules)
+
+
+class Situation(NamedTuple):
+    """What the rules look at; seconds and costs in single precision, as Kaldi's."""
+
+    contains_nonsilence: bool
+    trailing_silence: np.float32
+    relative_cost: np.float32
+    utterance_length: np.float32
+
+    def satisfies(self, rule: EndpointRule) -> bool:
+        """Whether the utterance is over by this rule."""
+        return ((self.contains_nonsilence or not rule.must_contain_nonsilence)
+                and bool(self.trailing_silence >= np.float32(rule.min_trailing_silence))
+                and bool(self.relative_cost <= np.float32(rule.max_relative_cost))
+                and bool(self.utterance_length >= np.float32(rule.min_utterance_length)))
+
+
+class EndpointDetector:
+    """Says when an utterance is over.
+
+    Parameters
+    ----------
+    options : the rules
+    model : knows the phones of transition-ids
+    frame_shift : seconds from one decoded frame to the next
+    """
+
+    def __init__(self, options: EndpointOptions, model: TransitionModel, frame_shift: float) -> None:
+        self.options = options
+        self._is_silence = is_silence(model, options.silence_phones)
+        self._frame_shift = np.float32(frame_shift)
+
+    def situation(self, search: LatticeDecoder) -> Situation:
+        """What the rules look at, after one or more frames of a search."""
+        length = np.float32(search.num_frames) * self._frame_shift
+        silence = np.float32(trailing_silence(search, self._is_silence)) * self._frame_shift
+        return Situation(bool(length > silence), silence, np.float32(search.final_relative_cost()), length)
+
+    def activated_rule(self, search: LatticeDecoder) -> tuple[str, Situation] | None:
+        """The name of the first rule by which the utterance is over, and why; None if it goes on.
+
+        Kaldi: EndpointDetected.
+        """
+        if not search.num_frames:
+            return None
+        situation = self.situation(search)
+        for name, rule in self.options.rules.items():
+            if situation.satisfies(rule):
+                return name, situation
+        return None
+
+
+def is_silence(model: TransitionModel, silence_phones: Sequence[int]) -> np.ndarray:
+    """bool (transition-ids + 1,): which belong to silence. UsageError for a phone that is not above 0."""
+    if any(phone < 1 for phone in silence_phones):
+        raise UsageError(f"expected silence phones above 0, found {':'.join(map(str, silence_phones))}")
+    return np.isin(model.transition_id_to_phone, np.array(silence_phones, dtype=np.int64))
+
+
+def trailing_silence(search: LatticeDecoder, silence: np.ndarray) -> int:
+    """Decoded frames of silence at the end of the best path, which need not be able to end there.
+
+    ``silence`` is bool (transition-ids + 1,). Kaldi: TrailingSilenceLength.
+    """
+    look = _FIRST_LOOK
+    while True:
+        sounding = np.flatnonzero(~silence[search.recent_alignment(look)][::-1])
+        if len(sounding):
+            return int(sounding[0])
+        if look >= search.num_frames:
+            return search.num_frames
+        look *= 2

@@ -1,0 +1,154 @@
+"""Words while somebody speaks: blocks of sound from a microphone or a file, and what a stream makes of them."""
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.extras import install_command
+
+logger = logging.getLogger(__name__)
+
+BLOCK_SECONDS = 0.1
+MOST_SECONDS_BEHIND = 30.0     # of a microphone's sound that wait to be decoded; what comes then is lost
+
+
+class StreamLike(Protocol):
+    """What is used of a stream of a recogniser."""
+
+    def accept_waveform(self, block: Any) -> Any: ...
+    @property
+    def partial(self) -> str: ...
+    @property
+    def endpoint(self) -> bool: ...
+    def result(self) -> Any: ...
+    def finish(self) -> Any: ...
+
+
+class Heard(NamedTuple):
+    """Words of a segment: all of them if it is over, else those so far."""
+
+    text: str
+    is_over: bool
+
+
+def heard(stream: StreamLike, blocks: Iterable[Any]) -> Iterator[Heard]:
+    """What a stream makes of blocks, after each of them; segments without words are left out."""
+    for block in blocks:
+        stream.accept_waveform(block)
+        while stream.endpoint:
+            text = stream.result().text
+            if text:
+                yield Heard(text, True)
+        yield Heard(stream.partial, False)
+    text = stream.finish().text
+    if text:
+        yield Heard(text, True)
+
+
+def short_blocks(blocks: Iterable[np.ndarray], rate: float, in_real_time: bool = False) -> Iterator[np.ndarray]:
+    """The samples of longer blocks, BLOCK_SECONDS at a time; ``in_real_time``: not before they would have been said."""
+    size = max(1, int(rate * BLOCK_SECONDS))
+    begun, count = time.monotonic(), 0
+    for block in blocks:
+        for first in range(0, len(block), size):
+            piece = block[first:first + size]
+            count += len(piece)
+            if in_real_time:
+                time.sleep(max(0.0, begun + count / rate - time.monotonic()))
+            yield piece
+
+
+class Microphone:
+    """What a microphone hears; made by :func:`find_microphone`.
+
+    Attributes
+    ----------
+    rate : samples a second
+    name : of the device
+    """
+
+    def __init__(self, rate: float, name: str) -> None:
+        self.rate, self.name = rate, name
+        self._blocks: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()      # a signal handler may put into it
+        self._lost = 0
+
+    def put(self, block: bytes) -> None:
+        """Sound that was heard, called in a thread of the library."""
+        if self._blocks.qsize() * BLOCK_SECONDS < MOST_SECONDS_BEHIND:
+            self._blocks.put(block)
+        else:
+            self._lost += 1
+
+    def stop(self) -> None:
+        """Let :meth:`blocks` end after what was heard until now; may be called by a signal handler."""
+        self._blocks.put(None)
+
+    def blocks(self) -> Iterator[bytes]:
+        """16-bit samples, as they come, until :meth:`stop` is called."""
+        while (block := self._blocks.get()) is not None:
+            yield block
+            if self._lost:
+                logger.warning("Recognition is slower than speech: %.1f seconds are lost", self._lost * BLOCK_SECONDS)
+                self._lost = 0
+
+
+def find_microphone(device: str = "") -> Microphone:
+    """The system's usual microphone, or that of a number or (part of) a name; it does not hear yet.
+
+    Raises Nnet3Error if there is none, or the package sounddevice or its library is missing.
+    """
+    with _faults(device) as library:
+        description = library.query_devices(_chosen(device), "input")
+    return Microphone(float(description["default_samplerate"]), str(description["name"]))
+
+
+@contextmanager
+def opened(microphone: Microphone, device: str = "") -> Iterator[None]:
+    """Let it hear. Raises Nnet3Error if the device cannot be had."""
+    with _faults(device) as library:
+        stream = library.RawInputStream(
+            samplerate=microphone.rate, blocksize=int(microphone.rate * BLOCK_SECONDS), device=_chosen(device),
+            channels=1, dtype="int16", callback=lambda data, frames, moment, status: microphone.put(bytes(data)))
+        stream.start()
+    with stream:
+        yield
+
+
+def _chosen(device: str) -> int | str | None:
+    return int(device) if device.isdigit() else device or None
+
+
+@contextmanager
+def _faults(device: str) -> Iterator[Any]:
+    """The library, whose errors become ours."""
+    library = sounddevice()
+    try:
+        yield library
+    except (library.PortAudioError, ValueError) as error:
+        raise Nnet3Error(f"no microphone{f' {device!r}' if device else ''} can be opened: {error}",
+                         "--list-devices shows what there is; --file takes a file of sound in its place") from None
+
+
+def device_list() -> str:
+    """The devices for sound as text, a line each: ``>`` stands before the usual microphone."""
+    return str(sounddevice().query_devices()) or "There are no devices for sound."
+
+
+def sounddevice() -> Any:
+    """The package of that name."""
+    try:
+        import sounddevice as library
+    except ImportError:
+        raise Nnet3Error("a microphone needs the package sounddevice",
+                         f"to install it: {install_command('listen')}") from None
+    except OSError as error:
+        raise Nnet3Error(f"sounddevice cannot load its library: {error}",
+                         "install PortAudio, such as with apt-get install libportaudio2") from None
+    return library

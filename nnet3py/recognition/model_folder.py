@@ -1,0 +1,355 @@
+"""What a folder of a model for recognition holds: which layout it has, its files, its options; and what it lacks.
+
+Layouts: ``vosk`` (``am/final.mdl``, ``graph/``, ``conf/``, ``ivector/``), ``flat`` (an old one of vosk's: all in one
+folder), ``online`` (as prepare_online_decoding.sh leaves it, with ``conf/online.conf``) and ``kaldi`` (``final.mdl``
+with a graph folder, ``conf/`` and ``ivector_extractor/``). Nothing is read but small files of options.
+"""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from glob import escape, glob
+from typing import Any
+
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition.conf_file import checked_value, find_file, read_conf
+
+DEMO = "demo_model"            # a folder beside this file
+VOSK, FLAT, ONLINE, KALDI = "vosk", "flat", "online", "kaldi"
+LAYOUTS = {VOSK: "a model as published for vosk", FLAT: "a model as published for old versions of vosk",
+           ONLINE: "a model made by prepare_online_decoding.sh", KALDI: "a model as Kaldi's training leaves it"}
+
+# What programs begin with where a folder has no options of its own: vosk's for its old models, and the script
+# steps/online/nnet3/decode.sh's.
+_FLAT_OPTIONS = {"min-active": 200, "max-active": 7000, "beam": 13.0, "lattice-beam": 6.0, "acoustic-scale": 1.0,
+                 "frame-subsampling-factor": 3, "endpoint.silence-phones": "1:2:3:4:5:6:7:8:9:10",
+                 "endpoint.rule2.min-trailing-silence": 0.5, "endpoint.rule3.min-trailing-silence": 1.0,
+                 "endpoint.rule4.min-trailing-silence": 2.0}
+_SCRIPT_OPTIONS = {"max-active": 7000, "beam": 15.0, "lattice-beam": 6.0, "frames-per-chunk": 20}
+_VOSK_SILENCE_WEIGHT = 0.001
+_MAX_COUNT = 100.0            # of i-vectors, in published models
+_MODEL_CONFS = ("conf/model.conf", "model.conf")
+_FEATURE_CONFS = {"mfcc": ("conf/mfcc.conf", "conf/mfcc_hires.conf", "mfcc.conf"),
+                  "fbank": ("conf/fbank.conf", "fbank.conf")}
+_EXTRACTORS = ("ivector", "ivector_extractor")
+_EXTRACTOR_FILES = {"lda-matrix": "final.mat", "global-cmvn-stats": "global_cmvn.stats", "diag-ubm": "final.dubm",
+                    "ivector-extractor": "final.ie"}
+
+
+@dataclass
+class ModelFolder:
+    """A model for recognition, as its files say; names of files are as they can be opened, empty for none.
+
+    Attributes
+    ----------
+    path, layout : the folder, and one of ``LAYOUTS``
+    model : the acoustic model
+    graph : the graph of transition-ids and words; or the first part of a lookahead graph
+    grammar, disambig : the second part of a lookahead graph, and the list of labels that stand for nothing
+    words : the names of words
+    word_boundary, align_lexicon : by either of them, words are aligned with time
+    old_grammar, new_grammar : for rescoring, what is taken off the costs, and the const-ARPA that is added
+    feature_kind, features : ``mfcc`` or ``fbank``, and their options
+    options : of decoding, endpoints, silence weighting and the network, those that are given
+    ivectors : options and files of i-vectors; None without i-vectors
+    cmvn : options of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
+    missing : what it cannot do without, and what to do about it
+    """
+
+    path: str
+    layout: str
+    model: str = ""
+    graph: str = ""
+    grammar: str = ""
+    disambig: str = ""
+    words: str = ""
+    word_boundary: str = ""
+    align_lexicon: str = ""
+    old_grammar: str = ""
+    new_grammar: str = ""
+    feature_kind: str = "mfcc"
+    features: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    ivectors: dict[str, Any] | None = None
+    cmvn: dict[str, Any] | None = None
+    missing: list[str] = field(default_factory=list)
+
+    @property
+    def is_lookahead(self) -> bool:
+        """Whether its graph is composed while decoding, so that words can be boosted, and phrases be given."""
+        return bool(self.grammar)
+
+    def describe(self) -> str:
+        """What it is, in a line."""
+        graph = "no graph" if not self.graph else "a lookahead graph" if self.is_lookahead else "a graph"
+        parts = [graph, self.feature_kind.upper() if self.feature_kind == "mfcc" else "filterbanks"]
+        parts += ["i-vectors"] if self.ivectors is not None else []
+        parts += ["normalised input"] if self.cmvn is not None else []
+        parts += ["words aligned by " + os.path.basename(self.word_boundary or self.align_lexicon)] if (
+            self.word_boundary or self.align_lexicon) else []
+        parts += ["rescoring"] if self.new_grammar else []
+        return f"{LAYOUTS[self.layout]}, with {', '.join(parts)}"
+
+
+def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
+                      options: Mapping[str, Any] | None = None) -> ModelFolder:
+    """What is to be known of a model before it is loaded.
+
+    Parameters
+    ----------
+    path : a model folder of any layout; or an acoustic model, whose folder has the rest
+    graph : a graph (HCLG.fst, or HCLr.fst with Gr.fst beside it) or a folder with one; None: the folder's own
+    options : more options by Kaldi's names, which win over those of files: of decoding, endpoints, i-vectors' silence
+        weighting, and files by name: ``mfcc-config``, ``fbank-config``, ``ivector-extraction-config``, ``words``,
+        ``word-boundary``, ``align-lexicon``
+
+    Raises Nnet3Error that names everything that is missing, and UsageError for an option that is not known.
+    """
+    found = look_at_folder(path, graph, options)
+    if found.missing:
+        raise Nnet3Error(f"{found.path} cannot be used for recognition: {'; '.join(found.missing)}",
+                         f"it was taken for {LAYOUTS[found.layout]}; 'nnet3py inspect' says what is in it")
+    return found
+
+
+def look_at_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
+                   options: Mapping[str, Any] | None = None) -> ModelFolder:
+    """The same for a folder that may lack something: see ``missing``. Nnet3Error for what is no folder of a model."""
+    return _Reader(os.fspath(path), os.fspath(graph) if graph else "", dict(options or {})).read()
+
+
+class _Reader:
+    def __init__(self, path: str, graph: str, given: dict[str, Any]) -> None:
+        model = path if os.path.isfile(path) else ""
+        folder = os.path.dirname(path) or "." if model else path
+        if not os.path.isdir(folder):
+            raise Nnet3Error(f"there is no model folder {path}", "give a folder, or the acoustic model in it")
+        self._graph, self._files = graph, {name: str(given.pop(name, "") or "") for name in (
+            "words", "word-boundary", "align-lexicon")}
+        self._given = {name.replace("_", "-"): value for name, value in given.items()}
+        self.folder = ModelFolder(folder, _layout(folder), model)
+
+    def read(self) -> ModelFolder:
+        """Fill in the folder."""
+        folder = self.folder
+        folder.model = folder.model or self._one_of("am/final.mdl", "final.mdl") or self._lack(
+            "there is no acoustic model, am/final.mdl or final.mdl")
+        self._find_graph()
+        self._attempt(self._read_options)
+        self._attempt(self._read_features)
+        self._attempt(self._read_ivectors)
+        self._attempt(self._read_cmvn)
+        self._attempt(self._refuse)
+        rescoring = self._one_of("rescore/G.fst"), self._one_of("rescore/G.carpa")
+        if all(rescoring):
+            folder.old_grammar, folder.new_grammar = rescoring
+        return folder
+
+    # -- small things --------------------------------------------------------------------------------------------------
+
+    def _one_of(self, *names: str) -> str:
+        """The first of some files that is there; empty for none."""
+        paths = (os.path.join(self.folder.path, name) for name in names)
+        return next((path for path in paths if os.path.isfile(path)), "")
+
+    def _lack(self, what: str) -> str:
+        self.folder.missing.append(what)
+        return ""
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """Take a step; what goes wrong is missing."""
+        try:
+            step()
+        except Nnet3Error as error:
+            self._lack(str(error))
+
+    # -- graphs --------------------------------------------------------------------------------------------------------
+
+    def _find_graph(self) -> None:
+        folder = self.folder
+        folder.graph = self._graph if os.path.isfile(self._graph) else _graph_in(self._graph or folder.path)
+        if not folder.graph and not self._graph:
+            graphs = sorted(filter(None, map(_graph_in, glob(os.path.join(escape(folder.path), "graph*")))))
+            folder.graph = _graph_in(os.path.join(folder.path, "graph")) or (graphs[0] if len(graphs) == 1 else "")
+            if len(graphs) > 1 and not folder.graph:
+                self._lack(f"there is more than one graph: say which of {', '.join(map(os.path.dirname, graphs))}")
+                return
+        if not folder.graph:
+            self._lack(f"there is no graph, HCLG.fst or HCLr.fst with Gr.fst, in {self._graph or folder.path}")
+            return
+        beside = os.path.dirname(folder.graph) or "."
+        if os.path.basename(folder.graph).startswith("HCLr"):
+            folder.grammar = _file(beside, "Gr.fst") or self._lack(f"{folder.graph} has no Gr.fst beside it")
+            folder.disambig = _file(beside, "disambig_tid.int") or self._lack(
+                f"{folder.graph} has no disambig_tid.int beside it")
+        places = (beside, folder.path, os.path.join(folder.path, "graph"))
+        folder.words = self._file_beside(places, "words", "words.txt") or self._lack(
+            f"there is no words.txt beside {folder.graph}")
+        folder.word_boundary = self._file_beside(places, "word-boundary", "phones/word_boundary.int",
+                                                 "word_boundary.int")
+        folder.align_lexicon = self._file_beside(places, "align-lexicon", "phones/align_lexicon.int",
+                                                 "align_lexicon.int")
+
+    def _file_beside(self, places: tuple[str, ...], option: str, *names: str) -> str:
+        given = self._files[option]
+        if given and not os.path.isfile(given):
+            return self._lack(f"there is no file {given}, which was given for {option}")
+        return given or next((path for place in places for name in names if (path := _file(place, name))), "")
+
+    # -- options -------------------------------------------------------------------------------------------------------
+
+    def _read_options(self) -> None:
+        folder = self.folder
+        values = dict(_FLAT_OPTIONS if folder.layout == FLAT else _SCRIPT_OPTIONS if folder.layout != VOSK else {})
+        factor = self._one_of("frame_subsampling_factor")
+        if factor and folder.layout in (KALDI, ONLINE):
+            values["frame-subsampling-factor"] = _whole_number(factor)
+        online = self._one_of("conf/online.conf") if folder.layout != VOSK else ""
+        if online:
+            values |= read_conf(online, tables.ONLINE)
+        conf = self._one_of(*_MODEL_CONFS)
+        if conf:
+            values |= read_conf(conf, tables.DECODING)
+        elif folder.layout == VOSK:
+            self._lack("there is no conf/model.conf, with options of decoding")
+        for name, value in self._given.items():
+            values[name] = checked_value(name, _as_text(value), tables.ONLINE)
+        self._silence(values)
+        folder.options = values
+
+    def _silence(self, values: dict[str, Any]) -> None:
+        """Which phones are silence, and what they count for i-vectors."""
+        beside = os.path.dirname(self.folder.graph)
+        listed = _file(beside, "phones/silence.csl") if self.folder.layout in (KALDI, ONLINE) else ""
+        if listed and not values.get("endpoint.silence-phones"):
+            with open(listed, encoding="utf-8", errors="replace") as stream:
+                values["endpoint.silence-phones"] = stream.read().strip()
+        if self.folder.layout in (VOSK, FLAT):
+            values.setdefault("ivector-silence-weighting.silence-phones", values.get("endpoint.silence-phones", ""))
+            values.setdefault("ivector-silence-weighting.silence-weight", _VOSK_SILENCE_WEIGHT)
+
+    def _named(self, option: str) -> str:
+        """The file that an option names; empty for none."""
+        name = self.folder.options.get(option, "")
+        return find_file(name, self.folder.path) if name else ""
+
+    def _read_features(self) -> None:
+        folder = self.folder
+        kind = folder.options.get("feature-type", "")
+        if kind not in ("", "mfcc", "fbank"):
+            raise UsageError(f"--feature-type={kind}: only mfcc and fbank can be computed")
+        found = {one: self._named(f"{one}-config") or self._one_of(*_FEATURE_CONFS[one]) for one in ("mfcc", "fbank")}
+        folder.feature_kind = kind or ("fbank" if found["fbank"] and not found["mfcc"] else "mfcc")
+        path = found[folder.feature_kind]
+        if not path:
+            self._lack(f"there is no conf/{folder.feature_kind}.conf, which says how features are computed")
+            return
+        folder.features = read_conf(path, tables.of_features(folder.feature_kind))
+        if folder.features.pop("output-format", "kaldi") != "kaldi":
+            raise UsageError(f"--output-format of {path}: only kaldi can be used")
+
+    def _read_ivectors(self) -> None:
+        folder = self.folder
+        conf = self._named("ivector-extraction-config") or self._one_of("conf/ivector_extractor.conf")
+        extractor = next((name for name in _EXTRACTORS if self._one_of(f"{name}/final.ie")), "")
+        if conf:
+            values = read_conf(conf, tables.IVECTOR)
+            for option in tables.IVECTOR_FILES:
+                if not values.get(option):
+                    raise UsageError(f"{conf} does not say --{option}")
+                values[option] = find_file(values[option], folder.path)
+        elif extractor:
+            values = self._extractor_files(extractor)
+        else:
+            return
+        values["splice"] = read_conf(values["splice-config"], tables.SPLICE) if values["splice-config"] else {}
+        values["cmvn"] = read_conf(values["cmvn-config"], tables.CMVN) if values["cmvn-config"] else {}
+        folder.ivectors = values
+
+    def _extractor_files(self, extractor: str) -> dict[str, Any]:
+        """I-vectors of a folder with an extractor, but without options of its own."""
+        values: dict[str, Any] = {"max-count": _MAX_COUNT}
+        for option, name in _EXTRACTOR_FILES.items():
+            values[option] = self._one_of(f"{extractor}/{name}") or self._lack(
+                f"{extractor}/ has final.ie, but no {name}")
+        values["cmvn-config"] = self._one_of(f"{extractor}/online_cmvn.conf")
+        values["splice-config"] = self._one_of(f"{extractor}/splice.conf", f"{extractor}/splice_opts")
+        values["online-cmvn-iextractor"] = bool(self._one_of(f"{extractor}/online_cmvn_iextractor"))
+        return values
+
+    def _read_cmvn(self) -> None:
+        folder = self.folder
+        conf = self._named("cmvn-config")
+        stats = self._named("global-cmvn-stats")
+        if not conf and folder.layout == VOSK:
+            stats = self._one_of("am/global_cmvn.stats")
+        elif not conf and self._one_of("online_cmvn"):
+            stats, conf = stats or self._one_of("global_cmvn.stats"), self._one_of("conf/online_cmvn.conf")
+        if conf and not stats:
+            self._lack("the network's input is to be normalised, but there is no file for --global-cmvn-stats")
+        elif stats and (conf or folder.layout == VOSK or self._one_of("online_cmvn")):
+            folder.cmvn = {**(read_conf(conf, tables.CMVN) if conf else {}), "global-cmvn-stats": stats}
+
+    def _refuse(self) -> None:
+        """What can be asked for but not done."""
+        folder = self.folder
+        if folder.options.get("add-pitch") or self._one_of("conf/pitch.conf") and folder.layout == VOSK:
+            raise UsageError("pitch features (--add-pitch, conf/pitch.conf) cannot be computed")
+        if not folder.options.get("determinize-lattice", True):
+            raise UsageError("--determinize-lattice=false: results are taken of lattices that are determinized")
+        if folder.layout == KALDI and folder.cmvn is None:
+            self._offline_normalisation()
+
+    def _offline_normalisation(self) -> None:
+        for name in ("delta_opts", "final.mat"):
+            if self._one_of(name):
+                raise UsageError(f"{name}: the features of this model are changed in a way that streams cannot be")
+        path = self._one_of("cmvn_opts")
+        if path:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                text = stream.read()
+            if "--norm-means=false" not in text or "--norm-vars=true" in text:
+                raise UsageError(f"{path} says '{text.strip()}': features normalised over whole utterances cannot be "
+                                 "had of a stream", "train with --cmvn-opts '--norm-means=false --norm-vars=false'")
+
+
+def demo_folder() -> str:
+    """The folder of the small model that comes with the package. Nnet3Error if it was left out."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), DEMO)
+    if not os.path.isfile(os.path.join(folder, "am", "final.mdl")):
+        raise Nnet3Error("this copy of nnet3py has no model to try it with", "give the folder of a model instead")
+    return folder
+
+
+def _layout(folder: str) -> str:
+    def has(*names: str) -> bool:
+        return any(os.path.isfile(os.path.join(folder, name)) for name in names)
+
+    if has("am/final.mdl"):
+        return VOSK
+    if has("conf/online.conf"):
+        return ONLINE
+    return FLAT if has("mfcc.conf") and has("HCLG.fst", "HCLr.fst") else KALDI
+
+
+def _file(folder: str, name: str) -> str:
+    path = os.path.join(folder, name)
+    return path if os.path.isfile(path) else ""
+
+
+def _graph_in(folder: str) -> str:
+    return _file(folder, "HCLG.fst") or _file(folder, "HCLr.fst")
+
+
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _whole_number(path: str) -> int:
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        text = stream.read(64).strip()
+    if not text.isdecimal() or not int(text):
+        raise UsageError(f"{path} is not a number above 0: {text!r}")
+    return int(text)

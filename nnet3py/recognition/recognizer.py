@@ -1,0 +1,211 @@
+"""A model folder, loaded: what any number of streams share, and sound files or arrays recognised as a whole."""
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3py.acoustic_model import AcousticModel, read_model
+from nnet3py.compiler.disk_cache import default_folder
+from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.lattice_decoder import DecoderOptions, Graph
+from nnet3py.decoding.lookahead_graph import LookaheadGraph
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.errors import UsageError, within
+from nnet3py.io.text_lines import read_integer_lines
+from nnet3py.lattices.phone_determinize import PhoneDeterminizeOptions
+from nnet3py.network.collapse import prepare_for_test
+from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition.model_folder import KALDI, ONLINE, ModelFolder, read_model_folder
+from nnet3py.recognition.pipeline import FeaturePipeline, SpeakerState
+from nnet3py.recognition.pipeline_files import pipeline_models
+from nnet3py.recognition.results import Result, ResultMaker, aligner, rescorer
+from nnet3py.recognition.sound import Sound, open_sound
+from nnet3py.recognition.stream import Block, Stream
+from nnet3py.recognition.stream_decoder import StreamDecoder
+from nnet3py.runtime.looped import LoopedComputer
+
+_KEPT_GRAPHS = 8           # of phrases and boosted words, for streams that ask for the same
+_CHAIN_SCALE = 1.0
+
+
+class Recognizer:
+    """A model for recognition, of any layout that :mod:`~nnet3py.recognition.model_folder` knows.
+
+    Parameters
+    ----------
+    path : the model folder; or an acoustic model, whose folder has the rest
+    graph : a graph or a folder with one; None: the model folder's own
+    options : options by Kaldi's names, such as ``{"beam": 13}``, which win over those of the folder; ``chunk-length``
+        is how many seconds of sound are decoded at a time, whatever the size of the blocks that come in
+    device : ``cpu`` or ``cuda``, for the network
+
+    Attributes
+    ----------
+    folder : what is known of the model's files
+    sample_rate : of the sound that the model was made for; other sound is resampled
+    words : the names of words
+
+    Raises
+    ------
+    Nnet3Error : the folder lacks something, or its files do not fit each other; says which
+    UsageError : an option that is not known
+    """
+
+    def __init__(self, path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None, *,
+                 options: Mapping[str, Any] | None = None, device: str = "cpu") -> None:
+        folder = self.folder = read_model_folder(path, graph, options)
+        values = folder.options
+        self._models = pipeline_models(folder)
+        self.sample_rate = self._models.features.rate
+        model = read_model(folder.model)
+        self._transitions = model.transition_model
+        self._decoder_options = tables.made_of(DecoderOptions, values)
+        self._decoder_options.check()
+        self._determinize_options = tables.made_of(PhoneDeterminizeOptions, values)
+        self._endpoint_options = tables.endpoint_options(values)
+        self._chunk_seconds = float(values.get("chunk-length", tables.DECODING["chunk-length"]))
+        self.words = SymbolTable.read(folder.words)
+        self._graph = _read_graph(folder, model)
+        self._changed_graphs: OrderedDict[Any, Graph] = OrderedDict()
+        self.looped = _looped(model, folder, device)
+        scale = _acoustic_scale(folder, model)
+        self._results = ResultMaker(
+            self.words, self._transitions, self._models.frame_shift * self.looped.frame_subsampling_factor, scale,
+            aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
+            rescorer(folder.old_grammar, folder.new_grammar))
+        self.decoder(self._graph)                          # raises what does not fit together
+
+    # -- streams -------------------------------------------------------------------------------------------------------
+
+    def stream(self, sample_rate: float | None = None, *, phrases: Sequence[str] = (),
+               boost: Mapping[str, float] | None = None, endpointing: bool = True,
+               adaptation: SpeakerState | None = None) -> Stream:
+        """Begin with a stream of sound. Any number of them share the model, the graph and what is compiled.
+
+        Parameters
+        ----------
+        sample_rate : samples a second of its sound; None: what the model was made for
+        phrases : only these can be said, any of them any number of times; none: whatever the model knows
+        boost : how much less words cost than the model says (natural logarithms of how much likelier they are)
+        endpointing : whether the stream says when an utterance is over
+        adaptation : what an earlier stream of the same speaker left (:attr:`Stream.adaptation`)
+
+        Raises UsageError for phrases or boosted words that the model's graph cannot have: it needs HCLr.fst and Gr.fst,
+        and to know the words.
+        """
+        rate = self.sample_rate if sample_rate is None else float(sample_rate)
+        if not 1 <= rate < float("inf"):
+            raise UsageError(f"sample_rate={rate:g}: expected samples a second, such as 16000")
+        graph = self._graph_with(tuple(phrases), tuple(sorted((boost or {}).items())))
+        return Stream(self.decoder(graph, adaptation), self._results, rate, self._chunk_seconds,
+                      float(self.folder.features.get("dither", _dither(self.folder))), endpointing,
+                      self._determinize_options)
+
+    def decoder(self, graph: Graph | None = None, adaptation: SpeakerState | None = None) -> StreamDecoder:
+        """What decodes a stream with the model's graph, or another."""
+        return StreamDecoder(FeaturePipeline(self._models, adaptation), self.looped, graph or self._graph,
+                             self._transitions, self._decoder_options, self._endpoint_options)
+
+    def _graph_with(self, phrases: tuple[str, ...], boost: tuple[tuple[str, float], ...]) -> Graph:
+        """The graph with phrases and boosted words in it."""
+        if not phrases and not boost:
+            return self._graph
+        if not isinstance(self._graph, LookaheadGraph):
+            raise UsageError(f"phrases and boosted words need a graph that is composed while decoding, HCLr.fst and "
+                             f"Gr.fst; this model has {self.folder.graph}", "take a model with a lookahead graph")
+        key = phrases, boost
+        graph = self._changed_graphs.pop(key, None)
+        if graph is None:
+            graph = self._changed_graph(self._graph, phrases, boost)
+        self._changed_graphs[key] = graph
+        while len(self._changed_graphs) > _KEPT_GRAPHS:
+            self._changed_graphs.popitem(last=False)
+        return graph
+
+    def _changed_graph(self, graph: LookaheadGraph, phrases: tuple[str, ...],
+                       boost: tuple[tuple[str, float], ...]) -> LookaheadGraph:
+        if phrases:
+            numbers = [[self._number(word) for word in phrase.split()] for phrase in phrases]
+            if not all(numbers):
+                raise UsageError("a phrase has no words")
+            graph = graph.with_phrases(numbers)
+        if boost:
+            if not all(abs(cost) < float("inf") for _, cost in boost):
+                raise UsageError(f"expected finite numbers to boost words by, found {dict(boost)}")
+            graph = graph.with_boosted({self._number(word): float(cost) for word, cost in boost})
+        return graph
+
+    def _number(self, word: str) -> int:
+        if word not in self.words or not self.words.ids[word]:
+            raise UsageError(f"the model does not know the word '{word}'", f"its words are in {self.folder.words}")
+        return self.words.ids[word]
+
+    # -- whole sounds --------------------------------------------------------------------------------------------------
+
+    def transcribe(self, sound: str | os.PathLike[str] | np.ndarray | bytes | Sound, sample_rate: float | None = None,
+                   *, channel: int | None = None, endpointing: bool = True, phrases: Sequence[str] = (),
+                   boost: Mapping[str, float] | None = None) -> Result:
+        """Recognise a sound as a whole, by a stream: the words are those that a stream finds, in blocks of any size.
+
+        Parameters
+        ----------
+        sound : a file (WAVE, and what the package soundfile reads), ``-`` for standard input; or samples, as
+            :meth:`Stream.accept_waveform` takes them
+        sample_rate : of samples; None: what the model was made for. Files know theirs
+        channel : which one of a file to take, from 0; None: their mean
+        endpointing : begin a new segment wherever an utterance is over; the result's ``segments`` are these. Without, a
+            long sound is one utterance, which takes memory and time
+        phrases, boost : as for :meth:`stream`
+
+        Raises Nnet3Error for a file that is no sound, or samples that are none. A sound too short for a single frame
+        has a result without words.
+        """
+        if isinstance(sound, str | os.PathLike):
+            sound = open_sound(os.fspath(sound), channel)
+        if isinstance(sound, Sound):
+            with within(sound.name):
+                stream = self.stream(sound.rate, phrases=phrases, boost=boost, endpointing=endpointing)
+                return Result.joined(_segments(stream, sound.blocks()))
+        stream = self.stream(sample_rate, phrases=phrases, boost=boost, endpointing=endpointing)
+        return Result.joined(_segments(stream, [sound]))
+
+
+def _segments(stream: Stream, blocks: Iterable[Block]) -> list[Result]:
+    """The results of a stream, segment after segment."""
+    segments = []
+    for block in blocks:
+        stream.accept_waveform(block)
+        while stream.endpoint:
+            segments.append(stream.result())
+    return [*segments, stream.finish()]
+
+
+def _read_graph(folder: ModelFolder, model: AcousticModel) -> Graph:
+    if not folder.is_lookahead:
+        return DecodingGraph.read(folder.graph, model.transition_model)
+    disambig = [number for line in read_integer_lines(folder.disambig) for number in line]
+    return LookaheadGraph.read(folder.graph, folder.grammar, disambig, model.transition_model)
+
+
+def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedComputer:
+    values = {**tables.LOOPED, **folder.options}
+    return LoopedComputer(prepare_for_test(model.nnet), values["frames-per-chunk"],
+                          extra_left_context_initial=values["extra-left-context-initial"],
+                          frame_subsampling_factor=values["frame-subsampling-factor"],
+                          acoustic_scale=_acoustic_scale(folder, model), priors=model.priors, device=device,
+                          cache_dir=default_folder())
+
+
+def _acoustic_scale(folder: ModelFolder, model: AcousticModel) -> float:
+    """What the folder says; where Kaldi's scripts would have to be told, 1 for a chain model, which has no priors."""
+    if "acoustic-scale" not in folder.options and folder.layout in (KALDI, ONLINE) and not len(model.priors):
+        return _CHAIN_SCALE
+    return float(folder.options.get("acoustic-scale", tables.LOOPED["acoustic-scale"]))
+
+
+def _dither(folder: ModelFolder) -> float:
+    return float(tables.of_features(folder.feature_kind)["dither"])

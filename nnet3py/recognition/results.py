@@ -1,0 +1,191 @@
+"""What was recognised: text, words with times and confidences, alternatives, the lattice."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.cached_property import cached_property
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.best_path import best_paths, path_of
+from nnet3py.lattices.composition import Composer, concatenation
+from nnet3py.lattices.mbr import minimum_bayes_risk
+from nnet3py.lattices.scaling import Scales, scaled
+from nnet3py.lattices.word_alignment import Alignment
+from nnet3py.transducers.compact_lattice import CompactLattice
+
+logger = logging.getLogger(__name__)
+
+NUM_ALTERNATIVES = 10
+_CONFIDENCE_SCALES = Scales(0.9, 1.0)     # of costs, as vosk scales them before it works out confidences
+
+
+class Word(NamedTuple):
+    """A word that was said. ``start``, ``end``: seconds since the stream began; ``confidence`` from 0 to 1."""
+
+    word: str
+    start: float
+    end: float
+    confidence: float
+
+
+class Alternative(NamedTuple):
+    """What may have been said instead, and its cost, the smaller the better (graph and scaled acoustic cost)."""
+
+    text: str
+    cost: float
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What was recognised in a segment of a stream, or in all of them.
+
+    Attributes
+    ----------
+    words : one after the other
+    start, end : of the sound that was decoded, in seconds since the stream began
+    lattice : CompactLattice, its acoustic costs without the acoustic scale, as Kaldi writes it; without states if
+        nothing was decoded
+    segments : the results of the segments that this is made of; itself if it is one
+    """
+
+    words: tuple[Word, ...]
+    start: float
+    end: float
+    lattice: CompactLattice = field(repr=False)
+    _alternatives: Callable[[CompactLattice, int], list[Alternative]] = field(repr=False)
+    _segments: tuple[Result, ...] = field(default=(), repr=False)
+
+    @property
+    def text(self) -> str:
+        """The words, with blanks between them."""
+        return " ".join(word.word for word in self.words)
+
+    @property
+    def segments(self) -> tuple[Result, ...]:
+        """One after the other."""
+        return self._segments or (self,)
+
+    @cached_property
+    def nbest(self) -> list[Alternative]:
+        """The likeliest texts with their costs, at most ten, the best first; their words differ."""
+        return self.best(NUM_ALTERNATIVES)
+
+    def best(self, count: int) -> list[Alternative]:
+        """At most ``count`` likeliest texts. The first need not be ``text``, whose words are likeliest one by one."""
+        return self._alternatives(self.lattice, count)
+
+    @classmethod
+    def joined(cls, segments: Sequence[Result]) -> Result:
+        """The results of one or more segments as one."""
+        if len(segments) == 1:
+            return segments[0]
+        first, words = segments[0], tuple(word for segment in segments for word in segment.words)
+        lattice = concatenation([segment.lattice for segment in segments])
+        return cls(words, first.start, segments[-1].end, lattice, first._alternatives, tuple(segments))
+
+
+@dataclass(frozen=True, eq=False)
+class ResultMaker:
+    """Makes results of lattices; many streams share one.
+
+    Attributes
+    ----------
+    words : the names of words
+    model : what the transition-ids of lattices belong to
+    seconds_per_frame : of decoded frames
+    acoustic_scale : of the lattices' acoustic costs
+    align : makes lattices whose arcs are whole words; None: the times of words are those of the arcs
+    rescore : exchanges language models; None for none
+    """
+
+    words: SymbolTable
+    model: TransitionModel
+    seconds_per_frame: float
+    acoustic_scale: float = 1.0
+    align: Callable[[CompactLattice], Alignment] | None = None
+    rescore: Callable[[CompactLattice], CompactLattice] | None = None
+
+    def partial(self, words: np.ndarray) -> str:
+        """The text of numbers of words."""
+        return self.words.text(words)
+
+    def result(self, lattice: CompactLattice, first_frame: int, num_frames: int) -> Result:
+        """What a segment says.
+
+        Parameters
+        ----------
+        lattice : of its frames, with scaled acoustic costs; without states if there are none
+        first_frame : of the stream, counted in decoded frames
+        num_frames : decoded
+        """
+        start, end = self._seconds(first_frame), self._seconds(first_frame + num_frames)
+        if lattice.start < 0:
+            return Result((), start, end, lattice, self.alternatives)
+        lattice = self._rescored(lattice)
+        best = minimum_bayes_risk(scaled(self._aligned(lattice), _CONFIDENCE_SCALES))
+        words = tuple(
+            Word(self.words.text([number]), self._seconds(first_frame + begin), self._seconds(first_frame + stop),
+                 min(1.0, confidence))
+            for number, (begin, stop), confidence in zip(best.words, best.times, best.confidences, strict=True))
+        return Result(words, start, end, scaled(lattice, Scales(1.0, 1.0 / self.acoustic_scale)), self.alternatives)
+
+    def alternatives(self, lattice: CompactLattice, count: int) -> list[Alternative]:
+        """The best paths of a lattice whose acoustic costs are not scaled."""
+        paths = [path_of(path) for path in best_paths(scaled(lattice, Scales(1.0, self.acoustic_scale)), count)]
+        return [Alternative(self.words.text(path.words), float(path.cost)) for path in paths if path is not None]
+
+    def _seconds(self, frames: float) -> float:
+        """Of decoded frames; to the microsecond."""
+        return round(float(frames) * self.seconds_per_frame, 6)
+
+    def _aligned(self, lattice: CompactLattice) -> CompactLattice:
+        if self.align is None:
+            return lattice
+        alignment = self.align(lattice)
+        if alignment.problem:
+            logger.debug("Words were not aligned well: %s", alignment.problem)
+        return alignment.lattice if alignment.lattice.start >= 0 else lattice
+
+    def _rescored(self, lattice: CompactLattice) -> CompactLattice:
+        if self.rescore is None:
+            return lattice
+        rescored = self.rescore(lattice)
+        if rescored.start < 0:
+            logger.warning("The language model for rescoring has no path of the lattice; costs stay as they are")
+            return lattice
+        return rescored
+
+
+def aligner(model: TransitionModel, word_boundary: str,
+            align_lexicon: str) -> Callable[[CompactLattice], Alignment] | None:
+    """What aligns words, by a file ``word_boundary.int`` or ``align_lexicon.int``; None where both are empty names."""
+    from nnet3py.io.text_lines import read_text
+    from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon, read_alignment_lexicon
+    from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
+
+    if word_boundary:
+        boundaries = WordBoundaries(read_word_boundaries(read_text(word_boundary), word_boundary))
+        return lambda lattice: align_words(lattice, model, boundaries)
+    if align_lexicon:
+        lexicon = read_alignment_lexicon(read_text(align_lexicon), align_lexicon)
+        return lambda lattice: align_words_by_lexicon(lattice, model, lexicon)
+    return None
+
+
+def rescorer(old_grammar: str, new_grammar: str) -> Callable[[CompactLattice], CompactLattice] | None:
+    """What takes the costs of ``rescore/G.fst`` off, and adds those of ``rescore/G.carpa``; None for empty names."""
+    from nnet3py.fst.const_arpa import ConstArpa
+    from nnet3py.io.object_files import read_object
+    from nnet3py.lattices.lm_rescoring import as_acceptor_of_words, rescored_with_const_arpa, rescored_with_fst
+    from nnet3py.transducers.fst_text import read_fst
+
+    if not old_grammar:
+        return None
+    old = Composer(as_acceptor_of_words(read_object(old_grammar, read_fst)))
+    new = ConstArpa.read(new_grammar)
+    return lambda lattice: rescored_with_const_arpa(rescored_with_fst(lattice, old, -1.0), new, 1.0)

@@ -1,0 +1,116 @@
+"""Many streams on a few cores: callers hand in sound, threads decode it.
+
+A stream's work is done in the order in which it came, by whichever thread is free. There are more threads than cores:
+what those of them that need the network at the same moment ask for is computed as one batch
+(:meth:`~nnet3py.runtime.looped.LoopedComputer.compute_chunks`). Searching and features, whose compiled loops release
+the interpreter's lock, go on beside it.
+"""
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import Any, TypeVar
+
+from nnet3py.engine.threads import available_cores
+from nnet3py.errors import UsageError
+from nnet3py.recognition.results import Result
+from nnet3py.recognition.stream import Block, Stream
+
+THREADS_PER_CORE = 4
+
+T = TypeVar("T")
+_Work = tuple[Callable[[Stream], Any], "Future[Any]"]
+
+
+class BatchScheduler:
+    """Threads that decode streams.
+
+    May be used from any thread; ``with`` shuts it down. In asyncio, ``asyncio.wrap_future`` makes what is returned
+    awaitable.
+
+    Parameters
+    ----------
+    num_threads : how many streams are worked on at the same time; 0: four for each core of this process
+    """
+
+    def __init__(self, num_threads: int = 0) -> None:
+        if num_threads < 0:
+            raise UsageError(f"num_threads={num_threads} must be 0 or more")
+        self._threads = ThreadPoolExecutor(num_threads or THREADS_PER_CORE * available_cores(), "nnet3py-stream")
+
+    def add(self, stream: Stream) -> ScheduledStream:
+        """Take a stream, which from now on only its :class:`ScheduledStream` uses."""
+        return ScheduledStream(stream, self._threads)
+
+    def shut_down(self) -> None:
+        """Take no more work, and wait for what was handed in."""
+        self._threads.shutdown()
+
+    def __enter__(self) -> BatchScheduler:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.shut_down()
+
+
+class ScheduledStream:
+    """A stream that is decoded by the threads of a scheduler. What is asked of it is done in that order.
+
+    What goes wrong is raised by the future of the work that it went wrong in; other streams do not notice.
+    """
+
+    def __init__(self, stream: Stream, threads: ThreadPoolExecutor) -> None:
+        self._stream, self._threads = stream, threads
+        self._lock = threading.Lock()
+        self._waiting: deque[_Work] = deque()
+        self._is_running = False
+
+    def accept_waveform(self, block: Block) -> Future[bool]:
+        """Hand in sound, as :meth:`Stream.accept_waveform` takes it; whether an utterance is over."""
+        return self.run(lambda stream: stream.accept_waveform(block))
+
+    def partial(self) -> Future[str]:
+        """The words of this segment, when all that was handed in so far is decoded."""
+        return self.run(lambda stream: stream.partial)
+
+    def result(self) -> Future[Result]:
+        """The result of this segment, which ends there."""
+        return self.run(lambda stream: stream.result())
+
+    def finish(self) -> Future[Result]:
+        """There is no more sound: the result of the last segment."""
+        return self.run(lambda stream: stream.finish())
+
+    def run(self, work: Callable[[Stream], T]) -> Future[T]:
+        """Do something else with the stream, when its turn has come. RuntimeError after the scheduler was shut down."""
+        future: Future[T] = Future()
+        with self._lock:
+            if not self._is_running:
+                self._threads.submit(self._next)
+            self._is_running = True
+            self._waiting.append((work, future))
+        return future
+
+    def _next(self) -> None:
+        """Do what has waited longest. Other streams have their turn before the next."""
+        while True:
+            with self._lock:
+                work, future = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work(self._stream))
+                except BaseException as error:
+                    future.set_exception(error)
+            with self._lock:
+                self._is_running = bool(self._waiting)
+                if not self._is_running:
+                    return
+                try:
+                    self._threads.submit(self._next)
+                    return
+                except RuntimeError:            # shut down: this thread does the rest
+                    continue

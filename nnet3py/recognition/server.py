@@ -1,0 +1,264 @@
+"""The server: connections over WebSockets, each of which sends sound and gets words; ``nnet3py serve`` runs it.
+
+One thread has all connections; decoding is done by a :class:`~nnet3py.recognition.stream_threads.StreamService`.
+The package websockets speaks HTTP and WebSocket: it is imported when a server is made.
+"""
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from nnet3py import extras
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.recognition.server_http import HttpAnswer, answer_to, is_local_name, origin_is_allowed, refusal
+from nnet3py.recognition.server_limits import MESSAGES_WAITING, Limits
+from nnet3py.recognition.server_metrics import Metrics
+from nnet3py.recognition.server_protocol import SAMPLE_RATES, CloseCode, StreamSettings
+from nnet3py.recognition.server_session import Session
+from nnet3py.recognition.stream_threads import StreamService
+
+logger = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 5.0          # that a client has to answer to the closing of its connection
+_OPEN_SECONDS = 10.0         # for a client to say what it wants
+_PING_SECONDS = 20.0         # between questions whether a client is still there; as long for the answer
+_KINDS = {1007: "text", 1009: "size", 1011: "ping"}      # of errors at which websockets itself closes, by close code
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """How to serve.
+
+    Attributes
+    ----------
+    host : name or address of the interface to listen on; ``""`` for all
+    port : to listen on; 0 for any that is free
+    sample_rate : of clients that do not name theirs
+    limits : for clients
+    drain_seconds : that connections have to end by themselves after the server was told to stop
+    allowed_origins : of pages of other servers whose scripts may connect, such as ``https://example.org``; or ``*``
+    certificate, key : files in PEM format, for connections with TLS; the key may be in the certificate's file
+    model_name : which is shown
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 2700
+    sample_rate: float = 8000.0
+    limits: Limits = field(default_factory=Limits)
+    drain_seconds: float = 10.0
+    allowed_origins: Sequence[str] = ()
+    certificate: str = ""
+    key: str = ""
+    model_name: str = ""
+
+    def check(self) -> None:
+        """Raise :class:`UsageError` for what cannot be."""
+        self.limits.check()
+        if not SAMPLE_RATES[0] <= self.sample_rate <= SAMPLE_RATES[1]:
+            raise UsageError(f"--sample-rate={self.sample_rate:g}: expected a number from {SAMPLE_RATES[0]:g} to "
+                             f"{SAMPLE_RATES[1]:g}")
+        if not 0 <= self.port <= 65535:
+            raise UsageError(f"--port={self.port}: expected a number from 0 to 65535")
+        if not self.drain_seconds >= 0:
+            raise UsageError(f"--drain-seconds={self.drain_seconds:g}: expected 0 or more")
+        if self.key and not self.certificate:
+            raise UsageError("--key without --certificate")
+
+
+class RecognitionServer:
+    """A server. :meth:`serve` runs it, :meth:`stop` ends that.
+
+    Parameters
+    ----------
+    service : which decodes; it is shut down when the server ends
+    options : how to serve
+
+    Raises
+    ------
+    Nnet3Error
+        The package websockets is missing, or an option cannot be used.
+    """
+
+    def __init__(self, service: StreamService, options: ServerOptions) -> None:
+        options.check()
+        require_websockets()
+        self.options, self.metrics = options, Metrics()
+        self._service = service
+        self._is_local = is_local_name(options.host)
+        self._connections: set[Any] = set()
+        self._stopping = asyncio.Event()
+        self._hurrying = asyncio.Event()
+
+    def stop(self) -> None:
+        """Accept no more connections, and end when those that are open have ended; called again: end them now."""
+        if self._stopping.is_set():
+            self._hurrying.set()
+        self._stopping.set()
+
+    async def serve(self, listening: Callable[[str], None] = lambda address: None) -> None:
+        """Accept connections until :meth:`stop` is called; ``listening`` is told the address once that begins.
+
+        Raises Nnet3Error if the port cannot be had.
+        """
+        try:
+            server = await self._listen()
+            listening(self._address(server))
+            await self._stopping.wait()
+            await self._drain(server)
+        finally:
+            await asyncio.get_running_loop().run_in_executor(None, self._service.shut_down)
+
+    async def _listen(self) -> Any:
+        from websockets.asyncio.server import serve
+
+        options = self.options
+        quiet = logging.getLogger(__name__ + ".websockets")      # tells of garbage with tracebacks
+        quiet.disabled = True
+        try:
+            return await serve(
+                self._handle, options.host or None, options.port, process_request=self._process_request,
+                compression=None, server_header="nnet3py", open_timeout=_OPEN_SECONDS, ping_interval=_PING_SECONDS,
+                ping_timeout=_PING_SECONDS, close_timeout=CLOSE_SECONDS, max_size=options.limits.max_message_bytes,
+                max_queue=MESSAGES_WAITING, logger=quiet, ssl=_tls_context(options))
+        except OSError as error:
+            raise Nnet3Error(f"cannot listen on port {options.port} of {options.host or 'all interfaces'}: "
+                             f"{error.strerror or error}", "choose another with --port or --host") from None
+
+    def _address(self, server: Any) -> str:
+        host, port = server.sockets[0].getsockname()[:2]
+        return f"{'https' if self.options.certificate else 'http'}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    async def _drain(self, server: Any) -> None:
+        """Let connections end, for a while; then end them."""
+        if self._connections:
+            logger.info("Stopping: %d connections have %g seconds to end; a second signal ends them at once.",
+                        len(self._connections), self.options.drain_seconds)
+        server.close(close_connections=False)
+        ended = asyncio.ensure_future(server.wait_closed())
+        hurried = asyncio.ensure_future(self._hurrying.wait())
+        await asyncio.wait({ended, hurried}, timeout=self.options.drain_seconds, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if self._connections:
+            await asyncio.gather(*(connection.close(CloseCode.GOING_AWAY, "the server stops")
+                                   for connection in list(self._connections)), return_exceptions=True)
+        await asyncio.wait({ended}, timeout=CLOSE_SECONDS)
+        ended.cancel()
+
+    def _process_request(self, connection: Any, request: Any) -> Any:
+        """The HTTP response to a request; None for one that a WebSocket comes of."""
+        answer = self._http_answer(request)
+        if answer is None:
+            return None
+        from websockets.datastructures import Headers
+        from websockets.http11 import Response
+
+        return Response(answer.status, answer.status.phrase, Headers(answer.headers), answer.body)
+
+    def _http_answer(self, request: Any) -> HttpAnswer | None:
+        headers = request.headers
+        if "websocket" not in ",".join(headers.get_all("Upgrade")).lower():
+            return answer_to(request.path, self.health, self.metrics.text)
+        host = next(iter(headers.get_all("Host")), "")
+        if not origin_is_allowed(headers.get_all("Origin"), host, self._is_local, self.options.allowed_origins):
+            self.metrics.count("refused_total", label="origin")
+            return refusal(HTTPStatus.FORBIDDEN, "Pages of other servers may not connect: see --allow-origin.")
+        if self._is_full():
+            self.metrics.count("refused_total", label="full")
+            return refusal(HTTPStatus.SERVICE_UNAVAILABLE, "There are as many connections as are allowed.")
+        return None
+
+    def _is_full(self) -> bool:
+        return len(self._connections) >= self.options.limits.max_connections
+
+    def health(self) -> dict[str, object]:
+        """What ``/health`` says: ``status`` is ``ok``, or ``stopping``."""
+        from nnet3py import __version__
+
+        return {"status": "stopping" if self._stopping.is_set() else "ok", "model": self.options.model_name,
+                "version": __version__, "connections": len(self._connections),
+                "sample_rate": self.options.sample_rate}
+
+    async def _handle(self, connection: Any) -> None:
+        """Have the conversation with one client; whatever goes wrong in it ends this connection only."""
+        from websockets.exceptions import ConnectionClosed
+
+        if self._is_full():        # several came at the same moment
+            self.metrics.count("refused_total", label="full")
+            await connection.close(CloseCode.TRY_LATER, "there are as many connections as are allowed")
+            return
+        self._connections.add(connection)
+        self.metrics.count("connections_total")
+        self.metrics.connections = len(self._connections)
+        session = Session(connection, self._service, StreamSettings(self.options.sample_rate), self.options.limits,
+                          self.metrics)
+        try:
+            await self._converse(session)
+        except ConnectionClosed as closed:
+            if closed.sent is not None and not closed.rcvd_then_sent and closed.sent.code in _KINDS:
+                self.metrics.count("errors_total", label=_KINDS[closed.sent.code])
+        finally:
+            self._connections.discard(connection)
+            self.metrics.connections = len(self._connections)
+
+    @staticmethod
+    async def _converse(session: Session) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            await session.run()
+        except ConnectionClosed:
+            raise
+        except Exception as error:
+            logger.error("A connection is closed after an internal error: %s: %s", type(error).__name__, error,
+                         exc_info=logger.isEnabledFor(logging.DEBUG))
+            await session.fail()
+
+
+def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[str], None]) -> None:
+    """Serve until SIGTERM or SIGINT comes; a second one ends open connections at once.
+
+    Parameters
+    ----------
+    server_of : makes the server, within the event loop that will run it
+    listening : is told the address
+    """
+    async def until_signal() -> None:
+        server = server_of()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, server.stop)
+        await server.serve(listening)
+
+    asyncio.run(until_signal())
+
+
+def require_websockets() -> None:
+    """Raise Nnet3Error, which says how to install it, if the package is missing."""
+    try:
+        import websockets.asyncio.server  # noqa: F401
+    except ImportError:
+        raise Nnet3Error("the server needs the package websockets, 13.0 or newer",
+                         f"to install it: {extras.install_command('serve')}") from None
+
+
+def _tls_context(options: ServerOptions) -> Any:
+    if not options.certificate:
+        return None
+    import ssl
+
+    for path in filter(None, (options.certificate, options.key)):
+        if not os.path.isfile(path):
+            raise Nnet3Error(f"{path}: no such file")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(options.certificate, options.key or None)
+    except ssl.SSLError as error:
+        raise Nnet3Error(f"{options.certificate}: no certificate and key in PEM format that belong together "
+                         f"({error.reason or error})") from None
+    return context

@@ -1,0 +1,179 @@
+"""What a client and the server say to each other: the public protocol of vosk-server, over a WebSocket.
+
+A client may first send the text ``{"config": {"sample_rate": 8000, "words": true, "max_alternatives": 0,
+"phrase_list": [...]}}``, then sends sound in binary messages (16-bit samples, little-endian, one channel), and at last
+the text ``{"eof": 1}``. Each binary message is answered by ``{"partial": "..."}`` or, at the end of a segment, by its
+result; ``{"eof": 1}`` by the last result, after which the server closes. ``{"reset": 1}`` is answered by a result,
+too, and begins a new stream.
+"""
+from __future__ import annotations
+
+import enum
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from nnet3py.errors import Nnet3Error
+
+BYTES_PER_SAMPLE = 2
+SAMPLE_RATES = (1000.0, 384000.0)      # the least and the greatest; telephones have 8000, studios 192000
+MOST_ALTERNATIVES = 100
+MOST_PHRASE_WORDS = 10_000              # a graph is made of them
+
+
+class CloseCode(enum.IntEnum):
+    """Why the server closes a connection, by the numbers of RFC 6455."""
+
+    GOING_AWAY = 1001
+    UNSUPPORTED = 1003         # text that means nothing
+    POLICY = 1008              # a limit, or a setting that this model does not have
+    INTERNAL = 1011
+    TRY_LATER = 1013
+
+
+class Control(enum.Enum):
+    """Text messages without values."""
+
+    EOF = "eof"
+    RESET = "reset"
+
+
+class ProtocolError(Nnet3Error):
+    """What a client did ends its connection.
+
+    Parameters
+    ----------
+    message : what was found and what was expected; the client is told
+    code : with which the connection is closed
+    kind : a word for it, by which such ends are counted
+    """
+
+    def __init__(self, message: str, code: CloseCode, kind: str) -> None:
+        super().__init__(message)
+        self.code, self.kind = code, kind
+
+
+@dataclass(frozen=True)
+class StreamSettings:
+    """What a client may choose for its stream.
+
+    Attributes
+    ----------
+    sample_rate : samples a second of what it sends
+    words : whether results have a list of words with times and confidences
+    max_alternatives : 0, or how many alternatives to give in the place of one result
+    phrases : all that can be said, for a model with a lookahead graph; empty: whatever the model knows
+    """
+
+    sample_rate: float
+    words: bool = True
+    max_alternatives: int = 0
+    phrases: tuple[str, ...] = ()
+
+
+class ResultLike(Protocol):
+    """What is read of a result of recognition.
+
+    ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``best(count)`` gives at most
+    so many (text, cost), the best first; ``joined(results)`` makes one of several that follow each other.
+    """
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def words(self) -> Any: ...
+    def best(self, count: int) -> Any: ...
+    def joined(self, segments: Any) -> Any: ...
+
+
+def read_text_message(text: str, settings: StreamSettings) -> StreamSettings | Control:
+    """What a client's text message asks for; settings that it does not name stay.
+
+    Raises :class:`ProtocolError` for anything but ``config``, ``eof`` and ``reset``. Keys of ``config`` that are not
+    known are ignored, as by the public server; ``model`` is refused, since the wrong language helps nobody.
+    """
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        message = None
+    if isinstance(message, dict):
+        if "config" in message:
+            return _changed(settings, message["config"])
+        for control in Control:
+            if message.get(control.value):
+                return control
+    raise ProtocolError(f"text message {_shown(text)}: expected {{\"config\": {{...}}}}, {{\"reset\": 1}} or "
+                        "{\"eof\": 1}; sound is sent in binary messages", CloseCode.UNSUPPORTED, "text")
+
+
+def _changed(settings: StreamSettings, config: Any) -> StreamSettings:
+    if not isinstance(config, dict):
+        raise _wrong("config", config, "an object")
+    if config.get("model"):
+        raise _wrong("model", config["model"], "none: this server has one model")
+    found: dict[str, Any] = {}
+    if "sample_rate" in config:
+        rate = config["sample_rate"]
+        if not _is_number(rate) or not SAMPLE_RATES[0] <= rate <= SAMPLE_RATES[1]:
+            raise _wrong("sample_rate", rate, f"a number from {SAMPLE_RATES[0]:g} to {SAMPLE_RATES[1]:g}")
+        found["sample_rate"] = float(rate)
+    if "words" in config:
+        if not isinstance(config["words"], bool | int):
+            raise _wrong("words", config["words"], "true or false")
+        found["words"] = bool(config["words"])
+    if "max_alternatives" in config:
+        count = config["max_alternatives"]
+        if not _is_number(count) or count != int(count) or not 0 <= count <= MOST_ALTERNATIVES:
+            raise _wrong("max_alternatives", count, f"a whole number from 0 to {MOST_ALTERNATIVES}")
+        found["max_alternatives"] = int(count)
+    if "phrase_list" in config:
+        phrases = config["phrase_list"] or []
+        if not isinstance(phrases, list) or not all(isinstance(phrase, str) for phrase in phrases):
+            raise _wrong("phrase_list", phrases, "a list of texts")
+        if sum(len(phrase.split()) for phrase in phrases) > MOST_PHRASE_WORDS:
+            raise _wrong("phrase_list", phrases, f"at most {MOST_PHRASE_WORDS} words")
+        found["phrases"] = tuple(phrases)
+    return replace(settings, **found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _wrong(name: str, value: Any, expected: str) -> ProtocolError:
+    return ProtocolError(f"{name} {_shown(json.dumps(value))}: expected {expected}", CloseCode.POLICY, "config")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "...")
+
+
+def partial_message(text: str) -> str:
+    """The answer to sound within a segment."""
+    return json.dumps({"partial": text}, ensure_ascii=False)
+
+
+def error_message(text: str) -> str:
+    """What is said before a connection is closed for a reason. The public server says nothing."""
+    return json.dumps({"error": text}, ensure_ascii=False)
+
+
+def result_message(result: ResultLike | None, settings: StreamSettings) -> str:
+    """The answer at the end of a segment; None stands for a stream that had no sound."""
+    words = _words(result) if settings.words and result is not None else []
+    if settings.max_alternatives > 0:
+        alternatives: list[dict[str, Any]] = [
+            {"text": text, "confidence": -float(cost)}
+            for text, cost in (result.best(settings.max_alternatives) if result is not None else [])]
+        alternatives = alternatives or [{"text": "", "confidence": 1.0}]
+        if words:              # of the best one: the others have no times
+            alternatives[0] = {"result": words, **alternatives[0]}
+        return json.dumps({"alternatives": alternatives}, ensure_ascii=False)
+    text = {"text": result.text if result is not None else ""}
+    return json.dumps({"result": words, **text} if words else text, ensure_ascii=False)
+
+
+def _words(result: ResultLike) -> list[dict[str, Any]]:
+    return [{"conf": round(float(confidence), 6), "end": round(float(end), 6), "start": round(float(start), 6),
+             "word": word} for word, start, end, confidence in result.words]

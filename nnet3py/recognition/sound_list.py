@@ -1,0 +1,107 @@
+"""Which sounds are to be transcribed, and where their results go."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from nnet3py.errors import UsageError
+from nnet3py.io.text_lines import read_lines
+from nnet3py.recognition.sound import ENDINGS, STANDARD_INPUT
+
+
+class Listed(NamedTuple):
+    """A file of sound, and the name of its result, without ending: of a folder's files with the folders below it."""
+
+    path: str
+    name: str
+
+
+def find_sounds(paths: Iterable[str]) -> list[Listed]:
+    """Files, and all files of sound in folders and below, by their endings; each once, in order.
+
+    UsageError for what is not there, for folders without sounds, and if two results would have the same name.
+    """
+    found: dict[str, Listed] = {}
+    for path in paths:
+        for listed in _in_folder(path) if os.path.isdir(path) else [_file(path)]:
+            found.setdefault(os.path.realpath(listed.path) if listed.path != STANDARD_INPUT else "", listed)
+    return _with_own_names(list(found.values()))
+
+
+def _file(path: str) -> Listed:
+    if path == STANDARD_INPUT:
+        return Listed(path, "standard-input")
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file or folder {path}")
+    return Listed(path, _stem(os.path.basename(path)))
+
+
+def _in_folder(folder: str) -> list[Listed]:
+    found = []
+    for here, folders, names in os.walk(folder):
+        folders.sort()
+        paths = [os.path.join(here, name) for name in sorted(names) if name.lower().endswith(ENDINGS)]
+        found += [Listed(path, _stem(os.path.relpath(path, folder))) for path in paths if os.path.isfile(path)]
+    if not found:
+        raise UsageError(f"the folder {folder} has no files of sound", f"they end in {', '.join(ENDINGS)}")
+    return found
+
+
+def _stem(name: str) -> str:
+    stem, ending = os.path.splitext(name)
+    return stem if ending.lower() in ENDINGS else name
+
+
+def _with_own_names(sounds: list[Listed]) -> list[Listed]:
+    of_name: dict[str, str] = {}
+    for path, name in sounds:
+        if name in of_name:
+            raise UsageError(f"the results of {of_name[name]} and {path} would have the same name, {name}",
+                             "rename one of them, or transcribe them into different folders")
+        of_name[name] = path
+    return sounds
+
+
+def to_do(sounds: Sequence[Listed], folder: str, ending: str) -> list[Listed]:
+    """Those that have no result in a folder that is as new as the sound."""
+    def is_done(sound: Listed) -> bool:
+        try:
+            return os.path.getmtime(result_path(sound, folder, ending)) >= os.path.getmtime(sound.path)
+        except OSError:
+            return False
+
+    return [sound for sound in sounds if not is_done(sound)]
+
+
+def result_path(sound: Listed, folder: str, ending: str) -> str:
+    """The file for a result."""
+    return os.path.join(folder, sound.name + ending)
+
+
+def split(sounds: Sequence[Listed], count: int) -> list[list[Listed]]:
+    """At most ``count`` lists of about the same number of bytes, none of them empty."""
+    sizes = [0] * count
+    lists: list[list[Listed]] = [[] for _ in range(count)]
+    for sound in sorted(sounds, key=lambda sound: -os.path.getsize(sound.path)):
+        least = min(range(count), key=sizes.__getitem__)
+        lists[least].append(sound)
+        sizes[least] += max(1, os.path.getsize(sound.path))
+    return [part for part in lists if part]
+
+
+def write_list(sounds: Sequence[Listed], path: str) -> None:
+    """Write a list of sounds for another process. UsageError for a name with a line end in it."""
+    lines = [field for sound in sounds for field in sound]
+    if any("\n" in field or "\r" in field for field in lines):
+        raise UsageError("a file of sound has a line end in its name", "rename it, or use one job")
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write("".join(f"{field}\n" for field in lines))
+
+
+def read_list(path: str) -> list[Listed]:
+    """What :func:`write_list` wrote."""
+    lines = read_lines(path)
+    if len(lines) % 2:
+        raise UsageError(f"{path} is no list of sounds with names: it has {len(lines)} lines")
+    return [Listed(*pair) for pair in zip(lines[::2], lines[1::2], strict=True)]

@@ -1,0 +1,180 @@
+"""A stream of sound that is being recognised: blocks go in, words come out."""
+from __future__ import annotations
+
+import logging
+from functools import cache
+
+import numpy as np
+
+from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.lattices.phone_determinize import PhoneDeterminizeOptions
+from nnet3py.random_sequence import philox
+from nnet3py.recognition.pipeline import SpeakerState
+from nnet3py.recognition.results import Result, ResultMaker
+from nnet3py.recognition.stream_decoder import StreamDecoder
+from nnet3py.transducers.compact_lattice import CompactLattice
+
+logger = logging.getLogger(__name__)
+
+Block = bytes | bytearray | memoryview | np.ndarray
+
+FULL_SCALE = 32768.0           # what 1 is among samples of 16 bits
+_LARGEST = 32.0                # of samples that are meant to be from -1 to 1
+_NOISE_LENGTH = 1 << 16
+
+
+class Stream:
+    """One stream of sound; made by :meth:`Recognizer.stream`. Calls follow each other; other streams may run meanwhile.
+
+    What comes in is decoded in pieces of a fixed length, so that words do not depend on the sizes of blocks. A piece
+    after which an utterance is over is the last that is decoded until :meth:`result` is called, which ends the segment
+    there. Who does not ask for results at endpoints gets everything as one segment.
+
+    Parameters
+    ----------
+    decoder : recognises it
+    results : makes results
+    sample_rate : samples a second of the blocks
+    chunk_seconds : length of the pieces
+    dither : size of the noise that is added to samples, which is the same each time
+    endpointing : whether to look for ends of utterances
+    determinize : how lattices are determinized
+    """
+
+    def __init__(self, decoder: StreamDecoder, results: ResultMaker, sample_rate: float, chunk_seconds: float,
+                 dither: float = 0.0, endpointing: bool = True,
+                 determinize: PhoneDeterminizeOptions | None = None) -> None:
+        self._decoder, self._results, self._determinize = decoder, results, determinize
+        self.sample_rate, self._endpointing, self._dither = sample_rate, endpointing, dither
+        self._chunk = max(1, int(sample_rate * chunk_seconds))
+        self._half_sample = b""
+        self._waiting = np.zeros(0, dtype=np.float32)      # samples that are not decoded yet
+        self._num_samples = 0                              # that are
+        self._endpoint = self._is_finished = False
+        self._partial: tuple[int, str] = (0, "")           # of how many frames, and what it is
+
+    def accept_waveform(self, block: Block) -> bool:
+        """Take more sound, and decode what can be; returns :attr:`endpoint`.
+
+        Parameters
+        ----------
+        block : bytes of 16-bit samples (little-endian; half a sample at the end waits for the next block), an array of
+            int16, or one of float32 or float64 from -1 to 1; one channel, any length
+
+        Raises UsageError for another type, ShapeError for more than one channel, NumericError for NaN or infinity.
+        Then nothing of the block is taken. UsageError after :meth:`finish`.
+        """
+        if self._is_finished:
+            raise UsageError("the stream is finished and takes no more sound", "begin another one")
+        samples = self._samples(block)
+        if self._endpoint:                 # the caller let it pass: what was held back belongs to the same segment
+            self._advance(stops=False)
+        self._waiting = np.concatenate((self._waiting, samples)) if len(self._waiting) else samples
+        self._advance(stops=True)
+        return self._endpoint
+
+    @property
+    def endpoint(self) -> bool:
+        """Whether an utterance is over, by the model's rules; until :meth:`result` is called, or more sound comes."""
+        return self._endpoint
+
+    @property
+    def partial(self) -> str:
+        """The likeliest words of this segment so far."""
+        count = self._decoder.num_frames_decoded
+        if count != self._partial[0]:
+            path = self._decoder.best_path(False) if count else None
+            self._partial = count, self._results.partial(path.words) if path is not None else ""
+        return self._partial[1]
+
+    @property
+    def seconds(self) -> float:
+        """How much sound was decoded."""
+        return self._num_samples / self.sample_rate
+
+    @property
+    def adaptation(self) -> SpeakerState:
+        """What is known of the speaker now, for ``Recognizer.stream(adaptation=…)``. Segments of a stream share it."""
+        return self._decoder.adaptation_state()
+
+    def result(self) -> Result:
+        """The result of this segment, which ends here; the next begins with the sound that follows.
+
+        Sound that was held back is decoded, to the next end of an utterance if there is one: so
+        ``while stream.endpoint: stream.result()`` finds the same segments whatever the sizes of blocks.
+        """
+        if self._is_finished:
+            raise UsageError("the stream is finished: finish() gave the last result")
+        result = self._segment_result()
+        self._endpoint, self._partial = False, (0, "")
+        self._decoder.begin_segment()
+        self._advance(stops=True)
+        return result
+
+    def finish(self) -> Result:
+        """There is no more sound: the result of the last segment."""
+        if self._is_finished:
+            raise UsageError("the stream is finished already")
+        self._advance(stops=False)
+        self._decode(len(self._waiting))
+        self._is_finished, self._endpoint = True, False
+        self._decoder.finish()
+        return self._segment_result()
+
+    # -- within --------------------------------------------------------------------------------------------------------
+
+    def _advance(self, stops: bool) -> None:
+        """Decode the whole pieces that wait; ``stops``: up to the end of an utterance."""
+        self._endpoint = False
+        while len(self._waiting) >= self._chunk and not (stops and self._endpoint):
+            self._decode(self._chunk)
+            self._endpoint = self._endpointing and self._decoder.endpoint_detected()
+
+    def _decode(self, count: int) -> None:
+        if not count:
+            return
+        piece, self._waiting = self._waiting[:count], self._waiting[count:]
+        if self._dither:
+            places = np.arange(self._num_samples, self._num_samples + count) % _NOISE_LENGTH
+            piece = piece + np.float32(self._dither) * _noise()[places]
+        self._decoder.accept_waveform(piece, self.sample_rate)
+        self._num_samples += count
+
+    def _segment_result(self) -> Result:
+        decoder = self._decoder
+        count, lattice = decoder.num_frames_decoded, CompactLattice.empty()
+        if count and decoder.search.is_alive:
+            decoder.finalize()
+            lattice = decoder.lattice(True, self._determinize).lattice
+        elif count:
+            logger.warning("No path through the graph is left after %d frames; a wider beam may keep one", count)
+        return self._results.result(lattice, decoder.frame_offset, count)
+
+    def _samples(self, block: Block) -> np.ndarray:
+        """float32 (samples,), of the range of 16 bits."""
+        if isinstance(block, bytes | bytearray | memoryview):
+            data = self._half_sample + bytes(block)
+            whole = len(data) // 2 * 2
+            self._half_sample = data[whole:]
+            return np.frombuffer(data[:whole], dtype="<i2").astype(np.float32)
+        if not isinstance(block, np.ndarray) or block.dtype.type not in (np.int16, np.float32, np.float64):
+            found = f"an array of {block.dtype}" if isinstance(block, np.ndarray) else type(block).__name__
+            raise UsageError(f"expected bytes of 16-bit samples, or an array of int16 or float32, found {found}")
+        if block.ndim != 1 and block.shape[1:] != (1,):
+            raise ShapeError(f"expected the samples of one channel, found an array of shape {block.shape}",
+                             "give one channel, such as array[:, 0], or their mean")
+        samples = block.reshape(-1)
+        if samples.dtype == np.int16:
+            return samples.astype(np.float32)
+        if not np.isfinite(samples).all():
+            raise NumericError(f"sample {int((~np.isfinite(samples)).argmax())} of a block is NaN or infinite")
+        if len(samples) and float(np.abs(samples).max()) > _LARGEST:
+            raise UsageError(f"expected floating-point samples from -1 to 1, found {float(np.abs(samples).max()):g}",
+                             "divide samples of the range of 16 bits by 32768, or give int16")
+        return samples.astype(np.float32) * np.float32(FULL_SCALE)
+
+
+@cache
+def _noise() -> np.ndarray:
+    """float32: noise to be added to samples, so that digital silence has features like other silence."""
+    return philox(0).standard_normal(_NOISE_LENGTH).astype(np.float32)

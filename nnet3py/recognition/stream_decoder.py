@@ -1,0 +1,214 @@
+"""From sound to words, as it arrives. Kaldi: ``SingleUtteranceNnet3Decoder``, ``DecodableAmNnetLoopedOnline``."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.decoding.lattice_decoder import BestPath, DecoderOptions, Graph, LatticeDecoder
+from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.phone_determinize import Determinized, PhoneDeterminizeOptions, determinize_phone_pruned
+from nnet3py.lattices.states import trimmed
+from nnet3py.recognition.endpoint import EndpointDetector, EndpointOptions, Situation
+from nnet3py.recognition.pipeline import FeaturePipeline, SpeakerState
+from nnet3py.recognition.silence_weighting import SilenceWeighting
+from nnet3py.runtime.looped import LoopedComputer, LoopedStream
+from nnet3py.transducers.fst import Fst
+
+
+class Chunk(NamedTuple):
+    """What the network is to compute next of a stream.
+
+    Attributes
+    ----------
+    frames : float32 (frames, input dim), with the context of the first chunk in front of and behind it
+    ivector : float32 (ivector dim,); None for a network without
+    """
+
+    frames: np.ndarray
+    ivector: np.ndarray | None
+
+
+class StreamDecoder:
+    """Recognises one stream of sound: accept samples as they come, ask what was said.
+
+    A stream is one segment, or several: after :meth:`begin_segment` the search begins anew where it stands, while
+    features, i-vectors and the network go on.
+
+    The network is computed by a stream of its own, unless somebody else does it: who calls
+    ``pipeline.accept_waveform``, :meth:`prepare`, and then, while :meth:`pending_chunk` gives one,
+    :meth:`accept_output`, may compute chunks of many streams together.
+
+    Parameters
+    ----------
+    pipeline : the stream's features
+    looped : the network, compiled for streams, which any number of them share
+    graph : that is searched
+    model : knows what transition-ids stand for
+    decoder_options, endpoint_options : of the search, and of when an utterance is over
+    network_stream : of ``looped``, if there is one whose stream is over: making one takes time
+
+    Attributes
+    ----------
+    search : what is searching
+    frame_offset : decoded frames before this segment
+
+    Raises
+    ------
+    ShapeError : the network takes other features or i-vectors than the pipeline makes, or the graph is of another model
+    """
+
+    def __init__(self, pipeline: FeaturePipeline, looped: LoopedComputer, graph: Graph, model: TransitionModel,
+                 decoder_options: DecoderOptions | None = None, endpoint_options: EndpointOptions | None = None,
+                 network_stream: LoopedStream | None = None) -> None:
+        _check_dimensions(pipeline, looped)
+        self.pipeline, self._looped, self._model = pipeline, looped, model
+        self.search = LatticeDecoder(graph, decoder_options)
+        self._network = network_stream
+        if network_stream is not None:
+            network_stream.restart()
+        self._subsampling = looped.frame_subsampling_factor
+        self._endpoints = EndpointDetector(endpoint_options or EndpointOptions(), model, self.frame_shift)
+        self.frame_offset = 0
+        self._num_chunks = 0                # that were given out
+        self._weighting = self._new_weighting()
+
+    def _new_weighting(self) -> SilenceWeighting | None:
+        models = self.pipeline.models
+        if not models.weights_silence:
+            return None
+        return SilenceWeighting(models.silence_weighting, self._model, self._subsampling,
+                                self.frame_offset * self._subsampling)
+
+    @property
+    def frame_shift(self) -> float:
+        """Seconds from one decoded frame to the next."""
+        return self.pipeline.models.frame_shift * self._subsampling
+
+    @property
+    def network_stream(self) -> LoopedStream:
+        """What computes the network for this stream, unless somebody else does."""
+        if self._network is None:
+            self._network = self._looped.stream()
+        return self._network
+
+    # -- sound comes in ------------------------------------------------------------------------------------------------
+
+    def accept_waveform(self, samples: np.ndarray, rate: float) -> None:
+        """Take float32 (samples,) of the range of 16 bits, ``rate`` of them a second, and recognise what can be.
+
+        Raises as FeatureStream.accept, and NumericError for what the network makes NaN of.
+        """
+        self.pipeline.accept_waveform(samples, rate)
+        self.advance()
+
+    def finish(self) -> None:
+        """There is no more sound; recognise the rest."""
+        self.pipeline.finish()
+        self.advance()
+
+    def advance(self) -> None:
+        """Recognise what can be of the sound that is there. Kaldi: AdvanceDecoding."""
+        self.prepare()
+        while (chunk := self.pending_chunk()) is not None:
+            self.accept_output(self.network_stream.compute_chunk(chunk.frames, chunk.ivector))
+
+    def prepare(self) -> None:
+        """Say what the newest frames count for i-vectors, by what has been recognised; before chunks are asked for."""
+        ivectors = self.pipeline.ivectors
+        if self._weighting is not None and ivectors is not None and (
+                self._chunk_is_there() or not self._weighting.can_wait):
+            ivectors.update_weights(*self._weighting.delta_weights(self.search, self.pipeline.num_ivectors_ready))
+            decoded = (self.frame_offset + self.search.num_frames) * self._subsampling
+            ivectors.no_changes_before(min(self._weighting.first_changing, decoded))    # another segment may begin
+
+    def pending_chunk(self) -> Chunk | None:
+        """What the network is to compute next; None if it takes more sound. Each chunk is given once."""
+        if not self._chunk_is_there():
+            return None
+        pipeline, looped, ready = self.pipeline, self._looped, self.pipeline.num_frames_ready
+        begin = self._num_chunks * looped.frames_per_chunk
+        end = begin + looped.frames_per_chunk + looped.right_context
+        first = begin + looped.right_context if self._num_chunks else -looped.left_context
+        frames = pipeline.frames_at(np.clip(np.arange(first, end), 0, ready - 1))
+        ivector = None
+        if looped.io.ivector_dim:
+            ivector = pipeline.ivector(min(ready, pipeline.num_ivectors_ready) - 1)
+        self._num_chunks += 1
+        pipeline.forget(min(end, ready - 1))
+        return Chunk(frames, ivector)
+
+    def _chunk_is_there(self) -> bool:
+        """Whether the frames of the next chunk have come, or the last ones have."""
+        begin, ready = self._num_chunks * self._looped.frames_per_chunk, self.pipeline.num_frames_ready
+        end = begin + self._looped.frames_per_chunk + self._looped.right_context
+        return begin < ready and (end <= ready or self.pipeline.is_finished)
+
+    def accept_output(self, rows: np.ndarray) -> None:
+        """Search on through what the network made of the chunk that was given last, float32 (rows, output dim)."""
+        if self.pipeline.is_finished:
+            total = -(-self.pipeline.num_frames_ready // self._subsampling)
+            rows = rows[:total - self.frame_offset - self.search.num_frames]
+        self.search.advance(rows)
+
+    # -- words come out ------------------------------------------------------------------------------------------------
+
+    @property
+    def num_frames_decoded(self) -> int:
+        """Of this segment."""
+        return self.search.num_frames
+
+    def best_path(self, use_final: bool = False) -> BestPath | None:
+        """The best path of this segment so far, None if there is none; ``use_final``: with the cost of ending."""
+        return self.search.best_path(use_final)
+
+    def endpoint_detected(self) -> bool:
+        """Whether the utterance is over, by the rules."""
+        return self.activated_rule() is not None
+
+    def activated_rule(self) -> tuple[str, Situation] | None:
+        """The name of the rule by which it is, and what it looked at."""
+        return self._endpoints.activated_rule(self.search)
+
+    def finalize(self) -> None:
+        """Prune, as nothing follows in this segment; before :meth:`lattice`. Kaldi: FinalizeDecoding."""
+        self.search.finalize()
+
+    def raw_lattice(self, use_final: bool = True) -> Fst:
+        """The segment's state-level lattice, trimmed; costs as the search has them, with the acoustic scale.
+
+        ``use_final``: with the cost of ending. Nnet3Error if no frame was decoded, or no path is left.
+        """
+        if not self.search.num_frames:
+            raise Nnet3Error("You cannot get a lattice if you decoded no frames.",
+                             "the sound is too short for a single frame")
+        lattice = trimmed(self.search.raw_lattice(use_final))
+        if not lattice.num_states:
+            raise Nnet3Error("no path through the graph is left", "a wider --beam may keep one")
+        return lattice
+
+    def lattice(self, use_final: bool = True, options: PhoneDeterminizeOptions | None = None) -> Determinized:
+        """The segment's compact lattice, one path for each word sequence; raises as :meth:`raw_lattice`."""
+        return determinize_phone_pruned(self._model, self.raw_lattice(use_final), self.search.options.lattice_beam,
+                                        options)
+
+    def begin_segment(self) -> None:
+        """Begin the search anew where the stream stands."""
+        self.frame_offset += self.search.num_frames
+        self.search.init()
+        self._weighting = self._new_weighting()
+
+    def adaptation_state(self) -> SpeakerState:
+        """What the speaker's next stream begins with, if this one is over now."""
+        return self.pipeline.adaptation_state()
+
+
+def _check_dimensions(pipeline: FeaturePipeline, looped: LoopedComputer) -> None:
+    made, io = pipeline.models, looped.io
+    if made.input_dim != io.input_dim:
+        raise ShapeError(f"the network takes features of dimension {io.input_dim}, the options make {made.input_dim}",
+                         "is the feature configuration that of the model?")
+    if io.ivector_dim and made.ivector_dim != io.ivector_dim:
+        raise ShapeError(f"the network takes i-vectors of dimension {io.ivector_dim}, the extractor makes "
+                         f"{made.ivector_dim or 'none'}", "--ivector-extraction-config names the extractor")

@@ -1,0 +1,90 @@
+"""Results as text, for people and other programs: plain text, JSON, subtitles (SubRip, WebVTT), CTM."""
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nnet3py.recognition.results import Result, Word
+
+# A subtitle: two lines of so many characters, shown so many seconds, without longer pauses in it.
+LINE, LINES = 42, 2
+_MOST_SECONDS, _PAUSE = 7.0, 1.0
+
+
+def as_text(name: str, result: Result) -> str:
+    """The words of each segment in a line, without ``name``; an empty line if there are none."""
+    return "\n".join(segment.text for segment in result.segments if segment.words) + "\n"
+
+
+def as_json(name: str, result: Result) -> str:
+    """An object in one line: name, text, and segments with words."""
+    return json.dumps(as_dict(name, result), ensure_ascii=False) + "\n"
+
+
+def as_dict(name: str, result: Result) -> dict[str, Any]:
+    """What the JSON says."""
+    return {"name": name, "text": result.text, "segments": [
+        {"start": segment.start, "end": segment.end, "text": segment.text,
+         "words": [{**word._asdict(), "confidence": round(word.confidence, 6)} for word in segment.words]}
+        for segment in result.segments if segment.words]}
+
+
+def as_ctm(name: str, result: Result) -> str:
+    """A line for each word: name, channel 1, begin and duration in seconds, word, confidence."""
+    name = "_".join(name.split()) or "-"
+    return "".join(f"{name} 1 {word.start:.2f} {word.end - word.start:.2f} {word.word} {word.confidence:.2f}\n"
+                   for word in result.words)
+
+
+def as_srt(name: str, result: Result) -> str:
+    """Subtitles in SubRip's form."""
+    return "".join(f"{number}\n{_clock(cue[0].start, ',')} --> {_clock(cue[-1].end, ',')}\n{_lines(cue)}\n\n"
+                   for number, cue in enumerate(cues(result), 1))
+
+
+def as_vtt(name: str, result: Result) -> str:
+    """Subtitles in WebVTT's form."""
+    return "WEBVTT\n\n" + "".join(
+        f"{_clock(cue[0].start, '.')} --> {_clock(cue[-1].end, '.')}\n{_escaped(_lines(cue))}\n\n"
+        for cue in cues(result))
+
+
+FORMATS: dict[str, Callable[[str, Result], str]] = {
+    "text": as_text, "json": as_json, "srt": as_srt, "vtt": as_vtt, "ctm": as_ctm}
+ENDINGS = {"text": ".txt", "json": ".json", "srt": ".srt", "vtt": ".vtt", "ctm": ".ctm"}
+
+
+def cues(result: Result) -> Iterator[list[Word]]:
+    """The words that are shown together as a subtitle: of one segment, not too many, without a long pause."""
+    for segment in result.segments:
+        cue: list[Word] = []
+        for word in segment.words:
+            if cue and (word.end - cue[0].start > _MOST_SECONDS or word.start - cue[-1].end > _PAUSE
+                        or len(_wrapped([*cue, word])) > LINES):
+                yield cue
+                cue = []
+            cue.append(word)
+        if cue:
+            yield cue
+
+
+def _wrapped(cue: list[Word]) -> list[str]:
+    return textwrap.wrap(" ".join(word.word for word in cue), LINE, break_long_words=False, break_on_hyphens=False)
+
+
+def _lines(cue: list[Word]) -> str:
+    return "\n".join(_wrapped(cue))
+
+
+def _clock(seconds: float, point: str) -> str:
+    """Hours, minutes, seconds and milliseconds."""
+    milliseconds = round(seconds * 1000)
+    minutes, rest = divmod(milliseconds, 60_000)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d}{point}{rest % 1000:03d}"
+
+
+def _escaped(text: str) -> str:
+    """Text in which nothing looks like a tag or an entity of WebVTT."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,134 @@
+"""online2-wav-nnet3-latgen-faster: words, lattices, logs and exit codes on a small recogniser."""
+from __future__ import annotations
+
+import re
+import struct
+
+import pytest
+from online_cases import DATA, KEYS, PACKAGE
+
+from nnet3py.cli.online_decode import latgen
+from nnet3py.io.tables import SequentialReader
+from nnet3py.transducers.lattice import COMPACT_LATTICES
+
+PLACES = [str(PACKAGE / "am" / "final.mdl"), str(PACKAGE / "graph" / "HCLG.fst"), "ark:spk2utt", "scp:wav.scp",
+          "ark:lat"]
+WORDS = f"--word-symbol-table={PACKAGE / 'graph' / 'words.txt'}"
+
+
+@pytest.fixture
+def options(tmp_path, monkeypatch):
+    """The options of the small recogniser; the working folder has its inputs."""
+    monkeypatch.chdir(tmp_path)
+    return write_inputs(tmp_path)
+
+
+def write_inputs(folder):
+    """Write wav.scp, spk2utt and the options files that the returned options name."""
+    ivector = PACKAGE / "ivector"
+    files = {"lda-matrix": "final.mat", "global-cmvn-stats": "global_cmvn.stats", "cmvn-config": "online_cmvn.conf",
+             "splice-config": "splice.conf", "diag-ubm": "final.dubm", "ivector-extractor": "final.ie"}
+    (folder / "ivector.conf").write_text("".join(f"--{name}={ivector / file}\n" for name, file in files.items()))
+    (folder / "wav.scp").write_text("".join(f"{key} {DATA / 'wav' / key}.wav\n" for key in KEYS))
+    (folder / "spk2utt").write_text(f"spk1 {' '.join(KEYS)}\n")
+    return [f"--mfcc-config={PACKAGE / 'conf' / 'mfcc.conf'}", "--ivector-extraction-config=ivector.conf",
+            "--frame-subsampling-factor=3", "--acoustic-scale=1.0", "--beam=12", "--lattice-beam=4", "--min-active=10",
+            "--endpoint.silence-phones=1"]
+
+
+def test_words_and_log(options, capfd):
+    assert latgen.execute([*options, WORDS, "--verbose=2", *PLACES]) == 0
+    text = capfd.readouterr().err
+    assert "\nutt1 five two nine five \n" in text and "\nutt2 seven zero three \n" in text
+    for line in ("Decoded utterance utt3", "Decoded 3 utterances, 0 with errors.",
+                 r"Overall likelihood per frame was 14\.79\d* per frame over 168 frames\.",
+                 r"Likelihood per frame for utterance utt1 is 15\.53\d* over 59 frames, = -0\.93\d*,-16\.47\d*",
+                 r"Latency \S+ seconds out of 1\.79056, for utterance utt1",
+                 r"By the end of the utterance, objf change/frame from estimating iVector \(vs\. default\) was "
+                 r"3\.73\d* and iVector length was 3\.158\d*", r"Timing stats: real-time factor was 1\.\d+",
+                 r"Average delay was \S+ seconds\.", r"Percentage of time spent idling was \S+",
+                 r"Longest delay was \S+ seconds for utterance 'utt\d'"):
+        assert re.search(rf"LOG.*\) {line}", text), line
+    with SequentialReader("ark:lat", COMPACT_LATTICES) as lattices:
+        assert [key for key, _ in lattices] == list(KEYS)
+
+
+def test_not_online(options, capfd):
+    assert latgen.execute([*options, "--online=false", *PLACES]) == 0
+    text = capfd.readouterr().err
+    assert re.search(r"real-time factor for offline decoding was \S+ = \S+ seconds  / 5\.08975 seconds\.", text)
+    assert re.search(r"Overall likelihood per frame was 14\.77\d* per frame over 168 frames", text)
+
+
+def test_endpoints_stop_reading(options, capfd):
+    assert latgen.execute([*options, "--verbose=2", "--do-endpointing=true", "--chunk-length=0.1",
+                           "--endpoint.rule2.min-trailing-silence=0.09", "--frames-per-chunk=15", *PLACES]) == 0
+    text = capfd.readouterr().err
+    assert "Endpointing rule rule2 activated: true,0.12,0,1.5\n" in text
+    assert "over 145 frames." in text
+
+
+def test_costs_are_unscaled(options, tmp_path):
+    found = []
+    for scale in ("1.0", "0.5"):
+        assert latgen.execute([*options, f"--acoustic-scale={scale}", "--chunk-length=0", *PLACES]) == 0
+        with SequentialReader("ark:lat", COMPACT_LATTICES) as lattices:
+            found.append({key: lattice.weights[:, 1].min() for key, lattice in lattices})
+    assert found[0]["utt2"] == pytest.approx(found[1]["utt2"], rel=0.2)
+
+
+def write_wave(path, num_samples):
+    samples = b"\0\0" * num_samples
+    path.write_bytes(b"RIFF" + struct.pack("<I", 36 + len(samples)) + b"WAVEfmt " + struct.pack(
+        "<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16) + b"data" + struct.pack("<I", len(samples)) + samples)
+
+
+def test_missing_and_short_sound(options, tmp_path, capfd):
+    (tmp_path / "spk2utt").write_text("spk1 utt1 nobody\n")
+    assert latgen.execute([*options, *PLACES]) == 0
+    text = capfd.readouterr().err
+    assert "Did not find audio for utterance nobody" in text and "Decoded 1 utterances, 1 with errors." in text
+    (tmp_path / "spk2utt").write_text("spk1 nobody\n")
+    assert latgen.execute([*options, *PLACES]) == 1
+    write_wave(tmp_path / "short.wav", 100)
+    (tmp_path / "wav.scp").write_text(f"short {tmp_path / 'short.wav'}\n")
+    (tmp_path / "spk2utt").write_text("spk1 short\n")
+    assert latgen.execute([*options, *PLACES]) == 255
+    assert "You cannot get a lattice if you decoded no frames." in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    (["--feature-type=plp"], "PLP features cannot be computed"),
+    (["--add-pitch=true"], "--add-pitch=true"),
+    (["--cmvn-config=ivector.conf"], "--global-cmvn-stats option is required"),
+    (["--ivector-extraction-config="], "the extractor makes none"),
+    (["--mfcc-config="], "dimension 13, the statistics for i-vectors 40"),
+    (["--determinize-lattice=false"], "only determinized lattices"),
+    (["--acoustic-scale=0"], "--acoustic-scale must not be 0"),
+    (["--endpoint.silence-phones=1:x"], "--endpoint.silence-phones=1:x"),
+    (["--endpoint.silence-phones=0"], "expected silence phones above 0"),
+    (["--endpoint.rule6.min-trailing-silence=1"], "Invalid option"),
+    (["--ivector-extraction-config=nothing.conf"], "Cannot open config file: nothing.conf"),
+    (["--beam=0"], "--beam"), (["--frames-per-chunk=0"], "must be 1 or more"),
+    (["--extra-left-context-initial=-1"], "must be 0 or more"),
+])
+def test_what_cannot_be(options, capfd, given, message):
+    assert latgen.execute([*options, *given, *PLACES]) == 255
+    text = capfd.readouterr().err
+    assert message in text and "Traceback" not in text
+
+
+def test_usage(capfd):
+    assert latgen.execute(PLACES[:4]) == 1
+    assert "Usage: online2-wav-nnet3-latgen-faster" in capfd.readouterr().err
+
+
+def test_another_rate(options, tmp_path, capfd):
+    (tmp_path / "mfcc.conf").write_text((PACKAGE / "conf" / "mfcc.conf").read_text() + "--sample-frequency=8000\n")
+    assert latgen.execute([*options, "--mfcc-config=mfcc.conf", *PLACES]) == 255
+    assert "--allow-downsample=true resamples it" in capfd.readouterr().err
+
+
+def test_idle_options(options, capfd):
+    assert latgen.execute([*options, "--fbank-config=ivector.conf", *PLACES]) == 0
+    assert "--fbank-config option has no effect since feature type is set to mfcc." in capfd.readouterr().err

@@ -1,0 +1,161 @@
+"""nnet3py serve with a real model: vosk's results over the wire, for clients side by side, and an end by a signal."""
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+from paths import ROOT
+from recognition_cases import DATA, PACKAGE, RATE, dialogue
+
+from nnet3py.cli.serve import serve
+
+pytest.importorskip("websockets")
+from websockets.asyncio.client import connect  # noqa: E402
+from websockets.exceptions import ConnectionClosed  # noqa: E402
+
+BLOCK = 2880 * 2             # bytes: what vosk was given at a time
+TIME_STEPS = 1e-4            # seconds: printed times have six digits, and ours come of other sums
+CONFIDENCE = 1e-3            # the same of other search
+MEMORY = 40 << 20            # bytes: what allocators keep for themselves may differ by that
+
+
+@contextmanager
+def running(*options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """The command in a process of its own, and its port."""
+    process = subprocess.Popen([sys.executable, "-m", "nnet3py", "serve", "--port=0", *options, str(PACKAGE)],
+                               stderr=subprocess.PIPE, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "Listening on http://127.0.0.1:" in line:
+                break
+            assert "ERROR" not in line, line
+        yield process, int(line.split("http://127.0.0.1:")[1].split("/")[0])
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def conversation(port: int, block: int = BLOCK) -> list[dict]:
+    sound = dialogue().tobytes()
+    async with connect(f"ws://127.0.0.1:{port}") as client:
+        await client.send(json.dumps({"config": {"sample_rate": RATE}}))
+        answers = []
+        for first in range(0, len(sound), block):
+            await client.send(sound[first:first + block])
+            answers.append(json.loads(await client.recv()))
+        await client.send('{"eof" : 1}')
+        return [*answers, json.loads(await client.recv())]
+
+
+def test_vosk_s_results_for_clients_side_by_side() -> None:
+    async def all_clients(port: int) -> list[list[dict]]:
+        return await asyncio.gather(conversation(port), conversation(port, 4001), conversation(port, 200_000))
+
+    with running("--num-threads=2") as (process, port):
+        usual, small, large = asyncio.run(all_clients(port))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    results = [answer for answer in usual if "result" in answer]
+    expected = [json.loads(line.partition(" ")[2]) for line in (DATA / "results.txt").read_text().splitlines()
+                if line.startswith("result")]
+    assert [answer["text"] for answer in results] == [answer["text"] for answer in expected]
+    for answer, other in zip(results, expected, strict=True):
+        for word, wanted in zip(answer["result"], other["result"], strict=True):
+            assert word["start"] == pytest.approx(wanted["start"], abs=TIME_STEPS)
+            assert word["end"] == pytest.approx(wanted["end"], abs=TIME_STEPS)
+            assert word["conf"] == pytest.approx(wanted["conf"], abs=CONFIDENCE)
+    words = [[word for answer in answers for word in answer.get("result", [])] for answers in (usual, small, large)]
+    assert words[0] == words[1] == words[2]
+
+
+async def misbehaviour(port: int, number: int) -> None:
+    """A client that does something wrong after some sound."""
+    random = np.random.default_rng(number)
+    async with connect(f"ws://127.0.0.1:{port}", ping_interval=None) as client:
+        await client.send(json.dumps({"config": {"sample_rate": int(random.choice([8000, 16000, 44100]))}}))
+        try:
+            for _ in range(random.integers(5)):
+                await client.send(random.bytes(int(random.integers(1, 9000))))
+                await client.recv()
+            wrong = number % 4
+            if wrong == 0:
+                client.transport.abort()
+            elif wrong == 1:
+                await client.send("words instead of sound")
+                assert "error" in json.loads(await client.recv())
+            elif wrong == 2:
+                await client.send(bytes(3 << 20))
+            else:
+                await client.send(random.bytes(4000))       # and goes without reading the answer
+        except ConnectionClosed:
+            pass
+
+
+@pytest.mark.slow
+def test_clients_that_misbehave_harm_nobody_and_leave_nothing() -> None:
+    async def round_of(port: int, number: int) -> None:
+        *others, one, two = await asyncio.gather(
+            *(misbehaviour(port, 40 * number + client) for client in range(40)), conversation(port), conversation(port))
+        assert one == two == usual and others == [None] * 40
+
+    def memory(port: int) -> int:
+        with urlopen(f"http://127.0.0.1:{port}/metrics") as page:
+            values = dict(line.rsplit(" ", 1) for line in page.read().decode().splitlines() if line[0] != "#")
+        assert values["nnet3py_connections"] == "0" and 'nnet3py_errors_total{kind="internal"}' not in values
+        return int(float(values["process_resident_memory_bytes"]))
+
+    with running() as (process, port):
+        usual = asyncio.run(conversation(port))
+        sizes = []
+        for number in range(12):
+            asyncio.run(round_of(port, number))
+            time.sleep(0.2)
+            sizes.append(memory(port))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+    assert sizes[-1] < sizes[3] + MEMORY, sizes
+
+
+@pytest.mark.slow
+def test_long_silence_takes_no_memory() -> None:
+    async def silence(port: int, minutes: int) -> int:
+        """How much more memory there is after it than after its first minutes."""
+        sizes = []
+        async with connect(f"ws://127.0.0.1:{port}", ping_interval=None) as client:
+            await client.send(json.dumps({"config": {"sample_rate": RATE}}))
+            for _ in range(minutes * 6):
+                await client.send(bytes(10 * RATE * 2))
+                assert "error" not in json.loads(await client.recv())
+                page = await asyncio.to_thread(lambda: urlopen(f"http://127.0.0.1:{port}/metrics").read().decode())
+                sizes.append(int(page.split("process_resident_memory_bytes ")[-1]))
+        return max(sizes) - max(sizes[:12])
+
+    with running("--max-speed=0") as (process, port):
+        assert asyncio.run(silence(port, 60)) < MEMORY
+
+
+def test_wrong_options(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert serve.execute(["--port=99999", str(PACKAGE)]) == 255
+    assert "expected a number from 0 to 65535" in capfd.readouterr().err
+    assert serve.execute(["--max-connections=0", str(PACKAGE)]) == 255
+    assert "--max-connections=0: expected 1 or more" in capfd.readouterr().err
+    assert serve.execute([str(tmp_path)]) == 255
+    assert capfd.readouterr().err.count("ERROR") == 1
+
+
+def test_without_websockets(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "websockets.asyncio.server", None)
+    assert serve.execute([str(PACKAGE)]) == 255
+    assert "needs the package websockets" in capfd.readouterr().err

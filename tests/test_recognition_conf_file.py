@@ -1,0 +1,78 @@
+"""Conf files of model folders: every option known or refused by name; files that they name are found."""
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from nnet3py.cli.ivector_options import CMVN_OPTIONS, ONLINE_OPTIONS, SPLICE_OPTIONS
+from nnet3py.decoding.lattice_decoder import DecoderOptions
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition.conf_file import find_file, integers, read_conf
+
+
+def test_values_have_the_types_of_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "model.conf"
+    path.write_text("--beam=10.0 --max_active=3000  # two in a line\n--phone-determinize=f\n"
+                    "--endpoint.silence-phones=1:2\n")
+    assert read_conf(str(path), tables.DECODING) == {
+        "beam": 10.0, "max-active": 3000, "phone-determinize": False, "endpoint.silence-phones": "1:2"}
+
+
+@pytest.mark.parametrize(("line", "message"), [
+    ("--baem=10", "--baem is no option .*line 2.*did you mean --beam"),
+    ("--max-active=3e3", "--max-active=3e3: expected a whole number"),
+    ("--beam=", "--beam=: expected a number"),
+    ("--minimize=perhaps", "expected true or false"),
+    ("beam=10", "line 2 does not look like"),
+    ("--add-pitch=true", "--add-pitch is no option"),
+])
+def test_what_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "model.conf"
+    path.write_text(f"# of decoding\n{line}\n")
+    with pytest.raises(UsageError, match=message):
+        read_conf(str(path), tables.DECODING)
+
+
+def test_files_are_relative_to_the_working_directory_or_the_folder(tmp_path: Path,
+                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tmp_path / "model"
+    (model / "conf").mkdir(parents=True)
+    inside = model / "conf" / "splice.conf"
+    inside.write_text("")
+    monkeypatch.chdir(tmp_path)
+    for name in ("conf/splice.conf", "exp/nnet3_online/conf/splice.conf", "/home/her/model/conf/splice.conf",
+                 "../exp/conf/splice.conf"):
+        assert Path(find_file(name, "model")).resolve() == inside
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "splice.conf").write_text("")
+    assert find_file("conf/splice.conf", "model") == "conf/splice.conf"
+    with pytest.raises(Nnet3Error, match="there is no file conf/mfcc.conf"):
+        find_file("conf/mfcc.conf", "model")
+
+
+def test_lists_of_numbers() -> None:
+    assert integers("1:2,30", "x") == [1, 2, 30] and integers("", "x") == []
+    with pytest.raises(UsageError, match="--x=1:b"):
+        integers("1:b", "x")
+
+
+def test_defaults_are_those_of_the_commands() -> None:
+    for table, declared in ((tables.IVECTOR, ONLINE_OPTIONS), (tables.CMVN, CMVN_OPTIONS),
+                            (tables.SPLICE, SPLICE_OPTIONS)):
+        assert table == {option.name: option.default for option in declared}
+
+
+def test_what_is_made_of_values() -> None:
+    values = {"beam": 9.0, "max-active": 30, "endpoint.rule2.min-trailing-silence": 0.25,
+              "endpoint.silence-phones": "1:2", "ivector-silence-weighting.silence-weight": 0.5,
+              "ivector-silence-weighting.silence-phones": "3"}
+    assert tables.made_of(DecoderOptions, values) == dataclasses.replace(DecoderOptions(), beam=9.0, max_active=30)
+    endpoints = tables.endpoint_options(values)
+    assert list(endpoints.silence_phones) == [1, 2]
+    assert endpoints.rules["rule2"].min_trailing_silence == 0.25 and endpoints.rules["rule3"].min_trailing_silence == 1
+    weighting = tables.weighting_options(values)
+    assert weighting.is_active and weighting.silence_weight == 0.5 and list(weighting.silence_phones) == [3]
+    assert list(tables.cmvn_options({"skip-dims": "0:3", "norm-vars": True}).skip_dims) == [0, 3]

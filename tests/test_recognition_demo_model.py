@@ -1,0 +1,41 @@
+"""The demo model that comes with nnet3py: complete, small, and able to recognise a recording."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from paths import DATA, ROOT
+
+import nnet3py
+from nnet3py.recognition.model_folder import demo_folder
+
+FILES = {"am/final.mdl", "conf/mfcc.conf", "conf/model.conf", "graph/HCLG.fst", "graph/words.txt", "graph/phones.txt",
+         "graph/phones/word_boundary.int", "ivector/final.ie", "ivector/final.dubm", "ivector/final.mat",
+         "ivector/global_cmvn.stats", "ivector/splice.conf", "ivector/online_cmvn.conf", "README.md"}
+LARGEST = 10_000_000            # bytes, of all files together
+RECORDING, WORDS = DATA / "demo.wav", "set a timer for ten minutes"
+
+
+def test_its_files() -> None:
+    folder = Path(demo_folder())
+    found = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    assert set(found) == FILES and sum(found.values()) < LARGEST
+    assert all(size for name, size in found.items() if name != "ivector/online_cmvn.conf")
+
+
+def test_they_are_installed() -> None:
+    listed = (ROOT / "setup.cfg").read_text()
+    patterns = [line.strip() for line in listed.splitlines() if line.strip().startswith("demo_model/")]
+    place = ROOT / "nnet3py" / "recognition"
+    assert {str(path.relative_to(place / "demo_model")) for pattern in patterns for path in place.glob(pattern)
+            if path.is_file()} == FILES
+
+
+def test_a_recording() -> None:
+    pytest.importorskip("kaldi_native_fbank", reason="features are computed with the extra 'features'")
+    recognizer = nnet3py.Recognizer(demo_folder())
+    result = recognizer.transcribe(RECORDING)
+    assert result.text == WORDS
+    assert [word.word for word in result.words] == WORDS.split()
+    assert all(word.confidence > 0.5 for word in result.words)
+    assert all(one.end <= other.start + 0.03 for one, other in zip(result.words, result.words[1:], strict=False))

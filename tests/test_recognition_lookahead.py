@@ -1,0 +1,151 @@
+"""Models with a graph in two parts: the same words as with one, phrases, boosted words; beside vosk."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import struct
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue, recognised, samples_of
+
+from nnet3py.decoding.graph import read_fst_file
+from nnet3py.decoding.lookahead import Lookahead
+from nnet3py.decoding.lookahead_graph import relabelled
+from nnet3py.errors import UsageError
+from nnet3py.io.streams import open_output
+from nnet3py.io.tokens import TokenWriter
+from nnet3py.recognition.recognizer import Recognizer
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_binary import write_binary_fst
+
+NUM_WORDS = 10
+WORD_COST = float(np.log(NUM_WORDS))        # that HCLG.fst has on each word; costs of being silent are others
+SECONDS, CONFIDENCE, COST = 1.0e-3, 1.0e-3, 1.0e-3       # costs are sums in another order
+
+
+def write_package(folder: Path) -> Path:
+    """The package with its loop of digits taken apart into HCLr.fst and Gr.fst, as OpenFst writes these."""
+    shutil.copytree(PACKAGE, folder)
+    whole = read_fst_file(PACKAGE / "graph" / "HCLG.fst")
+    weights = whole.weights - np.where(whole.output_labels > 0, np.float32(WORD_COST), np.float32(0))
+    hcl = dataclasses.replace(whole, weights=weights.astype(np.float32), stored=None)
+    words = np.arange(1, NUM_WORDS + 1)
+    loop = Fst.from_arcs(0, [0.0], np.zeros(NUM_WORDS, int), words, words, np.full(NUM_WORDS, WORD_COST),
+                         np.zeros(NUM_WORDS, int))
+    own = Lookahead.of_fst(hcl)
+    labels = own.arcs[:, 1].astype(np.int32)
+    hcl = sorted_by(dataclasses.replace(hcl, output_labels=labels, stored=None), "output_labels")
+    (folder / "graph" / "HCLG.fst").unlink()
+    write_lookahead(folder / "graph" / "HCLr.fst", own, hcl)
+    with open_output(folder / "graph" / "Gr.fst") as stream:
+        write_binary_fst(TokenWriter(stream, binary=True), sorted_by(relabelled(loop, own.label_of_word),
+                                                                      "input_labels"), "vector")
+    (folder / "graph" / "disambig_tid.int").write_text("")
+    return folder
+
+
+def sorted_by(fst: Fst, labels: str) -> Fst:
+    """With the arcs of each state sorted, as OpenFst composes them."""
+    order = np.lexsort((getattr(fst, labels), fst.sources))
+    return Fst.from_arcs(fst.start, fst.final_weights, fst.sources[order], fst.input_labels[order],
+                         fst.output_labels[order], fst.weights[order], fst.next_states[order])
+
+
+def write_lookahead(path: Path, lookahead: Lookahead, hcl: Fst) -> None:
+    """What fstconvert --fst_type=olabel_lookahead --save_relabel_opairs writes; but the words are in it."""
+    assert lookahead.label_of_word is not None
+    with open_output(path) as stream:
+        writer = TokenWriter(stream, binary=True)
+        names = b"".join(struct.pack("<i", len(name)) + name for name in (b"olabel_lookahead", b"standard"))
+        writer.raw(struct.pack("<i", 2125659606) + names + struct.pack("<iiQqqq", 1, 0, 0, hcl.start, hcl.num_states,
+                                                                       hcl.num_arcs))
+        writer.raw(struct.pack("<i", 446681434))
+        write_binary_fst(writer, hcl, "const")
+        writer.raw(b"\1\0\1\0")
+        words = np.flatnonzero(lookahead.label_of_word)
+        pairs = np.stack((words, lookahead.label_of_word[words]), axis=1).astype(np.int32)
+        writer.raw(b"\1" + struct.pack("<q", len(pairs)) + pairs.tobytes())
+        writer.raw(struct.pack("<iq", lookahead.final_label, hcl.num_states))
+        for part in lookahead.part_of_state[:hcl.num_states].tolist():
+            intervals = lookahead.intervals[lookahead.starts[part]:lookahead.starts[part + 1]]
+            writer.raw(struct.pack("<q", len(intervals)) + intervals.tobytes() + struct.pack("<i", 1))
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_package(tmp_path_factory.mktemp("model") / "package")
+
+
+@pytest.fixture(scope="module")
+def lookahead(package: Path) -> Recognizer:
+    return Recognizer(package)
+
+
+@cache
+def sound() -> np.ndarray:
+    return samples_of(SOUNDS[1])
+
+
+def test_words_are_those_of_the_whole_graph(lookahead: Recognizer) -> None:
+    assert lookahead.folder.is_lookahead
+    for found, expected in zip(lookahead.transcribe(dialogue()).segments, recognised().segments, strict=True):
+        assert found.text == expected.text
+        for one, other in zip(found.words, expected.words, strict=True):
+            assert (one.start, one.end, one.confidence) == pytest.approx(
+                (other.start, other.end, other.confidence), abs=CONFIDENCE)
+        if expected.nbest:
+            assert found.nbest[0].cost == pytest.approx(expected.nbest[0].cost, abs=COST)
+
+
+def test_phrases(lookahead: Recognizer) -> None:
+    assert lookahead.transcribe(sound()).text == "seven zero three"
+    for phrases in (["one two", "six"], ["seven zero"]):
+        said = lookahead.transcribe(sound(), phrases=phrases).text
+        assert said
+        for phrase in sorted(phrases, key=len, reverse=True):
+            said = said.replace(phrase, "")
+        assert not said.strip()
+    assert lookahead._graph_with(("six",), ()) is lookahead._graph_with(("six",), ())
+    stream = lookahead.stream(RATE, phrases=["zero"])
+    stream.accept_waveform(sound())
+    assert set(stream.finish().text.split()) == {"zero"}
+
+
+def test_boosted_words(lookahead: Recognizer) -> None:
+    assert "three" not in lookahead.transcribe(sound(), boost={"three": -50.0}).text.split()
+    text = lookahead.transcribe(sound(), boost={"two": 60.0}).text
+    assert "two" in text.split()
+    assert lookahead.transcribe(sound(), boost={"two": 0.0}).text == "seven zero three"
+    both = lookahead.transcribe(sound(), phrases=["one", "two"], boost={"two": 30.0})
+    assert set(both.text.split()) == {"two"}
+
+
+@pytest.mark.parametrize(("phrases", "boost", "message"), [
+    (["seven eleven"], {}, "does not know the word 'eleven'"), ([" "], {}, "has no words"),
+    (["<eps>"], {}, "does not know the word"), ([], {"eleven": 1.0}, "does not know the word 'eleven'"),
+    ([], {"one": float("inf")}, "expected finite numbers")])
+def test_what_cannot_be_said(lookahead: Recognizer, phrases: list[str], boost: dict[str, float], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        lookahead.stream(phrases=phrases, boost=boost)
+
+
+def test_beside_vosk(package: Path, lookahead: Recognizer) -> None:
+    vosk = pytest.importorskip("vosk", reason="the extra test-vosk")
+    vosk.SetLogLevel(-1)
+    theirs = vosk.KaldiRecognizer(vosk.Model(str(package)), RATE)
+    theirs.SetWords(True)
+    stream = lookahead.stream()
+    for first in range(0, len(dialogue()), 2880):
+        block = dialogue()[first:first + 2880]
+        ended = stream.accept_waveform(block)
+        assert theirs.AcceptWaveform(block.tobytes()) == ended
+        if ended:
+            expected, found = json.loads(theirs.Result()), stream.result()
+            assert found.text == expected["text"]
+            for word, other in zip(found.words, expected["result"], strict=True):
+                assert (word.start, word.end) == pytest.approx((other["start"], other["end"]), abs=SECONDS)
+                assert word.confidence == pytest.approx(other["conf"], abs=CONFIDENCE)

@@ -1,0 +1,130 @@
+"""Model folders: layouts are told apart, files found, and what is missing is said, all of it."""
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from recognition_cases import PACKAGE, kaldi_folder, online_folder
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.recognition.model_folder import look_at_folder, read_model_folder
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(PACKAGE, tmp_path / "package"))
+
+
+def test_package(package: Path) -> None:
+    found = read_model_folder(package)
+    assert found.layout == "vosk" and not found.is_lookahead and found.cmvn is None
+    assert found.options["beam"] == 12 and found.options["ivector-silence-weighting.silence-weight"] == 0.001
+    assert found.features["high-freq"] == -400 and found.ivectors is not None
+    assert found.ivectors["max-count"] == 100 and found.ivectors["splice"] == {"left-context": 3, "right-context": 3}
+    assert found.describe() == "a model as published for vosk, with a graph, MFCC, i-vectors"
+
+
+def test_old_package_is_flat(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE / "ivector", tmp_path / "ivector")
+    for name in ("am/final.mdl", "graph/HCLG.fst", "graph/words.txt", "conf/mfcc.conf"):
+        shutil.copy(PACKAGE / name, tmp_path)
+    (tmp_path / "word_boundary.int").write_text("1 nonword\n")
+    found = read_model_folder(tmp_path)
+    assert found.layout == "flat" and found.options["max-active"] == 7000
+    assert found.options["frame-subsampling-factor"] == 3 and found.word_boundary.endswith("word_boundary.int")
+
+
+def test_lookahead_and_rescoring(package: Path) -> None:
+    graph = package / "graph"
+    (graph / "HCLG.fst").rename(graph / "HCLr.fst")
+    assert "no Gr.fst" in look_at_folder(package).missing[0]
+    for name in ("Gr.fst", "disambig_tid.int"):
+        (graph / name).write_text("")
+    (package / "rescore").mkdir()
+    for name in ("G.fst", "G.carpa"):
+        (package / "rescore" / name).write_text("")
+    found = read_model_folder(package)
+    assert found.is_lookahead and found.new_grammar.endswith("G.carpa") and "a lookahead graph" in found.describe()
+
+
+def test_folder_of_kaldis(tmp_path: Path) -> None:
+    found = read_model_folder(kaldi_folder(tmp_path))
+    assert found.layout == "kaldi" and found.options["frame-subsampling-factor"] == 3 and found.options["beam"] == 15
+    (tmp_path / "conf" / "model.conf").write_text("--beam=7\n")
+    (tmp_path / "graph" / "phones").mkdir()
+    (tmp_path / "graph" / "phones" / "silence.csl").write_text("1:2\n")
+    found = read_model_folder(tmp_path, options={"max_active": 99, "phone-determinize": False})
+    assert found.options["beam"] == 7 and found.options["max-active"] == 99
+    assert found.options["phone-determinize"] is False and found.options["endpoint.silence-phones"] == "1:2"
+
+
+def test_graphs_by_name(tmp_path: Path) -> None:
+    folder = kaldi_folder(tmp_path)
+    (folder / "graph").rename(folder / "graph_small")
+    assert read_model_folder(folder).graph.endswith("graph_small/HCLG.fst")
+    shutil.copytree(folder / "graph_small", folder / "graph_large")
+    with pytest.raises(Nnet3Error, match="more than one graph: say which of .*graph_large, .*graph_small"):
+        read_model_folder(folder)
+    assert read_model_folder(folder, folder / "graph_large").graph.endswith("graph_large/HCLG.fst")
+    shutil.rmtree(folder / "graph_large")
+    with pytest.raises(Nnet3Error, match="there is no graph"):
+        read_model_folder(folder, folder / "graph_large")
+
+
+def test_normalised_input(tmp_path: Path) -> None:
+    folder = online_folder(tmp_path, "exp/online")
+    conf = folder / "conf" / "online.conf"
+    conf.write_text(conf.read_text() + "--cmvn-config=conf/online_cmvn.conf\n")
+    assert any("--global-cmvn-stats" in line for line in look_at_folder(folder).missing)
+    shutil.copy(PACKAGE / "ivector" / "global_cmvn.stats", folder)
+    conf.write_text(conf.read_text() + "--global-cmvn-stats=exp/online/global_cmvn.stats\n")
+    found = read_model_folder(folder)
+    assert found.layout == "online" and found.cmvn is not None
+    assert found.cmvn["global-cmvn-stats"] == str(folder / "global_cmvn.stats")
+
+
+def test_everything_that_is_missing_is_said(tmp_path: Path) -> None:
+    (tmp_path / "am").mkdir()
+    (tmp_path / "am" / "final.mdl").write_text("")
+    (tmp_path / "ivector").mkdir()
+    (tmp_path / "ivector" / "final.ie").write_text("")
+    with pytest.raises(Nnet3Error) as error:
+        read_model_folder(tmp_path)
+    for name in ("no graph", "conf/model.conf", "conf/mfcc.conf", "final.dubm", "final.mat", "global_cmvn.stats"):
+        assert name in str(error.value)
+    with pytest.raises(Nnet3Error, match="there is no model folder"):
+        read_model_folder(tmp_path / "none")
+
+
+@pytest.mark.parametrize(("name", "text", "message"), [
+    ("conf/model.conf", "--determinize-lattice=false\n", "--determinize-lattice=false"),
+    ("conf/pitch.conf", "", "pitch features"),
+    ("conf/mfcc.conf", "--output-format=htk\n", "--output-format"),
+    ("ivector/splice.conf", "--left-kontext=3\n", "--left-kontext .*did you mean --left-context"),
+])
+def test_what_cannot_be_done_is_refused_by_name(package: Path, name: str, text: str, message: str) -> None:
+    (package / name).write_text(text)
+    with pytest.raises(Nnet3Error, match=message):
+        read_model_folder(package)
+
+
+@pytest.mark.parametrize(("name", "text", "message"), [
+    ("conf/online.conf", "--feature-type=plp\n", "--feature-type=plp"),
+    ("conf/online.conf", "--add-pitch=true\n", "pitch"),
+    ("cmvn_opts", "--norm-vars=false\n", "normalised over whole utterances"),
+    ("delta_opts", "", "delta_opts"),
+    ("frame_subsampling_factor", "three\n", "not a number above 0"),
+])
+def test_what_kaldi_can_do_and_a_stream_cannot(tmp_path: Path, name: str, text: str, message: str) -> None:
+    folder = kaldi_folder(tmp_path)
+    (folder / name).write_text(text)
+    with pytest.raises(Nnet3Error, match=message):
+        read_model_folder(folder)
+
+
+def test_options_that_do_not_exist(package: Path) -> None:
+    with pytest.raises(Nnet3Error, match="--baem"):
+        read_model_folder(package, options={"baem": 10})
+    with pytest.raises(Nnet3Error, match="word-boundary"):
+        read_model_folder(package, options={"word-boundary": "/none"})

@@ -1,0 +1,92 @@
+"""What a network takes of sound as it arrives: what Kaldi's online2-wav-dump-features wrote."""
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from online_cases import KEYS, ONLINE, RATE, SPEECH, base_features, ivector_models, pieces, pipeline_models, sound
+
+from nnet3py.errors import ShapeError, UsageError
+from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions
+from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.io.tables import SequentialReader
+from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels
+
+KALDI = 1e-4            # of the largest value: features and posteriors are single precision
+
+
+def rows(pipeline: FeaturePipeline, key: str, size: int) -> np.ndarray:
+    """Input and i-vector of each frame, taken as they are ready, and forgotten."""
+    found, done = [], 0
+    for piece in [*pieces(sound(key), size), None]:
+        if piece is None:
+            pipeline.finish()
+        else:
+            pipeline.accept_waveform(piece, RATE)
+        ready = pipeline.num_ivectors_ready
+        found += [np.concatenate((pipeline.frames(frame, frame + 1)[0], pipeline.ivector(frame)))
+                  for frame in range(done, ready)]
+        done = ready
+        pipeline.forget(done)
+    return np.array(found)
+
+
+@pytest.mark.parametrize(("size", "count"), [(800, 3), (10 ** 6, 1)])
+def test_kaldis_features_and_ivectors(size, count):
+    state = None
+    with SequentialReader(f"ark:{ONLINE / 'features.ark'}", FLOAT_MATRIX) as expected:
+        for key, matrix in islice(expected, count):
+            pipeline = FeaturePipeline(pipeline_models(), state)
+            found = rows(pipeline, key, size)
+            assert found.shape == matrix.shape == (len(matrix), 52)
+            for columns in (slice(0, 40), slice(40, 52)):
+                largest = np.abs(matrix[:, columns]).max()
+                np.testing.assert_allclose(found[:, columns], matrix[:, columns], atol=KALDI * largest)
+            state = pipeline.adaptation_state()
+    assert key == KEYS[count - 1]
+
+
+def normalized_models() -> PipelineModels:
+    return PipelineModels(SPEECH, cmvn=OnlineOptions(norm_vars=True), global_stats=ivector_models().global_stats)
+
+
+def test_normalised_input():
+    models, state = normalized_models(), None
+    normalizer = OnlineNormalizer(models.global_stats, models.cmvn)
+    for key in ("utt1", "utt2"):
+        pipeline = FeaturePipeline(models, state)
+        for piece in pieces(sound(key), 1000):
+            pipeline.accept_waveform(piece, RATE)
+        pipeline.finish()
+        expected = normalizer(base_features(key))
+        np.testing.assert_array_equal(pipeline.frames(0, pipeline.num_frames_ready), expected)
+        state = pipeline.adaptation_state()
+        assert state.ivectors is None
+        np.testing.assert_array_equal(state.cmvn, normalizer.speaker_stats)
+    with pytest.raises(UsageError, match="no i-vectors"):
+        pipeline.ivector(0)
+
+
+def test_no_frames_yet():
+    pipeline = FeaturePipeline(pipeline_models())
+    assert pipeline.num_frames_ready == pipeline.num_ivectors_ready == 0
+    np.testing.assert_array_equal(pipeline.ivector(-1), np.zeros(12))
+    pipeline.finish()
+    pipeline.finish()
+    assert pipeline.is_finished and pipeline.num_frames_ready == 0
+
+
+def test_parts_that_do_not_fit():
+    with pytest.raises(UsageError, match="--global-cmvn-stats"):
+        PipelineModels(SPEECH, cmvn=OnlineOptions()).check()
+    with pytest.raises(ShapeError, match="dimension 40, the statistics for normalising the network's input 39"):
+        PipelineModels(SPEECH, cmvn=OnlineOptions(), global_stats=np.ones((2, 40))).check()
+    pipeline_models().check()
+    normalized_models().check()
+
+
+def test_dimensions():
+    models = pipeline_models()
+    assert (models.input_dim, models.ivector_dim, models.frame_shift) == (40, 12, pytest.approx(0.01))
+    assert normalized_models().ivector_dim == 0 and not normalized_models().weights_silence

@@ -1,0 +1,101 @@
+"""What frames of silence count for i-vectors, against a slow account of the same."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from online_cases import FakeSearch, model
+
+from nnet3py.recognition.silence_weighting import LOOK_BACK, SilenceWeighting, SilenceWeightingOptions
+
+RNG = np.random.default_rng(4)
+
+
+class Slow:
+    """Keeps everything, and goes through it frame by frame."""
+
+    def __init__(self, options, subsampling, offset):
+        self.options, self.subsampling, self.offset = options, subsampling, offset
+        self.ids, self.weights = [], []
+
+    def deltas(self, alignment, ready):
+        options, silence = self.options, np.float32(self.options.silence_weight)
+        self.grow(len(alignment))
+        self.ids[:len(alignment)] = list(alignment)
+        begin = max(0, len(self.ids) - LOOK_BACK)
+        self.grow(-(-(ready - self.offset) // self.subsampling))
+        if begin == len(self.ids):
+            return []
+        ids = self.ids[begin:]
+        if ids[0] < 0:
+            wanted = [silence if begin == 0 else self.weights[begin - 1]] * len(ids)
+        else:
+            wanted, run = [], 0
+            for place, number in enumerate(ids):
+                if number < 0:
+                    wanted.append(wanted[-1])
+                    continue
+                phone = model().transition_model.transition_id_to_phone[number]
+                wanted.append(silence if phone in options.silence_phones else np.float32(1.0))
+                if place + 1 == len(ids) or ids[place + 1] != number:
+                    if 0 < int(options.max_state_duration) <= place + 1 - run:
+                        wanted[run:] = [silence] * (place + 1 - run)
+                    run = place + 1
+        changes = []
+        for place, weight in enumerate(wanted):
+            delta = weight - self.weights[begin + place]
+            self.weights[begin + place] = weight
+            if delta != 0 or place + 1 == len(wanted):
+                first = self.offset + (begin + place) * self.subsampling
+                changes += [(first + i, delta) for i in range(self.subsampling)]
+        return changes
+
+    def grow(self, size):
+        missing = max(0, size - len(self.ids))
+        self.ids += [-1] * missing
+        self.weights += [np.float32(0.0)] * missing
+
+
+@pytest.mark.parametrize("duration", [-1.0, 5.0])
+@pytest.mark.parametrize(("subsampling", "offset"), [(1, 0), (3, 0), (3, 300)])
+def test_as_a_slow_account_says(duration, subsampling, offset):
+    options = SilenceWeightingOptions((1, 3), 0.01, duration)
+    fast, slow = SilenceWeighting(options, model().transition_model, subsampling, offset), Slow(
+        options, subsampling, offset)
+    ids = np.arange(1, model().transition_model.num_transition_ids + 1)
+    alignment, ready = np.zeros(0, dtype=np.int32), offset
+    for _ in range(80):
+        ready += int(RNG.integers(0, 30))
+        frames, deltas = fast.delta_weights(FakeSearch(alignment), ready)
+        expected = slow.deltas(alignment, ready)
+        assert list(zip(frames.tolist(), deltas.tolist(), strict=True)) == expected
+        assert frames.min(initial=10 ** 9) >= fast.first_changing - LOOK_BACK * subsampling
+        # The search goes on, and thinks again about its last frames.
+        decoded = int(RNG.integers(len(alignment), max(len(alignment), (ready - offset) // subsampling) + 1))
+        changed = min(len(alignment), int(RNG.integers(0, 20)))
+        new = np.repeat(RNG.choice(ids, decoded - len(alignment) + changed), 3)[:decoded - len(alignment) + changed]
+        alignment = np.concatenate((alignment[:len(alignment) - changed], new)).astype(np.int32)
+    assert fast._first > 0 and len(fast._weights) < 4 * LOOK_BACK          # what is old is forgotten
+
+
+def test_promise_of_what_will_not_change():
+    options = SilenceWeightingOptions((1,), 0.01)
+    weighting, promised = SilenceWeighting(options, model().transition_model, 3, 60), 0
+    for ready in range(60, 3000, 17):
+        search = FakeSearch(RNG.integers(1, model().transition_model.num_transition_ids, (ready - 60) // 3))
+        frames, _ = weighting.delta_weights(search, ready)
+        assert frames.min(initial=10 ** 9) >= promised
+        promised = weighting.first_changing
+    assert promised > 2000
+
+
+def test_nothing_ready():
+    weighting = SilenceWeighting(SilenceWeightingOptions((1,), 0.01), model().transition_model, 3)
+    frames, deltas = weighting.delta_weights(FakeSearch([]), 0)
+    assert len(frames) == len(deltas) == 0
+
+
+@pytest.mark.parametrize(("options", "active"), [
+    (SilenceWeightingOptions(), False), (SilenceWeightingOptions((1,)), False),
+    (SilenceWeightingOptions((), 0.1), False), (SilenceWeightingOptions((1,), 0.1), True)])
+def test_is_active(options, active):
+    assert options.is_active is active

@@ -1,0 +1,99 @@
+"""A conversation with a client that cannot be had in a test: one that reads nothing, or goes while it is held back."""
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from fake_recognition import RATE, FakeStream, speech
+
+from nnet3py.recognition import server_session
+from nnet3py.recognition.server_limits import Limits
+from nnet3py.recognition.server_metrics import Metrics
+from nnet3py.recognition.server_protocol import StreamSettings
+from nnet3py.recognition.server_session import Session
+from nnet3py.recognition.stream_threads import StreamThreads
+
+
+class Gone(Exception):
+    """What a connection says that is no more."""
+
+
+class FakeConnection:
+    """Gives the messages of a list, then none; what it is sent is kept, or never taken."""
+
+    def __init__(self, messages: list[str | bytes], takes_answers: bool = True) -> None:
+        self.messages, self.takes_answers = messages, takes_answers
+        self.answers: list[str] = []
+        self.code = 0
+        self.gone = asyncio.Event()
+
+    async def recv(self) -> str | bytes:
+        if self.gone.is_set():
+            raise Gone
+        if not self.messages:
+            await asyncio.Event().wait()
+        return self.messages.pop(0)
+
+    async def send(self, message: str) -> None:
+        if not self.takes_answers:
+            await asyncio.Event().wait()
+        self.answers.append(message)
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        assert len(reason.encode()) <= 123, "a closing frame has no room for more"
+        self.code = code
+
+    async def wait_closed(self) -> None:
+        await self.gone.wait()
+
+
+def hold(connection: Callable[[], FakeConnection], limits: Limits,
+         meanwhile: Callable[[FakeConnection], Awaitable[Any]] | None = None) -> tuple[FakeConnection, Metrics]:
+    """Run a session to its end."""
+    async def body() -> tuple[FakeConnection, Metrics]:
+        threads, metrics, client = StreamThreads(FakeStream, 1), Metrics(), connection()
+        session = asyncio.ensure_future(Session(client, threads, StreamSettings(float(RATE)), limits, metrics).run())
+        if meanwhile is not None:
+            await meanwhile(client)
+        try:
+            await asyncio.wait_for(session, 10)
+        finally:
+            assert threads.num_streams == 0
+            threads.shut_down()
+        return client, metrics
+
+    return asyncio.run(body())
+
+
+def test_a_client_that_reads_no_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_session, "REFUSAL_SECONDS", 0.01)
+    client, metrics = hold(lambda: FakeConnection([speech("1")], takes_answers=False), Limits(idle_timeout=0.05))
+    assert client.code == 1008 and metrics.value("errors_total", "idle") == 1
+
+
+def test_a_client_that_goes_while_it_is_held_back() -> None:
+    async def go(client: FakeConnection) -> None:
+        while not client.answers:
+            await asyncio.sleep(0.001)
+        client.gone.set()
+
+    with pytest.raises(Gone):
+        hold(lambda: FakeConnection([speech("1"), speech("2")]), Limits(max_speed=0.001, burst_seconds=0.0), go)
+
+
+def test_without_a_limit_of_time_a_client_may_be_silent() -> None:
+    async def body() -> None:
+        threads = StreamThreads(FakeStream, 1)
+        session = Session(FakeConnection([]), threads, StreamSettings(float(RATE)), Limits(idle_timeout=0.0), Metrics())
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(session.run(), 0.05)
+        threads.shut_down()
+
+    asyncio.run(body())
+
+
+def test_long_reasons_are_cut() -> None:
+    client, _ = hold(lambda: FakeConnection(["ü" * 500]), Limits())
+    assert client.code == 1003 and "expected" in client.answers[0]
