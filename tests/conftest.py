@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
@@ -21,6 +22,10 @@ settings.load_profile("nnet3py")
 
 if "PYTEST_XDIST_WORKER" in os.environ:       # a process for each core: more threads would wait for each other
     os.environ.setdefault(VARIABLE, "1")
+
+# nohup, and shells that start tests in the background, leave the signal ignored: interrupts are tested all the same.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
