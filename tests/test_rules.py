@@ -31,7 +31,9 @@ STAGES = [
     {"runtime", "egs", "model_info"},
     {"chain", "decoding"},
     {"training", "report", "recognition", "export"},
-    {"drivers", "inspection"},
+    {"drivers"},
+    {"fine_tuning"},
+    {"inspection"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,0 +1,183 @@
+"""What all stages of fine-tuning share: options, utterances, problems, what a model allows, the files of the work."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from nnet3py.drivers.options import HARMLESS, opt
+from nnet3py.drivers.preparation_options import WorkOptions
+from nnet3py.errors import UsageError
+
+LAYERS = ("last", "upper", "all")
+UNKNOWN_WORDS = ("pronounce", "spell", "leave-out")
+PARTS = ("train", "held_out", "old_test")
+
+
+class Utterance(NamedTuple):
+    """A piece of sound and what is said in it.
+
+    Attributes
+    ----------
+    key : its name, without blanks
+    speaker : who speaks
+    sound : a file, or what Kaldi's wav.scp says (a pipe, a place in an archive)
+    start, end : in seconds; an end of -1: to the end of the sound
+    text : the words
+    """
+
+    key: str
+    speaker: str
+    sound: str
+    start: float
+    end: float
+    text: tuple[str, ...]
+
+
+class Problem(NamedTuple):
+    """What is wrong with data.
+
+    Attributes
+    ----------
+    key : the utterance, or the file or word that it is about
+    kind : a few words by which problems are counted, such as ``too long`` or ``unknown word``
+    message : what is wrong, with figures
+    is_fatal : whether the utterance cannot be used
+    """
+
+    key: str
+    kind: str
+    message: str
+    is_fatal: bool
+
+
+@dataclass
+class SpeechData:
+    """Utterances that can be used, and the problems of those that were looked at."""
+
+    utterances: list[Utterance] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def without(self, keys: Iterable[str]) -> SpeechData:
+        """The same without some utterances; their problems stay."""
+        left_out = set(keys)
+        return SpeechData([one for one in self.utterances if one.key not in left_out], self.problems)
+
+
+@dataclass
+class Requirements:
+    """What can be done with a model folder.
+
+    Attributes
+    ----------
+    has_lexicon, has_tree, has_lm, has_denominator : files that the folder has
+    can_fine_tune : whether its network can be trained at all
+    can_add_words : whether a new graph can be made
+    notes : what cannot be done, or is done otherwise, in one line each
+    files : ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``word_boundary``, ``denominator``,
+        ``phone_lm``: their paths; those that the folder lacks are not in it
+    """
+
+    has_lexicon: bool = False
+    has_tree: bool = False
+    has_lm: bool = False
+    has_denominator: bool = False
+    can_fine_tune: bool = True
+    can_add_words: bool = False
+    notes: list[str] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(init=False, repr=False, eq=False)
+class FineTuneOptions(WorkOptions):
+    """All options of fine-tuning; ``model``, ``data`` and ``out`` are arguments on the command line."""
+
+    dir: str = opt("work-dir", "", "Folder for logs and what is needed on the way; blank: OUT.work", effect=HARMLESS)
+    model: str = opt("model", "", "The model folder, of any layout that transcribe takes", effect=HARMLESS)
+    data: str = opt("data", "", "Data folder of Kaldi, folder of sounds with a text file each, or table (csv, tsv, "
+                    "jsonl) of file and text", effect=HARMLESS)
+    out: str = opt("out", "", "The new model folder", effect=HARMLESS)
+    check_only: bool = opt("check", False, "Only look at model and data, and say what can be done", effect=HARMLESS)
+
+    held_out_data: str | None = opt("held-out-data", None, "Data that decide when training stops and are scored before "
+                                    "and after; blank: a part of the data", effect=HARMLESS)
+    held_out: float = opt("held-out", 0.1, "That part: whole speakers if there are several")
+    old_test: str | None = opt("old-test", None, "Data like those that the model was made for: scored before and "
+                               "after, so that forgetting is seen", effect=HARMLESS)
+    speaker_column: str = opt("speaker-column", "speaker", "Column of a table that names the speaker, if it is there")
+    min_seconds: float = opt("min-seconds", 0.3, "Shorter utterances are set aside")
+    max_seconds: float = opt("max-seconds", 40.0, "Longer utterances are set aside")
+    allow_upsample: bool = opt("allow-upsample", False, "Take sound with a lower rate than the model's, too")
+    max_unknown: float = opt("max-unknown", 0.3, "Part of all words that the model may not know before the text is "
+                             "taken for one of another language")
+
+    unknown_words: str = opt("unknown-words", "pronounce", "pronounce: by --lexicon, or by what is learnt of the "
+                             "model's lexicon; spell: by spelling where there is none, too; leave-out: utterances with "
+                             "them are set aside")
+    lexicon: str | None = opt("lexicon", None, "Lexicon (WORD PHONE ...) with the phones of the model, for new words",
+                              effect=HARMLESS)
+    lm_text: str | None = opt("lm-text", None, "Sentences, a line each, for the language model, beside those of the "
+                              "data", effect=HARMLESS)
+    lm_weight: float = opt("lm-weight", 0.5, "Weight of the new text in the language model; 0: the old one stays, and "
+                           "new words get what unknown ones have")
+    lm_order: int = opt("lm-order", 3, "Order of language models that are estimated")
+
+    layers: str = opt("layers", "all", "last: only the output layers learn; upper: the upper half; all: all, the lower "
+                      "ones more slowly")
+    learning_rate: float = opt("learning-rate", 0.0, "Learning rate at first; 0: chosen by held-out data")
+    num_epochs: float = opt("num-epochs", 4.0, "Passes over the data, at most")
+    l2_old: float = opt("l2-old", 0.01, "Strength of the pull towards the old parameters")
+    speed_perturb: bool = opt("speed-perturb", True, "Also train on copies at 0.9 and 1.1 times the speed")
+    volume_perturb: bool = opt("volume-perturb", True, "Change the volume at random")
+    minibatch_size: str = opt("minibatch-size", "32,16,8", "Chunks per minibatch")
+    srand: int = opt("srand", 0, "Seed of all random choices")
+    nj: int = opt("nj", 2, "Jobs side by side", effect=HARMLESS)
+    use_gpu: str = opt("use-gpu", "optional", "yes|no|optional|wait: train on GPUs", effect=HARMLESS)
+
+    folders: ClassVar[tuple[str, ...]] = ("dir", "out", "model", "data")
+    least: ClassVar[dict[str, float]] = {**WorkOptions.least, "min_seconds": 0, "max_seconds": 0, "learning_rate": 0,
+                                         "num_epochs": 0, "l2_old": 0, "lm_order": 1}
+
+    def check(self) -> None:
+        """UsageError if a value cannot be used, or one that must be there is missing. Fills in ``dir``."""
+        if self.out and not self.dir:
+            self.dir = f"{self.out.rstrip('/')}.work"
+        super().check()
+        for name, value, known in (("layers", self.layers, LAYERS),
+                                   ("unknown-words", self.unknown_words, UNKNOWN_WORDS),
+                                   ("use-gpu", self.use_gpu, ("yes", "no", "optional", "wait"))):
+            if value not in known:
+                raise UsageError(f"--{name}={value}: expected {', '.join(known[:-1])} or {known[-1]}")
+        for name, part in (("held-out", self.held_out), ("lm-weight", self.lm_weight),
+                           ("max-unknown", self.max_unknown)):
+            if not 0.0 <= part <= 1.0:
+                raise UsageError(f"--{name}={part:g}: expected a part, from 0 to 1")
+
+
+class WorkFolder:
+    """The files of a fine-tuning, each named here once; what is in them is said in ``fine_tuning/__init__.py``."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.problems, self.problems_json = self.path / "problems.txt", self.path / "problems.json"
+        self.unknown_words = self.path / "unknown_words.txt"
+        self.model, self.lang, self.graph = self.path / "model", self.path / "lang", self.path / "graph"
+        self.align, self.egs, self.train = self.path / "align", self.path / "egs", self.path / "train"
+        self.set_aside = self.align / "set_aside.txt"
+        self.final_model, self.choice = self.train / "final.mdl", self.train / "choice.json"
+        self.new_model = self.path / "new_model"
+        self.scores = self.path / "scores.json"
+        self.report_text, self.report_page = self.path / "report.txt", self.path / "report.html"
+
+    def data(self, part: str) -> Path:
+        """The sound and text of a part: train, held_out or old_test."""
+        return self.path / "data" / part
+
+    def features(self, part: str) -> Path:
+        """The features of a part: train or held_out."""
+        return self.path / "features" / part
+
+    def ivectors(self, part: str) -> Path:
+        """The i-vectors of a part: train or held_out."""
+        return self.path / "ivectors" / part
