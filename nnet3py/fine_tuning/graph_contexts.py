@@ -1,0 +1,211 @@
+"""The decision tree of a model that came without one, recovered from its decoding graph.
+
+A graph's input labels are transition-ids, so each path says which pdfs a phone has behind which other phone. What the
+graph never says is guessed: from the same phone at another position of the word, then from what is usual.
+"""
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.hmm.topology import NO_PDF
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Split, Table
+from nnet3py.transducers.fst import Fst
+
+logger = logging.getLogger(__name__)
+
+NO_PHONE = 0
+MOST_PAIRS = 20_000_000       # of graph states and phones that are followed; what lies beyond counts as not seen
+POSITION_MARKS = ("_B", "_E", "_I", "_S")
+_SHARPNESS = 16               # the most similar left phones count by far the most
+
+Place = tuple[int, int]                          # a phone and a state of its HMM
+Pdfs = tuple[int, int]                           # of leaving the state and of its self-loop
+Seen = Mapping[tuple[int, int, int], Counter[int]]      # (left phone, phone, HMM state): transition-states, how often
+
+
+class WiderContext(Nnet3Error):
+    """A phone's pdfs depend on more than the phone before it."""
+
+
+class RecoveredTree(NamedTuple):
+    """A tree, and how well it is known.
+
+    Attributes
+    ----------
+    tree : of all phones and pdfs of the model
+    num_seen : pairs of neighbouring phones that the graph has
+    num_pairs : all pairs of phones
+    """
+
+    tree: ContextDependency
+    num_seen: int
+    num_pairs: int
+
+
+def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, str] | None = None) -> RecoveredTree:
+    """The tree with which a graph was made, for models whose phones know at most the phone before them.
+
+    Parameters
+    ----------
+    graph : input labels are transition-ids, with self-loops; other labels above the model's count as epsilons
+    model : its transition model
+    phone_names : by number; phones that differ in the mark of their position only (``_B``, ``_E``, ``_I``, ``_S``) are
+        taken for each other where the graph does not say
+
+    Raises WiderContext for models of triphones, Nnet3Error for a graph of another model.
+    """
+    seen = neighbours(graph, model)
+    for (left, phone, _), states in seen.items():
+        if len(states) > 1:
+            raise WiderContext(f"phone {phone} has more than one pdf behind phone {left}",
+                               "only models whose phones know the phone before them, as chain models do, can be had "
+                               "from a graph")
+    names = phone_names or {}
+    similar = _Similar(seen, model, {phone: base_name(names.get(phone, str(phone))) for phone in model.topology.phones})
+    phones = model.topology.phones
+    lefts: dict[Place, dict[int, list[int]]] = {}
+    for number, (phone, hmm_state) in enumerate(model.tuples[:, :2].tolist(), 1):
+        lefts.setdefault((phone, hmm_state), {})[number] = []
+    for (phone, hmm_state), of_state in lefts.items():
+        for left in (NO_PHONE, *phones):
+            known = seen.get((left, phone, hmm_state))
+            of_state[next(iter(known)) if known else similar.guess(left, phone, hmm_state)].append(left)
+    num_seen = len({(left, phone) for left, phone, _ in seen})
+    logger.info("Recovered a tree of %d pdfs: the graph has %d pairs of phones", model.num_pdfs, num_seen)
+    return RecoveredTree(_tree(lefts, model), num_seen, len(phones) * (len(phones) + 1))
+
+
+def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], Counter[int]]:
+    """What a graph says: (left phone, phone, HMM state) -> transition-states, with numbers of arcs."""
+    labels = graph.input_labels
+    if graph.start < 0 or not graph.num_arcs or int(labels.min()) < 0:
+        raise Nnet3Error("a graph without arcs, or with labels that are none, says nothing about phones")
+    ids = np.where(labels > model.num_transition_ids, 0, labels)
+    passes = (ids == 0) | model.is_self_loop[ids]
+    hmm_states = np.where(passes, -1, model.transition_id_to_hmm_state[ids])
+    begins = ~passes & (hmm_states == 0)
+    if not begins.any():
+        raise Nnet3Error("no phone begins in the graph", "are graph and model of one system?")
+    phone_of = model.transition_id_to_phone[ids].astype(np.int64)
+    state_of = model.transition_id_to_state[ids].astype(np.int64)
+    has_more = any(sum(state.forward_pdf_class != NO_PDF for state in entry) > 1 for entry in model.topology.entries)
+    size = int(max(model.topology.phones)) + 1
+    num_elements = size * size if has_more else size          # (left phone, phone), or the phone
+    starts, counts = graph.arc_starts, np.diff(graph.arc_starts)
+    frontier = np.array([graph.start * num_elements], dtype=np.int64)
+    visited = frontier
+    found: list[np.ndarray] = []
+    while len(frontier):
+        states, elements = np.divmod(frontier, num_elements)
+        repeats = counts[states]
+        arcs = np.repeat(starts[states] - np.concatenate(([0], np.cumsum(repeats)[:-1])), repeats) + np.arange(
+            repeats.sum())
+        before = np.repeat(elements, repeats)
+        current, left_of_current = before % size, before // size
+        entering = begins[arcs]
+        inside = ~passes[arcs] & ~entering
+        left = np.where(inside, left_of_current, current)
+        of_phone = ~passes[arcs]
+        found.append(np.stack((left[of_phone], state_of[arcs[of_phone]])))
+        after = np.where(entering, (current * size if has_more else 0) + phone_of[arcs], before)
+        frontier = np.setdiff1d(graph.next_states[arcs].astype(np.int64) * num_elements + after, visited)
+        visited = np.union1d(visited, frontier)
+        if len(visited) > MOST_PAIRS:
+            logger.warning("The graph is large: only a part of it was looked at for phones and their neighbours")
+            break
+    pairs, times = np.unique(np.concatenate(found, axis=1), axis=1, return_counts=True)
+    said: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
+    for (left_phone, state), count in zip(pairs.T.tolist(), times.tolist(), strict=True):
+        phone, hmm_state = model.tuples[state - 1, :2].tolist()
+        said[left_phone, phone, hmm_state][state] += count
+    return dict(said)
+
+
+def base_name(name: str) -> str:
+    """The name of a phone without the mark of its position in the word."""
+    return name[:-2] if name.endswith(POSITION_MARKS) and len(name) > 2 else name
+
+
+class _Similar:
+    """Guesses what stands behind a left phone that was not seen there: what stands behind those most like it.
+
+    Two left phones are like each other if the same phones have the same pdfs behind them. The forms that a phone has by
+    its position in the word are taken for one phone.
+    """
+
+    def __init__(self, seen: Seen, model: TransitionModel, bases: Mapping[int, str]) -> None:
+        self._bases = {NO_PHONE: "", **bases}
+        self._states: dict[Place, dict[Pdfs, int]] = defaultdict(dict)
+        for number, (phone, hmm_state, forward, loop) in enumerate(model.tuples.tolist(), 1):
+            self._states[phone, hmm_state][forward, loop] = number
+        # (base of the phone, HMM state): how often each pdfs were seen behind each base of the left phone
+        self._behind: dict[tuple[str, int], Counter[tuple[str, Pdfs]]] = defaultdict(Counter)
+        by_phone: dict[Place, list[tuple[str, Pdfs]]] = defaultdict(list)
+        for (left, phone, hmm_state), states in seen.items():
+            pdfs = tuple(model.tuples[next(iter(states)) - 1, 2:].tolist())
+            self._behind[self._bases[phone], hmm_state][self._bases[left], pdfs] += 1
+            by_phone[phone, hmm_state].append((self._bases[left], pdfs))
+        self._agreement: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])      # same pdfs, all
+        for place, sightings in by_phone.items():
+            if len(self._states[place]) > 1:
+                for (one, its_pdfs), (other, other_pdfs) in combinations(sightings, 2):
+                    counts = self._agreement[min(one, other), max(one, other)]
+                    counts[0] += its_pdfs == other_pdfs
+                    counts[1] += 1
+        self._guesses: dict[tuple[str, int, int], int] = {}
+
+    def guess(self, left: int, phone: int, hmm_state: int) -> int:
+        """The transition-state."""
+        key = self._bases[left], phone, hmm_state
+        if key not in self._guesses:
+            possible: dict[Pdfs, int] = self._states[phone, hmm_state]
+            votes: dict[Pdfs, float] = defaultdict(float)
+            for (other, pdfs), count in self._behind[self._bases[phone], hmm_state].items():
+                if pdfs in possible:
+                    votes[pdfs] += count * self._likeness(key[0], other) ** _SHARPNESS
+            best = max(possible, key=lambda pdfs: (votes[pdfs], -possible[pdfs]))
+            self._guesses[key] = possible[best]
+        return self._guesses[key]
+
+    def _likeness(self, one: str, other: str) -> float:
+        """How often the same pdfs stand behind both, from 0 to 1."""
+        same, every = self._agreement.get((min(one, other), max(one, other)), (0, 0))
+        return 1.0 if one == other else (same + 0.5) / (every + 1)
+
+
+def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: TransitionModel) -> ContextDependency:
+    """The tree of what stands behind which phones. Pdfs behind none stand behind phones that do not exist.
+
+    So tree and model have the same pdfs, as programs expect.
+    """
+    unreal = max(model.topology.phones) + 1
+    of_phone: list[Map | None] = [None] * unreal
+    for phone in model.topology.phones:
+        classes: dict[int, Map | None] = {}
+        for number, state in enumerate(model.topology.entries[model.topology.entry_of_phone[phone]]):
+            if state.forward_pdf_class == NO_PDF:
+                continue
+            for pdf_class, column in ((state.forward_pdf_class, 2), (state.self_loop_pdf_class, 3)):
+                by_pdf: dict[int, list[int]] = defaultdict(list)
+                for extra, (transition_state, lefts) in enumerate(tables[phone, number].items()):
+                    by_pdf[int(model.tuples[transition_state - 1, column])] += lefts or [unreal + extra]
+                classes[pdf_class] = _by_left(sorted(by_pdf.items()))
+        of_phone[phone] = Table(PDF_CLASS, tuple(classes.get(number) for number in range(max(classes) + 1)))
+    return ContextDependency(2, 1, Table(1, tuple(of_phone)))
+
+
+def _by_left(groups: Sequence[tuple[int, list[int]]]) -> Map:
+    """Questions about the phone at the left that end at the pdf whose group it is in."""
+    if len(groups) == 1:
+        return Constant(groups[0][0])
+    half = len(groups) // 2
+    yes = frozenset(phone for _, phones in groups[:half] for phone in phones)
+    return Split(0, yes, _by_left(groups[:half]), _by_left(groups[half:]))
