@@ -10,7 +10,7 @@ files. ``requirements.py`` says what a model folder allows.
 Stages, and what they read and write in the work folder (``WorkFolder`` has the paths):
 
 1. ``check.run``. Reads the user's data and, if given, ``--held-out-data`` and ``--old-test``. Writes Kaldi data
-   folders ``data/train``, ``data/held_out``, ``data/old_test`` (only if given): ``wav.ark`` with ``wav.scp`` (16
+   folders ``data/train``, ``data/held_out``, ``data/old_test`` (only if given): ``wav.scp`` (into an archive; 16
    bits, one channel, an entry for each utterance, at the model's rate, segments cut out already), ``text`` (only
    words as ``words.txt`` of the model writes them, or words to be learnt), ``utt2spk``, ``spk2utt``, ``utt2dur``;
    ``problems.txt`` for people and ``problems.json``; ``unknown_words.txt`` (COUNT WORD). Nnet3Error if too little is
@@ -20,10 +20,11 @@ Stages, and what they read and write in the work folder (``WorkFolder`` has the 
    one): what the model folder has, or else what can be recovered from its graph. A tree that is recovered is a
    ``ContextDependency`` like any other (a table of phone, then of its left neighbour, to pdf), so that nothing after
    it makes a difference. ``tree`` or ``lexicon.txt`` is not there where neither way leads to it.
-3. ``words.run``. Reads the texts and ``model/``. Writes ``lang/`` as prepare-lang does (``words.txt``: the old words
-   with their numbers, then the new ones), ``lang/new_words.txt`` (WORD SOURCE PHONE …), ``lang/lm.arpa`` (old and new
-   text interpolated) and ``graph/`` (HCLG.fst, words.txt, phones.txt, phones/word_boundary.int); no ``graph/`` where
-   the old one stays. Without tree or lexicon only ``lang/words.txt`` and ``lang/phones.txt``.
+3. ``words.run``. Reads the texts and ``model/``. Writes ``lang/`` as prepare-lang does (words are
+   numbered anew; those without a pronunciation are not in it), ``lang/new_words.txt`` (WORD SOURCE PHONE …),
+   ``lang/lm.arpa`` (old and new text interpolated) and ``graph/`` (HCLG.fst, words.txt, phones.txt,
+   phones/word_boundary.int); no ``graph/`` where the old one stays. Without tree or lexicon only ``lang/words.txt``
+   and ``lang/phones.txt``.
 4. ``features.run``. Writes ``features/train`` and ``features/held_out``: the data folders (speed- and
    volume-perturbed copies with them in train, ``utt2uniq``) with ``feats.scp`` and ``utt2num_frames``, ``ivectors/…``
    with ``ivector_online.scp`` if the model has i-vectors.

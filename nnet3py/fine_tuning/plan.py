@@ -135,15 +135,18 @@ class FineTuneOptions(WorkOptions):
     nj: int = opt("nj", 2, "Jobs side by side", effect=HARMLESS)
     use_gpu: str = opt("use-gpu", "optional", "yes|no|optional|wait: train on GPUs", effect=HARMLESS)
 
-    folders: ClassVar[tuple[str, ...]] = ("dir", "out", "model", "data")
+    folders: ClassVar[tuple[str, ...]] = ("dir",)
     least: ClassVar[dict[str, float]] = {**WorkOptions.least, "min_seconds": 0, "max_seconds": 0, "learning_rate": 0,
                                          "num_epochs": 0, "l2_old": 0, "lm_order": 1}
 
     def check(self) -> None:
         """UsageError if a value cannot be used, or one that must be there is missing. Fills in ``dir``."""
-        if self.out and not self.dir:
-            self.dir = f"{self.out.rstrip('/')}.work"
-        super().check()
+        for name, value in (("model", self.model), ("data", self.data), ("out", self.out or self.check_only)):
+            if not value:
+                raise UsageError(f"no {name} was given", "nnet3py fine-tune MODEL DATA --out NEW_MODEL")
+        if not self.check_only:
+            self.dir = self.dir or f"{self.out.rstrip('/')}.work"
+            super().check()
         for name, value, known in (("layers", self.layers, LAYERS),
                                    ("unknown-words", self.unknown_words, UNKNOWN_WORDS),
                                    ("use-gpu", self.use_gpu, ("yes", "no", "optional", "wait"))):

@@ -1,0 +1,234 @@
+"""Stage 1, the data: read, checked, parted into what is learnt and what is held out, and written as data folders."""
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py import log
+from nnet3py.decoding.lexicon import read_lexicon
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.drivers.egs.data_folder import spk2utt, write_list
+from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.plan import FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
+from nnet3py.fine_tuning.sounds import FULL_SCALE, Limits, read_sounds
+from nnet3py.fine_tuning.speech_data import read_data
+from nnet3py.fine_tuning.texts import Spelling, text_problems, unknown_words
+from nnet3py.formats.wave_file import WAVE, Wave
+from nnet3py.io.script import sort_key
+from nnet3py.io.streams import write_text
+from nnet3py.io.tables import TableWriter
+from nnet3py.recognition.model_folder import read_model_folder
+
+LEAST = 10                    # utterances, without which there is nothing to learn and to decide by
+_SEVERAL = 4                  # speakers: so many, and whole ones are held out
+_SHOWN = 20                   # words, and lines of a kind of problem, that are shown
+_DEFAULT_RATE = 16000.0       # Kaldi's --sample-frequency
+
+Write = Callable[[str, np.ndarray], None]
+
+
+@dataclass
+class Checked:
+    """Data that were looked at.
+
+    Attributes
+    ----------
+    utterances : that can be used
+    problems : of all
+    unknown : how often words occur that the model lacks, those of utterances that cannot be used, too
+    seconds : of each utterance that can be used
+    """
+
+    utterances: list[Utterance] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def counts(self) -> Counter[str]:
+        """How many problems there are of each kind."""
+        return Counter(problem.kind for problem in self.problems)
+
+
+def run(work: WorkFolder, options: FineTuneOptions) -> None:
+    """Write the data folders and the lists of problems and unknown words.
+
+    Raises Nnet3Error for data that are none, text of another language, or if too little is left; the lists are written
+    before.
+    """
+    spelling, limits = _measures(options)
+    (work.path / "data").mkdir(parents=True, exist_ok=True)
+    names = {"train": options.data, "held_out": options.held_out_data, "old_test": options.old_test}
+    parts = {part: _checked_into(work.data(part).with_suffix(".ark"), name, options, spelling, limits)
+             for part, name in names.items() if name}
+    checked = parts["train"].checked
+    problems = [problem._asdict() for part in parts.values() for problem in part.checked.problems]
+    write_text(str(work.problems), "\n".join(problems_text(part.checked) for part in parts.values()))
+    write_text(str(work.problems_json), json.dumps(problems, ensure_ascii=False) + "\n")
+    write_text(str(work.unknown_words), "".join(f"{count} {word}\n" for word, count in checked.unknown.most_common()))
+    refuse(checked, options.data, options, spelling, str(work.problems))
+    for name, part in parts.items():
+        if not part.checked.utterances:
+            raise Nnet3Error(f"nothing of {names[name]} can be used", f"{work.problems} says why")
+    learnt, kept = split(checked.utterances, 0.0 if "held_out" in parts else options.held_out, options.srand)
+    _write_folder(work.data("train"), learnt, parts["train"])
+    if "held_out" not in parts:
+        _write_folder(work.data("held_out"), kept, parts["train"])
+    for name in parts.keys() - {"train"}:
+        _write_folder(work.data(name), parts[name].checked.utterances, parts[name])
+    total = sum(checked.seconds.values())
+    log.log(f"{len(checked.utterances)} utterances, {total / 60:.1f} minutes, of "
+            f"{len({one.speaker for one in checked.utterances})} speakers can be used, "
+            f"{len({problem.key for problem in checked.problems if problem.is_fatal})} cannot; "
+            f"{len(checked.unknown)} unknown words; see {work.problems}")
+
+
+def look(options: FineTuneOptions) -> str:
+    """What is to be said about data before anything is done, as text; nothing is written. Raises as :func:`run`."""
+    spelling, limits = _measures(options)
+    data = written_as(read_data(options.data, options.speaker_column), spelling, options)
+    checked = check_data(data, spelling, limits)
+    text = problems_text(checked)
+    try:
+        refuse(checked, options.data, options, spelling, "")
+    except Nnet3Error as error:
+        text += f"\nThis cannot be learnt from: {error}\n"
+    return text
+
+
+def _measures(options: FineTuneOptions) -> tuple[Spelling, Limits]:
+    """How the model's words are written, and what sound it is for."""
+    folder = read_model_folder(options.model)
+    lexicon = read_lexicon(options.lexicon) if options.lexicon else []
+    rate = float(folder.features.get("sample-frequency", _DEFAULT_RATE))
+    spelling = Spelling(SymbolTable.read(folder.words), (entry.word for entry in lexicon))
+    return spelling, Limits(rate, options.min_seconds, options.max_seconds, options.allow_upsample)
+
+
+class _Part(NamedTuple):
+    """Data that were looked at, and where the sound of each utterance is, as wav.scp says it."""
+
+    checked: Checked
+    places: dict[str, str]
+
+
+def _checked_into(ark: Path, name: str, options: FineTuneOptions, spelling: Spelling, limits: Limits) -> _Part:
+    """Look at data, and write their sound into an archive."""
+    data = written_as(read_data(name, options.speaker_column), spelling, options)
+    index = ark.with_suffix(".scp")
+    with TableWriter(f"ark,scp:{ark.absolute()},{index}", WAVE) as writer:
+        def write(key: str, samples: np.ndarray) -> None:
+            limit = FULL_SCALE - 1
+            writer.write(key, Wave(limits.rate, np.clip(samples * FULL_SCALE, -limit, limit)[None]))
+        checked = check_data(data, spelling, limits, write)
+    lines = index.read_text(encoding="utf-8").splitlines()
+    return _Part(checked, dict(line.split(" ", 1) for line in lines))   # type: ignore[misc]
+
+
+def written_as(data: SpeechData, spelling: Spelling, options: FineTuneOptions) -> SpeechData:
+    """Data whose texts are written as the model writes; what is wrong with texts is among the problems."""
+    texts = [utterance._replace(text=spelling.written(utterance.text)) for utterance in data.utterances]
+    problems = [problem for utterance in texts for problem in text_problems(
+        utterance, spelling, options.unknown_words == "leave-out")]
+    return SpeechData(texts, [*data.problems, *problems])
+
+
+def check_data(data: SpeechData, spelling: Spelling, limits: Limits, write: Write | None = None) -> Checked:
+    """Look at the sound of all utterances whose text can be used.
+
+    ``write(key, samples)`` is called with the sound of those that can be used, float32 (samples,) from -1 to 1.
+    """
+    checked = Checked(problems=list(data.problems), unknown=unknown_words(data.utterances, spelling.known))
+    unusable = {problem.key for problem in data.problems if problem.is_fatal}
+    pieces: set[tuple[str, float, float]] = set()
+    waiting = []
+    for utterance in data.utterances:
+        piece = utterance.sound, utterance.start, utterance.end
+        if piece in pieces:
+            checked.problems.append(Problem(utterance.key, "twice", f"{utterance.sound} stands there before", True))
+        elif utterance.key not in unusable:
+            waiting.append(utterance)
+        pieces.add(piece)
+    for number, (utterance, samples, problems) in enumerate(read_sounds(waiting, limits), 1):
+        log.show_status(f"{number} of {len(waiting)} utterances looked at")
+        checked.problems += problems
+        if samples is None:
+            continue
+        checked.utterances.append(utterance)
+        checked.seconds[utterance.key] = len(samples) / limits.rate
+        if write is not None:
+            write(utterance.key, samples)
+    log.show_status("")
+    checked.utterances.sort(key=lambda one: sort_key(one.key))
+    return checked
+
+
+def refuse(checked: Checked, name: str, options: FineTuneOptions, spelling: Spelling, where: str) -> None:
+    """Nnet3Error for data from which nothing should be learnt; ``where`` their problems are listed."""
+    said = f"{where} lists what is wrong" if where else "see the list"
+    words = checked.counts()
+    num_words = sum(len(one.text) for one in checked.utterances)
+    num_unknown = sum(word not in spelling.known for one in checked.utterances for word in one.text)
+    unusable = len({problem.key for problem in checked.problems if problem.is_fatal})
+    if words["odd text"] and words["odd text"] > options.max_unknown * (len(checked.utterances) + unusable):
+        raise Nnet3Error(f"{words['odd text']} texts of {name} have characters that no word of the model has",
+                         f"is it another language than the model's? {said}")
+    if num_unknown > options.max_unknown * max(1, num_words):
+        most = ", ".join(word for word, _ in checked.unknown.most_common(5))
+        raise Nnet3Error(f"the model does not know {num_unknown} of {num_words} words of {name}, such as {most}",
+                         f"is it another language than the model's? --max-unknown takes more of them; {said}")
+    if len(checked.utterances) < LEAST:
+        kinds = ", ".join(f"{kind} ({count})" for kind, count in words.most_common(5))
+        raise Nnet3Error(f"only {len(checked.utterances)} of {len(checked.utterances) + unusable} utterances of {name} "
+                         f"can be used, {LEAST} are needed" + (f"; what is wrong: {kinds}" if kinds else ""), said)
+
+
+def split(utterances: Sequence[Utterance], part: float, seed: int) -> tuple[list[Utterance], list[Utterance]]:
+    """What is learnt, and what is held out: whole speakers if there are four or more, else some utterances of all."""
+    chance = random.Random(seed)
+    by_speaker: dict[str, list[Utterance]] = {}
+    for utterance in utterances:
+        by_speaker.setdefault(utterance.speaker, []).append(utterance)
+    groups = list(by_speaker.values()) if len(by_speaker) >= _SEVERAL else [[one] for one in utterances]
+    chance.shuffle(groups)
+    held: set[str] = set()
+    for group in groups[:-1] if part > 0.0 else []:
+        if len(held) >= part * len(utterances):
+            break
+        held |= {one.key for one in group}
+    return [one for one in utterances if one.key not in held], [one for one in utterances if one.key in held]
+
+
+def _write_folder(path: Path, utterances: Iterable[Utterance], part: _Part) -> None:
+    path.mkdir(parents=True, exist_ok=True)
+    utterances = sorted(utterances, key=lambda one: sort_key(one.key))
+    speakers = {one.key: one.speaker for one in utterances}
+    write_list(path / "wav.scp", {one.key: part.places[one.key] for one in utterances})
+    write_list(path / "text", {one.key: " ".join(one.text) for one in utterances})
+    write_list(path / "utt2spk", speakers)
+    write_list(path / "spk2utt", {speaker: " ".join(keys) for speaker, keys in spk2utt(speakers).items()})
+    write_list(path / "utt2dur", {one.key: f"{part.checked.seconds[one.key]:.3f}" for one in utterances})
+
+
+def problems_text(checked: Checked) -> str:
+    """The problems for people: how many of each kind, then each; and the words that the model lacks."""
+    total = sum(checked.seconds.values())
+    fatal = {problem.key for problem in checked.problems if problem.is_fatal}
+    lines = [f"{len(checked.utterances)} utterances can be used, {total / 60:.1f} minutes; {len(fatal)} cannot", ""]
+    for kind, count in checked.counts().most_common():
+        of_kind = [problem for problem in checked.problems if problem.kind == kind]
+        set_aside = sum(problem.is_fatal for problem in of_kind)
+        lines.append(f"{kind}: {count}" + (f", {set_aside} of them set aside" if set_aside else ""))
+        lines += [f"  {problem.key}: {problem.message}" for problem in of_kind]
+        lines.append("")
+    if checked.unknown:
+        words = checked.unknown.most_common()
+        lines.append(f"{len(words)} words that the model lacks, with counts: " + ", ".join(
+            f"{word} {count}" for word, count in words[:_SHOWN]) + (" …" if len(words) > _SHOWN else ""))
+    return "\n".join(lines).rstrip() + "\n"

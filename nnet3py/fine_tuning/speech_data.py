@@ -1,0 +1,252 @@
+"""What a user gives to learn from: data folders of Kaldi, folders of sounds with texts, tables. No sound is opened."""
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.fine_tuning.plan import Problem, SpeechData, Utterance
+from nnet3py.io.specifiers import is_token
+from nnet3py.io.text_lines import read_text
+from nnet3py.recognition.sound import ENDINGS
+
+TEXT_ENDINGS = (".txt", ".lab", ".trn")
+TABLE_ENDINGS = (".csv", ".tsv", ".jsonl", ".json")
+TO_THE_END = -1.0
+_ONE_SPEAKER = "speaker"
+
+# What columns of tables are called: Common Voice, LJ Speech, NeMo, Hugging Face.
+_SOUND_COLUMNS = ("file", "path", "audio", "audio_filepath", "audio_path", "wav", "filename", "file_name",
+                  "wav_filename", "sound")
+_TEXT_COLUMNS = ("text", "sentence", "transcript", "transcription", "words", "normalized_text")
+_SPEAKER_COLUMNS = ("speaker", "speaker_id", "client_id", "spk")
+_START_COLUMNS, _END_COLUMNS, _LENGTH_COLUMNS = ("start", "offset", "begin"), ("end", "stop"), ("duration",)
+_FOLDERS_OF_SOUNDS = ("", "clips", "wavs", "audio")      # beside a table, for what it names
+
+
+class _Raw(NamedTuple):
+    """An utterance as it stands there; ``where`` for messages."""
+
+    where: str
+    sound: str
+    text: str
+    speaker: str = ""
+    start: float = 0.0
+    end: float = TO_THE_END
+
+
+def read_data(path: str, speaker_column: str = "speaker") -> SpeechData:
+    """The utterances of a data folder of Kaldi, of a folder of sounds, or of a table.
+
+    A data folder has wav.scp and text, perhaps segments and utt2spk; in a folder of sounds there is a text file of the
+    same name beside each; a table (csv, tsv, jsonl) has columns for file and text, perhaps speaker, start and end.
+    Keys begin with the speaker's name, except Kaldi's own, which stay. What cannot be understood is a problem of its
+    own; sounds are not opened. Nnet3Error for what is none of these, or holds no utterance at all.
+    """
+    if os.path.isdir(path):
+        is_kaldi = os.path.isfile(os.path.join(path, "wav.scp")) and os.path.isfile(os.path.join(path, "text"))
+        data = _kaldi_folder(path) if is_kaldi else _folder_of_sounds(path)
+    elif os.path.isfile(path):
+        if not path.lower().endswith(TABLE_ENDINGS):
+            raise UsageError(f"{path} is no table: its name ends in none of {', '.join(TABLE_ENDINGS)}",
+                             "give a table of file and text, or a folder")
+        data = _table(path, speaker_column)
+    else:
+        raise UsageError(f"there is no folder or table {path}")
+    if not data.utterances and not data.problems:
+        raise Nnet3Error(f"{path} holds no utterances",
+                         "expected wav.scp with text; or sounds with text files beside; or a table of file and text")
+    data.utterances.sort(key=lambda one: one.key.encode("utf-8", "surrogateescape"))
+    return data
+
+
+# -- Kaldi -------------------------------------------------------------------------------------------------------------
+
+
+def _kaldi_folder(path: str) -> SpeechData:
+    data = SpeechData()
+    sounds, texts, speakers, segments = (_kaldi_list(path, name, data.problems) for name in (
+        "wav.scp", "text", "utt2spk", "segments"))
+    has_segments = os.path.isfile(os.path.join(path, "segments"))
+    for key, text in texts.items():
+        sound, start, end = key, 0.0, TO_THE_END
+        if has_segments:
+            fields = segments.get(key, "").split()
+            times = [_number(field) for field in fields[1:3]]
+            if len(fields) < 3 or None in times:
+                data.problems.append(Problem(key, "no segment", "segments has no RECORDING START END of it", True))
+                continue
+            sound, (start, end) = fields[0], times      # type: ignore[assignment]
+        if sound not in sounds:
+            data.problems.append(Problem(key, "no sound", f"wav.scp has no line of {sound}", True))
+            continue
+        data.utterances.append(Utterance(key, speakers.get(key, "") or key, sounds[sound], start, end,
+                                         tuple(text.split())))
+    spoken = set(segments if has_segments else sounds)
+    data.problems += [Problem(key, "no text", "it has sound, but text has no line of it", True)
+                      for key in sorted(spoken - set(texts))]
+    return data
+
+
+def _kaldi_list(folder: str, name: str, problems: list[Problem]) -> dict[str, str]:
+    """What stands after the key of each line, in whatever order; empty for a file that is not there."""
+    path = os.path.join(folder, name)
+    entries: dict[str, str] = {}
+    if not os.path.isfile(path):
+        return entries
+    for number, line in enumerate(read_text(path).split("\n"), 1):
+        key, _, rest = line.strip().partition(" ") if "\t" not in line else line.strip().partition("\t")
+        if not line.strip():
+            continue
+        if key in entries or not is_token(key):
+            problems.append(Problem(key[:40], "twice" if key in entries else "no name",
+                                    f"line {number} of {path} is left out", False))
+            continue
+        entries[key] = rest.strip()
+    return entries
+
+
+# -- folders -----------------------------------------------------------------------------------------------------------
+
+
+def _folder_of_sounds(path: str) -> SpeechData:
+    raw, problems = [], []
+    for here, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            stem, ending = os.path.splitext(name)
+            if ending.lower() not in ENDINGS:
+                continue
+            sound = os.path.join(here, name)
+            texts = (os.path.join(here, stem + ending) for ending in TEXT_ENDINGS)
+            text = next(filter(os.path.isfile, texts), "")
+            if not text:
+                problems.append(Problem(sound, "no text", f"there is no {stem}{TEXT_ENDINGS[0]} beside it", True))
+                continue
+            below = os.path.relpath(here, path)
+            raw.append(_Raw(sound, sound, " ".join(read_text(text).split()), "" if below == "." else below))
+    return _with_keys(raw, problems)
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def _table(path: str, speaker_column: str) -> SpeechData:
+    problems: list[Problem] = []
+    speaker_columns = (speaker_column, *_SPEAKER_COLUMNS)
+    raw = []
+    for number, row in _rows(path, problems):
+        where = f"line {number} of {path}"
+        sound, text = _column(row, _SOUND_COLUMNS), _column(row, _TEXT_COLUMNS)
+        if sound is None or text is None:
+            names = ", ".join(map(str, row))[:80]
+            raise FormatError(f"line {number}: expected columns for the file ({', '.join(_SOUND_COLUMNS[:4])} …) and "
+                              f"the text ({', '.join(_TEXT_COLUMNS[:4])} …), found {names}", path=path)
+        start = _number(_column(row, _START_COLUMNS) or "0")
+        end = _number(_column(row, _END_COLUMNS) or str(TO_THE_END))
+        length = _column(row, _LENGTH_COLUMNS)
+        if length and end == TO_THE_END and start:
+            end = start + (_number(length) or 0.0)
+        if start is None or end is None:
+            problems.append(Problem(where, "odd time", "start and end are to be seconds", True))
+            continue
+        raw.append(_Raw(where, _beside(path, sound), " ".join(text.split()), _column(row, speaker_columns) or "", start,
+                        end))
+    return _with_keys(raw, problems)
+
+
+def _rows(path: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Number and columns of each line; a table without a line of names has a file and a text in each."""
+    text = read_text(path)
+    if path.lower().endswith((".jsonl", ".json")):
+        for number, line in enumerate(text.split("\n"), 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                problems.append(Problem(f"line {number} of {path}", "no JSON", str(error), True))
+                continue
+            if isinstance(row, dict):
+                yield number, {str(name).lower(): value for name, value in row.items()}
+            else:
+                problems.append(Problem(f"line {number} of {path}", "no JSON", "expected an object", True))
+        return
+    lines = text.removeprefix("\ufeff").splitlines()
+    first = lines[0] if lines else ""
+    separator = "\t" if path.lower().endswith(".tsv") or "\t" in first else max("|;,", key=first.count)
+    try:
+        rows = (list(csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE)) if separator in "\t|" else
+                list(csv.reader(lines, delimiter=separator)))
+    except csv.Error as error:
+        raise FormatError(f"expected a table: {error}", path=path) from None
+    names = [name.strip().lower() for name in rows[0]] if rows else []
+    has_names = any(name in _SOUND_COLUMNS for name in names) and any(name in _TEXT_COLUMNS for name in names)
+    if not has_names:
+        names = ["file", "text", "speaker"]
+    for number, fields in enumerate(rows[has_names:], 1 + has_names):
+        if not any(field.strip() for field in fields):
+            continue
+        if len(fields) < 2:
+            problems.append(Problem(f"line {number} of {path}", "no text", "it has one column only", True))
+            continue
+        yield number, dict(zip(names, map(str.strip, fields), strict=False))
+
+
+def _column(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+    """The first of some columns that is there; a mapping, as Hugging Face has for sound, is asked for its path."""
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, dict):
+            value = value.get("path")
+        if value is not None:
+            return str(value)
+    return None
+
+
+def _beside(table: str, sound: str) -> str:
+    """A file that a table names: beside it or in a usual folder there, else as it is; an ending may be missing."""
+    folder = os.path.dirname(os.path.abspath(table))
+    for place in (*(os.path.join(folder, name) for name in _FOLDERS_OF_SOUNDS), ""):
+        for ending in ("", ".wav", ".flac", ".mp3"):
+            path = os.path.join(place, sound + ending)
+            if os.path.isfile(path):
+                return path
+    return sound
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def _with_keys(raw: list[_Raw], problems: list[Problem]) -> SpeechData:
+    """Utterances with names that are their own, and begin with the speaker's."""
+    taken: Counter[str] = Counter()
+    utterances = []
+    for one in raw:
+        speaker = _plain(one.speaker) or _ONE_SPEAKER
+        name = _plain(os.path.splitext(os.path.basename(one.sound))[0]) or "sound"
+        key = name if name.startswith(f"{speaker}-") else f"{speaker}-{name}"
+        taken[key] += 1
+        if taken[key] > 1:
+            key = f"{key}-{taken[key]}"
+        utterances.append(Utterance(key, speaker, one.sound, one.start, one.end, tuple(one.text.split())))
+    return SpeechData(utterances, problems)
+
+
+def _plain(name: str) -> str:
+    """A name for Kaldi's lists: without blanks, slashes, and what a shell would take for something else."""
+    return re.sub(r"[^\w.+-]+", "_", name).strip("_.")
