@@ -10,7 +10,7 @@ from nnet3py.errors import UsageError
 
 INT_MIN, INT_MAX = -2147483648, 2147483647
 _TRUE, _FALSE = ("true", "t", "1"), ("false", "f", "0")
-_MOST_DIGITS = 20
+_MOST_DIGITS, _MOST_LIST_DIGITS = 20, 10
 
 
 class OptionLine(NamedTuple):
@@ -60,6 +60,13 @@ def integer(text: str, low: int = INT_MIN, high: int = INT_MAX) -> int | None:
     digits = text[1:] if text[:1] in ("+", "-") else text
     is_number = digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS
     return int(text) if is_number and low <= int(text) <= high else None
+
+
+def integers(text: str) -> list[int] | None:
+    """The numbers, 0 or more, of a list such as ``1:2:3``, empty for an empty text; None for another text."""
+    parts = text.split(":") if text else []
+    are_numbers = all(part.isascii() and part.isdigit() and len(part) < _MOST_LIST_DIGITS for part in parts)
+    return [int(part) for part in parts] if are_numbers else None
 
 
 def real(text: str) -> float | None:

@@ -55,7 +55,8 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     from nnet3py.lattices.arc_posteriors import arc_lines
     from nnet3py.lattices.composition import Composer, difference, union
     from nnet3py.lattices.deterministic_lm import FstLm
-    from nnet3py.lattices.determinize import DeterminizeOptions, determinize_pruned
+    from nnet3py.lattices.determinize import determinize_pruned
+    from nnet3py.lattices.determinize_options import DeterminizeOptions
     from nnet3py.lattices.lexicon_alignment import align_words_by_lexicon, read_alignment_lexicon
     from nnet3py.lattices.linear import word_times
     from nnet3py.lattices.lm_rescoring import composed_with_const_arpa

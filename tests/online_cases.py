@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
-from nnet3py.decoding.lattice_decoder import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.features.cmvn import OnlineOptions
 from nnet3py.features.speech import SpeechFeatures, SpeechOptions
 from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.formats.wave_file import read_wave
@@ -23,10 +22,9 @@ from nnet3py.io.streams import open_input
 from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import OnlineModels
 from nnet3py.network.collapse import prepare_for_test
-from nnet3py.recognition.endpoint import EndpointOptions
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
-from nnet3py.recognition.silence_weighting import SilenceWeightingOptions
 from nnet3py.recognition.stream_decoder import StreamDecoder
+from nnet3py.recognition.stream_options import EndpointOptions, SilenceWeightingOptions
 from nnet3py.runtime.looped import LoopedComputer
 
 DATA = Path(__file__).parent / "data" / "recognition"
@@ -65,7 +63,8 @@ def ivector_models(**settings: object) -> OnlineModels:
     assert extractor.quadratics is not None
     return OnlineModels(
         extractor, read_object(folder / "final.dubm", DiagGmm.read), read_matrix_file(str(folder / "final.mat")),
-        read_matrix_file(str(folder / "global_cmvn.stats"), dtype=np.float64), 3, 3, OnlineOptions(), **settings)
+        read_matrix_file(str(folder / "global_cmvn.stats"), dtype=np.float64), left_context=3, right_context=3,
+        **settings)
 
 
 @cache

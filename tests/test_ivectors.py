@@ -244,7 +244,7 @@ def models_of(**more: object) -> OnlineModels:
     stats = empty_stats(2)
     accumulate_stats((np.random.default_rng(0).standard_normal((100, 2))).astype(np.float32), stats)
     lda = np.random.default_rng(1).standard_normal((DIM, 2 * 3 + 1)).astype(np.float32)
-    made = OnlineModels(extractor, mixture.to_diagonal(), lda, stats, 1, 1)
+    made = OnlineModels(extractor, mixture.to_diagonal(), lda, stats, left_context=1, right_context=1)
     for name, value in more.items():
         setattr(made, name, value)
     made.check()

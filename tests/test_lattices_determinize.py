@@ -17,7 +17,8 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices import determinize as determinize_module
-from nnet3py.lattices.determinize import DeterminizeOptions, determinize, determinize_pruned
+from nnet3py.lattices.determinize import determinize, determinize_pruned
+from nnet3py.lattices.determinize_options import DeterminizeOptions
 from nnet3py.lattices.phone_determinize import determinize_phone_pruned
 from nnet3py.lattices.states import LatticeError, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice

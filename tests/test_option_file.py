@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from nnet3py import option_file
-from nnet3py.cli.speech_feats import compute_fbank_feats, compute_mfcc_feats
 from nnet3py.errors import UsageError
-from nnet3py.features.speech import FRAME_OPTIONS, KIND_OPTIONS, MEL_OPTIONS, speech_options
+from nnet3py.features.speech import speech_options
 from nnet3py.option_file import OptionLine, read_option_lines
 
 
@@ -43,9 +42,13 @@ def test_numbers(text: str, whole: int | None, number: float | None) -> None:
     assert option_file.real(text) == number
 
 
-@pytest.mark.parametrize(("kind", "command"), [("mfcc", compute_mfcc_feats), ("fbank", compute_fbank_feats)])
-def test_defaults_of_features_are_those_of_the_commands(kind: str, command: object) -> None:
-    declared = {option.name: option.default for option in command.declared}     # type: ignore[attr-defined]
-    for name, (_, default) in {**FRAME_OPTIONS, **MEL_OPTIONS, **KIND_OPTIONS[kind]}.items():
-        assert declared[name] == default, name
-    assert speech_options(kind, {"num-mel-bins": 40}).mel["num_bins"] == 40
+@pytest.mark.parametrize(("text", "numbers"), [
+    ("", []), ("13:14:15", [13, 14, 15]), ("1:", None), ("-1", None), ("1,2", None), ("1234567890", None)])
+def test_lists_of_numbers(text: str, numbers: list[int] | None) -> None:
+    assert option_file.integers(text) == numbers
+
+
+def test_what_is_not_given_of_features_has_its_default() -> None:
+    options = speech_options("fbank", {"num-mel-bins": 40})
+    assert options.mel["num_bins"] == 40 and options.mel["low_freq"] == 20.0
+    assert options.own["use_energy"] is False and not options.allow_downsample

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.cli.ivector_options import CMVN_OPTIONS, ONLINE_OPTIONS, SPLICE_OPTIONS
-from nnet3py.decoding.lattice_decoder import DecoderOptions
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.option_fields import with_values
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.conf_file import find_file, integers, read_conf
+from nnet3py.recognition.conf_file import find_file, read_conf
 
 
 def test_values_have_the_types_of_defaults(tmp_path: Path) -> None:
@@ -53,26 +53,16 @@ def test_files_are_relative_to_the_working_directory_or_the_folder(tmp_path: Pat
         find_file("conf/mfcc.conf", "model")
 
 
-def test_lists_of_numbers() -> None:
-    assert integers("1:2,30", "x") == [1, 2, 30] and integers("", "x") == []
-    with pytest.raises(UsageError, match="--x=1:b"):
-        integers("1:b", "x")
-
-
-def test_defaults_are_those_of_the_commands() -> None:
-    for table, declared in ((tables.IVECTOR, ONLINE_OPTIONS), (tables.CMVN, CMVN_OPTIONS),
-                            (tables.SPLICE, SPLICE_OPTIONS)):
-        assert table == {option.name: option.default for option in declared}
-
-
 def test_what_is_made_of_values() -> None:
     values = {"beam": 9.0, "max-active": 30, "endpoint.rule2.min-trailing-silence": 0.25,
               "endpoint.silence-phones": "1:2", "ivector-silence-weighting.silence-weight": 0.5,
               "ivector-silence-weighting.silence-phones": "3"}
-    assert tables.made_of(DecoderOptions, values) == dataclasses.replace(DecoderOptions(), beam=9.0, max_active=30)
+    assert with_values(DecoderOptions(), values) == dataclasses.replace(DecoderOptions(), beam=9.0, max_active=30)
     endpoints = tables.endpoint_options(values)
     assert list(endpoints.silence_phones) == [1, 2]
     assert endpoints.rules["rule2"].min_trailing_silence == 0.25 and endpoints.rules["rule3"].min_trailing_silence == 1
     weighting = tables.weighting_options(values)
     assert weighting.is_active and weighting.silence_weight == 0.5 and list(weighting.silence_phones) == [3]
-    assert list(tables.cmvn_options({"skip-dims": "0:3", "norm-vars": True}).skip_dims) == [0, 3]
+    assert list(tables.cmvn_options({"skip-dims": "0:3,4", "norm-vars": True}).skip_dims) == [0, 3, 4]
+    with pytest.raises(UsageError, match="--skip-dims=0:b"):
+        tables.cmvn_options({"skip-dims": "0:b"})

@@ -21,7 +21,7 @@ STAGES = [
     {"errors", "log", "cached_property", "trusted_files", "extras"},
     {"engine"},
     {"config_line", "option_file", "index", "io", "ops", "random_sequence"},
-    {"formats", "transducers"},
+    {"formats", "transducers", "option_fields"},
     {"hmm"},
     {"gaussians"},
     {"components", "features", "graphs", "fst"},
@@ -42,7 +42,10 @@ STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 WITHOUT_KERNELS = ("io", "formats", "transducers", "hmm", "index", "features", "components", "network", "xconfig",
                    "compiler")
 LIGHT = ("errors", "log", "cached_property", "trusted_files", "engine/cache_folder", "extras", "option_file",
-         "config_line", "io/specifiers", "cli/")      # import no numpy
+         "option_fields", "config_line", "io/specifiers", "features/cmvn_options", "features/speech_options",
+         "ivectors/online_settings", "lattices/determinize_options", "decoding/decoder_options",
+         "decoding/search_layout", "recognition/stream_options", "recognition/option_tables",
+         "cli/")      # import no numpy
 MAX_LINES = 600
 MAX_ARGUMENTS = 12       # more take a described structure
 

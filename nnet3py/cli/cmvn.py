@@ -9,10 +9,12 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.copying import convert_table, copy_table
 from nnet3py.cli.lists import int_list
-from nnet3py.cli.option_groups import BINARY, NORM_MEANS, NORM_VARS, SKIP_DIMS
+from nnet3py.cli.option_groups import BINARY, without
 from nnet3py.cli.options import OptionError, Options, option
+from nnet3py.cli.speech_options import CMVN
 from nnet3py.errors import within
 from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
+from nnet3py.option_fields import with_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -195,7 +197,7 @@ Usage: apply-cmvn [options] (<cmvn-stats-rspecifier>|<cmvn-stats-rxfilename>) <f
 e.g.: apply-cmvn --utt2spk=ark:data/train/utt2spk scp:data/train/cmvn.scp scp:data/train/feats.scp ark:-
 See also: compute-cmvn-stats, modify-cmvn-stats, matrix-sum
 """, arguments=(3, 3), options=[
-    UTT2SPK, NORM_MEANS, NORM_VARS, SKIP_DIMS,
+    UTT2SPK, *without(CMVN, "cmn-window", "speaker-frames", "global-frames"),
     option("reverse", bool, False, "Give normalised features the means and variances of the statistics"),
 ])
 def apply_cmvn(args: list[str], options: Options) -> int:
@@ -262,20 +264,16 @@ Usage: apply-cmvn-online [options] <global-cmvn-stats> <feature-rspecifier> <fea
 e.g.: apply-cmvn-online global_cmvn.stats scp:data/train/feats.scp ark:-
 or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/train/cmvn.scp - |" \\
  scp:data/train/feats.scp ark:-
-""", arguments=(3, 3), options=[
-    SPK2UTT, NORM_MEANS, NORM_VARS, SKIP_DIMS,
-    option("cmn-window", int, 600, "Frames of the past that count"),
-    option("speaker-frames", int, 600, "How many of them may come from the speaker's earlier utterances"),
-    option("global-frames", int, 200, "How many of them may come from the global statistics"),
-])
+""", arguments=(3, 3), options=[SPK2UTT, *CMVN])
 def apply_cmvn_online(args: list[str], options: Options) -> int:
     """Normalise a table; 1 if nothing was written."""
-    from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions
+    from nnet3py.features.cmvn import OnlineNormalizer
+    from nnet3py.features.cmvn_options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
 
-    settings = OnlineOptions(options.cmn_window, options.speaker_frames, options.global_frames, options.norm_means,
-                             options.norm_vars, int_list(options.skip_dims, "--skip-dims option"))
+    settings = with_values(OnlineOptions(), {
+        **options.as_dict(), "skip-dims": int_list(options.skip_dims, "--skip-dims option")})
     stats_name, source, target = args
     stats = _read_stats(stats_name)
     new = partial(OnlineNormalizer, stats, settings)

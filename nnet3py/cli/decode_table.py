@@ -6,38 +6,30 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nnet3py import log
-from nnet3py.cli.options import INT_MAX, Options, option
+from nnet3py.cli.option_groups import without
+from nnet3py.cli.options import Options, declared, option
 from nnet3py.cli.utterances import IvectorSource, check_ivector_options, compute_options
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.errors import Nnet3Error, NumericError, within
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
+from nnet3py.option_fields import settings_of, with_values
 
 if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.acoustic_model import AcousticModel
-    from nnet3py.decoding.decoder import Decoded, Decoder, DecoderOptions
+    from nnet3py.decoding.decoder import Decoded, Decoder
     from nnet3py.decoding.lattice_decoder import Graph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import TransitionModel
 
 DECODER = (
-    option("beam", float, 16.0, "Paths whose cost is larger than the best one's by more are given up"),
-    option("max-active", int, INT_MAX, "States kept per frame"),
-    option("min-active", int, 200, "States kept per frame whatever the beam"),
-    option("lattice-beam", float, 10.0, "How much worse than the best path what a lattice keeps may be"),
-    option("prune-interval", int, 25, "Frames between prunings of a lattice that is being made: a matter of memory"),
-    option("beam-delta", float, 0.5, "How the beam is widened where --max-active or --min-active decide"),
-    option("hash-ratio", float, 2.0, "Room per state in the search's table; decides in which order states are visited"),
+    *without(declared(settings_of(DecoderOptions)), "prune-scale"),
     *(option(f"memory-pool-{kind}-block-size", int, 256, "No effect: it is about Kaldi's memory")
       for kind in ("tokens", "links")),
     option("determinize-lattice", bool, True, "Write compact lattices, with one path for each word sequence; false: "
            "state-level ones, with all that was kept"),
-    option("delta", float, 0.0009765625, "By how much costs of states may differ that count as the same in "
-           "determinizing"),
-    option("max-mem", int, 50000000, "Bytes that determinizing an utterance may take, about; a lattice that needs more "
-           "is made narrower, with a warning"),
-    option("phone-determinize", bool, True, "Determinize on phones and words first, which is faster"),
-    option("word-determinize", bool, True, "Determinize on words; false: only on phones"),
-    option("minimize", bool, False, "Merge equal states after determinizing"),
+    *declared(settings_of(PhoneDeterminizeOptions)),
     option("allow-partial", bool, False, "Take the best path, too, where no final state was reached"),
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
 )
@@ -96,12 +88,8 @@ def decode_features(args: list[str], options: Options,
 
 def decoder_options(options: Options) -> DecoderOptions:
     """What the ``DECODER`` options ask of the search."""
-    from nnet3py.decoding.decoder import DecoderOptions
-
-    return DecoderOptions(beam=options.beam, max_active=options.max_active,
-                          min_active=min(options.min_active, options.max_active), beam_delta=options.beam_delta,
-                          hash_ratio=options.hash_ratio, lattice_beam=options.lattice_beam,
-                          prune_interval=options.prune_interval)
+    return with_values(DecoderOptions(), {**options.as_dict(),
+                                          "min-active": min(options.min_active, options.max_active)})
 
 
 def decode_table(wspecifiers: list[str], options: Options, model: TransitionModel,
@@ -177,12 +165,9 @@ class _Search:
     """Decodes and determinizes. Threads may share it if each utterance gets a decoder of its own."""
 
     def __init__(self, options: Options, model: TransitionModel, keep_decoder: bool) -> None:
-        from nnet3py.decoding.decoder import PhoneDeterminizeOptions
-
         self._options, self._model, self._keep_decoder = options, model, keep_decoder
         self._decoder_options = decoder_options(options)
-        self._determinize_options = PhoneDeterminizeOptions(
-            options.delta, options.max_mem, options.phone_determinize, options.word_determinize, options.minimize)
+        self._determinize_options = with_values(PhoneDeterminizeOptions(), options.as_dict())
         self._kept: tuple[Graph, Decoder] | None = None
 
     def __call__(self, task: _Task | None) -> _Found | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.formats.posteriors import Posterior
+    from nnet3py.ivectors.extractor import IvectorExtractor
 
 
 def read_extractor(rxfilename: str) -> Any:
@@ -20,10 +21,15 @@ def read_extractor(rxfilename: str) -> Any:
     from nnet3py.ivectors.extractor import IvectorExtractor
 
     extractor = read_object(rxfilename, IvectorExtractor.read)
+    derive(extractor)
+    return extractor
+
+
+def derive(extractor: IvectorExtractor) -> None:
+    """Compute what is derived of an extractor, saying so, as it takes time."""
     log.log("Computing derived variables for iVector extractor")
     assert extractor.quadratics is not None
     log.log("Done.")
-    return extractor
 
 
 def with_posteriors(features: str, posteriors: str,

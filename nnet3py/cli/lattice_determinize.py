@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.lattice_options import ACOUSTIC_SCALE, WRITE_COMPACT, change_lattices, per, scales_of, status
-from nnet3py.cli.options import Options, option
+from nnet3py.cli.options import Options, declared, option
 from nnet3py.errors import UsageError
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
+from nnet3py.option_fields import settings_of, with_values
 
 if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
@@ -73,7 +75,8 @@ See also: lattice-determinize-phone-pruned, lattice-prune
 def lattice_determinize_pruned(args: list[str], options: Options) -> int:
     """Determinize lattices; 1 if there was none."""
     from nnet3py.lattices.acoustic_scores import AcousticScores
-    from nnet3py.lattices.determinize import DeterminizeOptions, determinize_pruned
+    from nnet3py.lattices.determinize import determinize_pruned
+    from nnet3py.lattices.determinize_options import DeterminizeOptions
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import newly_sorted, top_sorted, trimmed
     from nnet3py.transducers.lattice import expanded
@@ -110,23 +113,20 @@ e.g.:
  lattice-determinize-phone-pruned --acoustic-scale=0.1 --beam=6.0 final.mdl ark:raw.lats ark:det.lats
 See also: lattice-determinize-pruned, nnet3-latgen-faster
 """, arguments=(3, 3), options=[
-    WRITE_COMPACT, ACOUSTIC_SCALE, _BEAM, _DELTA, _MAX_MEM,
-    option("phone-determinize", bool, True, "Determinize on words and phones first"),
-    option("word-determinize", bool, True, "Determinize on words"), _MINIMIZE,
+    WRITE_COMPACT, ACOUSTIC_SCALE, _BEAM, *declared(settings_of(PhoneDeterminizeOptions)),
 ])
 def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
     """Determinize lattices; 1 if there was none."""
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.lattices.phone_determinize import PhoneDeterminizeOptions, determinize_phone_pruned
+    from nnet3py.lattices.phone_determinize import determinize_phone_pruned
     from nnet3py.lattices.scaling import scaled
     from nnet3py.transducers.lattice import expanded
 
     _check_beam(options)
     scales = scales_of(options)
     undone = scales.undone()
-    how = PhoneDeterminizeOptions(options.delta, options.max_mem, options.phone_determinize,
-                                  options.word_determinize, options.minimize)
+    how = with_values(PhoneDeterminizeOptions(), options.as_dict())
     model = read_object(args[0], TransitionModel.read)
     depths = _Depths()
 
@@ -206,7 +206,8 @@ def _smaller_until_it_fits(key: str, lattice: Fst, options: Options) -> CompactL
     """The determinized lattice, or that of what is within a beam that gets narrower until memory suffices."""
     from math import inf
 
-    from nnet3py.lattices.determinize import DeterminizeOptions, determinize_pruned
+    from nnet3py.lattices.determinize import determinize_pruned
+    from nnet3py.lattices.determinize_options import DeterminizeOptions
     from nnet3py.lattices.pruning import pruned
     from nnet3py.lattices.states import trimmed
 

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 
 from nnet3py.cli.decode_table import Computes
 from nnet3py.cli.option_groups import SIMPLE, without
-from nnet3py.cli.options import Options, option
+from nnet3py.cli.options import Options, declared
+from nnet3py.recognition.option_tables import LOOPED_SETTINGS
 
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
 LOOPED = (
-    option("extra-left-context-initial", int, 0, "Copies of the first frame before it, beyond the network's context"),
-    option("frames-per-chunk", int, 24, "Frames of input computed at once, rounded up to what the network can repeat"),
-    *without(SIMPLE, "extra-left-context", "extra-right-context", "extra-left-context-initial",
-             "extra-right-context-final", "frames-per-chunk"),
+    *declared(LOOPED_SETTINGS),
+    *without(SIMPLE, "extra-left-context", "extra-right-context", "extra-right-context-final",
+             *(setting.name for setting in LOOPED_SETTINGS)),
 )
 
 

@@ -9,8 +9,9 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.decode_table import LATTICES_HELP
 from nnet3py.cli.online_options import DECODING, OnlineDecoding, log_endpoint, words_text
-from nnet3py.cli.options import Options, option
+from nnet3py.cli.options import Options, declared, option
 from nnet3py.errors import within
+from nnet3py.recognition.option_tables import CHUNK_LENGTH
 
 if TYPE_CHECKING:
     from nnet3py.decoding.symbols import SymbolTable
@@ -32,7 +33,7 @@ Give "ark:echo utt1 utt1|" as spk2utt if there is one utterance only.
 See also: nnet3-latgen-faster-looped, online2-wav-dump-features
 """, arguments=(5, 5), options=[
     *DECODING,
-    option("chunk-length", float, 0.18, "Seconds of sound that arrive at a time; up to 0: all of it"),
+    *declared([CHUNK_LENGTH._replace(help="Seconds of sound that arrive at a time; up to 0: all of it")]),
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
     option("do-endpointing", bool, False, "Stop where the --endpoint options say that an utterance is over; what comes "
            "after is not read"),

@@ -5,53 +5,23 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.decode_table import DECODER, decoder_options
-from nnet3py.cli.ivector_options import CMVN_OPTIONS, ONLINE_OPTIONS, cmvn_options, online_models
+from nnet3py.cli.ivector_inputs import derive
+from nnet3py.cli.ivector_options import ONLINE_OPTIONS, ivector_values
 from nnet3py.cli.looped_options import LOOPED, looped_computer
 from nnet3py.cli.option_groups import DEVICE, without
-from nnet3py.cli.options import OptionError, Options, option
+from nnet3py.cli.options import OptionError, Options, declared, option
 from nnet3py.cli.parser import options_of_file
-from nnet3py.cli.speech_options import FEATURE_OPTIONS
+from nnet3py.cli.speech_options import CMVN, FEATURE_OPTIONS
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
+from nnet3py.option_fields import with_values
+from nnet3py.recognition.option_tables import ENDPOINT_SETTINGS, PIPELINE_SETTINGS, endpoint_options
 
 if TYPE_CHECKING:
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
     from nnet3py.recognition.stream_decoder import StreamDecoder
 
-_WEIGHTING, _ENDPOINT = "ivector-silence-weighting", "endpoint"
-
-PIPELINE = (
-    option("feature-type", str, "mfcc", "mfcc or fbank; plp cannot be computed", choices=("mfcc", "fbank", "plp")),
-    option("mfcc-config", str, "", "Options file of compute-mfcc-feats"),
-    option("plp-config", str, "", "Options file for PLP features, which cannot be computed"),
-    option("fbank-config", str, "", "Options file of compute-fbank-feats"),
-    option("cmvn-config", str, "", "Options file of apply-cmvn-online, for normalising the network's input; may be "
-           "empty. Without one, nothing is normalised"),
-    option("global-cmvn-stats", str, "", "Normalisation statistics of all the training data, for --cmvn-config"),
-    option("add-pitch", bool, False, "Append pitch features, which cannot be computed"),
-    option("online-pitch-config", str, "", "No effect: --add-pitch cannot be computed"),
-    option("ivector-extraction-config", str, "", "Options file of ivector-extract-online2, for a network with "
-           "i-vectors"),
-    option(f"{_WEIGHTING}.silence-phones", str, "", "Phones (numbers, with colons) whose frames count less for "
-           "i-vectors"),
-    option(f"{_WEIGHTING}.silence-weight", float, 1.0, "What these count, such as 0.001"),
-    option(f"{_WEIGHTING}.max-state-duration", float, -1.0, "Frames with the same transition-id in a row that count as "
-           "silence, if they are so many (-1: never)"),
-)
-
-# must contain nonsilence, least trailing silence, greatest relative cost, least length
-_RULES = ((False, 5.0, float("inf"), 0.0), (True, 0.5, 2.0, 0.0), (True, 1.0, 8.0, 0.0),
-          (True, 2.0, float("inf"), 0.0), (False, 0.0, float("inf"), 20.0))
-ENDPOINT = (
-    option(f"{_ENDPOINT}.silence-phones", str, "", "Phones (numbers, with colons) that are silence"),
-    *(option(f"{_ENDPOINT}.rule{number}.{name}", type(default), default, f"Rule {number}, by which an utterance is "
-             f"over: {help_}")
-      for number, defaults in enumerate(_RULES, 1)
-      for (name, help_), default in zip((
-          ("must-contain-nonsilence", "only if there was something else than silence"),
-          ("min-trailing-silence", "least silence at the end, in seconds"),
-          ("max-relative-cost", "how much worse than the best path one that may end here may be"),
-          ("min-utterance-length", "least length, in seconds")), defaults, strict=True)),
-)
+PIPELINE, ENDPOINT = declared(PIPELINE_SETTINGS), declared(ENDPOINT_SETTINGS)
 STARTUP = option("num-threads-startup", int, 8, "No effect: i-vector extractors are read quickly enough")
 
 DECODING = (
@@ -64,12 +34,8 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
 
     Raises OptionError for what cannot be computed, and as PipelineModels.check.
     """
-    import numpy as np
-
     from nnet3py.features.speech import speech_options
-    from nnet3py.formats.matrix_files import read_matrix_file
-    from nnet3py.recognition.option_tables import weighting_options
-    from nnet3py.recognition.pipeline import PipelineModels
+    from nnet3py.recognition import pipeline_files
 
     kind = options.feature_type
     if kind == "plp":
@@ -80,19 +46,19 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
     for other in ("mfcc", "plp", "fbank"):
         if other != kind and options[f"{other}-config"]:
             log.warning(f"--{other}-config option has no effect since feature type is set to {kind}.")
-    models = PipelineModels(
-        speech_options(kind, options_of_file(options[f"{kind}-config"], FEATURE_OPTIONS[kind]).as_dict()),
-        silence_weighting=weighting_options(options.as_dict()))
+    speech = speech_options(kind, options_of_file(options[f"{kind}-config"], FEATURE_OPTIONS[kind]).as_dict())
+    cmvn = ivectors = None
     if options.cmvn_config:
         if not options.global_cmvn_stats:
             raise OptionError("--global-cmvn-stats option is required when --cmvn-config is specified.")
-        models.cmvn = cmvn_options(options_of_file(options.cmvn_config, CMVN_OPTIONS))
-        models.global_stats = read_matrix_file(options.global_cmvn_stats, dtype=np.float64)
+        cmvn = {**options_of_file(options.cmvn_config, CMVN).as_dict(), "global-cmvn-stats": options.global_cmvn_stats}
     if options.ivector_extraction_config:
-        models.ivectors = online_models(options_of_file(options.ivector_extraction_config, ONLINE_OPTIONS))
+        ivectors = ivector_values(options_of_file(options.ivector_extraction_config, ONLINE_OPTIONS))
+    models = pipeline_files.pipeline_models(speech, options.as_dict(), cmvn, ivectors)
+    if models.ivectors is not None:
+        derive(models.ivectors.extractor)
         if not online:
             models.ivectors.use_most_recent = models.ivectors.greedy = True
-    models.check()
     return models
 
 
@@ -111,8 +77,6 @@ class OnlineDecoding:
         from nnet3py.cli.compute_setup import set_up
         from nnet3py.decoding.decoding_graph import DecodingGraph
         from nnet3py.errors import within
-        from nnet3py.lattices.phone_determinize import PhoneDeterminizeOptions
-        from nnet3py.recognition.option_tables import endpoint_options
 
         if not options.determinize_lattice:
             raise OptionError("--determinize-lattice=false: only determinized lattices can be given here")
@@ -122,8 +86,7 @@ class OnlineDecoding:
         self.endpoints = endpoint_options(options.as_dict())
         self._search = decoder_options(options)
         self._search.check()
-        self.determinize = PhoneDeterminizeOptions(
-            options.delta, options.max_mem, options.phone_determinize, options.word_determinize, options.minimize)
+        self.determinize = with_values(PhoneDeterminizeOptions(), options.as_dict())
         device = set_up(options)
         acoustic = read_model(model)
         self.transition_model = acoustic.transition_model

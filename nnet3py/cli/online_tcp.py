@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.online_options import DECODING, OnlineDecoding, log_endpoint, words_text
-from nnet3py.cli.options import OptionError, Options, option
+from nnet3py.cli.options import OptionError, Options, declared, option
 from nnet3py.errors import Nnet3Error
+from nnet3py.recognition.option_tables import CHUNK_LENGTH
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +38,7 @@ See also: online2-wav-nnet3-latgen-faster
 """, arguments=(3, 3), options=[
     *DECODING,
     option("samp-freq", float, 16000.0, "Samples a second that clients send"),
-    option("chunk-length", float, 0.18, "Seconds of sound that are computed at a time"),
+    *declared([CHUNK_LENGTH]),
     option("output-period", float, 1.0, "Seconds from one answer to the next while somebody speaks"),
     option("read-timeout", int, 3, "Seconds after which a client that sends nothing is done (-1: never)"),
     option("port-num", int, 5050, "Port to listen on (0: any that is free; the log says which)"),

@@ -15,11 +15,6 @@ Group = tuple[Option, ...]
 # For commands that only a person calls, not a script that reads logs.
 QUIET = option("print-args", bool, False, "Repeat the command line on standard error")
 
-# Of normalisation.
-SKIP_DIMS = option("skip-dims", str, "", "Dimensions that are not normalised, from 0: a list such as 13:14:15")
-NORM_MEANS = option("norm-means", bool, True, "Normalise the means")
-NORM_VARS = option("norm-vars", bool, False, "Normalise the variances, too")
-
 BINARY = option("binary", bool, True, "Write output in binary mode")
 
 

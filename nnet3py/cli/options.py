@@ -14,10 +14,11 @@ import click
 
 from nnet3py import log
 from nnet3py.cli.option_types import INT_MAX, INT_MIN, TYPES, OptionError, OptionType, Text
+from nnet3py.option_fields import Setting
 from nnet3py.option_file import normalise
 
-__all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "normalise",
-           "option", "print_error_text", "quote", "usage_text"]
+__all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "declared",
+           "normalise", "option", "print_error_text", "quote", "usage_text"]
 
 COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the shell's question, the same for all our names
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
@@ -87,6 +88,12 @@ def option(name: str, type: type | str, default: Any, help: str, choices: Sequen
     kind = TYPES[type if isinstance(type, str) else _WORDS[type]]
     reason = (lambda value, options: idle) if isinstance(idle, str) else idle
     return Option(normalise(name), Text(choices=tuple(choices)) if choices else kind, default, help, reason)
+
+
+def declared(settings: Iterable[Setting]) -> tuple[Option, ...]:
+    """Options that are declared elsewhere, as those of a command."""
+    return tuple(option(setting.name, type(setting.default), setting.default, setting.help, setting.choices or None)
+                 for setting in settings)
 
 
 def _show_usage(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:

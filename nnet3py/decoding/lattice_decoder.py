@@ -5,12 +5,12 @@ Its state is in arrays that compiled loops work on (``search_loops.py``); other 
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from nnet3py.decoding import search_layout as layout
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph
 from nnet3py.engine.loop import Loop
@@ -37,42 +37,6 @@ Graph: TypeAlias = "DecodingGraph | LookaheadGraph"
 
 _FIRST_HASH_SIZE = 1000
 _FIRST_TOKENS, _FIRST_LINKS, _FIRST_FRAMES, _FIRST_STACK = 1 << 12, 1 << 13, 1 << 8, 1 << 10
-
-
-@dataclass(frozen=True)
-class DecoderOptions:
-    """How wide the search is. Costs are those after acoustic scaling.
-
-    Attributes
-    ----------
-    beam : paths whose cost is larger than the best one's by more are given up
-    max_active, min_active : states kept per frame, whatever the beam says
-    lattice_beam : how much worse than the best path what is kept in a lattice may be
-    prune_interval : frames between prunings of what is kept; a matter of memory
-    beam_delta : how the beam is widened where ``max_active`` or ``min_active`` decide
-    hash_ratio : buckets per state in the search's table; decides in which order states are visited
-    prune_scale : part of ``lattice_beam`` by which costs may change without being passed on; a matter of time
-    """
-
-    beam: float = 16.0
-    max_active: int = layout.NO_LIMIT
-    min_active: int = 200
-    lattice_beam: float = 10.0
-    prune_interval: int = 25
-    beam_delta: float = 0.5
-    hash_ratio: float = 2.0
-    prune_scale: float = 0.1
-
-    def check(self) -> None:
-        """UsageError for options that cannot be."""
-        if not self.beam > 0.0 or not self.lattice_beam > 0.0:
-            raise UsageError(f"--beam and --lattice-beam must be above 0, not {self.beam:g} and {self.lattice_beam:g}")
-        if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
-            raise UsageError(f"--max-active must be above 1 and not below --min-active, which is 0 or more; found "
-                             f"{self.max_active} and {self.min_active}")
-        if self.prune_interval < 1 or not self.beam_delta > 0.0 or not self.hash_ratio >= 1.0:
-            raise UsageError("--prune-interval must be 1 or more, --beam-delta above 0, --hash-ratio 1 or more; found "
-                             f"{self.prune_interval}, {self.beam_delta:g}, {self.hash_ratio:g}")
 
 
 class BestPath(NamedTuple):

@@ -14,6 +14,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from nnet3py import option_fields
 from nnet3py.errors import UsageError
 
 HARMLESS, RESULT = "harmless", "result"
@@ -22,8 +23,7 @@ _OPTIMIZATION = "trainer.optimization."
 
 def opt(name: str, default: Any, help: str, aliases: tuple[str, ...] = (), effect: str = RESULT) -> Any:
     """A field with its option. ``effect``: whether the model depends on it, and a training is bound to its value."""
-    metadata = {"name": name, "help": help, "aliases": aliases, "effect": effect}
-    return dataclasses.field(default=default, metadata=metadata)
+    return option_fields.opt(name, default, help, aliases=aliases, effect=effect)
 
 
 class Declared:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.features.cmvn_options import OnlineOptions
 
 logger = logging.getLogger(__name__)
 
@@ -105,34 +105,6 @@ def _floored(variances: np.ndarray) -> np.ndarray:
 
 
 # -- online ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class OnlineOptions:
-    """How much of the past counts; frames. UsageError if the numbers contradict each other.
-
-    Attributes
-    ----------
-    cmn_window : frames that make up the statistics of a frame
-    speaker_frames : how many of them may come from the speaker's earlier utterances
-    global_frames : how many of them may come from the global statistics
-    norm_means, norm_vars : what is normalised
-    skip_dims : dimensions that are not
-    """
-
-    cmn_window: int = 600
-    speaker_frames: int = 600
-    global_frames: int = 200
-    norm_means: bool = True
-    norm_vars: bool = False
-    skip_dims: Sequence[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.global_frames <= self.speaker_frames <= self.cmn_window or self.cmn_window < 1:
-            raise UsageError(f"expected 0 <= global-frames <= speaker-frames <= cmn-window, found "
-                             f"{self.global_frames}, {self.speaker_frames} and {self.cmn_window}")
-        if self.norm_vars and not self.norm_means:
-            raise UsageError("You cannot normalize the variance but not the mean.")
 
 
 class OnlineNormalizer:

@@ -13,29 +13,11 @@ import numpy as np
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.extras import install_command
 from nnet3py.features.resample import resample
+from nnet3py.features.speech_options import FRAME_OPTIONS, KIND_OPTIONS, MEL_OPTIONS
 
 WINDOWS = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
 _LEAST_BINS = 3
 _AT_A_TIME = 1 << 16       # samples that the library is given
-
-# Kaldi's options with the library's names for them and Kaldi's defaults: of frames, of mel filters, of each kind.
-FRAME_OPTIONS: dict[str, tuple[str, Any]] = {
-    "sample-frequency": ("samp_freq", 16000.0), "frame-length": ("frame_length_ms", 25.0),
-    "frame-shift": ("frame_shift_ms", 10.0), "dither": ("dither", 1.0),
-    "preemphasis-coefficient": ("preemph_coeff", 0.97),
-    "remove-dc-offset": ("remove_dc_offset", True), "window-type": ("window_type", "povey"),
-    "round-to-power-of-two": ("round_to_power_of_two", True), "blackman-coeff": ("blackman_coeff", 0.42),
-    "snip-edges": ("snip_edges", True)}
-MEL_OPTIONS: dict[str, tuple[str, Any]] = {
-    "num-mel-bins": ("num_bins", 23), "low-freq": ("low_freq", 20.0), "high-freq": ("high_freq", 0.0),
-    "debug-mel": ("debug_mel", False)}
-_ENERGY_OPTIONS: dict[str, tuple[str, Any]] = {
-    "energy-floor": ("energy_floor", 0.0), "raw-energy": ("raw_energy", True), "htk-compat": ("htk_compat", False)}
-KIND_OPTIONS: dict[str, dict[str, tuple[str, Any]]] = {
-    "mfcc": {"use-energy": ("use_energy", True), **_ENERGY_OPTIONS, "num-ceps": ("num_ceps", 13),
-             "cepstral-lifter": ("cepstral_lifter", 22.0)},
-    "fbank": {"use-energy": ("use_energy", False), **_ENERGY_OPTIONS, "use-log-fbank": ("use_log_fbank", True),
-              "use-power": ("use_power", True)}}
 
 
 @dataclass(frozen=True)
@@ -61,7 +43,7 @@ class SpeechOptions:
 
 def speech_options(kind: str, values: Mapping[str, Any]) -> SpeechOptions:
     """Options of values by Kaldi's names, such as ``num-mel-bins``; Kaldi's defaults for those that are not given."""
-    frame, mel, own = ({theirs: values.get(ours, default) for ours, (theirs, default) in names.items()}
+    frame, mel, own = ({theirs: values.get(ours.name, ours.default) for theirs, ours in names.items()}
                        for names in (FRAME_OPTIONS, MEL_OPTIONS, KIND_OPTIONS[kind]))
     return SpeechOptions(kind, frame, mel, own, values.get("allow-downsample", False),
                          values.get("allow-upsample", False))

@@ -14,13 +14,15 @@ import numpy as np
 from nnet3py.cached_property import cached_property
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
-from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions, empty_stats
+from nnet3py.features.cmvn import OnlineNormalizer, empty_stats
+from nnet3py.features.cmvn_options import OnlineOptions
 from nnet3py.features.frames import splice, transform
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.posteriors import Chosen, log_likelihoods, pruned_posteriors
 from nnet3py.gaussians.symmetric import unpacked
 from nnet3py.ivectors.extractor import IvectorExtractor, check_dimensions, check_online, check_posterior
+from nnet3py.ivectors.online_settings import OnlineSettings
 
 logger = logging.getLogger(__name__)
 
@@ -159,39 +161,22 @@ def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarra
 
 
 @dataclass
-class OnlineModels:
-    """What i-vectors are estimated with, and how.
+class OnlineModels(OnlineSettings):
+    """What i-vectors are estimated with, and how: ``OnlineSettings`` by name.
 
     Attributes
     ----------
     extractor, ubm : the model of i-vectors, and of the Gaussians that frames belong to
     lda : float32 (dim, spliced dim, or one more), applied to spliced features
     global_stats : float64 (2, base dim + 1), for normalising
-    left_context, right_context : of splicing; frames
     cmvn : of normalising
-    use_cmvn_for_stats : take normalised features for statistics, too (``online-cmvn-iextractor``)
-    period : frames from one estimate to the next
-    num_gselect, min_post, posterior_scale : of posteriors
-    max_count, max_remembered_frames : limits
-    use_most_recent, greedy : whether estimates are of the frame asked for, or of the last that is there
     """
 
     extractor: IvectorExtractor
     ubm: DiagGmm
     lda: np.ndarray
     global_stats: np.ndarray
-    left_context: int = 4
-    right_context: int = 4
     cmvn: OnlineOptions = field(default_factory=OnlineOptions)
-    use_cmvn_for_stats: bool = False
-    period: int = 10
-    num_gselect: int = 5
-    min_post: float = 0.025
-    posterior_scale: float = 0.1
-    max_count: float = 0.0
-    max_remembered_frames: float = 1000.0
-    use_most_recent: bool = True
-    greedy: bool = False
 
     def check(self) -> None:
         """UsageError for settings, ShapeError for models that do not fit each other."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.lattices.best_path import best_paths, path_of
-from nnet3py.lattices.determinize import DeterminizeOptions, determinize_pruned
+from nnet3py.lattices.determinize import determinize_pruned
+from nnet3py.lattices.determinize_options import DeterminizeOptions
 from nnet3py.lattices.states import top_sorted, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy as np
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError
 from nnet3py.lattices import subset_layout as layout
+from nnet3py.lattices.determinize_options import DeterminizeOptions
 from nnet3py.lattices.growing import enlarged
 from nnet3py.lattices.pruning import pruned
 from nnet3py.lattices.states import top_sorted
@@ -40,30 +40,10 @@ _drop_strings = Loop(f"{_HERE}determinize_loops", "drop_strings",
 _rebuild_heads = Loop(f"{_HERE}string_tree", "rebuild_heads", "i4[,] i4[] i8[]", _USES)
 _write_strings = Loop(f"{_HERE}string_tree", "write_strings", "i4[,] i4[] i8[] i4[]", _USES)
 
-DELTA = 1.0 / 1024.0               # Kaldi's kDelta
 _ENOUGH = 0.8                      # of max-mem, after strings were dropped: more than that is too much
 _MOST_TRIES = 10
 _FIRST_ROOM = 1 << 10
 _FILE = "determinize-lattice-pruned.cc"
-
-
-@dataclass(frozen=True)
-class DeterminizeOptions:
-    """Limits of determinization. -1 or 0: none.
-
-    Attributes
-    ----------
-    delta : subsets of states whose costs differ by no more are the same
-    max_mem : bytes, as Kaldi counts them; what reaches them is given up, and the lattice is narrower than the beam
-    max_states, max_arcs : of the result
-    retry_cutoff : where less than this part of the beam was reached, the lattice is pruned and determinized again
-    """
-
-    delta: float = DELTA
-    max_mem: int = -1
-    max_states: int = -1
-    max_arcs: int = -1
-    retry_cutoff: float = 0.5
 
 
 class Determinized(NamedTuple):

@@ -6,6 +6,7 @@ import dataclasses
 import numpy as np
 
 from nnet3py.engine.loop import Loop
+from nnet3py.lattices.determinize_options import DELTA
 from nnet3py.lattices.states import top_sorted, trimmed
 from nnet3py.transducers.arc_starts import starts_of
 from nnet3py.transducers.compact_lattice import CompactLattice
@@ -17,8 +18,6 @@ _write_pushed = Loop(_HERE, "write_pushed", f"{_STRINGS} i8[] i8[] i4[]")
 _push_weights = Loop(_HERE, "push_weights", "i8 i8[] i4[] f4[,] f4[,] f4[,]")
 _find_equal_states = Loop(_HERE, "find_equal_states",
                           "i8[] i4[] i4[] f4[,] i8[] i4[] f4[,] i8[] i4[] f4 f4 i8[] i4[] i4[] i4[]")
-
-DELTA = 1.0 / 1024.0               # Kaldi's kDelta: by how much the costs of equal states may differ
 
 
 def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:

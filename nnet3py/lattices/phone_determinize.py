@@ -3,37 +3,18 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3py.hmm.alignment import check_transition_ids
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.determinize import DELTA, Determinized, DeterminizeOptions, determinize_pruned
+from nnet3py.lattices.determinize import Determinized, determinize_pruned
+from nnet3py.lattices.determinize_options import DeterminizeOptions, PhoneDeterminizeOptions
 from nnet3py.lattices.states import LatticeError, top_sorted, trimmed
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.lattice_conversion import expanded, factored
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class PhoneDeterminizeOptions:
-    """How lattices are determinized after decoding.
-
-    Attributes
-    ----------
-    delta, max_mem : as in :class:`DeterminizeOptions`
-    phone_determinize : determinize on words and phones first
-    word_determinize : determinize on words
-    minimize : make the result smaller
-    """
-
-    delta: float = DELTA
-    max_mem: int = 50000000
-    phone_determinize: bool = True
-    word_determinize: bool = True
-    minimize: bool = False
 
 
 def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,

@@ -53,14 +53,6 @@ def checked_value(name: str, text: str | None, known: Mapping[str, Any]) -> Any:
     return value
 
 
-def integers(text: str, name: str) -> list[int]:
-    """The numbers of a list such as ``1:2:3``, or with commas. UsageError for another text."""
-    words = [word for word in text.replace(",", ":").split(":") if word]
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-        raise UsageError(f"--{name}={text}: expected numbers with colons between them")
-    return [int(word) for word in words]
-
-
 def find_file(name: str, folder: str) -> str:
     """The file that a conf file of a model folder names.
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -10,46 +9,9 @@ import numpy as np
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import UsageError
 from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.recognition.stream_options import EndpointOptions, EndpointRule
 
 _FIRST_LOOK = 64          # decoded frames in which the end of the last word is looked for first
-
-
-@dataclass(frozen=True)
-class EndpointRule:
-    """The utterance is over if all of this holds. Times are in seconds.
-
-    Attributes
-    ----------
-    must_contain_nonsilence : something else than silence was said
-    min_trailing_silence : least silence at the end
-    max_relative_cost : how much worse than the best path the best one may be that could end here
-    min_utterance_length : least length, counted from where the last utterance was over
-    """
-
-    must_contain_nonsilence: bool = True
-    min_trailing_silence: float = 1.0
-    max_relative_cost: float = float("inf")
-    min_utterance_length: float = 0.0
-
-
-def _default_rules() -> dict[str, EndpointRule]:
-    return {"rule1": EndpointRule(False, 5.0), "rule2": EndpointRule(True, 0.5, 2.0),
-            "rule3": EndpointRule(True, 1.0, 8.0), "rule4": EndpointRule(True, 2.0),
-            "rule5": EndpointRule(False, 0.0, float("inf"), 20.0)}
-
-
-@dataclass(frozen=True)
-class EndpointOptions:
-    """When an utterance is over: as soon as one of the rules says so. Kaldi: OnlineEndpointConfig.
-
-    Attributes
-    ----------
-    silence_phones : that are silence; without any, nothing is
-    rules : by name, in the order in which they are tried
-    """
-
-    silence_phones: Sequence[int] = ()
-    rules: dict[str, EndpointRule] = field(default_factory=_default_rules)
 
 
 class Situation(NamedTuple):

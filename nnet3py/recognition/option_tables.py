@@ -1,19 +1,19 @@
-"""The options that a recogniser knows, by Kaldi's names, with their defaults; and what is made of their values."""
+"""The options that a recogniser knows, by Kaldi's names, with their defaults; and what is made of their values. Light.
+
+Commands have the same options; conf files of model folders are read by the tables of defaults.
+"""
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
 
-from nnet3py.decoding.lattice_decoder import DecoderOptions
-from nnet3py.features.cmvn import OnlineOptions
-from nnet3py.features.speech import FRAME_OPTIONS, KIND_OPTIONS, MEL_OPTIONS
-from nnet3py.lattices.phone_determinize import PhoneDeterminizeOptions
-from nnet3py.recognition.conf_file import integers
-from nnet3py.recognition.endpoint import EndpointOptions, EndpointRule
-from nnet3py.recognition.silence_weighting import SilenceWeightingOptions
-
-T = TypeVar("T")
+from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.features.cmvn_options import OnlineOptions
+from nnet3py.features.speech_options import OUTPUT_FORMAT, conf_settings
+from nnet3py.ivectors.online_settings import OnlineSettings
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
+from nnet3py.option_fields import Setting, defaults, settings_of, with_values
+from nnet3py.recognition.stream_options import EndpointOptions, SilenceWeightingOptions
 
 _ENDPOINT, _WEIGHTING = "endpoint.", "ivector-silence-weighting."
 
@@ -29,73 +29,68 @@ _IDLE: dict[str, Any] = {
     **{f"optimization.{name}": 0 for name in ("min-deriv-time", "max-deriv-time", "max-deriv-time-relative",
                                               "memory-compression-level")}}
 
+# Kaldi: NnetSimpleLoopedComputationOptions.
+LOOPED_SETTINGS = (
+    Setting("extra-left-context-initial", 0, "Copies of the first frame before it, beyond the network's context"),
+    Setting("frame-subsampling-factor", 1, "Input frames per output frame"),
+    Setting("acoustic-scale", 0.1, "Factor by which the output is multiplied"),
+    Setting("frames-per-chunk", 24, "Frames of input computed at once, rounded up to what the network can repeat"))
+ENDPOINT_SETTINGS = (
+    *settings_of(EndpointOptions, _ENDPOINT),
+    *(setting._replace(help=f"Rule {number}, by which an utterance is over: {setting.help}")
+      for number, (name, rule) in enumerate(EndpointOptions().rules.items(), 1)
+      for setting in settings_of(rule, f"{_ENDPOINT}{name}.")))
+CHUNK_LENGTH = Setting("chunk-length", 0.18, "Seconds of sound that are computed at a time")
+# Kaldi: OnlineNnet2FeaturePipelineConfig.
+PIPELINE_SETTINGS = (
+    Setting("feature-type", "mfcc", "mfcc or fbank; plp cannot be computed", ("mfcc", "fbank", "plp")),
+    Setting("mfcc-config", "", "Options file of compute-mfcc-feats"),
+    Setting("plp-config", "", "Options file for PLP features, which cannot be computed"),
+    Setting("fbank-config", "", "Options file of compute-fbank-feats"),
+    Setting("cmvn-config", "", "Options file of apply-cmvn-online, for normalising the network's input; may be empty. "
+            "Without one, nothing is normalised"),
+    Setting("global-cmvn-stats", "", "Normalisation statistics of all the training data, for --cmvn-config"),
+    Setting("add-pitch", False, "Append pitch features, which cannot be computed"),
+    Setting("online-pitch-config", "", "No effect: --add-pitch cannot be computed"),
+    Setting("ivector-extraction-config", "", "Options file of ivector-extract-online2, for a network with i-vectors"),
+    *settings_of(SilenceWeightingOptions, _WEIGHTING))
+CMVN_SETTINGS = settings_of(OnlineOptions)
+_SPLICE_NAMES = ("left-context", "right-context")
+SPLICE_SETTINGS = tuple(setting for setting in settings_of(OnlineSettings) if setting.name in _SPLICE_NAMES)
+_IVECTOR_FILES = (
+    Setting("lda-matrix", "", "The transform of spliced features"),
+    Setting("global-cmvn-stats", "", "Normalisation statistics of all the training data"),
+    Setting("cmvn-config", "", "Options file for normalising, as of apply-cmvn-online; may be empty"),
+    Setting("splice-config", "", "Options file for splicing, as of splice-feats"),
+    Setting("diag-ubm", "", "The mixture of Gaussians"),
+    Setting("ivector-extractor", "", "The extractor"))
+IVECTOR_FILES = tuple(setting.name for setting in _IVECTOR_FILES)
+IVECTOR_SETTINGS = (
+    *_IVECTOR_FILES, *(setting for setting in settings_of(OnlineSettings) if setting.name not in _SPLICE_NAMES))
 
-def _of_fields(options: Any, prefix: str = "") -> dict[str, Any]:
-    """The fields of a dataclass as options."""
-    return {prefix + field.name.replace("_", "-"): getattr(options, field.name) for field in dataclasses.fields(options)
-            if isinstance(getattr(options, field.name), bool | int | float | str)}
-
-
-LOOPED: dict[str, Any] = {"extra-left-context-initial": 0, "frame-subsampling-factor": 1, "acoustic-scale": 0.1,
-                          "frames-per-chunk": 24}
-ENDPOINT: dict[str, Any] = {
-    f"{_ENDPOINT}silence-phones": "",
-    **{name: value for rule, settings in EndpointOptions().rules.items()
-       for name, value in _of_fields(settings, f"{_ENDPOINT}{rule}.").items()}}
-DECODING: dict[str, Any] = {**_of_fields(DecoderOptions()), **_of_fields(PhoneDeterminizeOptions()), **LOOPED,
-                            **ENDPOINT, "chunk-length": 0.18, **_IDLE}
-PIPELINE: dict[str, Any] = {
-    "feature-type": "mfcc", "mfcc-config": "", "fbank-config": "", "plp-config": "", "cmvn-config": "",
-    "global-cmvn-stats": "", "add-pitch": False, "online-pitch-config": "", "ivector-extraction-config": "",
-    f"{_WEIGHTING}silence-phones": "", **_of_fields(SilenceWeightingOptions(), _WEIGHTING)}
-ONLINE: dict[str, Any] = {**PIPELINE, **DECODING}
-
-_CMVN_NAMES = [field.name for field in dataclasses.fields(OnlineOptions) if field.name != "skip_dims"]
-CMVN: dict[str, Any] = {**{name.replace("_", "-"): getattr(OnlineOptions(), name) for name in _CMVN_NAMES},
-                        "skip-dims": ""}
-SPLICE: dict[str, Any] = {"left-context": 4, "right-context": 4}
-IVECTOR_FILES = ("lda-matrix", "global-cmvn-stats", "cmvn-config", "splice-config", "diag-ubm", "ivector-extractor")
-IVECTOR: dict[str, Any] = {
-    **dict.fromkeys(IVECTOR_FILES, ""), "online-cmvn-iextractor": False, "ivector-period": 10, "num-gselect": 5,
-    "min-post": 0.025, "posterior-scale": 0.1, "max-count": 0.0, "use-most-recent-ivector": True,
-    "greedy-ivector-extractor": False, "max-remembered-frames": 1000.0}
+LOOPED, CMVN, SPLICE, IVECTOR = map(defaults, (LOOPED_SETTINGS, CMVN_SETTINGS, SPLICE_SETTINGS, IVECTOR_SETTINGS))
+DECODING: dict[str, Any] = {
+    **defaults((*settings_of(DecoderOptions), *settings_of(PhoneDeterminizeOptions), *LOOPED_SETTINGS,
+                *ENDPOINT_SETTINGS, CHUNK_LENGTH)), **_IDLE}
+ONLINE: dict[str, Any] = {**defaults(PIPELINE_SETTINGS), **DECODING}
 
 
 def of_features(kind: str) -> dict[str, Any]:
     """The options of a conf file of features; ``kind`` is ``mfcc`` or ``fbank``."""
-    return {**{name: default for names in (FRAME_OPTIONS, MEL_OPTIONS, KIND_OPTIONS[kind])
-               for name, (_, default) in names.items()},
-            "allow-downsample": False, "allow-upsample": False, "max-feature-vectors": -1, "vtln-low": 100.0,
-            "vtln-high": -500.0, "output-format": "kaldi"}
-
-
-def made_of(kind: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
-    """An object of a dataclass, with those of the values that it has fields for."""
-    names = {prefix + field.name.replace("_", "-"): field.name
-             for field in dataclasses.fields(kind)}                     # type: ignore[arg-type]
-    return kind(**{field: values[name] for name, field in names.items() if name in values})
+    return defaults((*conf_settings(kind), OUTPUT_FORMAT))
 
 
 def endpoint_options(values: Mapping[str, Any]) -> EndpointOptions:
     """When an utterance is over, by the options ``endpoint.…``."""
-    name = f"{_ENDPOINT}silence-phones"
-    rules = {rule: dataclasses.replace(settings, **{
-        field.name: values[option] for field in dataclasses.fields(EndpointRule)
-        if (option := f"{_ENDPOINT}{rule}.{field.name.replace('_', '-')}") in values})
-        for rule, settings in EndpointOptions().rules.items()}
-    return EndpointOptions(integers(values.get(name, ""), name), rules)
+    rules = {name: with_values(rule, values, f"{_ENDPOINT}{name}.") for name, rule in EndpointOptions().rules.items()}
+    return with_values(EndpointOptions(rules=rules), values, _ENDPOINT)
 
 
 def weighting_options(values: Mapping[str, Any]) -> SilenceWeightingOptions:
     """What silence counts for i-vectors, by the options ``ivector-silence-weighting.…``."""
-    name = f"{_WEIGHTING}silence-phones"
-    without = {option: value for option, value in values.items() if option != name}
-    return dataclasses.replace(made_of(SilenceWeightingOptions, without, _WEIGHTING),
-                               silence_phones=integers(values.get(name, ""), name))
+    return with_values(SilenceWeightingOptions(), values, _WEIGHTING)
 
 
 def cmvn_options(values: Mapping[str, Any]) -> OnlineOptions:
     """How features are normalised."""
-    without = {option: value for option, value in values.items() if option != "skip-dims"}
-    return dataclasses.replace(made_of(OnlineOptions, without),
-                               skip_dims=integers(values.get("skip-dims", ""), "skip-dims"))
+    return with_values(OnlineOptions(), values)

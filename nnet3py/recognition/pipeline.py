@@ -7,13 +7,14 @@ import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.features.cmvn import OnlineNormalizer, OnlineOptions
+from nnet3py.features.cmvn import OnlineNormalizer
+from nnet3py.features.cmvn_options import OnlineOptions
 from nnet3py.features.speech import SpeechFeatures, SpeechOptions
 from nnet3py.ivectors.online import AdaptationState, OnlineModels
 from nnet3py.recognition.feature_stream import FeatureStream
 from nnet3py.recognition.frame_buffer import FrameBuffer
 from nnet3py.recognition.ivector_stream import IvectorStream
-from nnet3py.recognition.silence_weighting import SilenceWeightingOptions
+from nnet3py.recognition.stream_options import SilenceWeightingOptions
 
 _AT_A_TIME = 5000         # frames that are normalised and spliced together, however many come at once
 

@@ -1,45 +1,55 @@
-"""What makes the input of a network, read from the files that a model folder names."""
+"""What makes the input of a network, read from the files that options name. Options are by Kaldi's names."""
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from nnet3py.features.speech import speech_options
+from nnet3py.features.speech import SpeechOptions
 from nnet3py.formats.matrix_files import read_matrix_file
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.io.object_files import read_object
 from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import OnlineModels
+from nnet3py.ivectors.online_settings import OnlineSettings
+from nnet3py.option_fields import field_values
 from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.model_folder import ModelFolder
 from nnet3py.recognition.pipeline import PipelineModels
 
 
-def pipeline_models(folder: ModelFolder) -> PipelineModels:
-    """Features, i-vectors and normalisation. Nnet3Error for files that are not what they should be, or do not fit.
+def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapping[str, Any] | None,
+                    ivectors: Mapping[str, Any] | None) -> PipelineModels:
+    """Features, normalisation and i-vectors.
 
-    Sound of any rate is resampled. Features are without dither, which streams see to.
+    Parameters
+    ----------
+    values : of ``ivector-silence-weighting.…``
+    cmvn : of the normalisation of the network's input, with ``global-cmvn-stats``; None for none
+    ivectors : as of :func:`ivector_models`; None for none
+
+    Raises Nnet3Error for files that are not what they should be, or do not fit.
     """
-    speech = speech_options(folder.feature_kind, {
-        **folder.features, "dither": 0.0, "allow-downsample": True, "allow-upsample": True})
-    models = PipelineModels(speech, ivector_models(folder), silence_weighting=tables.weighting_options(folder.options))
-    if folder.cmvn is not None:
-        models.cmvn = tables.cmvn_options(folder.cmvn)
-        models.global_stats = read_matrix_file(folder.cmvn["global-cmvn-stats"], dtype=np.float64)
+    models = PipelineModels(speech, silence_weighting=tables.weighting_options(values))
+    if cmvn is not None:
+        models.cmvn = tables.cmvn_options(cmvn)
+        models.global_stats = read_matrix_file(cmvn["global-cmvn-stats"], dtype=np.float64)
+    if ivectors is not None:
+        models.ivectors = ivector_models(ivectors)
     models.check()
     return models
 
 
-def ivector_models(folder: ModelFolder) -> OnlineModels | None:
-    """What i-vectors are estimated with; None if the folder has none."""
-    if folder.ivectors is None:
-        return None
-    values = {**tables.IVECTOR, **folder.ivectors}
-    splice = {**tables.SPLICE, **values["splice"]}
-    greedy = values["greedy-ivector-extractor"]
-    return OnlineModels(
+def ivector_models(values: Mapping[str, Any]) -> OnlineModels:
+    """What i-vectors are estimated with. Nnet3Error for files that are not what they should be, or do not fit.
+
+    ``values`` has ``IVECTOR_FILES`` and other options of ``IVECTOR``, as far as they are given, and in place of
+    ``splice-config`` and ``cmvn-config`` the options ``splice`` and ``cmvn`` that these files give.
+    """
+    models = OnlineModels(
         read_object(values["ivector-extractor"], IvectorExtractor.read), read_object(values["diag-ubm"], DiagGmm.read),
         read_matrix_file(values["lda-matrix"]), read_matrix_file(values["global-cmvn-stats"], dtype=np.float64),
-        splice["left-context"], splice["right-context"], tables.cmvn_options(values["cmvn"]),
-        values["online-cmvn-iextractor"], values["ivector-period"], values["num-gselect"], values["min-post"],
-        values["posterior-scale"], values["max-count"], values["max-remembered-frames"],
-        values["use-most-recent-ivector"] or greedy, greedy)
+        tables.cmvn_options(values["cmvn"]), **field_values(OnlineSettings, {**values, **values["splice"]}))
+    models.use_most_recent |= models.greedy
+    models.check()
+    return models

@@ -10,14 +10,17 @@ import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.compiler.disk_cache import default_folder
+from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
-from nnet3py.decoding.lattice_decoder import DecoderOptions, Graph
+from nnet3py.decoding.lattice_decoder import Graph
 from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import UsageError, within
+from nnet3py.features.speech import speech_options
 from nnet3py.io.text_lines import read_integer_lines
-from nnet3py.lattices.phone_determinize import PhoneDeterminizeOptions
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.network.collapse import prepare_for_test
+from nnet3py.option_fields import with_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.model_folder import KALDI, ONLINE, ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline, SpeakerState
@@ -59,13 +62,15 @@ class Recognizer:
                  options: Mapping[str, Any] | None = None, device: str = "cpu") -> None:
         folder = self.folder = read_model_folder(path, graph, options)
         values = folder.options
-        self._models = pipeline_models(folder)
+        speech = speech_options(folder.feature_kind, {
+            **folder.features, "dither": 0.0, "allow-downsample": True, "allow-upsample": True})
+        self._models = pipeline_models(speech, values, folder.cmvn, folder.ivectors)
         self.sample_rate = self._models.features.rate
         model = read_model(folder.model)
         self._transitions = model.transition_model
-        self._decoder_options = tables.made_of(DecoderOptions, values)
+        self._decoder_options = with_values(DecoderOptions(), values)
         self._decoder_options.check()
-        self._determinize_options = tables.made_of(PhoneDeterminizeOptions, values)
+        self._determinize_options = with_values(PhoneDeterminizeOptions(), values)
         self._endpoint_options = tables.endpoint_options(values)
         self._chunk_seconds = float(values.get("chunk-length", tables.DECODING["chunk-length"]))
         self.words = SymbolTable.read(folder.words)

@@ -1,38 +1,14 @@
 """What frames of silence count for i-vectors, which is less. Kaldi: ``OnlineSilenceWeighting``."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.recognition.endpoint import is_silence
+from nnet3py.recognition.stream_options import SilenceWeightingOptions
 
 LOOK_BACK = 100         # decoded frames whose weights may still change
-
-
-@dataclass(frozen=True)
-class SilenceWeightingOptions:
-    """What silence counts.
-
-    Attributes
-    ----------
-    silence_phones : that are silence
-    silence_weight : what a frame of it counts, beside 1 for others
-    max_state_duration : so many frames in a row with the same transition-id, or more, count as silence; not above 0:
-        however many, they do not
-    """
-
-    silence_phones: Sequence[int] = ()
-    silence_weight: float = 1.0
-    max_state_duration: float = -1.0
-
-    @property
-    def is_active(self) -> bool:
-        """Whether weights are to be worked out at all."""
-        return len(self.silence_phones) > 0 and self.silence_weight != 1.0
 
 
 class SilenceWeighting:

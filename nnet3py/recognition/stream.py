@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.lattices.phone_determinize import PhoneDeterminizeOptions
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.random_sequence import philox
 from nnet3py.recognition.pipeline import SpeakerState
 from nnet3py.recognition.results import Result, ResultMaker

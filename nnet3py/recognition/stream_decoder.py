@@ -5,14 +5,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.decoding.lattice_decoder import BestPath, DecoderOptions, Graph, LatticeDecoder
+from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.lattice_decoder import BestPath, Graph, LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.phone_determinize import Determinized, PhoneDeterminizeOptions, determinize_phone_pruned
+from nnet3py.lattices.determinize import Determinized
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
+from nnet3py.lattices.phone_determinize import determinize_phone_pruned
 from nnet3py.lattices.states import trimmed
-from nnet3py.recognition.endpoint import EndpointDetector, EndpointOptions, Situation
+from nnet3py.recognition.endpoint import EndpointDetector, Situation
 from nnet3py.recognition.pipeline import FeaturePipeline, SpeakerState
 from nnet3py.recognition.silence_weighting import SilenceWeighting
+from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.runtime.looped import LoopedComputer, LoopedStream
 from nnet3py.transducers.fst import Fst
 

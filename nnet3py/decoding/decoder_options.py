@@ -1,0 +1,39 @@
+"""How wide the search is. Light."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3py.decoding.search_layout import NO_LIMIT
+from nnet3py.errors import UsageError
+from nnet3py.option_fields import opt
+
+
+@dataclass(frozen=True)
+class DecoderOptions:
+    """How wide the search is. Costs are those after acoustic scaling. Kaldi: LatticeFasterDecoderConfig.
+
+    ``prune_scale``, which Kaldi's programs have no option for, is a matter of time.
+    """
+
+    beam: float = opt("beam", 16.0, "Paths whose cost is larger than the best one's by more are given up")
+    max_active: int = opt("max-active", NO_LIMIT, "States kept per frame")
+    min_active: int = opt("min-active", 200, "States kept per frame whatever the beam")
+    lattice_beam: float = opt("lattice-beam", 10.0, "How much worse than the best path what a lattice keeps may be")
+    prune_interval: int = opt("prune-interval", 25,
+                              "Frames between prunings of a lattice that is being made: a matter of memory")
+    beam_delta: float = opt("beam-delta", 0.5, "How the beam is widened where --max-active or --min-active decide")
+    hash_ratio: float = opt("hash-ratio", 2.0,
+                            "Room per state in the search's table; decides in which order states are visited")
+    prune_scale: float = opt("prune-scale", 0.1,
+                             "Part of --lattice-beam by which costs may change without being passed on")
+
+    def check(self) -> None:
+        """UsageError for options that cannot be."""
+        if not self.beam > 0.0 or not self.lattice_beam > 0.0:
+            raise UsageError(f"--beam and --lattice-beam must be above 0, not {self.beam:g} and {self.lattice_beam:g}")
+        if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
+            raise UsageError(f"--max-active must be above 1 and not below --min-active, which is 0 or more; found "
+                             f"{self.max_active} and {self.min_active}")
+        if self.prune_interval < 1 or not self.beam_delta > 0.0 or not self.hash_ratio >= 1.0:
+            raise UsageError("--prune-interval must be 1 or more, --beam-delta above 0, --hash-ratio 1 or more; found "
+                             f"{self.prune_interval}, {self.beam_delta:g}, {self.hash_ratio:g}")

@@ -1,0 +1,26 @@
+"""How i-vectors are estimated as frames arrive. Light."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3py.option_fields import opt
+
+
+@dataclass(kw_only=True)
+class OnlineSettings:
+    """How i-vectors are estimated; contexts are those of splicing. Kaldi: OnlineIvectorExtractionConfig."""
+
+    left_context: int = opt("left-context", 4, "Frames before")
+    right_context: int = opt("right-context", 4, "Frames after")
+    use_cmvn_for_stats: bool = opt("online-cmvn-iextractor", False,
+                                   "Normalise the features of the i-vectors' statistics, too")
+    period: int = opt("ivector-period", 10, "Frames from one i-vector to the next")
+    num_gselect: int = opt("num-gselect", 5, "Gaussians that are kept for each frame")
+    min_post: float = opt("min-post", 0.025, "Smaller posteriors of Gaussians are left out")
+    posterior_scale: float = opt("posterior-scale", 0.1,
+                                 "What posteriors count, as frames are not independent of each other")
+    max_count: float = opt("max-count", 0.0,
+                           "Frames, times --posterior-scale, from which on more count no more; 0 for never")
+    max_remembered_frames: float = opt("max-remembered-frames", 1000.0, "Frames of a speaker that are remembered")
+    use_most_recent: bool = opt("use-most-recent-ivector", True, "Estimate i-vectors at the frames that are asked for")
+    greedy: bool = opt("greedy-ivector-extractor", False, "Use all frames that are there, for every frame")

@@ -1,0 +1,39 @@
+"""How lattices are determinized. Light."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nnet3py.option_fields import opt
+
+DELTA = 1.0 / 1024.0               # Kaldi's kDelta
+
+
+@dataclass(frozen=True)
+class DeterminizeOptions:
+    """Limits of determinization. -1 or 0: none.
+
+    Attributes
+    ----------
+    delta : subsets of states whose costs differ by no more are the same
+    max_mem : bytes, as Kaldi counts them; what reaches them is given up, and the lattice is narrower than the beam
+    max_states, max_arcs : of the result
+    retry_cutoff : where less than this part of the beam was reached, the lattice is pruned and determinized again
+    """
+
+    delta: float = DELTA
+    max_mem: int = -1
+    max_states: int = -1
+    max_arcs: int = -1
+    retry_cutoff: float = 0.5
+
+
+@dataclass(frozen=True)
+class PhoneDeterminizeOptions:
+    """How lattices are determinized after decoding. Kaldi: DeterminizeLatticePhonePrunedOptions."""
+
+    delta: float = opt("delta", DELTA, "By how much costs of states may differ that count as the same in determinizing")
+    max_mem: int = opt("max-mem", 50000000, "Bytes that determinizing an utterance may take, about; a lattice that "
+                       "needs more is made narrower, with a warning")
+    phone_determinize: bool = opt("phone-determinize", True, "Determinize on phones and words first, which is faster")
+    word_determinize: bool = opt("word-determinize", True, "Determinize on words; false: only on phones")
+    minimize: bool = opt("minimize", False, "Merge equal states after determinizing")

@@ -1,0 +1,66 @@
+"""Options that are declared once, with name, default and help, for the command line and for conf files alike. Light.
+
+Most are fields of dataclasses (:func:`opt`), others stand in tables (:class:`Setting`).
+"""
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from nnet3py import option_file
+from nnet3py.errors import UsageError
+
+T = TypeVar("T")
+
+
+class Setting(NamedTuple):
+    """An option: its name without ``--``, its default, which is of its type, a line of help, what a text may be."""
+
+    name: str
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+def opt(name: str, default: Any, help: str, **more: Any) -> Any:
+    """A field of a dataclass with its option; a default of ``()`` is a list of numbers, typed as ``1:2:3``."""
+    return dataclasses.field(default=default, metadata={"name": name, "help": help, **more})
+
+
+def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
+    """The options of a dataclass, or of an object of one with other defaults; names begin with ``prefix``."""
+    return tuple(
+        Setting(prefix + field.metadata["name"], "" if default == () else default, field.metadata["help"])
+        for field in dataclasses.fields(options) if "name" in field.metadata
+        for default in [getattr(options, field.name)])
+
+
+def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """By the names of fields of a dataclass, those of ``values`` (by the names of options) that it has fields for.
+
+    Texts of lists become lists; UsageError for a text that is none.
+    """
+    return {field.name: _numbers(value, name) if field.default == () and isinstance(value, str) else value
+            for field in dataclasses.fields(options) if "name" in field.metadata
+            for name in [prefix + field.metadata["name"]] if name in values
+            for value in [values[name]]}
+
+
+def with_values(options: T, values: Mapping[str, Any], prefix: str = "") -> T:
+    """A copy of an object of a dataclass, with those of ``values`` that it has fields for. As field_values."""
+    return dataclasses.replace(options, **field_values(options, values, prefix))       # type: ignore[type-var]
+
+
+def defaults(settings: tuple[Setting, ...]) -> dict[str, Any]:
+    """The defaults of options by their names."""
+    return {setting.name: setting.default for setting in settings}
+
+
+def _numbers(text: str, name: str) -> list[int]:
+    """The numbers of a list such as ``1:2:3``, or with commas; empty parts do not count."""
+    numbers = option_file.integers(":".join(filter(None, re.split("[:,]", text))))
+    if numbers is None:
+        raise UsageError(f"--{name}={text}: expected numbers with colons between them")
+    return numbers

@@ -1,0 +1,63 @@
+"""What is to be said of a stream: when an utterance is over, and what silence counts for i-vectors. Light."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nnet3py.option_fields import opt
+
+
+@dataclass(frozen=True)
+class EndpointRule:
+    """The utterance is over if all of this holds. Times are in seconds.
+
+    ``max_relative_cost`` compares the best path with the best one that could end here; ``min_utterance_length`` is
+    counted from where the last utterance was over.
+    """
+
+    must_contain_nonsilence: bool = opt("must-contain-nonsilence", True,
+                                        "only if there was something else than silence")
+    min_trailing_silence: float = opt("min-trailing-silence", 1.0, "least silence at the end, in seconds")
+    max_relative_cost: float = opt("max-relative-cost", float("inf"),
+                                   "how much worse than the best path one that may end here may be")
+    min_utterance_length: float = opt("min-utterance-length", 0.0, "least length, in seconds")
+
+
+def _default_rules() -> dict[str, EndpointRule]:
+    return {"rule1": EndpointRule(False, 5.0), "rule2": EndpointRule(True, 0.5, 2.0),
+            "rule3": EndpointRule(True, 1.0, 8.0), "rule4": EndpointRule(True, 2.0),
+            "rule5": EndpointRule(False, 0.0, float("inf"), 20.0)}
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """When an utterance is over: as soon as one of the rules says so. Kaldi: OnlineEndpointConfig.
+
+    Attributes
+    ----------
+    silence_phones : that are silence; without any, nothing is
+    rules : by name, in the order in which they are tried
+    """
+
+    silence_phones: Sequence[int] = opt("silence-phones", (), "Phones (numbers, with colons) that are silence")
+    rules: dict[str, EndpointRule] = field(default_factory=_default_rules)
+
+
+@dataclass(frozen=True)
+class SilenceWeightingOptions:
+    """What frames of silence count for i-vectors, beside 1 for others. Kaldi: OnlineSilenceWeightingConfig.
+
+    A frame is silence by its phone, or if it is one of ``max_state_duration`` or more in a row with the same
+    transition-id; however many, it is not, if that is not above 0.
+    """
+
+    silence_phones: Sequence[int] = opt("silence-phones", (), "Phones (numbers, with colons) whose frames count less "
+                                        "for i-vectors")
+    silence_weight: float = opt("silence-weight", 1.0, "What these count, such as 0.001")
+    max_state_duration: float = opt("max-state-duration", -1.0, "Frames with the same transition-id in a row that "
+                                    "count as silence, if they are so many (-1: never)")
+
+    @property
+    def is_active(self) -> bool:
+        """Whether weights are to be worked out at all."""
+        return len(self.silence_phones) > 0 and self.silence_weight != 1.0
