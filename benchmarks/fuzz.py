@@ -19,7 +19,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from fuzzing import damaged_samples, fuzz_folder, judge, samples, warm_up  # noqa: E402
+from fuzz_samples import samples  # noqa: E402
+from fuzzing import damaged_samples, fuzz_folder, judge, warm_up  # noqa: E402
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
 
 

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import pytest
-from fuzzing import MUTATIONS, damaged_samples, fuzz_folder, judge, samples, warm_up
+from fuzz_mutations import MUTATIONS
+from fuzz_samples import samples
+from fuzzing import damaged_samples, fuzz_folder, judge, warm_up
 from hypothesis import HealthCheck, given, settings
 
 from nnet3py.components.registry import COMPONENT_MODULES

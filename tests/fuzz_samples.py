@@ -1,0 +1,347 @@
+"""Good content of every kind of file that is read, with what reads it, for the fuzz test."""
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from component_configs import CONFIGS
+from lattice_cases import LATTICE_DATA
+from lattice_fuzzing import lattice_archives, read_words
+from lattice_fuzzing import use as use_lattices
+from paths import DATA
+from wrong_input_cases import good_files
+
+import nnet3py
+from nnet3py.components.registry import COMPONENT_MODULES, component_class
+from nnet3py.config_line import ConfigLine
+from nnet3py.errors import Nnet3Error
+from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR, POSTERIOR
+from nnet3py.io.object_files import read_object
+from nnet3py.io.specifiers import parse_range, parse_rspecifier, parse_wspecifier, split_range
+from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tokens import TokenWriter
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Good content of one kind, and what reads it; ``read`` is given the bytes and a file that holds them.
+
+    ``use`` does something with what was read, which may take more memory than reading.
+    """
+
+    kind: str
+    name: str
+    data: bytes
+    read: Callable[[bytes, Path], Any]
+    use: Callable[[Any], None] | None = None
+
+
+def _read_model(data: bytes, path: Path) -> Any:
+    from nnet3py.network.model_file import read_nnet
+
+    return read_nnet(str(path))
+
+
+def _use_model(nnet: Any) -> None:
+    from nnet3py.model_info import info
+
+    with contextlib.suppress(Nnet3Error):    # a network whose context depends on t, say, can be written all the same
+        info(nnet)
+    for binary in (True, False):
+        nnet.write_to(TokenWriter(io.BytesIO(), binary))
+
+
+def _read_acoustic_model(data: bytes, path: Path) -> None:
+    from nnet3py.acoustic_model import read_model
+
+    model = read_model(str(path))
+    model.write_to(TokenWriter(io.BytesIO(), True))
+
+
+def _read_config(data: bytes, path: Path) -> None:
+    from nnet3py.network.nnet import Nnet
+
+    nnet = Nnet.from_config(data.decode("utf-8", "surrogateescape"), path=str(path))
+    nnet.config_lines(include_dims=True)
+
+
+def _apply_edits(data: bytes, path: Path) -> None:
+    from nnet3py.network.edits import apply_edits
+
+    apply_edits(_edited_network().copy(), data.decode("utf-8", "surrogateescape"))
+
+
+@functools.cache
+def _edited_network() -> Any:
+    from nnet3py.network.nnet import Nnet
+
+    return Nnet.from_config(good_files()["config"].decode())
+
+
+def _read_specifier(data: bytes, path: Path) -> None:
+    for parse in (parse_rspecifier, parse_wspecifier, split_range, lambda text: parse_range(text, 2)):
+        with contextlib.suppress(Nnet3Error):
+            parse(data.decode("utf-8", "surrogateescape"))
+
+
+def _table(holder: Any, form: str = "ark") -> Callable[[bytes, Path], None]:
+    def read(data: bytes, path: Path) -> None:
+        with SequentialReader(f"{form}:{path}", holder) as reader:
+            for _, value in reader:
+                holder.write(TokenWriter(io.BytesIO(), True), value)
+
+    return read
+
+
+def _object(module: str, name: str) -> Callable[[bytes, Path], None]:
+    def read(data: bytes, path: Path) -> None:
+        from importlib import import_module
+
+        value = read_object(str(path), getattr(import_module(module), name).read)
+        if hasattr(value, "write"):
+            value.write(TokenWriter(io.BytesIO(), True))
+
+    return read
+
+
+def _read_fst(data: bytes, path: Path) -> None:
+    from nnet3py.transducers.fst_text import read_fst, write_fst
+
+    fst = read_object(str(path), read_fst)
+    write_fst(TokenWriter(io.BytesIO(), True), fst)
+
+
+def _read_graph(data: bytes, path: Path) -> None:
+    """Read a graph as the programs on graphs do, and do to it what they do, but nothing that may never end."""
+    import warnings
+
+    from nnet3py.cli.graph_files import read_graph
+    from nnet3py.fst import arcs
+    from nnet3py.fst.info import info_text
+    from nnet3py.fst.local_epsilons import without_local_epsilons
+    from nnet3py.fst.push import push_special
+    from nnet3py.fst.text import TextForm, text_of_fst
+    from nnet3py.graphs.context import expand_context
+
+    fst = read_graph(str(path))
+    info_text(fst)
+    list(text_of_fst(fst, TextForm()))
+    for change in (arcs.arc_sorted, arcs.in_top_order, arcs.reversed_fst, arcs.closure, arcs.sums_of_states,
+                   without_local_epsilons, push_special, lambda one: arcs.union(one, one), _determinized,
+                   lambda one: expand_context(one, 2, 1, [31, 32, 33, 34], keep_outputs=True), _with_self_loops):
+        with contextlib.suppress(Nnet3Error), warnings.catch_warnings():
+            change(fst)
+
+
+def _determinized(fst: Any) -> None:
+    from nnet3py.fst.openfst import compose, determinize_star, minimize_encoded, to_openfst
+
+    if fst.num_arcs:
+        graph = to_openfst(fst)
+        determinize_star(graph, use_log=True, max_states=200)
+        minimize_encoded(graph)
+        compose(fst, fst)
+
+
+@functools.cache
+def _small_model() -> Any:
+    from nnet3py.hmm.transition_model import TransitionModel
+
+    return read_object(str(DATA / "graphs" / "trans.mdl"), TransitionModel.read)
+
+
+def _with_self_loops(fst: Any) -> None:
+    from nnet3py.graphs.self_loops import add_self_loops
+
+    add_self_loops(fst, _small_model())
+
+
+def _compile_fst(data: bytes, path: Path) -> None:
+    from nnet3py.fst.symbols import read_symbols
+    from nnet3py.fst.text import TextForm, fst_of_text, text_of_fst
+
+    words = read_symbols(DATA / "graphs" / "words.txt")
+    for form in (TextForm(), TextForm(inputs=words), TextForm(acceptor=True)):
+        with contextlib.suppress(Nnet3Error):
+            list(text_of_fst(fst_of_text(data, form), form))
+
+
+def _read_symbols(data: bytes, path: Path) -> None:
+    from nnet3py.fst.symbols import read_symbols, symbols_text
+
+    symbols_text(read_symbols(path))
+
+
+def _read_windows(data: bytes, path: Path) -> None:
+    from nnet3py.graphs.hmms import hmm_transducer
+    from nnet3py.graphs.windows import read_windows
+    from nnet3py.hmm.tree import ContextDependency
+
+    hmm_transducer(read_windows(str(path)), read_object(str(DATA / "graphs" / "tree"), ContextDependency.read),
+                   _small_model())
+
+
+def _read_arpa(data: bytes, path: Path) -> None:
+    from nnet3py.fst.arpa import Warner, WordIds, read_arpa
+    from nnet3py.fst.arpa_graph import Sentence, arpa_graph
+
+    ids = {b"<eps>": 0, b"<s>": 1, b"</s>": 2}
+    model = read_arpa(str(path), WordIds(ids, grow=True), Warner(0))
+    for backoff in (0, 3):
+        arpa_graph(model, Sentence(1, 2, backoff), Warner(0))
+
+
+def _read_arpa_of_numbers(data: bytes, path: Path) -> None:
+    from nnet3py.fst.arpa import Warner, WordIds, read_arpa
+    from nnet3py.fst.const_arpa import build_const_arpa
+
+    build_const_arpa(read_arpa(str(path), WordIds(None), Warner(0)), 16, 17)
+
+
+def _read_const_arpa(data: bytes, path: Path) -> None:
+    from nnet3py.fst.const_arpa import ConstArpa
+
+    model = ConstArpa.read(path)
+    for word in range(-1, 20):
+        model.log_prob([16, word, word], word)
+        model.state([3, word])
+
+
+def _graph_samples() -> list[Sample]:
+    folder = DATA / "graphs"
+    found = [Sample("graph", name, (folder / name).read_bytes(), _read_graph)
+             for name in ("LG.fst", "HCLG.fst", "G-symbols.fst", "Ha.fst")]
+    for kind, name, read in (("FST lines", "L_disambig.txt", _compile_fst), ("symbols", "words.txt", _read_symbols),
+                             ("windows", "ilabels", _read_windows), ("ARPA", "bigram.arpa", _read_arpa),
+                             ("ARPA", "trigram.int.arpa", _read_arpa_of_numbers),
+                             ("const-ARPA", "G.carpa", _read_const_arpa)):
+        found.append(Sample(kind, name, (folder / name).read_bytes(), read))
+    return found
+
+
+CACHED_CASES = ("tdnn-component", "dropout-test-mode", "statistics-pooling")    # with several kinds of row tables
+
+
+def _read_cache(case: str) -> Callable[[bytes, Path], None]:
+    """What a damaged cache lets pass is run, with rows of ones: a command must not reach beyond its matrices."""
+    def read(data: bytes, path: Path) -> None:
+        compiler, request = _compiler(case)
+        compiler.read_cache(str(path))
+        computation = compiler.compile(request)
+        computer = nnet3py.Computer(computation, compiler.nnet, update=compiler.nnet.as_gradient())
+        derivs = [spec for spec in request.outputs if spec.has_deriv]
+        for specs, dim_of in ((request.inputs, compiler.nnet.input_dim), (derivs, compiler.nnet.output_dim)):
+            for spec in specs:
+                computer.accept_input(spec.name, np.ones((len(spec.indexes), dim_of(spec.name)), dtype=np.float32))
+            computer.run()
+
+    return read
+
+
+def _compiler(case: str) -> Any:
+    """A compiler with nothing in its cache, and the request of a case."""
+    from case_runs import read_request
+
+    from nnet3py.compiler.cache import CachingCompiler
+
+    folder = DATA / "cases" / case
+    return CachingCompiler(nnet3py.read_nnet(str(folder / "nnet.raw"))), read_request(folder / "request.txt")[0]
+
+
+def _cache(case: str, folder: Path) -> bytes:
+    compiler, request = _compiler(case)
+    compiler.compile(request)
+    compiler.write_cache(str(folder / "cache"))
+    return (folder / "cache").read_bytes()
+
+
+def _both_forms(kind: str, path: Path, holder: Any) -> list[Sample]:
+    """The archive as it is, and as text."""
+    with tempfile.TemporaryDirectory() as folder, SequentialReader(f"ark:{path}", holder) as reader:
+        with TableWriter(f"ark,t:{folder}/text", holder) as writer:
+            for key, value in reader:
+                writer.write(key, value)
+        text = Path(folder, "text").read_bytes()
+    return [Sample(kind, name, data, _table(holder)) for name, data in (
+        (f"{path.name} binary", path.read_bytes()), (f"{path.name} text", text))]
+
+
+_EDITS = b"""set-learning-rate name=a* learning-rate=0.01
+set-learning-rate-factor name=o learning-rate-factor=0.5
+rename-node old-name=bn new-name=b2
+remove-output-nodes name=extra*
+set-dropout-proportion name=* proportion=0.5
+apply-svd name=a bottleneck-dim=2 shrinkage-threshold=0.9
+reduce-rank name=o rank=3
+convert-to-fixed-affine name=o
+remove-orphans
+"""
+_SPECIFIERS = ("ark,s,cs,t:a/b.ark", "scp,p:feats.scp", "ark,scp:a.ark,b.scp", "ark:gzip -c x |", "scp,bg,o:x[0:5]",
+               "ark,t,f:-", "[0:5,3:7]", "x.ark:1234[1:2]", "none")
+
+
+def every_type_config() -> Iterator[tuple[str, str]]:
+    """(name, config) for each form of each component type: a network of that one component."""
+    for type_name in sorted(set(CONFIGS) & set(COMPONENT_MODULES)):
+        for number, line in enumerate(CONFIGS[type_name]):
+            component = component_class(type_name).from_config(ConfigLine(line), np.random.default_rng(0))
+            yield f"{type_name}{number}", (f"input-node name=input dim={component.input_dim}\n"
+                                           f"component name=c type={type_name} {line}\n"
+                                           "component-node name=c component=c input=input\n"
+                                           "output-node name=output input=c\n")
+
+
+@functools.cache
+def samples() -> tuple[Sample, ...]:
+    """Every kind of file, in binary and in text where it has both."""
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
+    from nnet3py.egs.example import EXAMPLE
+    from nnet3py.egs.supervision import SUPERVISION
+    from nnet3py.network.nnet import Nnet
+
+    files = good_files()
+    found = [Sample("config", "config", files["config"], _read_config), Sample("edits", "edits", _EDITS, _apply_edits)]
+    found += [Sample("specifier", text, text.encode(), _read_specifier) for text in _SPECIFIERS]
+    for name, config in every_type_config():
+        found.append(Sample("config", name, config.encode(), _read_config))
+        for binary in (True, False):
+            stream = io.BytesIO(b"\0B" if binary else b"")
+            stream.seek(0, io.SEEK_END)
+            Nnet.from_config(config).write_to(TokenWriter(stream, binary))
+            found.append(Sample("model", f"{name} {'binary' if binary else 'text'}", stream.getvalue(), _read_model,
+                                _use_model))
+    found += [Sample("model", name, files[name], _read_model, _use_model) for name in ("raw", "raw.txt")]
+    found.append(Sample("acoustic model", "mdl", files["mdl"], _read_acoustic_model))
+    found += [Sample("matrices", name, files[name], _table(GENERAL_MATRIX)) for name in ("feats", "cfeats")]
+    found.append(Sample("matrices", "feats.txt", files["feats.txt"], _table(FLOAT_MATRIX)))
+    found += [Sample("examples", name, files[name], _table(EXAMPLE)) for name in ("egs", "uegs", "megs", "egs.txt")]
+    found.append(Sample("labels", "ali", files["ali"], _table(INT_VECTOR)))
+    found.append(Sample("posteriors", "post", files["post"], _table(POSTERIOR)))
+    found.append(Sample("tree", "tree", files["tree"], _object("nnet3py.hmm.tree", "ContextDependency")))
+    found.append(Sample("topology", "topo", files["topo"], _object("nnet3py.hmm.topology", "HmmTopology")))
+    found.append(Sample("transition model", "trans.mdl", files["trans.mdl"],
+                        _object("nnet3py.hmm.transition_model", "TransitionModel")))
+    found += _both_forms("examples", DATA / "egs" / "chain.ark", CHAIN_EXAMPLE)
+    found += _both_forms("examples", DATA / "egs" / "sup.ark", SUPERVISION)
+    found += _both_forms("examples", DATA / "egs" / "discriminative.ark", DISCRIMINATIVE_EXAMPLE)
+    found.append(Sample("FST", "den.fst", (DATA / "io" / "den.fst").read_bytes(), _read_fst))
+    found.append(Sample("LDA statistics", "lda.acc", (DATA / "io" / "lda.acc").read_bytes(),
+                        _object("nnet3py.formats.lda_stats", "LdaStats")))
+    with tempfile.TemporaryDirectory() as folder:
+        found += [Sample("cache", case, _cache(case, Path(folder)), _read_cache(case)) for case in CACHED_CASES]
+    script = "".join(f"u{i} {DATA / 'io' / name}{part}\n" for i, (name, part) in enumerate(
+        [("feats.ark", ":5"), ("feats.ark", ":5[0:3]"), ("absent.ark", "")])).encode()
+    found.append(Sample("script", "scp", script, _table(GENERAL_MATRIX, "scp")))
+    for name, data, read in lattice_archives():
+        found.append(Sample("lattices", name, data, read, use_lattices))
+    found += [Sample("words' phones", name, (LATTICE_DATA / "data" / name).read_bytes(), read_words)
+              for name in ("word_boundary.int", "align_lexicon.int")]
+    return tuple(found + _graph_samples())
