@@ -24,7 +24,7 @@ from nnet3py.formats.wave_file import WAVE, Wave
 from nnet3py.io.script import sort_key
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import TableWriter
-from nnet3py.recognition.model_folder import read_model_folder
+from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 
 LEAST = 10                    # utterances, without which there is nothing to learn and to decide by
 _SEVERAL = 4                  # speakers: so many, and whole ones are held out
@@ -105,10 +105,14 @@ def look(options: FineTuneOptions) -> str:
 def _measures(options: FineTuneOptions) -> tuple[Spelling, Limits]:
     """How the model's words are written, and what sound it is for."""
     folder = read_model_folder(options.model)
-    lexicon = read_lexicon(options.lexicon) if options.lexicon else []
     rate = float(folder.features.get("sample-frequency", _DEFAULT_RATE))
-    spelling = Spelling(SymbolTable.read(folder.words), (entry.word for entry in lexicon))
-    return spelling, Limits(rate, options.min_seconds, options.max_seconds, options.allow_upsample)
+    return spelling_of(folder, options), Limits(rate, options.min_seconds, options.max_seconds, options.allow_upsample)
+
+
+def spelling_of(folder: ModelFolder, options: FineTuneOptions) -> Spelling:
+    """How the words of a model and of ``--lexicon`` are written."""
+    lexicon = read_lexicon(options.lexicon) if options.lexicon else []
+    return Spelling(SymbolTable.read(folder.words), (entry.word for entry in lexicon))
 
 
 class _Part(NamedTuple):

@@ -1,7 +1,6 @@
 """What all stages of fine-tuning share: options, utterances, problems, what a model allows, the files of the work."""
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
@@ -58,11 +57,6 @@ class SpeechData:
 
     utterances: list[Utterance] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-
-    def without(self, keys: Iterable[str]) -> SpeechData:
-        """The same without some utterances; their problems stay."""
-        left_out = set(keys)
-        return SpeechData([one for one in self.utterances if one.key not in left_out], self.problems)
 
 
 @dataclass
