@@ -4,12 +4,14 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from paths import DATA, ROOT
 
 import nnet3py
 from nnet3py.components.base import Component
+from nnet3py.export.models import ExportOptions, graph_of
 from nnet3py.network.model_parameters import perturb
 from nnet3py.network.nnet import Nnet
 
@@ -18,7 +20,15 @@ TOLERANCE, POOLED = 1e-5, 2e-4
 LENGTHS = (9, 23, 40)       # all three residues of a frame subsampling factor of 3; no case needs more frames at once
 GOLDEN = Path(os.environ.get("NNET3PY_GOLDEN", ROOT.parent / "shared" / "golden"))
 NOT_EXPORTED = {"distribute"}
+# what looped computation does not do, with small chunks or at all
+NOT_LOOPED = {"descriptor-if-defined-failover", "net-xvector"}
 SUBSAMPLED = ("net-lstm", "net-blstm", "net-tdnnf")       # cases tried with a frame subsampling factor of 3, too
+
+
+def all_cases() -> set[str]:
+    """The reference cases that can be exported and have one input."""
+    names = {path.parent.name for path in (GOLDEN / "cases").glob("*/nnet.raw")}
+    return names - NOT_EXPORTED - {"multi-input-output"}
 
 
 def small_cases() -> list[str]:
@@ -77,6 +87,17 @@ def assert_close(found: np.ndarray, expected: np.ndarray, allowed: float) -> Non
     """Equal to within a part of the largest value."""
     assert found.shape == expected.shape
     assert np.abs(found - expected).max() <= allowed * np.abs(expected).max()
+
+
+def made_session(nnet: Nnet, **options: Any) -> Any:
+    """What onnxruntime makes of an exported network, which passes the checks of onnx."""
+    import onnx
+
+    from nnet3py.export.onnx_file import onnx_model, session
+
+    model = onnx_model(graph_of(nnet, ExportOptions(**options)))
+    onnx.shape_inference.infer_shapes(model, strict_mode=True)
+    return session(model.SerializeToString())
 
 
 CHAIN = """

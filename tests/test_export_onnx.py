@@ -14,13 +14,16 @@ from export_cases import (
     POOLED,
     SUBSAMPLED,
     TOLERANCE,
+    all_cases,
     assert_close,
     chain_nnet,
     computed,
+    made_session,
     random_inputs,
     read_case,
     small_cases,
     tolerance,
+    with_numbers,
 )
 from paths import DATA
 from random_networks import config, few_waves
@@ -42,17 +45,10 @@ pytest.importorskip("onnxruntime")
 from hypothesis import given, settings  # noqa: E402
 
 from nnet3py.export.onnx_file import onnx_model, run, session  # noqa: E402
-from nnet3py.export.onnx_stream import OnnxStream  # noqa: E402
 from nnet3py.export.onnx_weights import set_from_onnx  # noqa: E402
 
 FEW = ["nets/net-lstm", "nets/net-tdnn", "nets/rnn-simple", "cases/restricted-attention", "cases/statistics-pooling",
        "cases/time-height-convolution", "cases/gru-nonlinearity"]
-
-
-def made_session(nnet: Nnet, **options: Any) -> Any:
-    model = onnx_model(graph_of(nnet, ExportOptions(**options)))
-    onnx.shape_inference.infer_shapes(model, strict_mode=True)
-    return session(model.SerializeToString())
 
 
 def outputs(running: Any, feats: np.ndarray, ivectors: np.ndarray | None) -> np.ndarray:
@@ -83,8 +79,7 @@ def test_all_small_networks(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="the reference cases are not here")
 def test_all_reference_cases() -> None:
-    names = sorted(path.parent.name for path in (GOLDEN / "cases").glob("*/nnet.raw"))
-    for name in sorted({*names} - NOT_EXPORTED - {"multi-input-output"}):
+    for name in all_cases():
         for factor in (1, 3) if name in SUBSAMPLED else (1,):
             assert_exports(name, read_case(name), factor, LENGTHS)
 
@@ -96,8 +91,6 @@ def test_a_chain_model(factor: int) -> None:
 
 def check_random_network(text: str, factor: int) -> None:
     """Networks that nnet3-compute cannot compute are passed over, and those with a fixed t inside a recurrence."""
-    from export_cases import with_numbers
-
     nnet = with_numbers(Nnet.from_config(text, seed=2))
     given = random_inputs(nnet, 13, 2)
     with few_waves():
@@ -275,34 +268,6 @@ def test_the_weights_of_a_recurrence_come_back(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no such file")
     with pytest.raises(Nnet3Error, match="ONNX"):
         set_from_onnx(nnet, tmp_path / "bad.onnx")
-
-
-STREAMS = [("chain", 1), ("chain", 3), ("nets/net-lstm", 1), ("nets/net-lstm", 3), ("nets/rnn-simple", 1),
-           ("nets/net-tdnn", 1)]
-
-
-@pytest.mark.parametrize(("name", "factor"), STREAMS)
-def test_streams_are_looped_computation(name: str, factor: int) -> None:
-    """Chunks of any size, two streams side by side."""
-    nnet = chain_nnet() if name == "chain" else read_case(name)
-    running = made_session(nnet, streaming=True, frame_subsampling_factor=factor)
-    feats, ivectors = random_inputs(nnet, 50, 2)
-    for chunk_outputs in (2, 7):
-        stream = OnnxStream(running, chunk_outputs)
-        found = [stream.accept(feats[:, t:t + 9], ivectors) for t in range(0, 50, 9)] + [stream.finish(ivectors)]
-        looped = nnet3py.LoopedComputer(nnet, chunk_outputs * factor, frame_subsampling_factor=factor)
-        expected = [looped.compute(x, None if ivectors is None else ivectors[n]) for n, x in enumerate(feats)]
-        assert_close(np.concatenate([y for y in found if y.size], axis=1), np.stack(expected), TOLERANCE)
-
-
-def test_what_no_stream_can_compute() -> None:
-    for name, reason in (("cases/statistics-pooling", "windows have no bound"),
-                         ("cases/time-height-convolution", "fewer frames")):
-        with pytest.raises(Nnet3Error, match=reason):
-            graph_of(read_case(name), ExportOptions(streaming=True))
-    options = ExportOptions(streaming=True, chunk_outputs=10, frame_subsampling_factor=3)
-    metadata = graph_of(chain_nnet(), options).metadata
-    assert (metadata["chunk_shift"], metadata["chunk_length"]) == ("30", "36")
 
 
 @pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools

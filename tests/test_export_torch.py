@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from export_cases import (
-    GOLDEN,
-    NOT_EXPORTED,
     TOLERANCE,
+    all_cases,
     assert_close,
     chain_nnet,
     computed,
@@ -61,10 +60,8 @@ def test_outputs_and_weights(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_all_cases(tmp_path: Path) -> None:
-    names = sorted(path.parent.name for path in (GOLDEN / "cases").glob("*/nnet.raw")) or small_cases()
-    for name in names:
-        if Path(name).name not in {*NOT_EXPORTED, "multi-input-output"}:
-            assert_same_in_torch(name, read_case(name), tmp_path)
+    for name in all_cases() or small_cases():
+        assert_same_in_torch(name, read_case(name), tmp_path)
 
 
 @pytest.mark.parametrize("name", ["chain", "nets/net-tdnn", "nets/rnn-simple", "cases/gru-nonlinearity",

@@ -39,6 +39,8 @@ e.g.:
     option("apply-exp", bool, False, "End with an exponential"),
     option("streaming", bool, False, "onnx: make a model that takes chunk after chunk, with explicit states"),
     option("chunk-outputs", int, 0, "Rows of output for each chunk of a stream, for the metadata; 0: any number"),
+    option("fixed-chunks", bool, False, "onnx: with --chunk-outputs, make all chunks of a stream alike, from the first "
+           "on; the metadata say how many rows of output are to be thrown away at the start"),
     option("quantize", str, "", "onnx: int8 (weights) or float16 (everything), by onnxruntime's tools; the loss in "
            "accuracy is measured"),
     option("quantize-feats", str, "", "Features, as an rspecifier, on which that is measured; without them it is "
@@ -111,7 +113,7 @@ def _export_options(options: Options) -> ExportOptions:
     return ExportOptions(
         output=options.output, edges=options.edges, use_priors=options.use_priors, log_softmax=options.log_softmax,
         apply_exp=options.apply_exp, collapse=options.collapse, streaming=options.streaming,
-        chunk_outputs=options.chunk_outputs, comment=options.comment,
+        chunk_outputs=options.chunk_outputs, fixed_chunks=options.fixed_chunks, comment=options.comment,
         frame_subsampling_factor=options.frame_subsampling_factor or None)
 
 
@@ -124,6 +126,9 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
     graph = export_onnx(source, target, wanted)
     log.log(f"Wrote {source} to {target}: outputs {graph.metadata['outputs']}, {len(graph.ops)} operations, left "
             f"context {graph.metadata['left_context']}, right context {graph.metadata['right_context']}")
+    if graph.metadata.get("chunk_dependent"):
+        log.warning("as in looped computation, the output depends on where chunks end: later frames are read only as "
+                    f"far as there are any by {graph.metadata['chunk_dependent']}")
     if options.quantize:
         return _quantize(target, options)
     changed = wanted.use_priors or wanted.log_softmax or wanted.apply_exp

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.export.operations import Builder, Value
+from nnet3py.export.operations import STREAM_TIME, Builder, FixedChunks, Value
 from nnet3py.export.times import ALWAYS, Interval, LeafMap, Times, Window, leaf_map, statistics_reach
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Leaf, Part
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, InputNode
@@ -29,10 +29,12 @@ class Frames:
     builder : takes the operations
     times : windows and intervals of the network
     streaming : nodes keep the frames that later chunks read
+    chunks : of streams whose chunks are all alike
     """
 
-    def __init__(self, builder: Builder, times: Times, streaming: bool = False) -> None:
-        self.builder, self.times, self.nnet = builder, times, times.nnet
+    def __init__(self, builder: Builder, times: Times, streaming: bool = False,
+                 chunks: FixedChunks | None = None) -> None:
+        self.builder, self.times, self.nnet, self.chunks = builder, times, times.nnet, chunks
         self.kept_frames = times.kept_frames() if streaming else None
         self._joined: dict[int, Value] = {}
         self.values: dict[int, Value] = {}
@@ -121,10 +123,27 @@ class Frames:
         """The rows of one node at times that depend on t mod the leaf's modulus."""
         if self.times.constant[node]:
             return self.expanded(self.values[node], window)
-        when = self._moved(table, node, self.when(window))
+        return self._rows_at(node, self._moved(table, node, self.when(window)))
+
+    def _rows_at(self, node: int, when: When) -> Value:
+        """Rows of a node at some times. What it does not have is a copy of its last or first."""
+        value, source = self.available(node), self.times.windows[node]
+        rows = self.builder.op("rows_of", when.times, value, lo=source.lo, hi=source.hi, step=source.step, dim=0)
+        return self.builder.op("take_rows", value, rows)
+
+    def row_numbers(self, node: int, times: Value, x: Value) -> Value:
+        """The rows of ``x``, which has those of a node, at some times; perhaps outside of it."""
         source = self.times.windows[node]
-        rows = self.builder.op("rows_of", when.times, self.values[node], lo=source.lo, step=source.step, dim=0)
-        return self.builder.op("take_rows", self.values[node], rows)
+        return self.builder.op("row_numbers", times, x, lo=source.lo, hi=source.hi, step=source.step, dim=0)
+
+    def own_times(self, node: int, x: Value) -> When:
+        """The times of the rows of ``x``, which has those of a node."""
+        source = self.times.windows[node]
+        if self.kept_frames is None:
+            return self.when(source)
+        self._know_time()
+        return When(self.builder.op("times_of", x, hi=source.hi, step=source.step, dim=0),
+                    -ALWAYS if self.chunks else source.lo, source.hi)
 
     def _moved(self, table: LeafMap, node: int, when: When) -> When:
         """The times at which a leaf reads a node."""
@@ -139,47 +158,56 @@ class Frames:
         value = self.values[node]
         if value.is_constant:
             return value
-        if self.kept_frames is not None:
-            return self._read_in_stream(node, offset, window, self.kept_frames[node])
-        return self.rows(value, self.times.windows[node], offset, window)
-
-    def _read_in_stream(self, node: int, offset: int, window: Window, kept: int) -> Value:
-        """The same of a chunk: from the frames that the chunk before has left, and the new ones."""
-        source, value = self.times.windows[node], self.values[node]
-        if kept:
-            if node not in self._joined:
-                name = f"cache.{self.nnet.nodes[node].name}"
-                self._joined[node] = self.builder.next_state(name, self.builder.state(name, value.dim, kept, 0), value)
-            value = self._joined[node]
-        start = (window.lo + offset - source.lo) // source.step
+        source, kept = self.times.windows[node], self.kept_frames[node] if self.kept_frames else 0
+        start, rest = divmod(window.lo + offset - source.lo, source.step)
         later = kept + (window.hi + window.step + offset - source.hi - source.step) // source.step
         stop, step = (source.hi - window.hi - offset) // source.step, window.step // source.step
+        assert rest == 0 and window.step % source.step == 0
+        if start < 0 or stop < 0 or self._is_growing(node):
+            return self._rows_at(node, self.shifted(self.when(window), offset))
+        value = self.available(node)
+        if self.kept_frames is None:
+            later = start
+        if self.chunks:
+            start = later
         if (start, later, stop, step) == (0, 0, 0, 1):
             return value
         return self.builder.op("slice_time", value, start=start, later_start=later, stop=stop, step=step)
 
-    def rows(self, value: Value, source: Window, offset: int, window: Window) -> Value:
-        """The same of a value whose rows are those of the window ``source``."""
-        start, rest = divmod(window.lo + offset - source.lo, source.step)
-        stop = (source.hi - window.hi - offset) // source.step
-        assert rest == 0 and window.step % source.step == 0
-        step = window.step // source.step
-        if start < 0 or stop < 0:
-            when = self.shifted(self.when(window), offset)
-            rows = self.builder.op("rows_of", when.times, value, lo=source.lo, step=source.step, dim=0)
-            return self.builder.op("take_rows", value, rows)
-        if (start, stop, step) == (0, 0, 1):
+    def _is_growing(self, node: int) -> bool:
+        """Whether it may take several chunks of a stream until as many frames are there as later chunks read."""
+        if self.kept_frames is None or self.chunks:
+            return False
+        source = self.times.windows[node]
+        return (source.hi - source.lo) // source.step + 1 < self.kept_frames[node]
+
+    def available(self, node: int) -> Value:
+        """The rows of a node that there are: in a stream, those that chunks before have left, and the new ones."""
+        value, kept = self.values[node], self.kept_frames[node] if self.kept_frames else 0
+        if value.is_constant or not kept:
             return value
-        return self.builder.op("slice_time", value, start=start, stop=stop, step=step)
+        if node not in self._joined:
+            name = f"cache.{self.nnet.nodes[node].name}"
+            before = self.builder.state(name, value.dim, kept, kept if self.chunks else 0, self._is_growing(node))
+            self._joined[node] = self.builder.next_state(name, before, value)
+        return self._joined[node]
 
     # -- where rows can be computed --------------------------------------------------------------------------------
 
     def when(self, window: Window) -> When:
         """The times of a window."""
-        if self.kept_frames is not None:
-            raise Nnet3Error("the network looks at the number of a frame, which a stream does not know")
+        self._know_time()
         times = self.builder.shared("times", lo=window.lo, hi=window.hi, step=window.step)
         return When(times, window.lo, window.hi)
+
+    def _know_time(self) -> None:
+        """Let each chunk of a stream tell the next at which time it begins."""
+        if self.kept_frames is not None and STREAM_TIME not in self.builder.names:
+            state = self.builder.state(STREAM_TIME, 1, 1, 1)
+            scope, self.builder.scope = self.builder.scope, ""
+            again = self.nnet.modulus() * self.times.factor
+            self.builder.set_next(STREAM_TIME, self.builder.op("next_time", state, again=again))
+            self.builder.scope = scope
 
     def shifted(self, when: When, offset: int) -> When:
         """The times plus an offset."""

@@ -74,32 +74,33 @@ RULES: dict[str, Callable[[Builder, Any, str, At], Value]] = {
 
 def _window_sum(frames: Frames, source: int, x: Value, first: Value, last: Value, period: int) -> Value:
     """Sums of the frames of ``x`` (those of node ``source``) at multiples of ``period`` from one time to another."""
-    b, window = frames.builder, frames.times.windows[source]
-    own = frames.when(window)
+    b = frames.builder
+    own = frames.own_times(source, x)
     mask = frames.can_node(source, own)
     if period > 1:
         on_period = b.shared("is_multiple", own.times, by=period)
         mask = on_period if mask is None else b.shared("and", mask, on_period)
     if mask is not None:
         x = b.op("keep", x, mask)
-    begin = b.op("at_least_int", b.op("int_add", first, value=-window.lo, dim=0), least=0, dim=0)
-    end = b.op("at_most_rows", b.op("int_add", last, value=-window.lo, dim=0), x, dim=0)
+    begin = b.op("at_least_int", frames.row_numbers(source, first, x), least=0, dim=0)
+    end = b.op("at_most_rows", frames.row_numbers(source, last, x), x, dim=0)
     return b.op("window_sum", x, begin, end, dim=x.dim)
 
 
 def extraction(frames: Frames, c: Any, source: int, window: Window) -> Value:
-    """Count, sums and sums of squares of the group of each time, float64."""
+    """Count, sums and sums of squares of the group of each time."""
     b = frames.builder
-    x = b.op("double", frames.values[source])
+    every = c.output_period == 1
+    x = b.op("double", frames.read(source, 0, window) if every else frames.available(source))
     one = b.op("shift", b.op("scale", columns(b, x, 0, 1), by=0.0), by=1.0)
     parts = [one, x, b.op("mul", x, x)] if c.include_variance else [one, x]
     x = b.op("concat", *parts, dim=sum(p.dim for p in parts))
-    if c.output_period == 1:
-        return frames.rows(x, frames.times.windows[source], 0, window)
+    if every:
+        return b.op("single", x)
     when = frames.when(window)
     first = b.op("round_down", when.times, by=c.output_period)
     last = b.op("int_add", first, value=c.output_period - 1)
-    return _window_sum(frames, source, x, first, last, c.input_period)
+    return b.op("single", _window_sum(frames, source, x, first, last, c.input_period))
 
 
 def pooling(frames: Frames, c: Any, source: int, window: Window) -> Value:
@@ -107,7 +108,7 @@ def pooling(frames: Frames, c: Any, source: int, window: Window) -> Value:
     b, when = frames.builder, frames.when(window)
     first = b.op("int_add", when.times, value=-c.left_context)
     last = b.op("int_add", when.times, value=c.right_context)
-    sums = _window_sum(frames, source, b.op("double", frames.values[source]), first, last, c.input_period)
+    sums = _window_sum(frames, source, b.op("double", frames.available(source)), first, last, c.input_period)
     count, total = split(b, sums, 1, sums.dim - 1)
     count = b.op("at_least", count, least=1.0)
     means = b.op("div", total, count)

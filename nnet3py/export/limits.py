@@ -9,8 +9,7 @@ import numpy as np
 from nnet3py.components.base import Component
 from nnet3py.errors import Nnet3Error
 from nnet3py.export import layers, layers_over_time
-from nnet3py.export.times import Times, statistics_reach
-from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
+from nnet3py.export.times import Times, leaf_map, statistics_reach
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import DescriptorNode
 
@@ -40,7 +39,7 @@ def check(nnet: Nnet) -> None:
 
 def check_streaming(nnet: Nnet, times: Times) -> None:
     """Raise Nnet3Error with all that keeps a network, in the form for inference, from being computed in streams."""
-    _raise(streaming_problems(nnet, times), "the network cannot be exported for streams")
+    _raise(list(streaming_problems(nnet, times)), "the network cannot be exported for streams")
 
 
 def _raise(found: list[Problem], what: str) -> None:
@@ -81,42 +80,25 @@ def _node_problems(nnet: Nnet) -> Iterator[Problem]:
                     yield Problem(node.name.removesuffix("_input"), "node", "it reads rows of another x")
 
 
-def streaming_problems(nnet: Nnet, times: Times) -> list[Problem]:
+def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:
     """What cannot be computed chunk by chunk."""
-    found = []
-    if nnet.modulus() > 1:
-        reason = f"it repeats itself only every {nnet.modulus()} frames (Round, Switch)"
-        found.append(Problem("output", "network", reason))
-    for name, component in nnet.named_components():
-        if statistics_reach(component):
-            found.append(Problem(name, type(component).__name__, "its windows have no bound that a stream could keep"))
-        elif type(component).__name__ in layers_over_time.RULES and not all(_required(component)):
-            found.append(Problem(name, type(component).__name__, "it does with fewer frames where there are no more"))
-    for group, is_loop in zip(times.order, times.is_loop, strict=True):
-        names = [nnet.nodes[i].name for i in group]
-        if is_loop and times.is_backward(group):
-            found.append(Problem(names[0], "recurrence", "it goes back in time"))
-        for i in group:
-            node = nnet.nodes[i]
-            if isinstance(node, DescriptorNode):
-                members = set(group) if is_loop else set()
-                found += [Problem(node.name, "node", reason) for part in node.descriptor.parts
-                          for reason in _part_problems(part, members)]
-    return found
+    if not any(nnet.is_input(i) for i in times.windows):
+        yield Problem("output", "network", "it has no input of frames")
+    for node in nnet.nodes:
+        if isinstance(node, DescriptorNode):
+            for leaf in node.descriptor.leaves():
+                table = leaf_map(leaf)
+                if table.fixed and not all(times.constant[n] for n in table.nodes):
+                    name = node.name.removesuffix("_input")
+                    yield Problem(name, "node", "it reads a frame with a fixed number, which later chunks have lost")
 
 
-def _required(component: Component) -> list[bool]:
-    from nnet3py.export.times import component_offsets
+def chunk_dependent(nnet: Nnet, times: Times) -> list[str]:
+    """Nodes of a stream whose values depend on where chunks end: they read later frames only as far as there are any.
 
-    return component_offsets(component)[1]
-
-
-def _part_problems(part: Part, members: set[int]) -> Iterator[str]:
-    if isinstance(part, Failover):
-        yield "it uses Failover()"
-    if isinstance(part, IfDefined) and not (isinstance(part.child, Leaf)
-                                            and all(s.node in members for s in part.child.sources())):
-        yield "it uses IfDefined() of something that is not in a recurrence with it"
-    if not isinstance(part, Leaf | Const):
-        for child in part.children():
-            yield from _part_problems(child, members)
+    Such are recurrences that go back in time, which begin anew at the end of each chunk.
+    """
+    names = [nnet.nodes[i].name.removesuffix("_input") for i, window in times.windows.items()
+             if any(read.is_optional and window.hi + read.last > times.computable[read.source].hi
+                    for read in times.reads(i))]
+    return list(dict.fromkeys(names))

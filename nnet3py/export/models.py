@@ -9,7 +9,7 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export import limits
-from nnet3py.export.operations import Graph
+from nnet3py.export.operations import Graph, InputSpec
 from nnet3py.export.walk import GraphOptions, Walk
 from nnet3py.network.collapse import prepare_for_test
 from nnet3py.network.consistency import orphan_nodes
@@ -43,6 +43,7 @@ class ExportOptions:
     collapse : merge affine components that follow each other, as nnet3-compute does
     streaming : chunk by chunk, with explicit states
     chunk_outputs : rows of output for each chunk of a stream; 0: any number
+    fixed_chunks : make all chunks of a stream alike, from the first on, and all sizes but the number of sequences known
     comment : a line for the metadata
     """
 
@@ -55,6 +56,7 @@ class ExportOptions:
     collapse: bool = True
     streaming: bool = False
     chunk_outputs: int = 0
+    fixed_chunks: bool = False
     comment: str = ""
 
     def check(self) -> None:
@@ -65,6 +67,8 @@ class ExportOptions:
             raise UsageError(f"--frame-subsampling-factor={self.frame_subsampling_factor} must be 1 or more")
         if self.chunk_outputs < 0:
             raise UsageError(f"--chunk-outputs={self.chunk_outputs} must be 0 or more")
+        if self.fixed_chunks and not (self.streaming and self.chunk_outputs):
+            raise UsageError("--fixed-chunks needs --streaming and a number of rows of output, --chunk-outputs")
 
 
 def read(model: Nnet | AcousticModel | str | os.PathLike[str],
@@ -123,10 +127,23 @@ def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     selected = select_outputs(nnet, options.output)
     limits.check(selected)
     walk = Walk(in_test_mode(selected, options.collapse), GraphOptions(
-        "stream" if options.streaming else options.edges, factor, priors, options.log_softmax, options.apply_exp))
+        "stream" if options.streaming else options.edges, factor, priors, options.log_softmax, options.apply_exp,
+        options.chunk_outputs if options.fixed_chunks else 0))
     graph = walk.graph()
     graph.metadata = _metadata(walk, graph, options)
     return graph
+
+
+def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> dict[str, str]:
+    """The sizes of a stream's chunks, as far as they are known."""
+    factor = graph.frame_subsampling_factor
+    shift = options.chunk_outputs * factor
+    if graph.fixed:
+        first_input = graph.fixed.first_time - factor + spec.right + 1
+        return {"chunk_shift": str(shift), "chunk_length": str(shift), "left_context": str(-first_input),
+                "fixed_chunks": "1", "discarded_outputs": str(-graph.fixed.first_time // factor)}
+    length = spec.left + spec.right + shift - factor + 1
+    return {"chunk_shift": str(shift), "chunk_length": str(length)} if shift else {}
 
 
 def _metadata(walk: Walk, graph: Graph, options: ExportOptions) -> dict[str, str]:
@@ -147,9 +164,7 @@ def _metadata(walk: Walk, graph: Graph, options: ExportOptions) -> dict[str, str
         known["state_names"] = ",".join(state.name for state in graph.states)
         known["state_frames"] = ",".join(str(state.frames_at_start) for state in graph.states)
         known["state_dims"] = ",".join(str(state.dim) for state in graph.states)
-        if options.chunk_outputs:
-            shift = options.chunk_outputs * graph.frame_subsampling_factor
-            known["chunk_shift"] = str(shift)
-            known["chunk_length"] = str(timed[0].left + timed[0].right + shift - graph.frame_subsampling_factor + 1)
+        known |= _chunk_metadata(graph, options, timed[0])
+        known["chunk_dependent"] = ",".join(limits.chunk_dependent(walk.nnet, walk.times))
     return {**known, "comment": options.comment} if options.comment else known
 

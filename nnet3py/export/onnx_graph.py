@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.export.operations import Graph, Loop, Op, State, Value
+from nnet3py.export.operations import STREAM_TIME, Graph, Loop, Op, State, Value
 from nnet3py.extras import install_command
 
 OPSET, IR_VERSION = 17, 8
 TO_THE_END = 2**31 - 1
+LONG = 2**20             # frames after the first of a stream: beyond what any network looks back
 UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt"}
 BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "matmul": "MatMul", "and": "And", "or": "Or",
           "int_sum": "Add"}
@@ -57,7 +58,7 @@ class OnnxWriter:
 
     def model(self) -> Any:
         """The whole model, with its metadata."""
-        if self.graph.states:
+        if self.graph.states and not self.graph.fixed:
             self._first_chunk()
         self._lengths()
         for op in self.graph.ops:
@@ -68,8 +69,8 @@ class OnnxWriter:
             self._add("Identity", [state.next_value], [f"next.{state.name}"])
         graph = self.helper.make_graph(
             self.nodes, "nnet3", [*map(self._input_info, self.graph.inputs), *map(self._state_info, self.graph.states)],
-            [*(self._float_info(name, ["N", "T_out", value.dim]) for name, value in self.graph.outputs),
-             *(self._float_info(f"next.{s.name}", ["N", s.frames, s.dim]) for s in self.graph.states)],
+            [*(self._float_info(name, ["N", self._rows_out(), value.dim]) for name, value in self.graph.outputs),
+             *map(self._next_info, self.graph.states)],
             [self.onnx.numpy_helper.from_array(array, name) for name, array in self.initializers.items()])
         model = self.helper.make_model(graph, opset_imports=[self.helper.make_opsetid("", OPSET)],
                                        producer_name="nnet3py", ir_version=IR_VERSION)
@@ -82,7 +83,16 @@ class OnnxWriter:
         return self.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, shape)
 
     def _input_info(self, spec: Any) -> Any:
-        return self._float_info(spec.name, ["N", "T", spec.dim] if spec.has_time else ["N", spec.dim])
+        fixed = self.graph.fixed
+        frames = fixed.outputs * self.graph.frame_subsampling_factor if fixed else "T"
+        return self._float_info(spec.name, ["N", frames, spec.dim] if spec.has_time else ["N", spec.dim])
+
+    def _next_info(self, state: State) -> Any:
+        name = f"next.{state.name}"
+        return self._float_info(name, ["N", f"frames of {name}" if state.is_growing else state.frames, state.dim])
+
+    def _rows_out(self) -> int | str:
+        return self.graph.fixed.outputs if self.graph.fixed else "T_out"
 
     def _state_info(self, state: State) -> Any:
         frames = state.frames if state.frames_at_start else f"frames of {state.name}"
@@ -97,6 +107,8 @@ class OnnxWriter:
         """A number, (1,), that is another one in later chunks."""
         if first == later or not self.graph.states:
             return self._constant([first])
+        if self.graph.fixed:
+            return self._constant([later])
         return self._add("Where", ["is_first", self._constant([first]), self._constant([later])])
 
     def _new(self) -> str:
@@ -142,8 +154,7 @@ class OnnxWriter:
         self._add("Gather", [shape, self._constant(1)], ["num_frames"])
         factor = self.graph.frame_subsampling_factor
         if self.graph.edges == "stream":
-            context = self._by_chunk(1 + spec.left + spec.right, factor)
-            self._add("Squeeze", [self._add("Sub", ["num_frames", context])], ["end"])
+            self._stream_lengths(self._by_chunk(1 + spec.left + spec.right, factor))
             return
         if self.graph.edges == "given":
             self._add("Sub", ["num_frames", self._constant(1 + spec.left + spec.right)], ["end"])
@@ -153,6 +164,23 @@ class OnnxWriter:
             self._add("Identity", [last], ["end"])
             return
         self._add("Mul", [self._add("Div", [last, self._constant(factor)]), self._constant(factor)], ["end"])
+
+    def _stream_lengths(self, others: str) -> None:
+        """``span``, the time from a chunk's first output to its last; ``begin``, the time of the first; and ``end``.
+
+        Parameters
+        ----------
+        others : how many frames a chunk has beyond those of the span
+        """
+        self._add("Squeeze", [self._add("Sub", ["num_frames", others])], ["span"])
+        begin = self._constant(0)
+        if any(state.name == STREAM_TIME for state in self.graph.states):
+            first = self._add("Slice", [STREAM_TIME, *map(self._constant, ([0], [1], [0]))])
+            begin = self._add("Cast", [self._add("Squeeze", [first])], to=self.onnx.TensorProto.INT64)
+            if self.graph.fixed and self.graph.fixed.first_time:
+                begin = self._add("Add", [begin, self._constant(self.graph.fixed.first_time)])
+        self._add("Identity", [begin], ["begin"])
+        self._add("Add", ["begin", "span"], ["end"])
 
     def _end_plus(self, number: int) -> str:
         return "end" if number == 0 else self._add("Add", ["end", self._constant(number)])
@@ -253,7 +281,8 @@ class OnnxWriter:
             length = self._constant([s["frames"]])
         else:
             factor = self.graph.frame_subsampling_factor
-            span = self._add("Add", ["end", self._by_chunk(s["hi"] - s["lo"] + s["step"], factor)])
+            span = "span" if self.graph.edges == "stream" else "end"
+            span = self._add("Add", [span, self._by_chunk(s["hi"] - s["lo"] + s["step"], factor)])
             length = self._add("Div", [span, self._constant([s["step"]])])
         self._add("Expand", [i[0], self._add("Concat", ["batch", length, self._constant([1])], axis=0)], o)
 
@@ -291,7 +320,14 @@ class OnnxWriter:
         self._add("Sub", [self._add("Gather", [sums, end], axis=1), self._add("Gather", [sums, begin], axis=1)], o)
 
     def _do_times(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Range", [self._constant(s["lo"]), self._end_plus(s["hi"] + 1), self._constant(s["step"])], o)
+        first = self._constant(s["lo"])
+        if self.graph.edges == "stream":
+            new = s["hi"] + s["step"] - self.graph.frame_subsampling_factor
+            later = self._add("Add", ["begin", self._constant(new)])
+            if not self.graph.fixed:
+                later = self._add("Squeeze", [self._add("Where", ["is_first", first, later])])
+            first = later
+        self._add("Range", [first, self._end_plus(s["hi"] + 1), self._constant(s["step"])], o)
 
     def _do_int_add(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
         self._add("Add", [i[0], self._constant(s["value"])], o)
@@ -315,11 +351,37 @@ class OnnxWriter:
         self._add("Equal", [self._add("Mod", [i[0], self._constant(s["by"])]), self._constant(0)], o)
 
     def _do_rows_of(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        row = self._add("Sub", [i[0], self._constant(s["lo"])])
+        last = self._add("Sub", [self._rows(i[1]), self._constant(1)])
+        self._add("Min", [self._add("Max", [self._row(i[0], i[1], s), self._constant(0)]), last], o)
+
+    def _do_row_numbers(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        self._add("Identity", [self._row(i[0], i[1], s)], o)
+
+    def _row(self, times: str, x: str, s: dict[str, Any]) -> str:
+        """The rows of x at some times. In a stream, of whose beginning x may have lost rows, counted from the end."""
+        if self.graph.edges != "stream":
+            row = self._add("Sub", [times, self._constant(s["lo"])])
+            return row if s["step"] == 1 else self._add("Div", [row, self._constant(s["step"])])
+        row = self._add("Sub", [times, self._end_plus(s["hi"])])
         if s["step"] > 1:
             row = self._add("Div", [row, self._constant(s["step"])])
-        last = self._add("Sub", [self._rows(i[1]), self._constant(1)])
-        self._add("Min", [self._add("Max", [row, self._constant(0)]), last], o)
+        return self._add("Add", [row, self._add("Sub", [self._rows(x), self._constant(1)])])
+
+    def _do_times_of(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        last = self._end_plus(s["hi"])
+        before = self._add("Mul", [self._add("Sub", [self._add("Squeeze", [self._rows(i[0])]), self._constant(1)]),
+                                   self._constant(s["step"])])
+        self._add("Range", [self._add("Sub", [last, before]), self._add("Add", [last, self._constant(1)]),
+                            self._constant(s["step"])], o)
+
+    def _do_next_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+        """It begins anew from a multiple of what the network repeats itself after, so that float32 can hold it."""
+        moved = self._add("Add", ["span", self._constant(self.graph.frame_subsampling_factor)])
+        period = s["again"] * -(-LONG // s["again"])
+        again, twice = (self._constant(number, np.float32) for number in (period, 2 * period))
+        time = self._add("Add", [i[0], self._add("Cast", [moved], to=self.onnx.TensorProto.FLOAT)])
+        late = self._add("GreaterOrEqual", [time, twice])
+        self._add("Where", [late, self._add("Sub", [time, again]), time], o)
 
     def _do_at_least_int(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
         self._add("Max", [i[0], self._constant(s["least"])], o)

@@ -14,12 +14,16 @@ class OnnxStream:
     Parameters
     ----------
     session : of onnxruntime
-    chunk_outputs : rows of output for each run of the model
+    chunk_outputs : rows of output for each run of the model, which may have a number of its own
     """
 
     def __init__(self, session: Any, chunk_outputs: int = 7) -> None:
-        self._session, self._chunk_outputs = session, chunk_outputs
         known = session.get_modelmeta().custom_metadata_map
+        self._is_fixed = known.get("fixed_chunks") == "1"
+        self._discarded = int(known.get("discarded_outputs", 0))     # rows of output that are still to be thrown away
+        self._session = session
+        self._chunk_outputs = chunk_outputs if not self._is_fixed else (
+            int(known["chunk_shift"]) // int(known["frame_subsampling_factor"]))
         self._left, self._right, self._factor = (int(known[key]) for key in (
             "left_context", "right_context", "frame_subsampling_factor"))
         self._names = known["state_names"].split(",")
@@ -47,7 +51,7 @@ class OnnxStream:
         missing = -(-self._num_frames // self._factor) - self._num_outputs
         if self._waiting is None or missing <= 0:
             return np.zeros((0, 0, 0), np.float32)
-        chunks = -(-missing // self._chunk_outputs)
+        chunks = -(-(missing + self._discarded) // self._chunk_outputs)
         padding = self._next_size() + (chunks - 1) * self._shift - self._waiting.shape[1]
         self._waiting = np.concatenate((self._waiting, np.repeat(self._last, padding, axis=1)), axis=1)
         return self._run_chunks(ivector)[:, :missing]
@@ -58,15 +62,19 @@ class OnnxStream:
 
     def _next_size(self) -> int:
         """Frames of the next chunk."""
-        return self._shift if self._states else self._left + self._right + self._shift - self._factor + 1
+        if self._states or self._is_fixed:
+            return self._shift
+        return self._left + self._right + self._shift - self._factor + 1
 
     def _run_chunks(self, ivector: np.ndarray | None) -> np.ndarray:
         found = []
         while self._waiting is not None and self._waiting.shape[1] >= self._next_size():
             size = self._next_size()
-            found.append(self._run(self._waiting[:, :size], ivector))
+            output = self._run(self._waiting[:, :size], ivector)[:, self._discarded:]
+            self._discarded = max(self._discarded - self._chunk_outputs, 0)
             self._waiting = self._waiting[:, size:]
-            self._num_outputs += self._chunk_outputs
+            self._num_outputs += output.shape[1]
+            found.append(output)
         return np.concatenate(found, axis=1) if found else np.zeros((0, 0, 0), np.float32)
 
     def _run(self, feats: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:

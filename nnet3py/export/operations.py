@@ -37,10 +37,17 @@ KINDS = {
     "times": "lo, lo + step, ... up to the last output's time plus hi", "int_add": "v plus a number",
     "round_down": "v rounded down to a multiple", "table_int": "table[v mod len(table)]", "int_sum": "v + v",
     "table_bool": "table[v mod len(table)] as boolean", "is_in": "lo <= v <= last output's time + hi",
-    "rows_of": "the rows of x, whose frames begin at lo and are step apart, at the times v, moved inside x",
+    "row_numbers": "the rows of x, whose frames begin at lo, end at the last output's time plus hi and are step apart, "
+    "at the times v; perhaps outside x",
+    "rows_of": "the same, moved inside x",
+    "times_of": "the times of the frames of x, which end at the last output's time plus hi and are step apart",
+    "next_time": "the time of the first output of the next chunk, (N, 1, 1)",
     "and": "m and m", "or": "m or m", "is_multiple": "v mod by is 0", "at_least_int": "max(v, number)",
     "at_most_rows": "min(v, rows of x - 1)", "as_column": "m as float (1, time, 1)",
 }
+
+
+STREAM_TIME = "stream.time"      # the state that tells when a chunk begins, where a network looks at that
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,8 @@ class InputSpec:
 class State:
     """What a chunk of a stream hands to the next, (N, frames, dim): ``next_value`` goes into the input ``name``.
 
-    At the start of a stream it has ``frames_at_start`` frames: none, or as many as later, of zeros.
+    At the start of a stream it has ``frames_at_start`` frames: none, or as many as later, of zeros. If it
+    ``is_growing``, it may take several chunks until it has all its frames.
     """
 
     name: str
@@ -124,6 +132,21 @@ class State:
     dim: int
     frames: int
     frames_at_start: int
+    is_growing: bool = False
+
+
+@dataclass(frozen=True)
+class FixedChunks:
+    """Chunks of a stream that are all alike, from the first on, whose states are as large as later ones.
+
+    Attributes
+    ----------
+    outputs : rows of output for each chunk
+    first_time : the time of the first row of the first chunk, 0 or less; rows before t = 0 are to be thrown away
+    """
+
+    outputs: int
+    first_time: int
 
 
 @dataclass
@@ -137,6 +160,7 @@ class Graph:
     frame_subsampling_factor: int
     edges: str            # "repeat": inputs are whole utterances; "given": with context around them; "stream": chunks;
     #                       "none": whole utterances, of which only the first row of output is wanted
+    fixed: FixedChunks | None = None      # of streams whose chunks all have the same size
     metadata: dict[str, str] = field(default_factory=dict)
     states: list[State] = field(default_factory=list)
 
@@ -187,19 +211,23 @@ class Builder:
             outer.scope = scope
         return self._known[key]
 
-    def state(self, name: str, dim: int, frames: int, frames_at_start: int) -> Value:
+    def state(self, name: str, dim: int, frames: int, frames_at_start: int, is_growing: bool = False) -> Value:
         """A new input for what the chunk before has left; :meth:`next_state` says what is left for the next."""
-        self.states.append(State(name, "", dim, frames, frames_at_start))
+        self.states.append(State(name, "", dim, frames, frames_at_start, is_growing))
         self.names[name] = 1
         return Value(name, dim)
 
     def next_state(self, name: str, before: Value, new: Value) -> Value:
         """The state and the new frames after each other; the last of them are the next chunk's state."""
         joined = self.op("concat_time", before, new, dim=before.dim, constant=False)
-        place = next(i for i, state in enumerate(self.states) if state.name == name)
-        last = self.op("last_rows", joined, count=self.states[place].frames)
-        self.states[place] = replace(self.states[place], next_value=last.name)
+        count = next(state.frames for state in self.states if state.name == name)
+        self.set_next(name, self.op("last_rows", joined, count=count))
         return joined
+
+    def set_next(self, name: str, value: Value) -> None:
+        """Say what a state is for the next chunk."""
+        place = next(i for i, state in enumerate(self.states) if state.name == name)
+        self.states[place] = replace(self.states[place], next_value=value.name)
 
     def weight(self, component: str, attribute: str, array: np.ndarray, is_parameter: bool = True) -> str:
         """The name of the weight; it is stored if it is new."""

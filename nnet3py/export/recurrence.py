@@ -8,7 +8,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.export import layers, layers_over_time
 from nnet3py.export.descriptors import Frames
 from nnet3py.export.operations import Builder, Carried, Loop, Op, Value
-from nnet3py.export.times import Window, component_offsets, leaf_map
+from nnet3py.export.times import ALWAYS, Window, component_offsets, leaf_map
 from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode
 
@@ -35,7 +35,8 @@ class Recurrence:
         self.values: dict[int, Value] = {}
         self.scanned: dict[str, Value] = {}
         self.carried: dict[tuple[int, int], Value] = {}
-        self.after: list[tuple[str, Value, Value]] = []       # states, and the values that the next are made of
+        # nodes, states, and the values that the next states are made of
+        self.after: list[tuple[int, str, Value, Value]] = []
 
     def _lag(self, i: int, source: int, offset: int) -> int:
         """After how many frames of the loop node i reads what ``source`` was at an offset."""
@@ -61,12 +62,15 @@ class Recurrence:
                 collected.append((inside, outside))
                 self.outer.values[i] = outside
         carried = self._chains()
-        if self.outer.kept_frames is not None:
+        if self.outer.kept_frames is not None and not self.is_backward:
             self._keep(carried, collected)
         body = [op for op in self.body.ops if isinstance(op, Op)]
         self.outer.builder.ops.append(Loop(body, carried, list(self.scanned.items()), collected, self.fold,
                                            self.is_backward, scope))
-        for name, state, values in self.after:
+        for node, name, state, values in self.after:
+            mask = self._is_on(node)
+            if mask is not None:
+                values = self.outer.builder.op("keep", values, mask)
             self.outer.builder.next_state(name, state, values)
 
     def _full(self, value: Value) -> Value:
@@ -94,11 +98,23 @@ class Recurrence:
             last = max(lag for n, lag in self.carried if n == node)
             for lag in range(1, last + 1):
                 inside = self._register(node, lag)
-                value = self._full(self.values[node]) if lag == 1 else self._register(node, lag - 1)
+                value = self._from_the_start(node) if lag == 1 else self._register(node, lag - 1)
                 if lag > 1 or value.name in {v.name for v in self.scanned.values()}:
                     value = self.body.op("scale", value, by=1.0)
                 carried.append(Carried(inside.name, value.name, inside.dim))
         return carried
+
+    def _from_the_start(self, node: int) -> Value:
+        """The values of a node; zero before the first frame of a stream, if chunks begin there earlier."""
+        value = self._full(self.values[node])
+        mask = self._is_on(node)
+        return value if mask is None else self.body.op("mul", value, self._mask(mask), dim=value.dim)
+
+    def _is_on(self, node: int) -> Value | None:
+        if not self.outer.chunks:
+            return None
+        window = self.times.windows[node]
+        return self.outer.builder.shared("is_in", self.outer.when(window).times, lo=window.lo, hi=ALWAYS)
 
     def _keep(self, carried: list[Carried], collected: list[tuple[Value, Value]]) -> None:
         """Let a stream go on: what nodes were in the last rounds comes from the chunk before, and goes to the next."""
@@ -112,7 +128,7 @@ class Recurrence:
                 if lag:
                     c.begin = outer.op("slice_time", state, start=frames - lag * self.fold, later_start=frames
                                        - lag * self.fold, stop=(lag - 1) * self.fold, step=1).name
-            self.after.append((name, state, self._collect(node, collected)))
+            self.after.append((node, name, state, self._collect(node, collected)))
 
     def _collect(self, node: int, collected: list[tuple[Value, Value]]) -> Value:
         """All values of a node, outside."""

@@ -231,10 +231,11 @@ class Times:
                 interval = interval.both(self._computable_part(part, found))
             return interval
         if isinstance(node, ComponentNode):
-            reach = statistics_reach(self.nnet.component_of(i))
-            if reach:
-                below = found[i - 1]
-                return Interval(below.lo - reach[1], below.hi + reach[0], False)
+            component, below = self.nnet.component_of(i), found[i - 1]
+            reach = statistics_reach(component)
+            if reach:          # extraction: at the beginnings of periods, the others are not read
+                is_extraction = type(component).__name__ == "StatisticsExtractionComponent"
+                return Interval(below.lo - reach[1], below.hi + (0 if is_extraction else reach[0]), False)
         for read in self._reads[i]:
             if not read.is_optional:
                 interval = interval.both(found[read.source].shifted(read.first))
@@ -354,8 +355,9 @@ class Times:
                         source, reader = self.windows[read.source], self.windows[i]
                         late = source.hi + source.step - reader.hi - reader.step - read.first
                         kept[read.source] = max(kept[read.source], -(-late // source.step))
-        first = next(i for i in self.windows if self.nnet.is_input(i))
-        kept[first] = max(kept[first], 1)             # its length tells the first chunk from later ones
+        first = next((i for i in self.windows if self.nnet.is_input(i)), -1)
+        if first >= 0:
+            kept[first] = max(kept[first], 1)         # its length tells the first chunk from later ones
         return kept
 
     def is_backward(self, group: list[int]) -> bool:

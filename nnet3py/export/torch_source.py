@@ -28,6 +28,7 @@ EXPRESSIONS = {
     "is_multiple": "torch.remainder({0}, {by}) == 0", "at_least_int": "torch.clamp({0}, min={least})",
     "at_most_rows": "torch.clamp({0}, max={1}.size(1) - 1)", "as_column": "{0}.float().unsqueeze(0).unsqueeze(2)",
     "is_in": "({0} >= {lo}) & ({0} <= end + ({hi}))",
+    "row_numbers": "torch.div({0} - ({lo}), {step}, rounding_mode='floor')",
     "rows_of": "torch.clamp(torch.div({0} - ({lo}), {step}, rounding_mode='floor'), 0, {1}.size(1) - 1)",
     "times": "torch.arange({lo}, end + ({hi} + 1), {step}, device={first}.device)",
     "window_sum": "windows({0}, {1}, {2})",

@@ -7,7 +7,7 @@ import numpy as np
 
 from nnet3py.export import layers, layers_over_time, limits
 from nnet3py.export.descriptors import Frames
-from nnet3py.export.operations import Builder, Graph, InputSpec, Value, prune
+from nnet3py.export.operations import Builder, FixedChunks, Graph, InputSpec, Value, prune
 from nnet3py.export.recurrence import Recurrence
 from nnet3py.export.times import Times, Window, component_offsets, statistics_reach
 from nnet3py.network.nnet import Nnet
@@ -26,6 +26,7 @@ class GraphOptions:
     priors : float32 (output dim,), whose logarithms are subtracted from ``output``; None for none
     log_softmax : a log-softmax after ``output``
     apply_exp : the exponential of ``output``, as of log-posteriors
+    fixed_chunk_outputs : with "stream", the rows of output of every chunk, if chunks are all alike; 0: they are not
     """
 
     edges: str = "repeat"
@@ -33,6 +34,7 @@ class GraphOptions:
     priors: np.ndarray | None = None
     log_softmax: bool = False
     apply_exp: bool = False
+    fixed_chunk_outputs: int = 0
 
 
 def make_graph(nnet: Nnet, options: GraphOptions) -> Graph:
@@ -56,7 +58,9 @@ class Walk:
         if options.edges == "stream":
             limits.check_streaming(nnet, self.times)
         self._same_context()
-        self.frames = Frames(self.builder, self.times, options.edges == "stream")
+        fixed = options.fixed_chunk_outputs
+        self.chunks = FixedChunks(fixed, self._first_time()) if fixed else None
+        self.frames = Frames(self.builder, self.times, options.edges == "stream", self.chunks)
 
     def graph(self) -> Graph:
         """All operations."""
@@ -69,7 +73,7 @@ class Walk:
                 self._node(group[0])
         outputs = [(self.nnet.nodes[i].name, self._finished(i)) for i in self.outputs]
         graph = Graph(inputs, outputs, self.builder.ops, self.builder.weights, self.options.frame_subsampling_factor,
-                      self.options.edges, states=self.builder.states)
+                      self.options.edges, self.chunks, states=self.builder.states)
         prune(graph)
         return graph
 
@@ -79,6 +83,13 @@ class Walk:
         left = max([self.times.left, *(-w.lo for w in windows.values())])
         right = max([self.times.right, *(w.hi for w in windows.values())])
         self.times.windows.update(dict.fromkeys(windows, Window(-left, right)))
+
+    def _first_time(self) -> int:
+        """The time of the first output of a stream whose first chunk is like all others: all context is before it."""
+        factor = self.options.frame_subsampling_factor
+        before = max(window.hi + window.step - window.lo - factor for window in self.times.windows.values())
+        chunk = self.options.fixed_chunk_outputs * factor
+        return -(max(before, 0) + chunk - 1) // chunk * chunk
 
     def _input(self, i: int, node: InputNode) -> InputSpec:
         self.builder.scope = ""

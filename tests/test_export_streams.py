@@ -1,0 +1,127 @@
+"""Exported streams are looped computation, chunk by chunk."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from export_cases import (
+    GOLDEN,
+    NOT_LOOPED,
+    SUBSAMPLED,
+    all_cases,
+    assert_close,
+    chain_nnet,
+    made_session,
+    random_inputs,
+    read_case,
+    tolerance,
+    with_numbers,
+)
+from random_networks import config, few_waves
+
+import nnet3py
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.export.models import ExportOptions, graph_of
+from nnet3py.network.nnet import Nnet
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+from hypothesis import given, settings  # noqa: E402
+
+from nnet3py.export.onnx_graph import LONG  # noqa: E402
+from nnet3py.export.onnx_stream import OnnxStream  # noqa: E402
+
+# a slow layer, read at every third frame, in a recurrence; a component that is not simple
+CLOCKWORK = """
+input-node name=input dim=2
+component name=a type=AffineComponent input-dim=5 output-dim=3
+component name=t type=TanhComponent dim=3
+component name=d type=TdnnComponent input-dim=3 output-dim=2 time-offsets=-3,0,1
+component-node name=a component=a input=Append(input, IfDefined(Round(Offset(t, -3), 3)))
+component-node name=t component=t input=a
+component-node name=d component=d input=Sum(t, Switch(t, Offset(t, 1)))
+output-node name=output input=d
+"""
+
+
+def clockwork() -> Nnet:
+    return with_numbers(Nnet.from_config(CLOCKWORK, seed=1))
+
+
+def assert_streams(name: str, nnet: Nnet, factor: int, sizes: tuple[int, ...] = (2, 7)) -> None:
+    """Chunks of any size, and of one size, are looped computation; two streams side by side."""
+    feats, ivectors = random_inputs(nnet, 50, 2)
+    running = made_session(nnet, streaming=True, frame_subsampling_factor=factor)
+    for size in sizes:
+        looped = nnet3py.LoopedComputer(nnet, size * factor, frame_subsampling_factor=factor)
+        expected = [looped.compute(x, None if ivectors is None else ivectors[n]) for n, x in enumerate(feats)]
+        rows = looped.frames_per_chunk // factor                  # a multiple of what the network repeats itself after
+        fixed = made_session(nnet, streaming=True, frame_subsampling_factor=factor, chunk_outputs=rows,
+                             fixed_chunks=True)
+        for stream in (OnnxStream(running, rows), OnnxStream(fixed)):
+            found = [stream.accept(feats[:, t:t + 9], ivectors) for t in range(0, 50, 9)] + [stream.finish(ivectors)]
+            assert_close(np.concatenate([y for y in found if y.size], axis=1), np.stack(expected), tolerance(name))
+
+
+@pytest.mark.parametrize(("name", "factor"), [("chain", 3), ("clockwork", 1), ("cases/statistics-pooling", 1)])
+def test_streams_are_looped_computation(name: str, factor: int) -> None:
+    nnet = read_case(name) if "/" in name else {"chain": chain_nnet, "clockwork": clockwork}[name]()
+    assert_streams(name, nnet, factor, (3,))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="the reference cases are not here")
+def test_streams_of_all_reference_cases() -> None:
+    for name in all_cases() - NOT_LOOPED:
+        for factor in (1, 3) if name in SUBSAMPLED else (1,):
+            assert_streams(name, read_case(name), factor)
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, derandomize=True, database=None)
+@given(config("type=AffineComponent input-dim=2 output-dim=2"))
+def test_streams_of_many_random_networks(text: str) -> None:
+    """Those that looped computation cannot do are passed over."""
+    nnet = with_numbers(Nnet.from_config(text, seed=2))
+    with few_waves():
+        try:
+            nnet3py.LoopedComputer(nnet, 2).compute(random_inputs(nnet, 20, 1)[0][0])
+            nnet3py.LoopedComputer(nnet, 5).compute(random_inputs(nnet, 20, 1)[0][0])
+        except Nnet3Error:
+            return
+        try:
+            assert_streams("random", nnet, 1, (2, 5))
+        except Nnet3Error as error:
+            assert "a fixed number" in str(error) and "ReplaceIndex" in text
+
+
+def test_the_time_of_a_long_stream_begins_anew() -> None:
+    """Where the network looks at the time; float32 could not hold it for ever."""
+    running = made_session(clockwork(), streaming=True, chunk_outputs=6, fixed_chunks=True)
+    rng = np.random.default_rng(0)
+    given = {each.name: rng.standard_normal((1, *each.shape[1:])).astype(np.float32) for each in running.get_inputs()}
+    place = [each.name for each in running.get_outputs()].index("next.stream.time")
+    again = LONG + -LONG % 3
+    results = [running.run(None, given | {"stream.time": np.full((1, 1, 1), time, np.float32)})
+               for time in (again, 2 * again, 3 * again)]
+    assert [float(result[place].item()) for result in results] == [again + 6, again + 6, 2 * again + 6]
+    np.testing.assert_array_equal(results[0][0], results[2][0])
+
+
+def test_what_no_stream_can_compute() -> None:
+    nnet = Nnet.from_config("""input-node name=input dim=2
+output-node name=output input=Sum(input, IfDefined(ReplaceIndex(input, t, 0)))
+""")
+    with pytest.raises(Nnet3Error, match="a fixed number"):
+        graph_of(nnet, ExportOptions(streaming=True))
+    with pytest.raises(UsageError, match="--chunk-outputs"):
+        graph_of(chain_nnet(), ExportOptions(streaming=True, fixed_chunks=True))
+    backward = Nnet.from_config("""input-node name=input dim=2
+component name=a type=SigmoidComponent dim=2
+component-node name=a component=a input=Sum(input, IfDefined(Offset(a, 1)))
+output-node name=output input=a
+""")
+    assert graph_of(backward, ExportOptions(streaming=True)).metadata["chunk_dependent"] == "a"
+    options = ExportOptions(streaming=True, chunk_outputs=10, frame_subsampling_factor=3)
+    metadata = graph_of(chain_nnet(), options).metadata
+    assert (metadata["chunk_shift"], metadata["chunk_length"]) == ("30", "36")
