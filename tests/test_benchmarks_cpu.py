@@ -48,6 +48,7 @@ def test_useful_operations_of_training(nnet: Nnet) -> None:
     assert 13 * count(request, nnet) == pytest.approx(TRAINING, rel=COUNT_TOLERANCE)
 
 
+@pytest.mark.slow
 def test_useful_operations_of_computing(tmp_path: Path, nnet: Nnet, capsys: pytest.CaptureFixture[str]) -> None:
     """All chunks of the 120 utterances; the benchmark's own way to count them."""
     from cpu_parts import data, operations

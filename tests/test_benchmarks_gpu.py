@@ -42,6 +42,7 @@ def test_the_committed_table():
         assert MOST_THREADS * max(map(int, registers)) <= REGISTERS and max(map(int, shared)) <= SHARED, "a block fits"
 
 
+@pytest.mark.slow
 def test_every_operation_is_measured():
     """In the simulator, in a process of its own."""
     program = ("import simulator_turns; simulator_turns.install(); from gpu_parts import kernels; from nnet3py.ops "

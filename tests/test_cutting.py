@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from runtime_cases import LSTM, TDNN, assert_close, computer_for
+from thinned import thinned
 
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
@@ -84,11 +85,10 @@ def check(config: str, options: ComputeOptions, data: list[Utterance], period: i
     return computer
 
 
-@pytest.mark.parametrize("options", [
+@pytest.mark.parametrize(("config", "options"), thinned([TDNN, LSTM, BACKWARD, AHEAD, BEHIND, ROUNDED], [
     {}, {"extra_left_context": 6}, {"extra_left_context": 6, "extra_left_context_initial": 0},
     {"extra_left_context_initial": 3, "extra_right_context": 2, "extra_right_context_final": 0},
-    {"frame_subsampling_factor": 3}, {"frame_subsampling_factor": 2, "extra_right_context_final": 4}])
-@pytest.mark.parametrize("config", [TDNN, LSTM, BACKWARD, AHEAD, BEHIND, ROUNDED])
+    {"frame_subsampling_factor": 3}, {"frame_subsampling_factor": 2, "extra_right_context_final": 4}]))
 def test_outputs(config, options):
     check(config, ComputeOptions(frames_per_chunk=20, **options), utterances())
 

@@ -55,6 +55,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recipe
 
 
+@pytest.mark.slow
 def test_what_the_commands_leave(trained: Path) -> None:
     folder = trained / "exp" / "tdnn_page"
     assert nnet3py.read_model(str(folder / "final.mdl")).nnet.output_dim("output") == 28
@@ -65,6 +66,7 @@ def test_what_the_commands_leave(trained: Path) -> None:
     assert not list(folder.glob("egs/egs.*.ark"))
 
 
+@pytest.mark.slow
 def test_what_the_commands_show(trained: Path) -> None:
     shown = (trained / "shown").read_text(encoding="utf-8")
     line = r"Iter: \d+/\d+   Jobs: \d   Epoch: \S+ \(\S+% complete\)   lr: \S+   train: \S+   .* frames/s   \S+ left"
@@ -75,6 +77,7 @@ def test_what_the_commands_show(trained: Path) -> None:
     assert "Overall accuracy for 'output' is " in shown
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_finds_it_trained(trained: Path, monkeypatch: pytest.MonkeyPatch,
                                                  caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.chdir(trained)

@@ -262,6 +262,7 @@ def test_an_acoustic_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
             "combine.log", "get_post.combined.1.log", "adjust_priors.combined.log"} <= logs
 
 
+@pytest.mark.slow
 def test_a_recurrent_network(tmp_path: Path) -> None:
     write_egs(tmp_path / "egs")
     write_configs(tmp_path / "exp", RNN, (0, 0))

@@ -21,7 +21,7 @@ from nnet3py.errors import CheckError
 from nnet3py.network.nnet import Nnet
 
 NUM_CASES = 17 * 31      # all kinds alike, 500 at least
-NUM_QUICK = 17 * 3       # in the tests that are always run
+NUM_QUICK = 17 * 2       # in the tests that are always run
 IN_PLACE = {CommandType.PROPAGATE: 2, CommandType.BACKPROP: 4}      # the first of two arguments that may be the same
 FORMS = {"shortcut": (True, False), "model": (True, False), "back": (True, False), "inputs": (1, 2), "outputs": (1, 2),
          "equal": (True, False), "x": (0, 1), "sequences": (1, 2, 3, 4), "step": (1, 2, 3)}

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from nnet3py.components.registry import COMPONENT_MODULES
 
-EXAMPLES = 1500
+EXAMPLES = 750
 
 
 @pytest.fixture(scope="module")

@@ -180,6 +180,7 @@ def test_frames_model(frames: Trained) -> None:
         np.testing.assert_allclose(scaled[key], expected, atol=COMPRESSED * np.ptp(expected))
 
 
+@pytest.mark.slow
 def test_chain_logs(chain: Trained) -> None:
     check_every_log(chain)
     assert "--xent-regularize=0.1 " in chain.log("train.0.1")
@@ -188,6 +189,7 @@ def test_chain_logs(chain: Trained) -> None:
     assert "Recomputing stats on nnet (affects batch-norm)" in chain.log("combine")
 
 
+@pytest.mark.slow
 def test_chain_training(chain: Trained) -> None:
     check_objectives(chain, 2, rise=0.1)
     check_scores(chain, "log-probability", "0 1 final", rise=0.1)
@@ -198,6 +200,7 @@ def test_chain_training(chain: Trained) -> None:
     check_changes(chain, 1, ["affine1", "affine2", "chain", "xent"])
 
 
+@pytest.mark.slow
 def test_chain_model(chain: Trained) -> None:
     model = nnet3py.read_model(str(chain.folder / "final.mdl"))
     assert model.nnet.output_dim("output") == 2 * NUM_PDFS and model.priors.size == 0

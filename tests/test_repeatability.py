@@ -26,7 +26,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.xconfig.expand import expand
 
 THREADS = (1, 1, 2, 2, 3)            # of the trainings that must give the same
-UTTERANCES, ALL = 40, 10 ** 6        # of the digits
+UTTERANCES, ALL = 12, 10 ** 6        # of the digits
 USED = ("relu", "tdnnf", "linear", "prefinal", "output")      # layers of the recipe's TDNN-F
 CHAIN_LAYERS = """
 relu-batchnorm-layer name=tdnn1 dim=256 input=Append(-2,-1,0,1,2)
