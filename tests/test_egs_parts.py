@@ -141,3 +141,13 @@ def test_paths_stand_in_commands() -> None:
     check_plain("the folder", "exp/tdnn-1.a/egs")
     with pytest.raises(UsageError, match="meaning for the shell"):
         check_plain("the folder", "my exp/egs")
+
+
+def test_a_list_says_what_is_held_out() -> None:
+    copies = [f"{speed}-{name}" for speed in ("sp0.9", "sp1.1") for name in NAMES[:9]]
+    uniq = {name: name[6:] for name in copies}
+    subsets = choose_subsets(copies, uniq, 5, 0, ["sp0.9-s00-u3", "elsewhere"])
+    assert subsets.valid == ["sp0.9-s00-u3", "sp1.1-s00-u3"] and len(subsets.training) == 16
+    for wrong in (["elsewhere"], copies):
+        with pytest.raises(UsageError, match="some of them, but not all"):
+            choose_subsets(copies, uniq, 5, 0, wrong)

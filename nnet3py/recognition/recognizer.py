@@ -23,7 +23,7 @@ from nnet3py.network.collapse import prepare_for_test
 from nnet3py.option_fields import with_values
 from nnet3py.recognition import option_tables as tables
 from nnet3py.recognition.model_folder import KALDI, ONLINE, ModelFolder, read_model_folder
-from nnet3py.recognition.pipeline import FeaturePipeline, SpeakerState
+from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
 from nnet3py.recognition.pipeline_files import pipeline_models
 from nnet3py.recognition.results import Result, ResultMaker, aligner, rescorer
 from nnet3py.recognition.sound import Sound, open_sound
@@ -62,9 +62,7 @@ class Recognizer:
                  options: Mapping[str, Any] | None = None, device: str = "cpu") -> None:
         folder = self.folder = read_model_folder(path, graph, options)
         values = folder.options
-        speech = speech_options(folder.feature_kind, {
-            **folder.features, "dither": 0.0, "allow-downsample": True, "allow-upsample": True})
-        self._models = pipeline_models(speech, values, folder.cmvn, folder.ivectors)
+        self._models = folder_pipeline(folder)
         self.sample_rate = self._models.features.rate
         model = read_model(folder.model)
         self._transitions = model.transition_model
@@ -177,6 +175,13 @@ class Recognizer:
                 return Result.joined(_segments(stream, sound.blocks()))
         stream = self.stream(sample_rate, phrases=phrases, boost=boost, endpointing=endpointing)
         return Result.joined(_segments(stream, [sound]))
+
+
+def folder_pipeline(folder: ModelFolder) -> PipelineModels:
+    """What makes the network's input of sound of any rate, without dither. Nnet3Error for files that do not fit."""
+    speech = speech_options(folder.feature_kind, {
+        **folder.features, "dither": 0.0, "allow-downsample": True, "allow-upsample": True})
+    return pipeline_models(speech, folder.options, folder.cmvn, folder.ivectors)
 
 
 def _segments(stream: Stream, blocks: Iterable[Block]) -> list[Result]:

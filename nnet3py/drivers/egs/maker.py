@@ -21,6 +21,7 @@ from nnet3py.drivers.folder import FolderLock
 from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.errors import FormatError
 from nnet3py.io.streams import write_text
+from nnet3py.io.text_lines import read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +84,8 @@ class EgsMaker(ABC):
     def _make(self, steps: Steps) -> None:
         options = self.options
         steps.run(_ALWAYS, f"Looking at the data in {self.data.path}", self._look_jobs(), self.executor)
-        subsets = choose_subsets(self.data.utterances, self.data.utt2uniq, options.num_utts_subset, options.srand)
+        subsets = choose_subsets(self.data.utterances, self.data.utt2uniq, options.num_utts_subset, options.srand,
+                                 read_lines(options.valid_uttlist) if options.valid_uttlist else ())
         parts = split(subsets.training, self.data.utt2spk, options.nj, options.online_cmvn)
         plan = self._write_info()
         steps.run(_COPY, "Copying alignments or targets", self.prepare_jobs(), self.executor)

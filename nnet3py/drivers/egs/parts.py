@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -38,26 +38,34 @@ class Subsets:
     training: list[str]
 
 
-def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size: int, seed: int) -> Subsets:
+def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size: int, seed: int,
+                   held_out: Collection[str] = ()) -> Subsets:
     """Choose ``size`` utterances to hold out, and as many others for diagnostics; fewer if there are few.
 
-    Perturbed copies (those with the same ``utt2uniq``) are held out together, and counted as one. UsageError for fewer
-    than 3 utterances. Kaldi: valid_uttlist and train_subset_uttlist; it demands more than 4 times ``size``.
+    Perturbed copies (those with the same ``utt2uniq``) are held out together, and counted as one. ``held_out``: which
+    ones to hold out, if that is given. UsageError for fewer than 3 utterances, and if ``held_out`` are none or all of
+    them. Kaldi: valid_uttlist and train_subset_uttlist; it demands more than 4 times ``size``.
     """
     groups: dict[str, list[str]] = {}
     for utterance in utterances:
         groups.setdefault(utt2uniq.get(utterance, utterance), []).append(utterance)
-    if size < 1 or len(groups) < 3:
-        raise UsageError(f"{len(groups)} different utterances, of which {size} are to be held out: expected 3 or more, "
-                         "of which 1 or more is held out")
-    if len(groups) <= 4 * size:
-        fewer = max(1, min(size, len(groups) // _LEAST_PART))
-        logger.info("There are only %d different utterances: %d of them are held out, and %d used for diagnostics, "
-                    "instead of %d each", len(groups), fewer, fewer, size)
-        size = fewer
     random = Random(seed)
-    held_out = set(random.sample(sorted(groups), size))
-    valid = [utterance for name in held_out for utterance in groups[name]]
+    if held_out:
+        chosen = {utt2uniq.get(utterance, utterance) for utterance in held_out} & set(groups)
+        if not chosen or len(chosen) == len(groups):
+            raise UsageError(f"the list of utterances to hold out has {len(chosen)} of {len(groups)}",
+                             "it must have some of them, but not all")
+    else:
+        if size < 1 or len(groups) < 3:
+            raise UsageError(f"{len(groups)} different utterances, of which {size} are to be held out: expected 3 or "
+                             "more, of which 1 or more is held out")
+        if len(groups) <= 4 * size:
+            fewer = max(1, min(size, len(groups) // _LEAST_PART))
+            logger.info("There are only %d different utterances: %d of them are held out, and %d used for "
+                        "diagnostics, instead of %d each", len(groups), fewer, fewer, size)
+            size = fewer
+        chosen = set(random.sample(sorted(groups), size))
+    valid = [utterance for name in chosen for utterance in groups[name]]
     training = sorted(set(utterances) - set(valid))
     diagnostic = random.sample(training, min(size, len(training)))
 

@@ -1,0 +1,201 @@
+"""Stage 5: which phone is where, by the model itself; utterances whose words are not what is heard are set aside.
+
+The graph of an utterance is made of lexicon and tree; without these, it is what the model's graph has for the words.
+"""
+from __future__ import annotations
+
+import gzip
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.acoustic_model import AcousticModel, read_model
+from nnet3py.decoding.decoder import Decoder, DecoderOptions
+from nnet3py.decoding.graph import make_training_graph, with_transition_costs, word_line
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.drivers.egs.data_folder import read_list
+from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.features import PERIOD
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.fst.openfst import compose, from_openfst
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.io.object_files import read_object
+from nnet3py.io.random_access import RandomAccessReader
+from nnet3py.io.streams import write_text
+from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.network.collapse import prepare_for_test
+from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
+from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import read_fst_file
+
+logger = logging.getLogger(__name__)
+
+BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; all paths, in practice
+_FRAMES_PER_CHUNK = 150
+# An utterance is set aside if its frames fit the words by so much less than those of others do: so many times the
+# usual deviation from the median, and at least so much of a frame's log-likelihood.
+_DEVIATIONS, _LEAST_DIFFERENCE = 6.0, 0.5
+_DEVIATION_OF_MAD = 1.4826            # a normal distribution's standard deviation, in median absolute deviations
+_FEW = 10                             # utterances of which no median is taken
+
+GraphOf = Callable[[Sequence[int]], Fst]
+
+
+class Aligned(NamedTuple):
+    """An utterance's alignment.
+
+    Attributes
+    ----------
+    ids : int32 (output frames,), transition-ids
+    distance : by how much the likeliest pdfs are likelier than those of the words, the mean over frames; 0 or more
+    """
+
+    ids: np.ndarray
+    distance: float
+
+
+@dataclass
+class Aligner:
+    """Aligns utterances with what was said in them.
+
+    Attributes
+    ----------
+    model : the transition model
+    words : the numbers of words
+    graph_of : the graph of numbers of words, from transition-ids, with costs
+    """
+
+    model: TransitionModel
+    words: SymbolTable
+    graph_of: GraphOf
+
+    def align(self, text: Sequence[str], log_likes: np.ndarray) -> Aligned:
+        """Align float32 (output frames, pdfs) with words; Nnet3Error, for people, if that cannot be done."""
+        unknown = [word for word in text if word not in self.words]
+        if unknown:
+            raise Nnet3Error(f"the model does not know {', '.join(sorted(set(unknown)))}")
+        decoded = Decoder(self.graph_of([self.words[word] for word in text]), self.model, BEAM).decode(log_likes)
+        if decoded is None or not decoded.reached_final:
+            raise Nnet3Error("the words do not fit into the sound: it is too short for them")
+        pdfs = self.model.transition_id_to_pdf[decoded.alignment]
+        fitting = log_likes[np.arange(len(pdfs)), pdfs]
+        return Aligned(decoded.alignment, float(np.mean(log_likes.max(axis=1) - fitting)))
+
+
+def run(work: WorkFolder, options: FineTuneOptions) -> None:
+    """Write ``align/``, of training and held-out data. Nnet3Error if too few utterances are left."""
+    folder = read_model_folder(options.model)
+    model = read_model(work.model / "final.mdl")
+    aligner = Aligner(model.transition_model, SymbolTable.read(str(work.lang / "words.txt")),
+                      _graphs(work, folder, model.transition_model))
+    work.align.mkdir(parents=True, exist_ok=True)
+    aside: dict[str, str] = {}
+    aligned: dict[str, np.ndarray] = {}
+    for part in ("train", "held_out"):
+        done, failed = _align_part(work, part, aligner, model, folder)
+        aligned |= {key: one.ids for key, one in done.items()}
+        aside |= failed
+        if not done:
+            raise Nnet3Error(f"none of the {len(failed)} utterances of {work.data(part)} could be aligned",
+                             f"the first reason: {next(iter(failed.values()), 'there are none')}")
+        logger.info("%s: %d utterances aligned, %d set aside", part, len(done), len(failed))
+    with gzip.open(work.align / "ali.1.gz.tmp", "wb") as stream:
+        stream.write(_archive(aligned, work.align))
+    (work.align / "ali.1.gz.tmp").rename(work.align / "ali.1.gz")
+    write_text(str(work.align / "num_jobs"), "1\n")
+    write_text(str(work.set_aside), "".join(f"{key} {reason}\n" for key, reason in sorted(aside.items())))
+    for name in ("final.mdl", "tree", "phones.txt"):
+        if (work.model / name).is_file():
+            shutil.copyfile(work.model / name, work.align / name)
+
+
+def _archive(aligned: Mapping[str, np.ndarray], scratch: Path) -> bytes:
+    path = scratch / "ali.tmp"
+    with TableWriter(f"ark:{path}", INT_VECTOR) as writer:
+        for key, ids in sorted(aligned.items()):
+            writer.write(key, ids)
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> GraphOf:
+    """How the graph of an utterance is made."""
+    lexicon_file, tree_file = work.lang / "L.fst", work.model / "tree"
+    if lexicon_file.is_file() and tree_file.is_file():
+        lexicon, tree = read_fst_file(lexicon_file), read_object(tree_file, ContextDependency.read)
+
+        def by_lexicon(words: Sequence[int]) -> Fst:
+            return with_transition_costs(make_training_graph(lexicon, word_line(np.array(words, dtype=np.int32)), tree,
+                                                             model), model)
+
+        return by_lexicon
+    if folder.is_lookahead:
+        raise Nnet3Error("without tree and lexicon, utterances cannot be aligned with a graph that is composed while "
+                         "decoding", "give the model folder a tree and a lexicon")
+    graph = read_fst_file(folder.graph)
+
+    def by_graph(words: Sequence[int]) -> Fst:
+        part = from_openfst(compose(graph, word_line(np.array(words, dtype=np.int32))))
+        if not part.num_states:
+            raise Nnet3Error("the model's graph has no path for the words")
+        return part
+
+    return by_graph
+
+
+def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticModel,
+                folder: ModelFolder) -> tuple[dict[str, Aligned], dict[str, str]]:
+    texts = {key: text.split() for key, text in read_list(work.features(part) / "text").items()}
+    done: dict[str, Aligned] = {}
+    failed: dict[str, str] = {}
+    for key, log_likes in log_likelihoods(model, work, part, folder):
+        try:
+            done[key] = aligner.align(texts[key], log_likes)
+        except Nnet3Error as error:
+            failed[key] = error.message
+    for key, reason in unlike_others({key: one.distance for key, one in done.items()}).items():
+        failed[key] = reason
+        del done[key]
+    return done, failed
+
+
+def log_likelihoods(model: AcousticModel, work: WorkFolder, part: str,
+                    folder: ModelFolder) -> Iterator[tuple[str, np.ndarray]]:
+    """Each utterance of a part with what the network says of it, float32 (output frames, pdfs)."""
+    factor = int(folder.options.get("frame-subsampling-factor", 1))
+    computer = UtteranceComputer(prepare_for_test(model.nnet), ComputeOptions(
+        frame_subsampling_factor=factor, frames_per_chunk=_FRAMES_PER_CHUNK, acoustic_scale=1.0), model.priors)
+    ivectors = work.ivectors(part) / "ivector_online.scp"
+    vectors = RandomAccessReader(f"scp:{ivectors}", FLOAT_MATRIX) if ivectors.is_file() else None
+    with SequentialReader(f"scp:{work.features(part)}/feats.scp", FLOAT_MATRIX) as features:
+        for key, frames in features:
+            online = vectors.get(key) if vectors is not None else None
+            yield key, computer.compute(frames, None, online, PERIOD if online is not None else 0)
+    if vectors is not None:
+        vectors.close()
+
+
+def unlike_others(distances: Mapping[str, float]) -> dict[str, str]:
+    """The utterances whose words are much further from what is heard than is usual in these data, each with a reason.
+
+    ``distances``: as :class:`Aligned` has them.
+    """
+    if len(distances) < _FEW:
+        return {}
+    values = np.array(list(distances.values()))
+    median = float(np.median(values))
+    deviation = _DEVIATION_OF_MAD * float(np.median(np.abs(values - median)))
+    limit = median + max(_LEAST_DIFFERENCE, _DEVIATIONS * deviation)
+    return {key: f"what is heard is not what the text says: {value:.2f} from each other, where {median:.2f} is usual "
+                 f"here" for key, value in distances.items() if value > limit}
+
+

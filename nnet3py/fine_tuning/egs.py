@@ -1,0 +1,148 @@
+"""Stage 6: chain examples with the model's own topology and tree, and a denominator of old and new phone sequences."""
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+from nnet3py.chain.den_fst import make_den_fst
+from nnet3py.chain.normalization import normalization_fst
+from nnet3py.chain.phone_lm import PhoneLmEstimator, PhoneLmOptions
+from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.drivers.egs.data_folder import read_list, write_list
+from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
+from nnet3py.drivers.egs.options import ChainEgsOptions
+from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.formats.holders import INT_VECTOR
+from nnet3py.hmm.alignment import phone_starts
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.streams import write_text
+from nnet3py.io.tables import SequentialReader
+from nnet3py.network.model_file import read_nnet
+from nnet3py.recognition.model_folder import read_model_folder
+from nnet3py.transducers.fst_text import write_fst_file
+
+logger = logging.getLogger(__name__)
+
+NO_NORMALIZATION = "--norm-means=false --norm-vars=false"      # features are as the network takes them
+TOLERANCE = 1                     # output frames by which phones may begin earlier and end later
+LM_STATES = 1000                  # of the phone language model, besides those of pairs of phones
+FRAMES_PER_ITER = 150_000
+_WIDTHS = (150, 100, 60, 30)      # input frames of examples; the first that most utterances are longer than comes first
+_LONGER = 0.6                     # that many of them
+
+
+def run(work: WorkFolder, options: FineTuneOptions, executor: Executor) -> None:
+    """Write ``egs/``, and in ``train/`` what trainings need beside: tree, transition model, denominator."""
+    folder = read_model_folder(options.model)
+    factor = int(folder.options.get("frame-subsampling-factor", 1))
+    make_graphs(work, options)
+    data, ivectors, held_out = _together(work)
+    left, right = compute_simple_nnet_context(read_nnet(str(work.model / "final.mdl")))
+    shift = factor // 2
+    made = ChainEgsOptions(
+        frames_per_eg=chunk_widths([int(count) for count in read_list(data / "utt2num_frames").values()]),
+        left_context=left + shift, right_context=right + shift, frame_subsampling_factor=factor,
+        alignment_subsampling_factor=1, left_tolerance=TOLERANCE, right_tolerance=TOLERANCE,
+        frames_per_iter=FRAMES_PER_ITER, srand=options.srand, nj=options.nj, cmvn_opts=NO_NORMALIZATION,
+        online_ivector_dir=str(ivectors) if ivectors else None, valid_uttlist=str(held_out), num_egs_diagnostic=300,
+        num_train_egs_combine=200, num_valid_egs_combine=200, num_utts_subset=50)
+    make_chain_egs(data, work.train, work.align, work.egs, made, executor)
+
+
+def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
+    """Write tree, 0.trans_mdl, phone_lm.fst, den.fst and normalization.fst. Nnet3Error without a tree."""
+    if not (work.model / "tree").is_file():
+        raise Nnet3Error("there is no tree, and none could be had from the graph: a denominator cannot be made",
+                         "put the file 'tree' of the model's training into its folder")
+    work.train.mkdir(parents=True, exist_ok=True)
+    model = read_object(work.model / "final.mdl", TransitionModel.read)
+    tree = read_object(work.model / "tree", ContextDependency.read)
+    new = [phones for _, phones in _aligned_phones(work, model)]
+    old = list(_vectors(f"ark:{work.model}/phones.ark")) if (work.model / "phones.ark").is_file() else []
+    phone_lm = PhoneLmEstimator(PhoneLmOptions(num_extra_lm_states=LM_STATES))
+    for phones in mixed(old, new, options.lm_weight):
+        phone_lm.add(phones)
+    lm_fst = phone_lm.estimate()
+    den = make_den_fst(tree, model, lm_fst)
+    shutil.copyfile(work.model / "tree", work.train / "tree")
+    write_object(str(work.train / "0.trans_mdl"), model.write)
+    write_fst_file(work.train / "phone_lm.fst", lm_fst)
+    write_fst_file(work.train / "den.fst", den)
+    write_fst_file(work.train / "normalization.fst", normalization_fst(den))
+
+
+def mixed(old: Sequence[np.ndarray], new: Sequence[np.ndarray], weight: float) -> Iterator[list[int]]:
+    """Sequences of phones in which the new ones, repeated, have about that part of the phones; the old ones come once.
+
+    All are there at least once.
+    """
+    num_old, num_new = (sum(map(len, sequences)) for sequences in (old, new))
+    times = 1
+    if num_old and num_new and weight < 1.0:
+        times = max(1, round(weight / (1.0 - weight) * num_old / num_new))
+    for phones in old:
+        yield phones.tolist()
+    for _ in range(times):
+        for phones in new:
+            yield phones.tolist()
+
+
+def _vectors(rspecifier: str) -> Iterator[np.ndarray]:
+    with SequentialReader(rspecifier, INT_VECTOR) as reader:
+        for _, values in reader:
+            yield values
+
+
+def _aligned_phones(work: WorkFolder, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:
+    """The phones of aligned utterances of the training data, each at one of its speeds."""
+    uniq, held_out = read_list(work.features("train") / "utt2uniq"), read_list(work.features("held_out") / "text")
+    taken = set()
+    with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:
+        for key, ids in reader:
+            name = uniq.get(key, key)
+            if key not in held_out and name not in taken:
+                taken.add(name)
+                starts, _ = phone_starts(model, ids)
+                yield key, model.transition_id_to_phone[ids[starts]]
+
+
+def chunk_widths(lengths: Sequence[int]) -> str:
+    """Widths of chunks for utterances of so many frames, such as ``100,60,30``."""
+    least = np.sort(np.array(lengths))[int((1.0 - _LONGER) * (len(lengths) - 1))]
+    fitting = [width for width in _WIDTHS if width <= least] or [_WIDTHS[-1]]
+    return ",".join(map(str, fitting))
+
+
+def _together(work: WorkFolder) -> tuple[Path, Path | None, Path]:
+    """Training and held-out data that were aligned as one data folder; that of i-vectors; the list of those held out.
+
+    """
+    data, ivectors = work.path / "egs_data", work.path / "egs_ivectors"
+    aligned: set[str] = set()
+    with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:
+        aligned.update(key for key, _ in reader)
+
+    def both(name: str, folder_of: object) -> dict[str, str]:
+        lists = [read_list(folder_of(part) / name) for part in ("train", "held_out")]      # type: ignore[operator]
+        return {key: value for key, value in sorted((lists[0] | lists[1]).items()) if key in aligned}
+
+    data.mkdir(exist_ok=True)
+    for name in ("feats.scp", "utt2spk", "utt2uniq", "utt2num_frames", "text"):
+        write_list(data / name, both(name, work.features))
+    held_out = [key for key in read_list(work.features("held_out") / "utt2spk") if key in aligned]
+    write_text(str(data / "held_out"), "".join(f"{key}\n" for key in held_out))
+    if not (work.ivectors("train") / "ivector_online.scp").is_file():
+        return data, None, data / "held_out"
+    ivectors.mkdir(exist_ok=True)
+    write_list(ivectors / "ivector_online.scp", both("ivector_online.scp", work.ivectors))
+    shutil.copyfile(work.ivectors("train") / "ivector_period", ivectors / "ivector_period")
+    return data, ivectors, data / "held_out"

@@ -1,0 +1,118 @@
+"""Stage 4: what the network is given, features and i-vectors, made as the model's folder says.
+
+Training data come at other speeds and volumes as well. Each utterance begins without an i-vector, as a stream does.
+"""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nnet3py.drivers.egs.data_folder import read_list, write_list
+from nnet3py.errors import Nnet3Error
+from nnet3py.features.perturb import random_volume, with_speed
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.formats.wave_file import WAVE, Wave
+from nnet3py.io.streams import write_text
+from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.recognition.model_folder import read_model_folder
+from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels
+from nnet3py.recognition.recognizer import folder_pipeline
+
+logger = logging.getLogger(__name__)
+
+SPEEDS = (0.9, 1.0, 1.1)
+VOLUMES = (0.125, 2.0)              # as Kaldi's perturb_data_dir_volume.sh
+PERIOD = 10                         # frames from one i-vector to the next
+
+
+class Inputs(NamedTuple):
+    """What a network is given of one utterance.
+
+    Attributes
+    ----------
+    features : float32 (frames, dim)
+    ivectors : float32 (frames / PERIOD rounded up, dim); None for a network without
+    """
+
+    features: np.ndarray
+    ivectors: np.ndarray | None
+
+
+def run(work: WorkFolder, options: FineTuneOptions) -> None:
+    """Write ``features/`` and ``ivectors/`` of both parts. Nnet3Error if no utterance is long enough for a frame."""
+    models = folder_pipeline(read_model_folder(options.model))
+    for part in ("train", "held_out"):
+        is_train = part == "train"
+        speeds = SPEEDS if is_train and options.speed_perturb else (1.0,)
+        make_features(models, work.data(part), work.features(part), work.ivectors(part), speeds,
+                      options.srand if is_train and options.volume_perturb else None)
+
+
+def make_features(models: PipelineModels, data: Path, features: Path, ivectors: Path,
+                  speeds: tuple[float, ...] = (1.0,), volume_seed: int | None = None) -> None:
+    """Make data folders of features and of i-vectors of one of sound.
+
+    With several speeds, ascending, a copy is named ``spSPEED-UTTERANCE``, and so is its speaker; ``utt2uniq`` says what
+    it is a copy of. ``volume_seed`` None: the volume stays.
+    """
+    tables = {name: read_list(data / name) for name in ("text", "utt2spk")}
+    new: dict[str, dict[str, str]] = {name: {} for name in ("text", "utt2spk", "utt2uniq", "utt2num_frames", "utt2dur")}
+    for folder in (features, ivectors):
+        folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        feats = stack.enter_context(TableWriter(f"ark,scp:{features}/feats.ark,{features}/feats.scp", FLOAT_MATRIX))
+        vectors = None if models.ivectors is None else stack.enter_context(TableWriter(
+            f"ark,scp:{ivectors}/ivector_online.ark,{ivectors}/ivector_online.scp", FLOAT_MATRIX))
+        for speed in speeds:                        # so that the tables are sorted
+            mark = f"sp{speed:g}-" if len(speeds) > 1 else ""
+            for utterance, wave in _sounds(data):
+                inputs = inputs_of(models, _perturbed(wave, speed, mark + utterance, volume_seed), wave.rate)
+                if not len(inputs.features):
+                    logger.warning("%s%s is too short for a single frame", mark, utterance)
+                    continue
+                key = mark + utterance
+                feats.write(key, inputs.features)
+                if vectors is not None and inputs.ivectors is not None:
+                    vectors.write(key, inputs.ivectors)
+                new["text"][key], new["utt2spk"][key] = tables["text"][utterance], mark + tables["utt2spk"][utterance]
+                new["utt2uniq"][key] = utterance
+                new["utt2num_frames"][key] = str(len(inputs.features))
+                new["utt2dur"][key] = f"{wave.duration / speed:.3f}"
+    if not new["text"]:
+        raise Nnet3Error(f"no utterance of {data} is long enough for a single frame")
+    for name, table in new.items():
+        write_list(features / name, table)
+    keys: dict[str, list[str]] = {}
+    for key, speaker in sorted(new["utt2spk"].items()):
+        keys.setdefault(speaker, []).append(key)
+    write_list(features / "spk2utt", {speaker: " ".join(its) for speaker, its in sorted(keys.items())})
+    write_text(str(ivectors / "ivector_period"), f"{PERIOD}\n")
+
+
+def _sounds(data: Path) -> Iterator[tuple[str, Wave]]:
+    with SequentialReader(f"scp:{data}/wav.scp", WAVE) as reader:
+        yield from reader
+
+
+def _perturbed(wave: Wave, speed: float, key: str, volume_seed: int | None) -> np.ndarray:
+    """float32 (samples,), of the range of 16 bits."""
+    samples = with_speed(wave.samples[:1].astype(np.float32), speed)[0]
+    return samples if volume_seed is None else samples * random_volume(volume_seed, key, *VOLUMES)
+
+
+def inputs_of(models: PipelineModels, samples: np.ndarray, rate: float) -> Inputs:
+    """Features and i-vectors of one utterance, float32 (samples,) of the range of 16 bits."""
+    pipeline = FeaturePipeline(models)
+    pipeline.accept_waveform(samples, rate)
+    pipeline.finish()
+    count = pipeline.num_frames_ready
+    features = pipeline.frames(0, count).copy()
+    if models.ivectors is None or not count:
+        return Inputs(features, None)
+    return Inputs(features, np.stack([pipeline.ivector(frame) for frame in range(0, count, PERIOD)]))

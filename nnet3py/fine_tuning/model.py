@@ -1,0 +1,197 @@
+"""Stage 2: what the model consists of besides its network, as its folder has it, or as its graph says.
+
+Tree, phones, lexicon, silence, language model, and phone sequences of what the model was made for.
+"""
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nnet3py.acoustic_model import read_model
+from nnet3py.decoding.lang_folder import POSITIONS
+from nnet3py.decoding.ngram import Ngram
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.fine_tuning.graph_contexts import base_name, recover_tree
+from nnet3py.fine_tuning.graph_lexicon import Sentence, draw_sentences, recover_lexicon
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.formats.holders import INT_VECTOR
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.streams import write_text
+from nnet3py.io.tables import TableWriter
+from nnet3py.io.text_lines import read_text
+from nnet3py.lattices.word_alignment import read_word_boundaries
+from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
+from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst_text import read_fst_file
+
+logger = logging.getLogger(__name__)
+
+NUM_SENTENCES = 20_000           # drawn of the graph, where the folder has no language model
+PLACES = ("", "am", "graph", "lang", "graph/phones")       # of files in model folders
+NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt", "lexiconp.txt"),
+         "lm": ("lm.arpa", "lm.arpa.gz", "G.arpa")}
+
+
+@dataclass
+class Parts:
+    """What of a model is known beside its network; None for what cannot be had.
+
+    Attributes
+    ----------
+    phones : their names by number
+    kinds : begin, end, ... of each phone; None if phones do not depend on their position
+    tree : of its phones in context
+    lexicon : (word, phones), phones without marks of their position
+    silence : the name of the phone between words; empty for none
+    sentences : drawn of the graph
+    notes : what was recovered, and what cannot be had, in a line each
+    """
+
+    phones: SymbolTable
+    kinds: dict[int, str] | None = None
+    tree: ContextDependency | None = None
+    lexicon: list[tuple[str, tuple[str, ...]]] | None = None
+    silence: str = ""
+    sentences: list[Sentence] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def known_files(folder: ModelFolder) -> dict[str, str]:
+    """Files of a model folder that recognition does not need: tree, phones, lexicon, lm; those that are there."""
+    paths = {kind: os.path.join(folder.path, place, name) for kind, names in NAMES.items() for name in reversed(names)
+             for place in reversed(PLACES) if os.path.isfile(os.path.join(folder.path, place, name))}
+    return paths
+
+
+def run(work: WorkFolder, options: FineTuneOptions) -> None:
+    """Write ``model/``. Nnet3Error for a folder that cannot be used at all."""
+    folder = read_model_folder(options.model)
+    files = known_files(folder)
+    parts = parts_of(folder, files, options.srand)
+    place = work.model
+    place.mkdir(parents=True, exist_ok=True)
+    for note in parts.notes:
+        logger.info("%s", note)
+    shutil.copyfile(folder.model, place / "final.mdl")
+    parts.phones.write(str(place / "phones.txt"))
+    if parts.tree is not None:
+        write_object(str(place / "tree"), parts.tree.write)
+    if parts.kinds is not None:
+        write_text(str(place / "word_boundary.int"),
+                   "".join(f"{phone} {kind}\n" for phone, kind in sorted(parts.kinds.items())))
+    if parts.lexicon is not None:
+        write_text(str(place / "lexicon.txt"),
+                   "".join(f"{word} {' '.join(phones)}\n" for word, phones in parts.lexicon))
+    write_text(str(place / "silence.txt"), f"{parts.silence}\n" if parts.silence else "")
+    words = SymbolTable.read(folder.words)
+    if "lm" in files:
+        shutil.copyfile(files["lm"], place / os.path.basename(files["lm"]))
+    elif parts.sentences:
+        texts = [words.text(sentence.words).split() for sentence in parts.sentences]
+        write_text(str(place / "text"), "".join(f"{' '.join(text)}\n" for text in texts))
+        Ngram.estimate(texts, options.lm_order).write(str(place / "lm.arpa"))
+    with TableWriter(f"ark:{place}/phones.ark", INT_VECTOR) as writer:
+        for number, sentence in enumerate(parts.sentences):
+            writer.write(f"drawn-{number:06d}", np.array(sentence.phones, dtype=np.int32))
+    write_text(str(place / "notes.txt"), "".join(f"{note}\n" for note in parts.notes))
+
+
+def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0) -> Parts:
+    """What is known of a model, by its files (:func:`known_files`) or by its graph. Nnet3Error for bad files."""
+    model = read_model(folder.model).transition_model
+    graph = None if folder.is_lookahead else read_fst_file(folder.graph)
+    kinds = read_word_boundaries(read_text(folder.word_boundary), folder.word_boundary) if folder.word_boundary else (
+        None)
+    parts = Parts(_phones(files.get("phones", ""), model), kinds)
+    parts.tree = _tree(files.get("tree", ""), graph, model, parts)
+    words = SymbolTable.read(folder.words)
+    if "lexicon" in files:
+        parts.lexicon = _read_lexicon(files["lexicon"], parts.phones)
+    if graph is not None:
+        _read_graph(graph, model, words, parts)
+        parts.sentences = list(draw_sentences(graph, model, NUM_SENTENCES, seed))
+    else:
+        parts.notes.append("the graph is composed while decoding (HCLr.fst, Gr.fst): it stays as it is, without new "
+                           "words")
+    if not parts.silence:
+        parts.silence = _silence_by_options(folder, parts.phones)
+    return parts
+
+
+def _phones(path: str, model: TransitionModel) -> SymbolTable:
+    """Names of phones: those of a file, or numbers."""
+    if path:
+        table = SymbolTable.read(path, "phone")
+        unnamed = [phone for phone in model.topology.phones if phone not in table.names]
+        if unnamed:
+            raise FormatError(f"there is no name for phone {unnamed[0]} of the model", path=path)
+        return table
+    return SymbolTable({0: "<eps>", **{phone: f"p{phone}" for phone in model.topology.phones}}, "phone")
+
+
+def _tree(path: str, graph: Fst | None, model: TransitionModel, parts: Parts) -> ContextDependency | None:
+    if path:
+        tree = read_object(path, ContextDependency.read)
+        if tree.num_pdfs != model.num_pdfs:
+            raise FormatError(f"the tree has {tree.num_pdfs} pdfs, the model {model.num_pdfs}", path=path,
+                              hint="a folder's files must be of one model")
+        return tree
+    if graph is None:
+        parts.notes.append("there is no tree, and none can be had from a graph that is composed while decoding")
+        return None
+    try:
+        recovered = recover_tree(graph, model, parts.phones.names)
+    except Nnet3Error as error:
+        parts.notes.append(f"there is no tree, and none can be had from the graph: {error.message}")
+        return None
+    parts.notes.append(f"the tree was recovered from the graph, which has {recovered.num_seen} pairs of phones; other "
+                       "pairs are guessed")
+    return recovered.tree
+
+
+def _read_lexicon(path: str, phones: SymbolTable) -> list[tuple[str, tuple[str, ...]]]:
+    from nnet3py.decoding.lexicon import read_lexicon
+
+    marked = any(name.endswith(tuple(POSITIONS)) for name in phones.ids)
+    return sorted({(entry.word, tuple(base_name(phone) if marked else phone for phone in entry.phones))
+                   for entry in read_lexicon(path)})
+
+
+def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: Parts) -> None:
+    """The lexicon and the silence phone of a graph."""
+    if parts.kinds is None:
+        if parts.lexicon is None:
+            parts.notes.append("there is no lexicon, and without phones/word_boundary.int none can be had from the "
+                               "graph")
+        return
+    try:
+        found = recover_lexicon(graph, model, parts.kinds)
+    except Nnet3Error as error:
+        parts.notes.append(f"no lexicon can be had from the graph: {error.message}")
+        return
+    names = parts.phones.names
+    if found.silence:
+        parts.silence = names[found.silence]
+    if parts.lexicon is None:
+        parts.lexicon = sorted({(words.text([word]), tuple(base_name(names[phone]) for phone in phones))
+                                for word, all_phones in found.pronunciations.items() for phones in all_phones})
+        parts.notes.append(f"the lexicon was recovered from the graph: {len(found.pronunciations)} words, "
+                           f"{len(parts.lexicon)} pronunciations")
+
+
+def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
+    """The first phone that the folder calls silence, and that belongs to no word."""
+    listed = str(folder.options.get("endpoint.silence-phones", "")).replace(",", ":").split(":")
+    numbers = [int(number) for number in listed if number.isdecimal()]
+    return next((phones.names[number] for number in numbers if number in phones.names), "")
+
+
+__all__ = ["Parts", "known_files", "parts_of", "run"]

@@ -1,0 +1,136 @@
+"""Stages of fine-tuning on a small recogniser without tree, lexicon, word boundaries: parts, features, alignments."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recognition_cases import PACKAGE, SOUNDS, samples_of
+
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.drivers.egs.data_folder import read_list, write_list
+from nnet3py.errors import FormatError
+from nnet3py.fine_tuning import align, egs, features, model
+from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.train import rate_factors, towards
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.hmm.alignment import phone_starts
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.io.object_files import read_object
+from nnet3py.io.tables import SequentialReader
+from nnet3py.network.model_file import read_nnet
+from nnet3py.recognition.model_folder import demo_folder
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+
+pytest.importorskip("kaldifst")
+
+TEXTS = {"utt1": "five two nine five", "utt2": "seven zero three", "utt3": "eight five six four"}
+SPEEDS = (1.0, 1.1)
+SAME = 1e-5                   # of sums of squares of float32 parameters
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> WorkFolder:
+    """Up to the alignments: utt1 and utt2 to train on, the latter once more with other words; utt3 held out."""
+    folder = WorkFolder(tmp_path_factory.mktemp("work"))
+    options = FineTuneOptions(dir=str(folder.path), model=str(PACKAGE), data="data", out="new", volume_perturb=False)
+    sounds = {path.stem: f"{path}" for path in SOUNDS}
+    for part, utterances in (("train", {"utt1": sounds["utt1"], "utt2": sounds["utt2"], "wrong": sounds["utt2"]}),
+                             ("held_out", {"utt3": sounds["utt3"]})):
+        folder.data(part).mkdir(parents=True)
+        write_list(folder.data(part) / "wav.scp", utterances)
+        write_list(folder.data(part) / "text", {key: TEXTS.get(key, "one unheard-of") for key in utterances})
+        write_list(folder.data(part) / "utt2spk", dict.fromkeys(utterances, "speaker"))
+    monkey = pytest.MonkeyPatch()
+    monkey.setattr(model, "NUM_SENTENCES", 200)
+    model.run(folder, options)
+    monkey.undo()
+    folder.lang.mkdir()
+    SymbolTable.read(str(PACKAGE / "graph" / "words.txt")).write(str(folder.lang / "words.txt"))
+    models = features.folder_pipeline(features.read_model_folder(options.model))
+    for part, speeds in (("train", SPEEDS), ("held_out", (1.0,))):
+        features.make_features(models, folder.data(part), folder.features(part), folder.ivectors(part), speeds)
+    align.run(folder, options)
+    return folder
+
+
+def matrices(scp: Path) -> dict[str, np.ndarray]:
+    with SequentialReader(f"scp:{scp}", FLOAT_MATRIX) as reader:
+        return dict(reader)
+
+
+def test_what_cannot_be_had_is_said_in_a_line(work):
+    notes = (work.model / "notes.txt").read_text().splitlines()
+    assert any("without phones/word_boundary.int" in note for note in notes)
+    assert not (work.model / "lexicon.txt").exists() and (work.model / "phones.ark").exists()
+
+
+def test_features_are_those_of_a_stream_at_every_speed(work):
+    made, ivectors = (matrices(folder / name) for folder, name in (
+        (work.features("train"), "feats.scp"), (work.ivectors("train"), "ivector_online.scp")))
+    assert sorted(made) == list(made) == [f"sp{speed:g}-{key}" for speed in SPEEDS for key in ("utt1", "utt2", "wrong")]
+    models = features.folder_pipeline(features.read_model_folder(PACKAGE))
+    stream = features.inputs_of(models, samples_of(SOUNDS[0]).astype(np.float32), 16000.0)
+    assert np.array_equal(made["sp1-utt1"], stream.features) and np.array_equal(ivectors["sp1-utt1"], stream.ivectors)
+    assert len(ivectors["sp1-utt1"]) == -(-len(made["sp1-utt1"]) // features.PERIOD)
+    assert len(made["sp1.1-utt1"]) == pytest.approx(len(made["sp1-utt1"]) / 1.1, abs=3)      # frames, at the ends
+    assert read_list(work.features("train") / "utt2uniq")["sp1.1-utt2"] == "utt2"
+
+
+def test_alignments_have_the_words_and_others_are_set_aside(work):
+    transitions = read_object(work.align / "final.mdl", TransitionModel.read)
+    with SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR) as reader:
+        aligned = dict(reader)
+    assert sorted(aligned) == ["sp1-utt1", "sp1-utt2", "sp1.1-utt1", "sp1.1-utt2", "utt3"]
+    frames = read_list(work.features("train") / "utt2num_frames")
+    for key, ids in aligned.items():
+        assert phone_starts(transitions, ids)[1]
+        if key in frames:
+            assert len(ids) == -(-int(frames[key]) // 3)
+    aside = work.set_aside.read_text().splitlines()
+    assert len(aside) == 2 and all("unheard-of" in line for line in aside)
+
+
+def test_words_that_are_not_heard_stand_out():
+    usual = {f"u{number}": 0.4 + 0.01 * number for number in range(20)}
+    assert list(align.unlike_others({**usual, "bad": 2.0})) == ["bad"]
+    assert not align.unlike_others(usual) and not align.unlike_others({"a": 0.1, "b": 9.0})
+
+
+def test_old_and_new_phones_are_mixed_by_weight():
+    old, new = [np.array([1, 2, 3, 4])] * 30, [np.array([5, 6])] * 2
+    for weight, part in ((0.5, 0.5), (0.25, 0.25), (0.0, 0.032)):      # all are there at least once: 4 of 124
+        phones = [phone for sequence in egs.mixed(old, new, weight) for phone in sequence]
+        assert sum(phone > 4 for phone in phones) / len(phones) == pytest.approx(part, abs=0.01)
+    assert egs.chunk_widths([90, 160, 170, 200, 300]) == "150,100,60,30" and egs.chunk_widths([10, 20]) == "30"
+
+
+def test_layers_and_the_way_back():
+    nnet = read_nnet(f"{demo_folder()}/am/final.mdl")
+    last, upper, every = (rate_factors(nnet, layers) for layers in ("last", "upper", "all"))
+    names = list(every)
+    assert last[names[0]] == upper[names[0]] == 0.0 < every[names[0]] < 1.0
+    assert last[names[-1]] == upper[names[-1]] == every[names[-1]] == 1.0
+    assert 0 < sum(last.values()) < sum(upper.values()) < sum(every.values())
+    other = nnet.copy()
+    other.scale(3.0)
+    halfway = towards(other, nnet, 0.5)               # of 3 and 1 times the parameters
+    assert halfway.squares() == pytest.approx(4.0 * nnet.squares(), rel=SAME) and nnet.squares().max() > 0.0
+
+
+def acceptor(label: int) -> Fst:
+    return Fst.from_arcs(0, np.array([NO_WEIGHT, 0.5]), [0], [label], [label], [0.25], [1])
+
+
+def test_graphs_side_by_side():
+    joined = joined_graphs(acceptor(7), acceptor(9), 0.2)
+    starts = {int(joined.next_states[arc]): float(joined.weights[arc]) for arc in range(2)}
+    assert sorted(starts.values()) == pytest.approx([-np.log(0.8), -np.log(0.2)])
+    cheap = min(starts, key=starts.__getitem__)
+    arc = int(joined.arc_starts[cheap])
+    assert joined.input_labels[arc] == 7 and joined.final_weights[joined.next_states[arc]] == 0.5
+    words, others = SymbolTable.of([*"abcdefg"]), SymbolTable.of([*"gfedcba"])
+    assert with_words_of(acceptor(7), words, others).output_labels.tolist() == [1]
+    with pytest.raises(FormatError, match="the word g"):
+        with_words_of(acceptor(7), words, SymbolTable.of(["a"]))
