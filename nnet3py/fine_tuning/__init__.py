@@ -1,11 +1,12 @@
 """Fine-tuning: a model folder for recognition and some speech with its words in, a new model folder out.
 
 ``FineTuning(options).run()`` of ``fine_tuning.py`` is a :class:`~nnet3py.drivers.staged.StagedWork` in the folder
-``OUT.work``: each stage is a module with one function ``run(work, options)``, which reads what earlier stages left in
-the work folder, writes its own files, and may be ended and begun again at any moment (files appear when they are
-complete; drivers that a stage calls resume by themselves). ``plan.py`` has what all of them share, without numpy:
-``FineTuneOptions``, ``Utterance``, ``Problem``, ``SpeechData``, ``Requirements``, and ``WorkFolder``, which names the
-files. ``requirements.py`` says what a model folder allows.
+``OUT.work``: each stage is a module with one function ``run(work, options)`` (some take ``executor`` and ``terminal``
+besides), which reads what earlier stages left in the work folder, writes its own files, and may be ended and begun
+again at any moment (files appear when they are complete; drivers that a stage calls resume by themselves).
+``plan.py`` has what all of them share, without numpy: ``FineTuneOptions``, ``Utterance``, ``Problem``,
+``SpeechData``, ``Requirements``, and ``WorkFolder``, which names the files. ``requirements.py`` says what a model
+folder allows.
 
 Stages, and what they read and write in the work folder (``WorkFolder`` has the paths):
 

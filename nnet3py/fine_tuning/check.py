@@ -17,7 +17,7 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import spk2utt, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
-from nnet3py.fine_tuning.sounds import FULL_SCALE, Limits, read_sounds
+from nnet3py.fine_tuning.sounds import Limits, read_sounds
 from nnet3py.fine_tuning.speech_data import read_data
 from nnet3py.fine_tuning.texts import Spelling, text_problems, unknown_words
 from nnet3py.formats.wave_file import WAVE, Wave
@@ -25,6 +25,7 @@ from nnet3py.io.script import sort_key
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import TableWriter
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
+from nnet3py.recognition.stream import FULL_SCALE
 
 LEAST = 10                    # utterances, without which there is nothing to learn and to decide by
 _SEVERAL = 4                  # speakers: so many, and whole ones are held out

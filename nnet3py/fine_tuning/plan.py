@@ -65,18 +65,16 @@ class Requirements:
 
     Attributes
     ----------
-    has_lexicon, has_tree, has_lm, has_denominator : files that the folder has
+    has_lexicon, has_tree, has_lm : files that the folder has
     can_fine_tune : whether its network can be trained at all
     can_add_words : whether a new graph can be made
     notes : what cannot be done, or is done otherwise, in one line each
-    files : ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``word_boundary``, ``denominator``,
-        ``phone_lm``: their paths; those that the folder lacks are not in it
+    files : ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``: paths of those that it has
     """
 
     has_lexicon: bool = False
     has_tree: bool = False
     has_lm: bool = False
-    has_denominator: bool = False
     can_fine_tune: bool = True
     can_add_words: bool = False
     notes: list[str] = field(default_factory=list)
@@ -99,6 +97,8 @@ class FineTuneOptions(WorkOptions):
     held_out: float = opt("held-out", 0.1, "That part: whole speakers if there are several")
     old_test: str | None = opt("old-test", None, "Data like those that the model was made for: scored before and "
                                "after, so that forgetting is seen", effect=HARMLESS)
+    max_forgetting: float = opt("max-forgetting", 1.0, "Per cent (absolute) by which the word error rate on --old-test "
+                                "may rise; with more, the old model stays", effect=HARMLESS)
     speaker_column: str = opt("speaker-column", "speaker", "Column of a table that names the speaker, if it is there")
     min_seconds: float = opt("min-seconds", 0.3, "Shorter utterances are set aside")
     max_seconds: float = opt("max-seconds", 40.0, "Longer utterances are set aside")
@@ -163,8 +163,8 @@ class WorkFolder:
         self.align, self.egs, self.train = self.path / "align", self.path / "egs", self.path / "train"
         self.set_aside = self.align / "set_aside.txt"
         self.final_model, self.choice = self.train / "final.mdl", self.train / "choice.json"
-        self.new_model = self.path / "new_model"
-        self.scores = self.path / "scores.json"
+        self.new_model, self.recognised = self.path / "new_model", self.path / "recognised"
+        self.scores, self.times = self.path / "scores.json", self.path / "times.json"
         self.report_text, self.report_page = self.path / "report.txt", self.path / "report.html"
 
     def data(self, part: str) -> Path:

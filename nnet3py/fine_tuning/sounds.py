@@ -13,8 +13,8 @@ from nnet3py.fine_tuning.plan import Problem, Utterance
 from nnet3py.formats.wave_file import read_wave
 from nnet3py.io.object_files import read_object
 from nnet3py.recognition.sound import Sound, open_sound
+from nnet3py.recognition.stream import FULL_SCALE
 
-FULL_SCALE = np.float32(32768.0)
 _AT_THE_END = 0.5              # seconds that a segment may go beyond its sound
 _SILENT = 10.0 ** (-55 / 20)   # of the loudest sample, where 1 is the largest there is: what nobody can hear
 _FLAT = 0.999                  # of the loudest sample: where clipping cuts off
@@ -88,7 +88,7 @@ def _opened(name: str) -> Sound:
     if os.path.exists(name) or not (name.rstrip().endswith("|") or ":" in name):
         return open_sound(name)
     wave = read_object(name, read_wave)
-    return Sound(name, wave.rate, len(wave.samples), wave.duration, iter([wave.samples / FULL_SCALE]))
+    return Sound(name, wave.rate, len(wave.samples), wave.duration, iter([wave.samples / np.float32(FULL_SCALE)]))
 
 
 class _Blocks:

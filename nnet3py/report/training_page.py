@@ -11,20 +11,11 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.network.model_file import read_nnet
 from nnet3py.report.draw_network import draw_network
+from nnet3py.report.html_page import STYLE, list_of
 from nnet3py.report.monitor import Monitor
 from nnet3py.report.training_logs import Iteration, diagnosed_outputs, read_iterations, series
 from nnet3py.report.training_plots import Trainings, save, training_plots
 
-_STYLE = """
-body { font: 15px/1.5 Helvetica, Arial, 'DejaVu Sans', sans-serif; color: #22303c; background: #fff;
-       max-width: 62rem; margin: 2rem auto; padding: 0 1.2rem; }
-h1 { font-size: 1.6rem; margin-bottom: .2rem } h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem }
-p.where { color: #66727e; margin-top: 0 }
-table { border-collapse: collapse } th, td { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top }
-th { color: #66727e; font-weight: normal } td.number { text-align: right; font-variant-numeric: tabular-nums }
-ul.warnings li { margin: .3rem 0 } figure { margin: 1rem 0; overflow-x: auto } svg { max-width: 100%; height: auto }
-thead th { border-bottom: 1px solid #cfd6dc; text-align: right }
-"""
 _ABOUT = {
     "relative-change": "Healthy trainings change parameters by some per cent in an iteration, and less at the end.",
     "max-change": "Near 100 % throughout: the learning rate is too high there, or the max-change too small.",
@@ -96,20 +87,14 @@ def _numbers(iterations: Sequence[Iteration]) -> list[int]:
 def _page(folder: Path, trainings: Trainings, warnings: Sequence[str], drawings: dict[str, str], network: str) -> str:
     title = html.escape(folder.resolve().name)
     parts = ["<!DOCTYPE html>", f'<html lang="en"><head><meta charset="utf-8"><title>Training of {title}</title>',
-             f"<style>{_STYLE}</style></head><body>", f"<h1>Training of {title}</h1>",
+             f"<style>{STYLE}</style></head><body>", f"<h1>Training of {title}</h1>",
              f'<p class="where">{html.escape(str(folder.resolve()))}</p>', _summary(trainings),
-             "<h2>Warnings</h2>", _list(warnings)]
+             "<h2>Warnings</h2>", list_of(warnings)]
     for name, svg in drawings.items():
         about = f"<p>{html.escape(_ABOUT[name])}</p>" if name in _ABOUT else ""
         parts.append(f'<section id="{html.escape(name)}"><figure>{_inline(svg, name)}</figure>{about}</section>')
     parts += ['<h2 id="network">Network</h2>', network, "</body></html>\n"]
     return "\n".join(parts)
-
-
-def _list(lines: Sequence[str]) -> str:
-    if not lines:
-        return "<p>None.</p>"
-    return '<ul class="warnings">' + "".join(f"<li>{html.escape(line)}</li>" for line in lines) + "</ul>"
 
 
 def _inline(svg: str, prefix: str = "network") -> str:

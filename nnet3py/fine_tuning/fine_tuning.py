@@ -1,0 +1,158 @@
+"""The stages of fine-tuning, one after the other: what the command line and ``nnet3py.fine_tune`` call."""
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+from typing import IO, Any
+
+from nnet3py import log
+from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.drivers.staged import StagedWork, Step
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.requirements import requirements
+from nnet3py.io.streams import write_text
+
+_TITLES = {"check": "Looking at the data", "model": "Looking at the model", "words": "Words and graph",
+           "features": "Features and i-vectors", "align": "Alignments", "egs": "Examples", "train": "Training",
+           "folder": "The new folder", "report": "Word error rates before and after"}
+STAGES = tuple(_TITLES)
+
+
+class FineTuning(StagedWork):
+    """fine-tune: the stages are numbered from 1."""
+
+    options: FineTuneOptions
+
+    def __init__(self, options: FineTuneOptions, executor: Executor | None = None,
+                 terminal: IO[str] | None = None) -> None:
+        super().__init__(options, executor, terminal)
+        self.work = WorkFolder(options.dir)
+
+    def begin(self) -> None:
+        options = self.options
+        needed = requirements(options.model)
+        for note in needed.notes:
+            log.log(note)
+        if not needed.can_fine_tune:
+            raise Nnet3Error(f"{options.model} cannot be fine-tuned: {'; '.join(needed.notes)}")
+        for name, path in (("data", options.data), ("held-out-data", options.held_out_data),
+                           ("old-test", options.old_test), ("lexicon", options.lexicon), ("lm-text", options.lm_text)):
+            if path and not os.path.exists(path):
+                raise UsageError(f"there is no {path}, which was given for {name}")
+        if os.path.exists(options.out) and not self.work.scores.is_file():
+            raise UsageError(f"{options.out} is there already", "name another folder with --out, or remove it")
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def inputs(self) -> Iterator[Path]:
+        yield from map(Path, requirements(self.options.model).files.values())
+        for name in (self.options.data, self.options.held_out_data, self.options.old_test):
+            if name and os.path.isdir(name):
+                yield from (Path(name, file) for file in ("wav.scp", "text", "utt2spk", "segments")
+                            if os.path.isfile(os.path.join(name, file)))
+            elif name:
+                yield Path(name)
+        yield from (Path(name) for name in (self.options.lexicon, self.options.lm_text) if name)
+
+    @property
+    def product(self) -> Path:
+        return Path(self.options.out) if self.is_accepted else self.work.report_page
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the new model was put where it was asked for; False as long as nothing is known."""
+        try:
+            return bool(json.loads(self.work.scores.read_text(encoding="utf-8"))["is_accepted"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return False
+
+    def steps(self) -> Sequence[Step]:
+        return [Step(number, name, title, action=partial(self._stage, name))
+                for number, (name, title) in enumerate(_TITLES.items(), 1)]
+
+    def _stage(self, name: str) -> None:
+        """Run a stage, and note how long it took, with what earlier attempts took."""
+        self._forget(name)
+        begun = time.monotonic()
+        try:
+            run_stage = import_module(f"nnet3py.fine_tuning.{name}").run
+            more = {"executor": self.executor, "terminal": self.terminal}
+            run_stage(self.work, self.options, **{
+                argument: value for argument, value in more.items() if argument in signature(run_stage).parameters})
+        finally:
+            times = _read_times(self.work.times)
+            times[name] = times.get(name, 0.0) + time.monotonic() - begun
+            write_text(str(self.work.times), json.dumps(times) + "\n")
+
+    def _forget(self, name: str) -> None:
+        """Remove what the report kept of an earlier model, or of earlier data."""
+        if name in ("check", "folder"):
+            kept = "*.json" if name == "check" else "*.new.json"
+            for path in (self.work.scores, *self.work.recognised.glob(kept)):
+                path.unlink(missing_ok=True)
+
+
+def _read_times(path: Path) -> dict[str, float]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}
+
+
+@dataclass
+class FineTuned:
+    """What came of fine-tuning.
+
+    Attributes
+    ----------
+    path : the model folder to use: the new one, or the old one where the new one got worse
+    is_new : which of them it is
+    scores : the content of ``scores.json``: counts of errors and word error rates before and after
+    report, report_page : the report as text, and the file of its page
+    """
+
+    path: str
+    is_new: bool
+    scores: dict[str, Any]
+    report: str
+    report_page: str
+
+
+def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: str | os.PathLike[str],
+              terminal: IO[str] | None = None, **options: Any) -> FineTuned:
+    """Make a new model folder of an old one and some speech. What was begun before goes on where it stands.
+
+    Parameters
+    ----------
+    model : a folder of any layout that ``transcribe`` takes
+    data : a data folder of Kaldi, a folder of sounds with a text file each, or a table of file and text
+    out : the new folder; logs and the report are in ``OUT.work``
+    terminal : a stream on which progress is shown; None to log it
+    options : further fields of :class:`~nnet3py.fine_tuning.plan.FineTuneOptions`, such as ``layers="last"``
+
+    Raises Nnet3Error for a model or data that cannot be used, and UsageError for options.
+    """
+    try:
+        values = FineTuneOptions(model=os.fspath(model), data=os.fspath(data), out=os.fspath(out), **options)
+    except TypeError as error:
+        raise UsageError(str(error), "see the fields of nnet3py.fine_tuning.plan.FineTuneOptions") from None
+    return run(values, terminal)
+
+
+def run(options: FineTuneOptions, terminal: IO[str] | None = None) -> FineTuned:
+    """The same with options that were made before."""
+    work = FineTuning(options, terminal=terminal)
+    work.run()
+    files = work.work
+    if not files.report_text.is_file():                 # --exit-stage
+        return FineTuned(options.model, False, {}, "", "")
+    return FineTuned(options.out if work.is_accepted else options.model, work.is_accepted,
+                     json.loads(files.scores.read_text(encoding="utf-8")),
+                     files.report_text.read_text(encoding="utf-8"), str(files.report_page))

@@ -1,0 +1,74 @@
+"""What fine-tuning can do with a model folder, said before anything starts."""
+from __future__ import annotations
+
+import os
+
+from nnet3py.acoustic_model import read_model
+from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.plan import Requirements
+from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
+
+# Where files may be that recognition does not need, and what they may be called.
+PLACES = ("", "am", "graph", "lang", "graph/phones")
+NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt", "lexiconp.txt"),
+         "lm": ("lm.arpa", "lm.arpa.gz", "G.arpa")}
+
+
+def known_files(folder: ModelFolder) -> dict[str, str]:
+    """Files of a model folder that recognition does not need: tree, phones, lexicon, lm; those that are there."""
+    return {kind: os.path.join(folder.path, place, name) for kind, names in NAMES.items() for name in reversed(names)
+            for place in reversed(PLACES) if os.path.isfile(os.path.join(folder.path, place, name))}
+
+
+def requirements(path: str | os.PathLike[str]) -> Requirements:
+    """What a model folder allows. Nnet3Error for what is no model folder."""
+    folder = look_at_folder(path)
+    needed = Requirements(files={**known_files(folder), **{
+        kind: file for kind, file in (("model", folder.model), ("words", folder.words), ("graph", folder.graph))
+        if file}})
+    needed.has_tree, needed.has_lexicon, needed.has_lm = (kind in needed.files for kind in ("tree", "lexicon", "lm"))
+    if folder.missing:
+        _refuse(needed, f"it cannot be used for recognition: {'; '.join(folder.missing)}")
+        return needed
+    _look_at_network(needed, folder)
+    _look_at_words(needed, folder)
+    return needed
+
+
+def _refuse(needed: Requirements, why: str) -> None:
+    needed.can_fine_tune = needed.can_add_words = False
+    needed.notes.append(why)
+
+
+def _look_at_network(needed: Requirements, folder: ModelFolder) -> None:
+    try:
+        model = read_model(folder.model)
+    except Nnet3Error as error:
+        _refuse(needed, str(error))
+        return
+    if len(model.priors):
+        _refuse(needed, "the network has priors: it is no chain model, and only these can be trained here")
+
+
+def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
+    notes = needed.notes
+    needed.can_add_words = needed.can_fine_tune and not folder.is_lookahead and (
+        needed.has_lexicon or bool(folder.word_boundary))
+    if folder.is_lookahead:
+        notes.append("the graph is composed while decoding (HCLr.fst, Gr.fst): it stays as it is, and no words can be "
+                     "added")
+        if not (needed.has_tree and needed.has_lexicon):
+            _refuse(needed, "without tree and lexicon beside such a graph, utterances cannot be aligned: put the tree "
+                    "of the training and lexicon.txt into the folder")
+        return
+    if not needed.has_tree:
+        notes.append("there is no tree: which pdfs a phone has after another is taken from the graph; pairs that it "
+                     "lacks are guessed")
+    if not needed.has_lexicon:
+        notes.append("there is no lexicon.txt: pronunciations are taken from the graph" if folder.word_boundary else
+                     "there is neither lexicon.txt nor phones/word_boundary.int: no words can be added")
+    if not needed.has_lm and needed.can_add_words:
+        notes.append("there is no lm.arpa: if words are added, sentences drawn from the graph stand for the old "
+                     "language model")
+    if folder.new_grammar and needed.can_add_words:
+        notes.append("the model for rescoring (rescore/) does not get new words")

@@ -1,0 +1,118 @@
+"""Fine-tuning as a whole: stages that resume, the report, and which model stays."""
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.fine_tuning import fine_tuning, report
+from nnet3py.fine_tuning.fine_tuning import STAGES, fine_tune
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.requirements import requirements
+from nnet3py.recognition.model_folder import demo_folder
+
+REFERENCES = {"a-1": "call jupiter now", "a-2": "set a timer"}
+OLD_TESTS = {"o-1": "good morning", "o-2": "good night"}
+
+
+def write_work(work: WorkFolder, held_out: tuple[str, str], old_test: tuple[str, str] | None = None) -> None:
+    """What stages before the report leave; ``held_out`` and ``old_test`` are what is recognised in the end."""
+    parts = {"train": (REFERENCES, None), "held_out": (REFERENCES, held_out), "old_test": (OLD_TESTS, old_test)}
+    work.recognised.mkdir(parents=True)
+    work.lang.mkdir()
+    for part, (texts, new) in parts.items():
+        if part != "train" and new is None:
+            continue
+        work.data(part).mkdir(parents=True)
+        for name, of_key in (("text", texts.get), ("utt2spk", lambda key: key[0]), ("utt2dur", lambda key: "30")):
+            (work.data(part) / name).write_text("".join(f"{key} {of_key(key)}\n" for key in texts))
+        if new is not None:
+            old = dict(texts) if part == "old_test" else {"a-1": "call you now", "a-2": "set a time"}
+            for model, its in (("old", old.values()), ("new", new)):
+                (work.recognised / f"{part}.{model}.json").write_text(json.dumps(
+                    dict(zip(texts, map(str.split, its), strict=True))))
+    work.problems_json.write_text('[{"key": "b", "kind": "silence", "message": "nothing", "is_fatal": true}]')
+    (work.lang / "new_words.txt").write_text("jupiter learnt dZ u: p I t 3\n")
+    work.new_model.mkdir()
+    (work.new_model / "is_new").touch()
+
+
+def options_for(tmp_path: Path) -> FineTuneOptions:
+    """Options with a folder to work in."""
+    (tmp_path / "data").mkdir(exist_ok=True)
+    options = FineTuneOptions(model=demo_folder(), data=str(tmp_path / "data"), out=str(tmp_path / "new"))
+    options.check()
+    return options
+
+
+def test_a_better_model_is_put_where_it_was_asked_for(tmp_path: Path) -> None:
+    options = options_for(tmp_path)
+    work = WorkFolder(options.dir)
+    write_work(work, ("call jupiter now", "set a time"), tuple(OLD_TESTS.values()))
+    report.run(work, options)
+    assert (tmp_path / "new" / "is_new").is_file()
+    scores = json.loads(work.scores.read_text())
+    assert scores["is_accepted"]
+    assert [scores[model]["held_out"]["errors"] for model in ("old", "new")] == [2, 1]
+    for text in (work.report_text.read_text(), work.report_page.read_text()):
+        assert "33.33 % before, 16.67 % after" in text and "dZ u: p I t 3" in text and "silence" in text
+    report.run(work, options)                    # ended before its stage was marked as done
+    assert json.loads(work.scores.read_text()) == scores
+
+
+@pytest.mark.parametrize("held_out, old_test, why", [
+    (("you", "set a timer", ), None, "worse on the held-out part"),
+    (("call jupiter now", "set a timer"), ("good morning", "bad night"), "worse on the test set of the old")])
+def test_a_worse_model_leaves_the_old_one(tmp_path: Path, held_out: tuple[str, str], old_test: tuple[str, str] | None,
+                                          why: str) -> None:
+    options = options_for(tmp_path)
+    work = WorkFolder(options.dir)
+    write_work(work, held_out, old_test)
+    report.run(work, options)
+    assert not (tmp_path / "new").exists() and (work.new_model / "is_new").is_file()
+    assert why in work.report_text.read_text()
+    assert "old model stays" in work.report_page.read_text()
+
+
+def test_it_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    fails = ["train"]
+
+    def stage(name: str) -> SimpleNamespace:
+        def run(work: WorkFolder, options: FineTuneOptions) -> None:
+            if name in fails:
+                raise Nnet3Error("the power went")
+            done.append(name)
+            if name == "report":
+                Path(options.out).mkdir()
+                work.report_text.write_text("good")
+                work.scores.write_text('{"is_accepted": true}')
+        return SimpleNamespace(run=run)
+
+    monkeypatch.setattr(fine_tuning, "import_module", lambda name: stage(name.rsplit(".", 1)[-1]))
+    (tmp_path / "data").mkdir()
+    arguments = demo_folder(), tmp_path / "data", tmp_path / "new"
+    with pytest.raises(Nnet3Error, match="power"):
+        fine_tune(*arguments)
+    assert done == list(STAGES[:6])
+    fails.clear()
+    made = fine_tune(*arguments)
+    assert done == list(STAGES) and made.is_new and made.path == str(tmp_path / "new") and made.report == "good"
+    assert fine_tune(*arguments).is_new and done == list(STAGES)          # nothing is done again
+    with pytest.raises(UsageError, match="begun with other options"):
+        fine_tune(*arguments, layers="last")
+    (tmp_path / "other").mkdir()
+    for out, options, what in (("other", {}, "is there already"), ("third", {"old_test": "x"}, "there is no x")):
+        with pytest.raises(UsageError, match=what):
+            fine_tune(*arguments[:2], tmp_path / out, **options)
+    with pytest.raises(UsageError, match="no field layer"):
+        fine_tune(*arguments, layer="last")
+
+
+def test_what_a_folder_allows(tmp_path: Path) -> None:
+    needed = requirements(demo_folder())
+    assert needed.can_fine_tune and needed.can_add_words
+    (tmp_path / "empty").mkdir()
+    needed = requirements(tmp_path / "empty")
+    assert not needed.can_fine_tune and "no acoustic model" in needed.notes[0]
