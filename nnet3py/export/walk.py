@@ -89,7 +89,7 @@ class Walk:
         factor = self.options.frame_subsampling_factor
         before = max(window.hi + window.step - window.lo - factor for window in self.times.windows.values())
         chunk = self.options.fixed_chunk_outputs * factor
-        return -(max(before, 0) + chunk - 1) // chunk * chunk
+        return max(before, 0) // -chunk * chunk
 
     def _input(self, i: int, node: InputNode) -> InputSpec:
         self.builder.scope = ""
