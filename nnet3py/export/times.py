@@ -14,6 +14,7 @@ import numpy as np
 
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.components.base import Component, Properties
+from nnet3py.errors import Nnet3Error
 from nnet3py.network.descriptor import Const, Failover, IfDefined, Leaf, Part
 from nnet3py.network.loops import strong_components
 from nnet3py.network.nnet import Nnet
@@ -117,6 +118,7 @@ class Times:
     outputs : nodes whose values are wanted, at multiples of ``factor``
     factor : the frame subsampling factor
     has_context : whether there are frames around those of the outputs, as many as the network needs
+    find_windows : without, only where nodes can be computed is worked out
 
     Attributes
     ----------
@@ -127,7 +129,8 @@ class Times:
     left, right : the context of the network in frames
     """
 
-    def __init__(self, nnet: Nnet, outputs: list[int], factor: int, has_context: bool = True) -> None:
+    def __init__(self, nnet: Nnet, outputs: list[int], factor: int, has_context: bool = True,
+                 find_windows: bool = True) -> None:
         self.nnet, self.outputs, self.factor = nnet, outputs, factor
         count = len(nnet.nodes)
         self._reads = [list(self._find_reads(i)) for i in range(count)]
@@ -144,7 +147,8 @@ class Times:
         self.steps = self._find_steps()
         self.windows: dict[int, Window] = {}
         self.shifts: dict[int, int] = {}             # of members of recurrences: at step s they have time s + shift
-        self._find_windows()
+        if find_windows:
+            self._find_windows()
 
     # -- what reads what -------------------------------------------------------------------------------------------
 
@@ -240,6 +244,10 @@ class Times:
             if not read.is_optional:
                 interval = interval.both(found[read.source].shifted(read.first))
         return interval
+
+    def computable_part(self, part: Part) -> Interval:
+        """When a part of a descriptor can be computed."""
+        return self._computable_part(part, self.computable)
 
     def _computable_part(self, part: Part, found: list[Interval]) -> Interval:
         if isinstance(part, IfDefined | Const):
@@ -361,12 +369,18 @@ class Times:
         return kept
 
     def is_backward(self, group: list[int]) -> bool:
-        """Whether a recurrence goes back in time: its members read later frames of each other."""
-        offsets = [o for i in group for read in self.reads(i) if read.source in group for o in (read.first, read.last)]
-        return max(offsets) > 0 and min(offsets) >= 0
+        """Whether a recurrence goes back in time: around its circles, what is read are later frames."""
+        return self._shifts_for(group, False) is None and self._shifts_for(group, True) is not None
 
     def _find_shifts(self, group: list[int], backward: bool) -> dict[int, int]:
-        """Shifts in time with which no member reads another at a step that comes later."""
+        """Shifts in time with which no member reads another at a step that comes later. Raises Nnet3Error."""
+        shifts = self._shifts_for(group, backward)
+        if shifts is None:
+            names = ", ".join(dict.fromkeys(self.nnet.nodes[i].name.removesuffix("_input") for i in group))
+            raise Nnet3Error(f"the recurrence of {names} cannot be exported: it reads both earlier and later frames")
+        return shifts
+
+    def _shifts_for(self, group: list[int], backward: bool) -> dict[int, int] | None:
         sign = -1 if backward else 1
         shifts = dict.fromkeys(group, 0)
         for _ in range(len(group) + 1):
@@ -379,4 +393,4 @@ class Times:
                             shifts[read.source], changed = shifts[i] + furthest, True
             if not changed:
                 return {i: sign * shift for i, shift in shifts.items()}
-        raise ValueError("a recurrence that has no order")
+        return None

@@ -1,15 +1,18 @@
 """One walk through a network, sources first, that makes the list of operations."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from nnet3py.export import layers, layers_over_time, limits
 from nnet3py.export.descriptors import Frames
+from nnet3py.export.failovers import remove_unread_choices
 from nnet3py.export.operations import Builder, FixedChunks, Graph, InputSpec, Value, prune
 from nnet3py.export.recurrence import Recurrence
 from nnet3py.export.times import Times, Window, component_offsets, statistics_reach
+from nnet3py.network.descriptor import Failover, Leaf, Part
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import ComponentNode, DescriptorNode, DimRangeNode, InputNode
 
@@ -47,13 +50,26 @@ def make_graph(nnet: Nnet, options: GraphOptions) -> Graph:
     return Walk(nnet, options).graph()
 
 
+def _parts(nnet: Nnet) -> Iterator[Part]:
+    """All parts of descriptors, also those inside of others."""
+    waiting = [part for node in nnet.nodes if isinstance(node, DescriptorNode) for part in node.descriptor.parts]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if not isinstance(part, Leaf):
+            waiting += part.children()
+
+
 class Walk:
-    """The walk through one network."""
+    """The walk through one network, which must be a copy."""
 
     def __init__(self, nnet: Nnet, options: GraphOptions) -> None:
         self.nnet, self.options = nnet, options
         self.outputs = [i for i in range(len(nnet.nodes)) if nnet.is_output(i)]
-        self.times = Times(nnet, self.outputs, options.frame_subsampling_factor, options.edges != "none")
+        about = nnet, self.outputs, options.frame_subsampling_factor, options.edges != "none"
+        if any(isinstance(part, Failover) for part in _parts(nnet)):
+            remove_unread_choices(nnet, Times(*about, find_windows=False))
+        self.times = Times(*about)
         self.builder = Builder()
         if options.edges == "stream":
             limits.check_streaming(nnet, self.times)
