@@ -115,3 +115,17 @@ def test_demo(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     assert capfd.readouterr().out == TEXTS[1] + "\n"
     monkeypatch.setattr(model_folder, "DEMO", "none")
     assert run("--demo", SOUNDS[1]) == 255
+
+
+def test_a_gpu_is_taken_if_there_is_one(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nnet3py.cli.compute_setup.why_no_gpu", lambda busy=None: "there is none")
+    assert run("--use-gpu=optional", PACKAGE, SOUNDS[0]) == 0
+    assert capfd.readouterr().out == TEXTS[0] + "\n"
+    assert run("--device=cuda", PACKAGE, SOUNDS[0]) != 0
+    assert "A GPU was asked for, but there is none" in capfd.readouterr().err
+
+
+def test_how_a_network_is_prepared_is_not_logged(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(PACKAGE, SOUNDS[0]) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 1 and "Transcribed 1 sounds" in lines[0]

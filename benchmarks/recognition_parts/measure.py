@@ -1,6 +1,6 @@
 """One measurement in a process of its own.
 
-    python measure.py {nnet3py,vosk} {start,latency,streams,memory,batch} FOLDER SECONDS STREAMS SOUND …
+    python measure.py {nnet3py,vosk} {start,latency,streams,memory,batch,profile} FOLDER SECONDS STREAMS SOUND …
 
 Prints a line of JSON. Both recognisers are given the same bytes in the same blocks, and asked for partial words after
 each.
@@ -20,6 +20,8 @@ BEGAN = time.perf_counter()
 RATE, BLOCK = 16000, 0.1              # samples a second; seconds
 BLOCK_BYTES = int(RATE * BLOCK) * 2
 SEGMENT = 1.5                         # seconds of silence between recordings
+# of sound that goes on for hours: seconds of silence, how loud a recording is, and the noise (of 1 for full scale)
+PAUSE, LEVEL, NOISE = (0.2, 4.0), (0.1, 1.0), (1e-4, 1e-2)
 
 
 class Session(Protocol):
@@ -101,6 +103,22 @@ def blocks(sound: bytes, seconds: float, offset: int = 0) -> Iterator[bytes]:
         place += BLOCK_BYTES
 
 
+def varied(paths: list[str], seconds: float) -> Iterator[bytes]:
+    """So much sound, of which no part is like another: recordings as they come, louder or not, pauses, noise."""
+    import numpy as np
+
+    recordings = [np.frombuffer(read_sound([path]), dtype="<i2") for path in paths]
+    rng = np.random.default_rng(0)
+    waiting, block = np.zeros(0), BLOCK_BYTES // 2
+    for _ in range(int(seconds / BLOCK)):
+        while len(waiting) < block:
+            recording = recordings[rng.integers(len(recordings))] * rng.uniform(*LEVEL)
+            waiting = np.concatenate((waiting, np.zeros(int(RATE * rng.uniform(*PAUSE))), recording))
+            waiting += 32768.0 * np.exp(rng.uniform(*np.log(NOISE))) * rng.standard_normal(len(waiting))
+        yield np.clip(waiting[:block], -32768, 32767).astype("<i2").tobytes()
+        waiting = waiting[block:]
+
+
 def start(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, Any]:
     """Seconds from the beginning of the process to the first word, the sound being there at once."""
     model, session = load(which, folder)
@@ -120,15 +138,16 @@ def latency(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, 
     for data in blocks(sound, 5.0):
         warm.block(data)
     warm.end()
-    one, taken = session(model), []
+    one, taken, busy = session(model), [], 0.0
     for data in blocks(sound, seconds):
-        began = time.perf_counter()
+        began, working = time.perf_counter(), time.process_time()
         one.block(data)
+        busy += time.process_time() - working
         taken.append(time.perf_counter() - began)
     words = one.end()
     taken.sort()
     return {"p50": 1e3 * taken[len(taken) // 2], "p99": 1e3 * taken[int(0.99 * len(taken))], "max": 1e3 * taken[-1],
-            "factor": sum(taken) / seconds, "words": words}
+            "factor": sum(taken) / seconds, "busy": busy / seconds, "words": words}
 
 
 def streams(which: str, folder: str, sound: bytes, seconds: float, count: int) -> dict[str, Any]:
@@ -181,17 +200,19 @@ def batch(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, An
     return found
 
 
-def memory(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, Any]:
+def memory(which: str, folder: str, paths: list[str], seconds: float) -> dict[str, Any]:
     """Megabytes that the process holds after a tenth of the sound, and at its end."""
     model, session = load(which, folder)
-    one, held, count = session(model), [], int(seconds / BLOCK)
-    began = time.perf_counter()
-    for number, data in enumerate(blocks(sound, seconds)):
+    one, held, count, busy = session(model), [], int(seconds / BLOCK), 0.0
+    for number, data in enumerate(varied(paths, seconds)):
+        began = time.thread_time()
         one.block(data)
+        busy += time.thread_time() - began
+        del one.words[:]
         if number == count // 10:
             held.append(resident())
     return {"early": held[0], "late": resident(), "most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-            "factor": (time.perf_counter() - began) / seconds}
+            "factor": busy / seconds}
 
 
 def resident() -> float:
@@ -206,9 +227,14 @@ def main() -> None:
     sound = read_sound(paths)
     if what == "streams":
         found = streams(which, folder, sound, float(seconds), int(count))
+    elif what == "profile":
+        from profile_stream import profile
+
+        found = profile(folder, list(blocks(sound, float(seconds))), OurSession)
+    elif what == "memory":
+        found = memory(which, folder, paths, float(seconds))
     else:
-        measure = {"start": start, "latency": latency, "memory": memory, "batch": batch}[what]
-        found = measure(which, folder, sound, float(seconds))
+        found = {"start": start, "latency": latency, "batch": batch}[what](which, folder, sound, float(seconds))
     print(json.dumps(found))
 
 

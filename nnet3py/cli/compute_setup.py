@@ -59,15 +59,19 @@ def chosen_device(options: Options) -> str:
     ``wait`` waits for a GPU that others use; where there is none to wait for, the CPU computes, as in a Kaldi that was
     built without CUDA: recipes have it as their default.
     """
+    wish = options.use_gpu
     if options.device:
         wish = "yes" if options.device == "cuda" else "no"
-    else:
-        wish = options.use_gpu
+    return device_for(wish, options.cuda_use_tensor_cores)
+
+
+def device_for(wish: str, use_tensor_cores: bool = False) -> str:
+    """The device that a value of ``--use-gpu`` asks for."""
     if wish == "no":
         return "cpu"
     reason = _wait_for_gpu(wish)
     if reason is None:
-        if options.cuda_use_tensor_cores:
+        if use_tensor_cores:
             from nnet3py.ops.cuda.cublas import allow_tf32
 
             allow_tf32(True)

@@ -10,7 +10,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import QUIET
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.recognizers import MODEL, single_model, warmed_recognizer
+from nnet3py.cli.recognizers import MODEL, USE_GPU, single_model, warmed_recognizer
 
 
 @kaldi_command("listen", usage="""
@@ -30,10 +30,11 @@ e.g.:
     option("real-time", bool, False, "Take the file's sound as fast as it was said, not as fast as it is recognised"),
     option("device", str, "", "Microphone, by number or part of its name; the system's usual one if empty"),
     option("list-devices", bool, False, "Print the devices there are, and end"),
-    *MODEL,
+    *MODEL, USE_GPU,
 ])
 def listen(args: list[str], options: Options) -> None:
     """Print what is heard."""
+    from nnet3py.cli.compute_setup import device_for
     from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
 
     if options.list_devices:
@@ -44,11 +45,11 @@ def listen(args: list[str], options: Options) -> None:
         from nnet3py.recognition.sound import open_sound
 
         sound = open_sound(options.file)
-        recognizer = warmed_recognizer(model, options)
+        recognizer = warmed_recognizer(model, options, device_for(options.use_gpu))
         show(heard(recognizer.stream(sound.rate), short_blocks(sound.blocks(), sound.rate, options.real_time)))
         return
     source = find_microphone(options.device)
-    recognizer = warmed_recognizer(model, options)
+    recognizer = warmed_recognizer(model, options, device_for(options.use_gpu))
     with opened(source, options.device), ending(source):
         log.log(f"Listening to {source.name}; Ctrl-C ends it.")
         show(heard(recognizer.stream(source.rate), source.blocks()))

@@ -1,6 +1,8 @@
 """The model of a command that recognises speech: its options, and the recogniser that these and the arguments name."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -17,6 +19,10 @@ MODEL = (
     option("model-option", "strings", (), "NAME=VALUE: an option by Kaldi's name, such as beam=13, that wins over the "
            "model folder's; may be given more than once"),
 )
+USE_GPU = option("use-gpu", str, "no", "yes|no|optional|wait: compute the network on a GPU, which pays for a large one "
+                 "and many streams at once; without one yes fails, wait warns",
+                 choices=("yes", "no", "optional", "wait"))
+DEVICE = (USE_GPU, option("device", str, "", "cpu or cuda; wins over --use-gpu", choices=("", "cpu", "cuda")))
 _WARM_SECONDS = 2
 
 
@@ -48,21 +54,41 @@ def model_options(options: Options) -> dict[str, str]:
     return {name.removeprefix("--"): value for name, _, value in pairs}
 
 
-def warmed_recognizer(model: str, options: Options) -> Recognizer:
-    """The model, after a stream of silence: whatever must be compiled is, so that nobody who speaks waits for it."""
+def device(options: Options) -> str:
+    """The device that the ``DEVICE`` group asks for."""
+    from nnet3py.cli.compute_setup import device_for
+
+    return device_for({"": options.use_gpu, "cuda": "yes", "cpu": "no"}[options.device])
+
+
+@contextmanager
+def without_remarks() -> Iterator[None]:
+    """How a network is prepared is nothing that a person asked for: it is not logged, unless with --verbose."""
     import logging
-
-    import numpy as np
-
-    from nnet3py.recognition.recognizer import Recognizer
 
     logger = logging.getLogger("nnet3py")
     level = logger.level
     if not log.verbose():
-        logger.setLevel(logging.WARNING)           # how a network is prepared is nothing that a person asked for
+        logger.setLevel(logging.WARNING)
     try:
-        recognizer = Recognizer(model, options.graph or None, options=model_options(options))
-        recognizer.transcribe(np.zeros(int(_WARM_SECONDS * recognizer.sample_rate), dtype=np.int16))
+        yield
     finally:
         logger.setLevel(level)
+
+
+def read_recognizer(model: str, options: Options, device: str) -> Recognizer:
+    """The model, with the options of the ``MODEL`` group, and its network on a device."""
+    from nnet3py.recognition.recognizer import Recognizer
+
+    with without_remarks():
+        return Recognizer(model, options.graph or None, options=model_options(options), device=device)
+
+
+def warmed_recognizer(model: str, options: Options, device: str) -> Recognizer:
+    """The same, after a stream of silence: whatever must be compiled is, so that nobody who speaks waits for it."""
+    import numpy as np
+
+    recognizer = read_recognizer(model, options, device)
+    with without_remarks():
+        recognizer.transcribe(np.zeros(int(_WARM_SECONDS * recognizer.sample_rate), dtype=np.int16))
     return recognizer

@@ -7,7 +7,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import QUIET
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.recognizers import MODEL, single_model, warmed_recognizer
+from nnet3py.cli.recognizers import DEVICE, MODEL, device, single_model, warmed_recognizer
 
 if TYPE_CHECKING:
     from nnet3py.recognition.server import RecognitionServer, ServerOptions
@@ -32,7 +32,7 @@ e.g.:
     QUIET,
     option("host", str, "127.0.0.1", "Address to listen on; 0.0.0.0 or :: for all of this machine's"),
     option("port", int, 2700, "Port to listen on; 0 for one that is free"),
-    *MODEL,
+    *MODEL, *DEVICE,
     option("sample-rate", float, 8000.0, "Samples a second of clients that do not say: the public server's"),
     option("num-threads", int, 0, "Threads that compute; four times as many streams are worked on at a time (0: one "
            "for each core)"),
@@ -59,7 +59,7 @@ def serve(args: list[str], options: Options) -> None:
     chosen.check()
     require_websockets()
     set_num_threads(options.num_threads)
-    recognizer = warmed_recognizer(model, options)
+    recognizer = warmed_recognizer(model, options, device(options))
     recognizer.looped.warm_up()             # for as many streams at once as there may be
     collect_often()
 

@@ -8,7 +8,7 @@ from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import NUM_THREADS, QUIET
 from nnet3py.cli.options import Options, option
-from nnet3py.cli.recognizers import MODEL, model_and_rest, model_options
+from nnet3py.cli.recognizers import DEVICE, MODEL, device, model_and_rest, read_recognizer
 from nnet3py.errors import Nnet3Error, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ e.g.:
     QUIET,
     option("format", str, "text", "What to write: text, json, srt, vtt or ctm", choices=_FORMATS),
     option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),
-    *MODEL,
+    *MODEL, *DEVICE,
     option("channel", int, -1, "Channel to take, from 0; -1: the mean of all"),
     option("endpointing", bool, True, "Begin a new segment where an utterance is over, by the model's rules"),
     option("phrases", str, "", "File of phrases, one in a line: only these are recognised; for models with HCLr.fst "
@@ -83,7 +83,6 @@ def _here(model: str, sounds: list[Listed], options: Options) -> int:
     """Transcribe in this process."""
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.io.streams import write_text
-    from nnet3py.recognition.recognizer import Recognizer
     from nnet3py.recognition.sound_list import result_path, to_do
     from nnet3py.recognition.transcripts import ENDINGS, FORMATS
 
@@ -94,7 +93,7 @@ def _here(model: str, sounds: list[Listed], options: Options) -> int:
         log.log(f"{len(sounds) - len(waiting)} of {len(sounds)} sounds have results in {options.out} already")
     if not waiting:
         return 0
-    work = _Work(Recognizer(model, options.graph or None, options=model_options(options)), options, len(waiting))
+    work = _Work(read_recognizer(model, options, device(options)), options, len(waiting))
     for sound in waiting:
         result = work.result(sound)
         if result is None:
@@ -221,7 +220,7 @@ def _job(model: str, part: list[Listed], number: int, options: Options, folder: 
 
     sounds = logs / f"sounds.{number}.list"
     write_list(part, str(sounds))
-    names = ("format", "graph", "channel", "endpointing", "phrases", "boost-words")
+    names = ("format", "graph", "channel", "endpointing", "phrases", "boost-words", "use-gpu", "device")
     values = {name: str(options[name]) for name in names} | {"endpointing": str(options.endpointing).lower()}
     words = ["nnet3-transcribe", *(f"--{name}={value}" for name, value in values.items()),
              *(f"--model-option={value}" for value in options.model_option), f"--out={folder}",

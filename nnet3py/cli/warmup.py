@@ -49,7 +49,8 @@ LOOPS: dict[str, tuple[str, ...]] = {
     "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder",
                  "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph"),
     "files": ("nnet3py.formats.compressed_code",),
-    "ivectors": ("nnet3py.ivectors.online",),
+    "features": ("nnet3py.features.cmvn",),
+    "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.posteriors"),
     "scoring": ("nnet3py.decoding.edit_distance",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.local_epsilons", "nnet3py.graphs.context"),
     "lattices": (

@@ -86,6 +86,7 @@ class LatticeDecoder:
         self._make_tables(_FIRST_HASH_SIZE)
         self._make_scratch()
         self._is_final = False
+        self._ends: _Ends | None = None         # as they are now; None if they have to be looked for
         self.init()
 
     # -- searching -----------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ class LatticeDecoder:
         self._limits[layout.PRUNE_DELTA] = np.float32(options.lattice_beam) * np.float32(options.prune_scale)
         self._counts[layout.PHASE] = layout.PRUNING
         self._buckets[:, 0] = -1
-        self._is_final = False
+        self._is_final, self._ends = False, None
         while status := _begin(
                 self.graph.states, self.graph.arcs, self.graph.arcs, *self._pools(), self._buckets, self._used,
                 self._order, self._stack, self._counts, self._limits, self.graph.start):
@@ -126,7 +127,7 @@ class LatticeDecoder:
         if not np.isfinite(log_likes).all():
             frame = int((~np.isfinite(log_likes)).any(axis=1).argmax()) + self.num_frames
             raise NumericError(f"NaN or infinity among the log-likelihoods of frame {frame}")
-        self._counts[layout.ROW] = 0
+        self._counts[layout.ROW], self._ends = 0, None
         while status := _advance(
                 self.graph.states, self.graph.arcs, self.graph.arcs, self.graph.pdfs, *self._pools(), self._offsets,
                 self._remap, self._buckets, self._used, self._order, self._stack, self._chosen, self._counts,
@@ -139,7 +140,7 @@ class LatticeDecoder:
         any_final = best.with_final < np.inf
         _finalize(self.graph.states, *self._pools(), self._offsets, self._remap, self._counts, self._limits,
                   int(any_final), best.with_final if any_final else best.cost)
-        self._is_final = True
+        self._is_final, self._ends = True, None
 
     def _pools(self) -> tuple[np.ndarray, ...]:
         return self._tokens, self._token_costs, self._links, self._link_costs, self._frames
@@ -301,9 +302,11 @@ class LatticeDecoder:
         return final
 
     def _best_ends(self) -> _Ends:
-        costs, places = np.empty(2, dtype=np.float32), np.empty(2, dtype=np.int64)
-        _best_ends(self.graph.states, self._tokens, self._token_costs, self._frames, self._counts, costs, places)
-        return _Ends(costs[0], costs[1], int(places[0]), int(places[1]))
+        if self._ends is None:
+            costs, places = np.empty(2, dtype=np.float32), np.empty(2, dtype=np.int64)
+            _best_ends(self.graph.states, self._tokens, self._token_costs, self._frames, self._counts, costs, places)
+            self._ends = _Ends(costs[0], costs[1], int(places[0]), int(places[1]))
+        return self._ends
 
 
 class _Ends(NamedTuple):

@@ -10,12 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.features.cmvn_options import OnlineOptions
 
 logger = logging.getLogger(__name__)
 
 VARIANCE_FLOOR = 1.0e-20
+_add_frames = Loop("nnet3py.features.cmvn_loops", "add_frames", "f4[,] f8[,] i8")
+_normalize_frames = Loop("nnet3py.features.cmvn_loops", "normalize_frames",
+                         "f4[,] f8[,] i8 i8 i8 f8[,] f8 f8[,] f8 b1 f8 f4[,]")
 
 
 def empty_stats(dim: int) -> np.ndarray:
@@ -127,7 +131,7 @@ class OnlineNormalizer:
         check_stats(global_stats, self._dim)
         if not (np.isfinite(global_stats).all() and global_stats[0, -1] > 0.0):
             raise NumericError(f"global normalisation statistics of {global_stats[0, -1]:g} frames, or not finite")
-        self._global = global_stats
+        self._global = np.require(global_stats, np.float64, ["C", "A", "W"])
         self.speaker_stats = empty_stats(self._dim)
         self._begin()
 
@@ -149,10 +153,9 @@ class OnlineNormalizer:
         if features.shape[1] != self._dim:
             raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalisation statistics "
                              f"of dimension {self._dim}")
-        with np.errstate(all="ignore"):
-            frames = features.astype(np.float64)
-            self._add(frames)
-            return self._normalized(frames) if self.options.norm_means else features.astype(np.float32)
+        frames = np.require(features, np.float32, ["C", "A", "W"])
+        self._add(frames)
+        return self._normalized(frames) if self.options.norm_means else frames.copy()
 
     def _add(self, frames: np.ndarray) -> None:
         """Go on with the running sums; what stands before the window is overwritten when there is no room."""
@@ -163,10 +166,7 @@ class OnlineNormalizer:
             if 2 * end > len(self._totals):
                 self._totals = np.empty((2 * end, 2 * self._dim))
             self._totals[:begin] = kept
-        self._totals[begin:end, :self._dim] = frames
-        np.multiply(frames, frames, out=self._totals[begin:end, self._dim:])
-        running = self._totals[begin - 1:end]
-        np.cumsum(running, axis=0, out=running)
+        _add_frames(frames, self._totals, begin)
         self._end = end
         self._num_frames += len(frames)
 
@@ -183,33 +183,14 @@ class OnlineNormalizer:
         return stats
 
     def _normalized(self, frames: np.ndarray) -> np.ndarray:
-        sums, squares, counts = self._smoothed(len(frames))
-        mean = sums / counts[:, None]
-        scale = np.ones_like(mean)
-        if self.options.norm_vars:
-            scale = 1.0 / np.sqrt(_floored_quietly(squares / counts[:, None] - mean * mean))
-        skipped = list(self.options.skip_dims)
-        fake_stats(self._global, skipped)        # says what is wrong with them
-        mean[:, skipped], scale[:, skipped] = 0.0, 1.0
-        return ((frames - mean) * scale).astype(np.float32)
-
-    def _smoothed(self, num_frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What the last frames are normalised with: sums, sums of squares, float64 (frames, dim), counts (frames,)."""
-        options = self.options
-        own = np.minimum(np.arange(self._num_frames - num_frames + 1, self._num_frames + 1), options.cmn_window)
-        ends = np.arange(self._end - num_frames, self._end)
-        in_window = self._totals[ends] - self._totals[ends - own]
-        sums, squares = in_window[:, :self._dim], in_window[:, self._dim:]
-        counts = own.astype(np.float64)
-        for stats, most in ((self.speaker_stats, min(options.speaker_frames, self.speaker_stats[0, -1])),
-                            (self._global, options.global_frames)):
-            taken = np.clip(options.cmn_window - counts, 0.0, most)
-            if stats[0, -1] > 0.0:
-                share = (taken / stats[0, -1])[:, None]
-                sums, squares, counts = sums + share * stats[0, :-1], squares + share * stats[1, :-1], counts + taken
-        return sums, squares, counts
-
-
-def _floored_quietly(variances: np.ndarray) -> np.ndarray:
-    """For every frame anew a warning would say nothing."""
-    return np.maximum(variances, VARIANCE_FLOOR)
+        """float32 (frames, dim), new: the last frames, each by what counts for it."""
+        options, speaker = self.options, np.require(self.speaker_stats, np.float64, ["C", "A", "W"])
+        result = np.empty_like(frames)
+        most = min(options.speaker_frames, float(speaker[0, -1]))
+        _normalize_frames(frames, self._totals, self._end, self._num_frames, options.cmn_window, speaker, most,
+                          self._global, options.global_frames, options.norm_vars, VARIANCE_FLOOR, result)
+        if options.skip_dims:
+            skipped = list(options.skip_dims)
+            fake_stats(self._global, skipped)        # says what is wrong with them
+            result[:, skipped] = frames[:, skipped]
+        return result

@@ -21,9 +21,16 @@ def splice(features: np.ndarray, left: int, right: int) -> np.ndarray:
 
     Kaldi: SpliceFrames.
     """
-    offsets = np.arange(-left, right + 1)
-    rows = np.clip(np.arange(len(features))[:, None] + offsets, 0, len(features) - 1)
-    return features[rows].reshape(len(features), len(offsets) * features.shape[1])
+    ends = np.repeat(features[:1], left, axis=0), np.repeat(features[-1:], right, axis=0)
+    return windows(np.concatenate((ends[0], features, ends[1])), left + 1 + right)
+
+
+def windows(features: np.ndarray, width: int) -> np.ndarray:
+    """Each ``width`` successive frames beside each other, (frames - width + 1, width dim), new."""
+    features = np.ascontiguousarray(features)
+    dim = features.shape[1]
+    shape = max(0, len(features) - width + 1), width * dim
+    return np.ndarray(shape, features.dtype, features, 0, (dim * features.itemsize, features.itemsize)).copy()
 
 
 def delta_filters(order: int, window: int) -> list[np.ndarray]:

@@ -7,11 +7,14 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.full_gmm import FullGmm
 from nnet3py.gaussians.symmetric import lower_triangle, outer_products
+
+_pruned = Loop("nnet3py.gaussians.posterior_loops", "pruned", "f4[,] f4[] i8[] i4[] f4[] f4[] i8")
 
 Mixture: TypeAlias = "DiagGmm | FullGmm"
 _BLOCK = 1000          # frames whose products with themselves are in memory at a time
@@ -69,25 +72,12 @@ def pruned_posteriors(log_likes: np.ndarray, most: int, least: float | np.ndarra
     """
     frames, count = log_likes.shape
     most = min(most, count)
-    if not frames:
-        return Chosen(Posterior(np.zeros(1), np.zeros(0), np.zeros(0)), np.zeros(0, dtype=np.float32))
-    order = _likeliest(log_likes, most)
-    best = np.take_along_axis(log_likes, order, axis=1)
-    highest = best[:, :1]
-    cuts = np.broadcast_to(np.asarray(least, dtype=np.float32), (frames,))[:, None]
-    with np.errstate(divide="ignore", under="ignore"):
-        values = np.exp(best - highest)
-        values[(cuts > 0) & ~(best > highest + np.log(cuts))] = 0
-    values[:, 0] = 1.0
-    total = values.sum(axis=1, keepdims=True, dtype=np.float32)
-    keep = values >= cuts * total
-    keep[:, 0] = True
-    keep &= values > 0
-    values = np.where(keep, values, np.float32(0))
-    total = values.sum(axis=1, keepdims=True, dtype=np.float32)
-    values *= np.float32(1) / total
-    starts = np.concatenate(([0], np.cumsum(keep.sum(axis=1))))
-    return Chosen(Posterior(starts, order[keep], values[keep]), (highest + np.log(total))[:, 0])
+    starts, sums = np.zeros(frames + 1, dtype=np.int64), np.empty(frames, dtype=np.float32)
+    ids, weights = np.empty(frames * most, dtype=np.int32), np.empty(frames * most, dtype=np.float32)
+    cuts = np.array(np.broadcast_to(np.asarray(least, dtype=np.float32), (frames,)))
+    _pruned(np.require(log_likes, np.float32, ["C", "A", "W"]), cuts, starts, ids, weights, sums, most)
+    kept = int(starts[-1])
+    return Chosen(Posterior(starts, ids[:kept], weights[:kept]), sums)
 
 
 def _likeliest(log_likes: np.ndarray, most: int) -> np.ndarray:

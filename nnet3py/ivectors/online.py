@@ -20,13 +20,15 @@ from nnet3py.features.frames import splice, transform
 from nnet3py.formats.posteriors import Posterior
 from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.posteriors import Chosen, log_likelihoods, pruned_posteriors
-from nnet3py.gaussians.symmetric import unpacked
 from nnet3py.ivectors.extractor import IvectorExtractor, check_dimensions, check_online, check_posterior
 from nnet3py.ivectors.online_settings import OnlineSettings
 
 logger = logging.getLogger(__name__)
 
 _improve = Loop("nnet3py.ivectors.online_loops", "conjugate_gradients", "f8[,] f8[] f8[] f8[,] i8")
+_sum_terms = Loop("nnet3py.ivectors.online_loops", "sum_terms",
+                  "f4[,] i8[] i4[] f4[] f8[,] f8[,] f8[,] f8[] u1[] f8[] f8[]")
+_add_triangle = Loop("nnet3py.ivectors.online_loops", "add_triangle", "f8[] f8[,]")
 
 CG_ITERATIONS = 15
 _GREATEST_PRUNING = np.float32(0.99)                  # of posteriors: then the likeliest Gaussian is left
@@ -74,16 +76,14 @@ def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior
 
 def _terms(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior) -> Terms:
     """What some frames add, all together."""
-    order = np.argsort(posterior.ids, kind="stable")
-    ids, weights = posterior.ids[order], posterior.weights[order].astype(np.float64)
-    frames = np.repeat(np.arange(len(features)), np.diff(posterior.row_starts))[order]
-    starts = np.flatnonzero(np.diff(ids, prepend=-1))
-    if not len(starts):
-        return Terms(0.0, np.zeros(extractor.ivector_dim), np.zeros(extractor.quadratics.shape[1]))
-    used, gamma = ids[starts], np.add.reduceat(weights, starts)
-    sums = np.add.reduceat(features[frames].astype(np.float64) * weights[:, None], starts, axis=0)
-    linear = np.tensordot(sums, extractor.precisions[used], 2)
-    return Terms(float(gamma.sum()), linear, gamma @ extractor.quadratics[used])
+    gaussians, dim, size = extractor.num_gaussians, extractor.dim, extractor.ivector_dim
+    linear, quadratic = np.zeros(size), np.zeros(extractor.quadratics.shape[1])
+    given = (np.require(array, requirements=["C", "A", "W"]) for array in (
+        features.astype(np.float32, copy=False), posterior.row_starts, posterior.ids, posterior.weights))
+    frames = _sum_terms(*given, extractor.precisions.reshape(-1, size), extractor.quadratics,
+                        np.zeros((gaussians, dim)), np.zeros(gaussians), np.zeros(gaussians, dtype=np.uint8), linear,
+                        quadratic)
+    return Terms(frames, linear, quadratic)
 
 
 class EstimationStats:
@@ -104,7 +104,7 @@ class EstimationStats:
     def add(self, terms: Terms) -> None:
         """Add frames. Kaldi: AccStats."""
         self.linear += terms.linear
-        self.quadratic += unpacked(terms.quadratic)
+        _add_triangle(terms.quadratic, self.quadratic)
         before, self.count = self.count, self.count + terms.frames
         if self.max_count > 0:
             self._change_prior((max(self.count, self.max_count) - max(before, self.max_count)) / self.max_count)

@@ -1,4 +1,4 @@
-"""The loop that solves for an i-vector."""
+"""The loops that add frames to the problem whose solution is an i-vector, and that solve it."""
 from __future__ import annotations
 
 from typing import Any
@@ -61,3 +61,48 @@ def conjugate_gradients(matrix: Any, right: Any, solution: Any, work: Any, most:
             direction[i] = direction[i] * (following / squared) - residual[i]
         squared = following
     return np.int64(squared > first and squared > first + 1.0e-10 * size_of_right)
+
+
+def sum_terms(features: Any, starts: Any, ids: Any, weights: Any, projections: Any, quadratics: Any, sums: Any,
+              gamma: Any, used: Any, linear: Any, quadratic: Any) -> float:
+    """Add what frames add to the ``linear`` and the packed ``quadratic`` term; returns how many frames they count as.
+
+    Parameters
+    ----------
+    features : float32 (frames, dim)
+    starts, ids, weights : their posteriors, as :class:`~nnet3py.formats.posteriors.Posterior` has them
+    projections, quadratics : float64 (gaussians dim, ivector dim) and (gaussians, packed), of the extractor
+    sums, gamma, used : float64 (gaussians, dim) and (gaussians,), uint8 (gaussians,), scratch that is 0
+    """
+    dim, size = features.shape[1], len(linear)
+    count = 0.0
+    for t in range(features.shape[0]):
+        for k in range(starts[t], starts[t + 1]):
+            g, weight = ids[k], np.float64(weights[k])
+            used[g] = 1
+            gamma[g] += weight
+            count += weight
+            for d in range(dim):
+                sums[g, d] += features[t, d] * weight
+    for g in range(len(used)):
+        if used[g] == 0:
+            continue
+        for d in range(dim):
+            value = sums[g, d]
+            for i in range(size):
+                linear[i] += value * projections[g * dim + d, i]
+        for i in range(len(quadratic)):
+            quadratic[i] += gamma[g] * quadratics[g, i]
+    return count
+
+
+def add_triangle(triangle: Any, matrix: Any) -> None:
+    """Add a packed lower triangle to a symmetric ``matrix``, in place."""
+    place = 0
+    for i in range(matrix.shape[0]):
+        for j in range(i):
+            matrix[i, j] += triangle[place]
+            matrix[j, i] += triangle[place]
+            place += 1
+        matrix[i, i] += triangle[place]
+        place += 1

@@ -5,7 +5,7 @@ import numpy as np
 
 from nnet3py.errors import UsageError
 from nnet3py.features.cmvn import OnlineNormalizer
-from nnet3py.features.frames import splice, transform
+from nnet3py.features.frames import transform, windows
 from nnet3py.ivectors.online import AdaptationState, OnlineModels, terms_of_pieces
 from nnet3py.recognition.frame_buffer import FrameBuffer
 
@@ -210,10 +210,8 @@ class _Transformed:
         if self._context is None:
             self._context = np.repeat(features[:1], self._left, axis=0)
         frames = np.concatenate((self._context, features))
-        inner = slice(self._left, len(frames) - self._right)
         if len(frames) > self._left + self._right:
-            spliced = splice(frames, self._left, self._right)[inner]
-            self.rows.append(transform(spliced, self._lda))
+            self.rows.append(transform(windows(frames, self._left + 1 + self._right), self._lda))
         self._context = frames[-(self._left + self._right):] if self._left + self._right else frames[:0]
 
     def finish(self) -> None:

@@ -75,6 +75,7 @@ class StreamDecoder:
         self._subsampling = looped.frame_subsampling_factor
         self._endpoints = EndpointDetector(endpoint_options or EndpointOptions(), model, self.frame_shift)
         self.frame_offset = 0
+        self._activated: tuple[tuple[int, int], tuple[str, Situation] | None] = ((0, 0), None)     # where, which rule
         self._num_chunks = 0                # that were given out
         self._weighting = self._new_weighting()
 
@@ -173,7 +174,10 @@ class StreamDecoder:
 
     def activated_rule(self) -> tuple[str, Situation] | None:
         """The name of the rule by which it is, and what it looked at."""
-        return self._endpoints.activated_rule(self.search)
+        place = self.frame_offset, self.search.num_frames
+        if self._activated[0] != place:
+            self._activated = place, self._endpoints.activated_rule(self.search)
+        return self._activated[1]
 
     def finalize(self) -> None:
         """Prune, as nothing follows in this segment; before :meth:`lattice`. Kaldi: FinalizeDecoding."""

@@ -45,6 +45,8 @@ class ChunkBatch:
         self._bound = BoundComputation(computation, nnet, ops, arena, None, None)
         self._moves = [(_Moves(chunk.before, computation, self.size), _Moves(chunk.after, computation, self.size))
                        for chunk in carried.chunks]
+        self._windows: dict[_Move, Any] = {}
+        self._buffer: Any = None                                 # where the windows are
         self._host_inputs: dict[tuple[int, str], np.ndarray] = {}
         self._slots = np.full(self.size + 1, -1, np.int64)       # where each stream's row begins; and -1, for no stream
         if debug:
@@ -93,8 +95,13 @@ class ChunkBatch:
             stage.run()
 
     def _window(self, move: _Move) -> Any:
-        matrix = self._bound.whole_matrix(move.matrix)
-        return matrix[move.first_row:move.first_row + move.end - move.begin]
+        """The rows that a copy writes or reads."""
+        if self._buffer is not self._bound.arena.buffer:
+            self._windows, self._buffer = {}, self._bound.arena.buffer
+        if move not in self._windows:
+            matrix = self._bound.whole_matrix(move.matrix)
+            self._windows[move] = matrix[move.first_row:move.first_row + move.end - move.begin]
+        return self._windows[move]
 
     def _host_input(self, number: int, name: str, view: Any, given: Sequence[np.ndarray]) -> np.ndarray:
         """The rows of all streams, those of one after those of another; always the same memory."""
