@@ -27,7 +27,7 @@ from websockets.exceptions import ConnectionClosed  # noqa: E402
 BLOCK = 2880 * 2             # bytes: what vosk was given at a time
 TIME_STEPS = 1e-4            # seconds: printed times have six digits, and ours come of other sums
 CONFIDENCE = 1e-3            # the same of other search
-MEMORY = 40 << 20            # bytes: what allocators keep for themselves may differ by that
+MEMORY = 24 << 20            # bytes: what allocators keep for themselves may differ by that
 
 
 @contextmanager

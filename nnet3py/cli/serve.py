@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nnet3py.recognition.server_protocol import StreamSettings
 
 _GARBAGE_THRESHOLD = 2000    # objects: streams have large arrays
+_M_ARENA_MAX, _ARENAS = -8, 2         # of mallopt(3), and how many heaps
 
 
 @kaldi_command("serve", usage="""
@@ -59,6 +60,7 @@ def serve(args: list[str], options: Options) -> None:
     chosen.check()
     require_websockets()
     set_num_threads(options.num_threads)
+    share_heaps()
     recognizer = warmed_recognizer(model, options, device(options))
     recognizer.looped.warm_up()             # for as many streams at once as there may be
     collect_often()
@@ -83,6 +85,19 @@ def collect_often() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, 10, 10)
+
+
+def share_heaps() -> None:
+    """Let threads share two heaps, where the C library is glibc.
+
+    Else each thread has one of its own, in which room stays that streams have left, and the process grows for hours.
+    """
+    import ctypes
+    import os
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def server_options(options: Options, model: str) -> ServerOptions:
