@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from typing import Any
 
 # What each is for. Those of developers (test, lint, dist) are installed by make.
 EXTRAS = {
@@ -45,6 +46,27 @@ def install_command(extra: str) -> str:
     if os.path.realpath(sys.prefix) == os.path.realpath(os.path.join(_ROOT, ".venv")):
         return f"cd {quote(_ROOT)} && .venv/bin/python -m pip install -e '.[{extra}]'"
     return f"{pip} -e {quote(f'{_ROOT}[{extra}]')}"
+
+
+def load(module: str, purpose: str, extra: str, package: str = "") -> Any:
+    """The module of a package that not everybody has.
+
+    Parameters
+    ----------
+    purpose : what needs it, with the verb: ``a microphone needs``
+    extra : that installs it
+    package : what a message calls it; empty: the module's name
+
+    Raises Nnet3Error, with the command that installs it, if it is missing.
+    """
+    from importlib import import_module
+
+    from nnet3py.errors import Nnet3Error
+
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise Nnet3Error(f"{purpose} the package {package or module} ({error})", install_command(extra)) from None
 
 
 def missing_packages(extra: str) -> list[str]:

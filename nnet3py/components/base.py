@@ -6,7 +6,7 @@ operations of one device) and matrices of that device. Kaldi: ``nnet-component-i
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
 
@@ -220,6 +220,13 @@ class Components(Protocol):
     @property
     def component_names(self) -> Sequence[str]:
         """Their names."""
+
+
+def with_children(components: Iterable[Component]) -> Iterator[Component]:
+    """Components, each followed by those inside it."""
+    for component in components:
+        yield component
+        yield from with_children(component.children)
 
 
 class SameDimComponent(Component):

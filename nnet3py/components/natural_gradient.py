@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.components.base import Component, Components
+from nnet3py.components.base import Component, Components, with_children
 from nnet3py.errors import NumericError, within
 
 if TYPE_CHECKING:
@@ -328,8 +328,8 @@ def named_preconditioners(nnet: Components) -> list[tuple[str, OnlineNaturalGrad
 
 def preconditioners_in(component: Component) -> list[OnlineNaturalGradient]:
     """All of a component, and of those inside it."""
-    preconditioners = [value for value in vars(component).values() if isinstance(value, OnlineNaturalGradient)]
-    return preconditioners + [each for child in component.children for each in preconditioners_in(child)]
+    return [value for part in with_children([component]) for value in vars(part).values()
+            if isinstance(value, OnlineNaturalGradient)]
 
 
 def check_preconditioners(ops: Ops, named: list[tuple[str, OnlineNaturalGradient]]) -> Callable[[], None]:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.components.base import Component
+from nnet3py.components.base import with_children
 from nnet3py.errors import Nnet3Error
 from nnet3py.export import layers, layers_over_time
 from nnet3py.export.times import Times, leaf_map, statistics_reach
@@ -42,16 +42,16 @@ def check_streaming(nnet: Nnet, times: Times) -> None:
     _raise(list(streaming_problems(nnet, times)), "the network cannot be exported for streams")
 
 
-def _raise(found: list[Problem], what: str) -> None:
-    if found:
-        lines = "; ".join(f"{p.kind} '{p.name}': {p.reason}" for p in found)
+def _raise(listed: list[Problem], what: str) -> None:
+    if listed:
+        lines = "; ".join(f"{p.kind} '{p.name}': {p.reason}" for p in listed)
         raise Nnet3Error(f"{what}: {lines}", "export another output with --output, or change the network with "
                          "nnet3-copy --edits")
 
 
 def _component_problems(nnet: Nnet) -> Iterator[Problem]:
     for name, component in nnet.named_components():
-        for child in _with_children(component):
+        for child in with_children([component]):
             kind = type(child).__name__
             if kind in UNSUPPORTED:
                 yield Problem(name, kind, UNSUPPORTED[kind])
@@ -63,12 +63,6 @@ def _component_problems(nnet: Nnet) -> Iterator[Problem]:
 
 def _count(component: Any) -> float:
     return float(component.count[0])
-
-
-def _with_children(component: Component) -> Iterator[Component]:
-    yield component
-    for child in component.children:
-        yield from _with_children(child)
 
 
 def _node_problems(nnet: Nnet) -> Iterator[Problem]:

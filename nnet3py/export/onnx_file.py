@@ -10,7 +10,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.export.models import ExportOptions, graph_of
 from nnet3py.export.onnx_graph import OnnxWriter, import_onnx
 from nnet3py.export.operations import Graph
-from nnet3py.extras import install_command
+from nnet3py.extras import load
 from nnet3py.io.streams import open_output
 
 if TYPE_CHECKING:
@@ -62,11 +62,7 @@ def onnx_model(graph: Graph) -> Any:
 
 def session(path_or_bytes: str | bytes, threads: int = 1) -> Any:
     """An onnxruntime session on the CPU. Raises Nnet3Error if it is not installed, or cannot read the file."""
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise Nnet3Error(f"running ONNX files needs the package onnxruntime ({error})",
-                         install_command("onnx")) from error
+    onnxruntime = load("onnxruntime", "running ONNX files needs", "onnx")
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads, settings.log_severity_level = threads, 3
     try:
@@ -93,11 +89,11 @@ def difference_from_compute(model: Nnet | AcousticModel | str | os.PathLike[str]
     rng, (nnet, _) = np.random.default_rng(0), read(model)
     given = [rng.standard_normal((1, frames, spec.dim) if spec.has_time else (1, spec.dim)).astype(np.float32)
              for spec in graph.inputs]
-    found = run(session(os.fspath(path)), *given)[0][0]
+    computed = run(session(os.fspath(path)), *given)[0][0]
     by_name = {spec.name: array[0] for spec, array in zip(graph.inputs, given, strict=True)}
     ivector = by_name.get("ivector")
     if ivector is None and nnet.input_dim("ivector") > 0:         # an input that this output does not need
         ivector = np.zeros(nnet.input_dim("ivector"), np.float32)
     expected = compute(nnet, by_name["input"], ivector, frames_per_chunk=frames, output=options.output,
                        frame_subsampling_factor=graph.frame_subsampling_factor)
-    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))
+    return float(np.abs(computed - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))

@@ -7,7 +7,7 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.export.operations import STREAM_TIME, Graph, Loop, Op, State, Value
-from nnet3py.extras import install_command
+from nnet3py.extras import load
 
 OPSET, IR_VERSION = 17, 8
 TO_THE_END = 2**31 - 1
@@ -20,12 +20,7 @@ WITH_NUMBER = {"scale": ("Mul", "by"), "shift": ("Add", "by"), "at_least": ("Max
 
 def import_onnx() -> Any:
     """The onnx package. Raises Nnet3Error with the command that installs it."""
-    try:
-        import onnx
-        import onnx.helper
-    except ImportError as error:
-        raise Nnet3Error(f"ONNX files need the package onnx ({error})", install_command("onnx")) from error
-    return onnx
+    return load("onnx", "ONNX files need", "onnx")
 
 
 def linear_weight(graph: Graph, settings: dict[str, Any]) -> np.ndarray:

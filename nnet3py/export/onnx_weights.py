@@ -9,9 +9,8 @@ import numpy as np
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 from nnet3py.export.models import ExportOptions, graph_of
 from nnet3py.export.onnx_graph import import_onnx, linear_name, linear_weight
-from nnet3py.export.operations import Graph, Op
+from nnet3py.export.operations import Graph, Op, all_ops
 from nnet3py.export.plain_weights import named_arrays, set_arrays
-from nnet3py.export.torch_source import all_ops
 from nnet3py.network.nnet import Nnet
 
 
@@ -35,12 +34,12 @@ def set_from_onnx(nnet: Nnet, path: str | os.PathLike[str]) -> list[str]:
             _take_linear(graph, op, initializers, arrays, given)
     matrices = {op.settings["weight"] for op in all_ops(graph) if op.kind == "linear"}
     for weight in graph.weights.values():
-        found = initializers.get(weight.name)
-        if weight.name in matrices or not weight.component or found is None or _same(found, weight.array):
+        array = initializers.get(weight.name)
+        if weight.name in matrices or not weight.component or array is None or _same(array, weight.array):
             continue
         if weight.name not in arrays or not weight.is_parameter:
             raise _not_one(weight.name)
-        given[weight.name] = found
+        given[weight.name] = array
     return set_arrays(nnet, given, os.fspath(path))
 
 
@@ -51,22 +50,22 @@ def _take_linear(graph: Graph, op: Op, initializers: dict[str, np.ndarray], arra
     expected = linear_weight(graph, op.settings)
     if name not in initializers:
         raise ShapeError(f"the file has no '{name}'", "was the file quantized, or changed by another program?")
-    found = initializers[name]
-    if found.shape != expected.shape:
-        raise ShapeError(f"'{name}' has shape {found.shape}, expected {expected.shape}")
-    if _same(found, expected):
+    array = initializers[name]
+    if array.shape != expected.shape:
+        raise ShapeError(f"'{name}' has shape {array.shape}, expected {expected.shape}")
+    if _same(array, expected):
         return
     if target not in arrays:
         raise _not_one(target)
     matrix = given.setdefault(target, arrays[target].copy())
     begin = 0
     for first, end in op.settings["columns"] or ((0, matrix.shape[1]),):
-        matrix[:, first:end] = found[begin:begin + end - first].T
+        matrix[:, first:end] = array[begin:begin + end - first].T
         begin += end - first
 
 
-def _same(found: np.ndarray, expected: np.ndarray) -> bool:
-    return found.shape == expected.shape and np.array_equal(found, expected)
+def _same(array: np.ndarray, expected: np.ndarray) -> bool:
+    return array.shape == expected.shape and np.array_equal(array, expected)
 
 
 def _not_one(name: str) -> Nnet3Error:

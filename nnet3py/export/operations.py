@@ -273,3 +273,13 @@ def _prune_loop(loop: Loop, needed: set[str]) -> None:
     loop.scanned = used or loop.scanned[:1]          # a loop is as long as what it scans
     needed.update(name for name, _ in loop.scanned)
     needed.update(inner)                             # also weights, and values that are the same in all steps
+
+
+def all_ops(graph: Graph) -> list[Op]:
+    """All operations, also those of loops."""
+    return [op for each in graph.ops for op in (each.body if isinstance(each, Loop) else [each])]
+
+
+def linear_weights(graph: Graph) -> set[str]:
+    """The names of the weights and biases of ``linear`` operations."""
+    return {op.settings[key] for op in all_ops(graph) if op.kind == "linear" for key in ("weight", "bias")} - {None}

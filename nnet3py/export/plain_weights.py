@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.components.base import Component
+from nnet3py.components.base import Component, with_children
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
-from nnet3py.extras import install_command
+from nnet3py.extras import load
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.network.nnet import Nnet
 
@@ -26,19 +26,25 @@ def named_arrays(nnet: Nnet) -> dict[str, np.ndarray]:
     Components inside a composite have their number in between: ``component.0.linear_params``.
     """
     arrays: dict[str, np.ndarray] = {}
-    for name, component in nnet.named_components():
-        _collect(name, component, arrays)
+    for name, component in all_components(nnet).items():
+        if not component.children:
+            arrays.update({f"{name}.{attribute}": array for attribute, array in component.parameters().items()})
+            arrays.update({f"{name}.{attribute}": getattr(component, attribute)
+                           for attribute in FIXED.get(type(component).__name__, ())})
     return arrays
 
 
-def _collect(name: str, component: Component, arrays: dict[str, np.ndarray]) -> None:
-    if component.children:
+def all_components(nnet: Nnet) -> dict[str, Component]:
+    """All components by their names; those inside a composite have its name and their number: ``component.0``."""
+    components: dict[str, Component] = {}
+
+    def add(name: str, component: Component) -> None:
+        components[name] = component
         for number, child in enumerate(component.children):
-            _collect(f"{name}.{number}", child, arrays)
-        return
-    arrays.update({f"{name}.{attribute}": array for attribute, array in component.parameters().items()})
-    arrays.update({f"{name}.{attribute}": getattr(component, attribute)
-                   for attribute in FIXED.get(type(component).__name__, ())})
+            add(f"{name}.{number}", child)
+    for name, component in nnet.named_components():
+        add(name, component)
+    return components
 
 
 def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None) -> list[str]:
@@ -64,27 +70,16 @@ def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None
         if not np.array_equal(new, arrays[name]):
             arrays[name][...] = new
             changed.append(name)
-    for component in nnet.components:
-        _derive(component)
+    for component in with_children(nnet.components):
+        if type(component).__name__ == "BatchNormComponent":
+            component.compute_derived()       # type: ignore[attr-defined]
     nnet.structure_changed()       # compiled and prepared forms of it are made again
     return changed
 
 
-def _derive(component: Component) -> None:
-    for child in component.children:
-        _derive(child)
-    if type(component).__name__ == "BatchNormComponent":
-        component.compute_derived()       # type: ignore[attr-defined]
-
-
 def import_safetensors() -> Any:
     """The module for numpy. Raises Nnet3Error with the command that installs it."""
-    try:
-        import safetensors.numpy
-    except ImportError as error:
-        raise Nnet3Error(f"safetensors files need the package safetensors ({error})",
-                         install_command("safetensors")) from error
-    return safetensors.numpy
+    return load("safetensors.numpy", "safetensors files need", "safetensors", "safetensors")
 
 
 def write_weights(nnet: Nnet, path: str | os.PathLike[str], file_format: str) -> None:

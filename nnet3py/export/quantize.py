@@ -135,12 +135,6 @@ def utterances_for(running_inputs: Sequence[Any], feats: Sequence[np.ndarray]) -
     ----------
     running_inputs : the inputs of an onnxruntime session
     """
-    found = []
-    for utterance in feats:
-        given = {}
-        for each in running_inputs:
-            dim = each.shape[-1]
-            given[each.name] = (np.asarray(utterance, np.float32)[None] if each.name == "input"
-                                else np.zeros((1, dim), np.float32))
-        found.append(given)
-    return found
+    return [{each.name: (np.asarray(utterance, np.float32)[None] if each.name == "input"
+                         else np.zeros((1, each.shape[-1]), np.float32)) for each in running_inputs}
+            for utterance in feats]

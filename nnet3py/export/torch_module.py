@@ -1,6 +1,7 @@
 """Networks as torch modules, and the parameters of such modules back into networks."""
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import linecache
 import os
@@ -11,10 +12,10 @@ import numpy as np
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.export.models import ExportOptions, graph_of, read
-from nnet3py.export.operations import Graph
-from nnet3py.export.plain_weights import named_arrays, set_arrays
-from nnet3py.export.torch_source import TorchSource, all_ops
-from nnet3py.extras import install_command
+from nnet3py.export.operations import Graph, all_ops, linear_weights
+from nnet3py.export.plain_weights import all_components, named_arrays, set_arrays
+from nnet3py.export.torch_source import TorchSource
+from nnet3py.extras import load
 from nnet3py.network.nnet import Nnet
 
 if TYPE_CHECKING:
@@ -26,11 +27,7 @@ _numbers = itertools.count(1)
 
 def import_torch() -> Any:
     """The torch package. Raises Nnet3Error with the command that installs it."""
-    try:
-        import torch
-    except ImportError as error:
-        raise Nnet3Error(f"torch modules need the package torch ({error})", install_command("torch")) from error
-    return torch
+    return load("torch", "torch modules need", "torch")
 
 
 def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: ExportOptions | None = None,
@@ -51,10 +48,9 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     Nnet3Error : what cannot be exported; torch is not installed
     """
     torch = import_torch()
-    options = options or ExportOptions(**settings)
+    options = dataclasses.replace(options or ExportOptions(**settings), collapse=False)
     if options.streaming:
         raise UsageError("torch modules for streams are not made; export ONNX with --streaming")
-    options.collapse = False
     nnet, _ = read(model, options.use_priors)
     graph = graph_of(model, options)
     writer = TorchSource(graph)
@@ -64,25 +60,13 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     names: dict[str, Any] = {"__name__": f"nnet3py_exported_{len(linecache.cache)}"}
     exec(compile(source, file, "exec"), names)
     module = names["Network"]()
-    _add_components(torch, module, graph, _components(nnet))
+    _add_components(torch, module, graph, all_components(nnet))
     for buffer, name in writer.constants.items():
         module.register_buffer(buffer, torch.from_numpy(graph.weights[name].array.copy()), persistent=False)
     for buffer, columns in writer.columns.items():
         module.register_buffer(buffer, torch.tensor(columns), persistent=False)
     module.source = source
     return module.eval()
-
-
-def _components(nnet: Nnet) -> dict[str, Component]:
-    found: dict[str, Component] = {}
-
-    def add(name: str, component: Component) -> None:
-        found[name] = component
-        for number, child in enumerate(component.children):
-            add(f"{name}.{number}", child)
-    for name, component in nnet.named_components():
-        add(name, component)
-    return found
 
 
 def _add_components(torch: Any, module: Any, graph: Graph, components: dict[str, Component]) -> None:
@@ -99,15 +83,12 @@ def _add_components(torch: Any, module: Any, graph: Graph, components: dict[str,
             _put(nn, module, name, _batch_norm(torch, components[name]))
         else:
             _put(nn, module, name, plain[op.kind]())
+    of_linear = linear_weights(graph)
     for weight in graph.weights.values():
-        if weight.is_parameter and not _has_linear(graph, weight.name):
+        if weight.is_parameter and weight.name not in of_linear:
             holder = _put(nn, module, weight.component, nn.Module())
             holder.register_parameter(weight.attribute, nn.Parameter(
                 torch.from_numpy(weight.array.copy()), _is_trained(components[weight.component])))
-
-
-def _has_linear(graph: Graph, name: str) -> bool:
-    return any(op.kind == "linear" and name in (op.settings["weight"], op.settings["bias"]) for op in all_ops(graph))
 
 
 def _is_trained(component: Component) -> bool:
@@ -142,7 +123,7 @@ def _add(module: Any, name: str, new: Any) -> None:
 
 
 def _linear(torch: Any, graph: Graph, settings: dict[str, Any], component: Component) -> Any:
-    weight, bias = graph.weights[settings["weight"]].array, settings["bias"]
+    weight = graph.weights[settings["weight"]].array
     bias = next((op.settings["bias"] for op in all_ops(graph) if op.kind == "linear" and op.settings["bias"]
                  and op.settings["component"] == settings["component"]), None)
     layer = torch.nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None)
@@ -193,7 +174,7 @@ def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]
 
 def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
     """Put the numbers of a state_dict into a network, in place; returns the names of those that changed."""
-    components, arrays = _components(nnet), named_arrays(nnet)
+    components, arrays = all_components(nnet), named_arrays(nnet)
     given: dict[str, np.ndarray] = {}
     moments: dict[str, dict[str, np.ndarray]] = {}
     for name, array in state.items():

@@ -5,7 +5,7 @@ import keyword
 import re
 from typing import Any
 
-from nnet3py.export.operations import Graph, Loop, Op
+from nnet3py.export.operations import Graph, Loop, Op, linear_weights
 
 UNARY = {"relu": "torch.relu({0})", "sigmoid": "torch.sigmoid({0})", "tanh": "torch.tanh({0})", "exp": "torch.exp({0})",
          "log": "torch.log({0})", "sqrt": "torch.sqrt({0})", "softmax": "torch.softmax({0}, -1)",
@@ -22,7 +22,7 @@ EXPRESSIONS = {
     "away_from_zero": "torch.where({0} >= 0, torch.clamp({0}, min={least}), torch.clamp({0}, max=-{least}))",
     "double": "{0}.double()", "single": "{0}.float()",
     "first_frame": "{0}[:, :1]",
-    "take_rows": "{0}.index_select(1, {1})", "keep": "{0} * {1}.unsqueeze(1)",
+    "take_rows": "{0}.index_select(1, {1})",
     "choose": "torch.where({0}.unsqueeze(1), {1}, {2})",
     "int_add": "{0} + ({value})", "round_down": "{0} - torch.remainder({0}, {by})",
     "is_multiple": "torch.remainder({0}, {by}) == 0", "at_least_int": "torch.clamp({0}, min={least})",
@@ -79,6 +79,7 @@ class TorchSource:
         self.graph = graph
         self.lines: list[str] = []
         self.indent = INDENT
+        self._of_linear = linear_weights(graph)
         self.names: dict[str, str] = {}
         self.taken = {"end", "self", "torch", "nn", "functional", "windows", "rounds", "rows", "k"}
         self.constants: dict[str, str] = {}
@@ -94,8 +95,8 @@ class TorchSource:
         self._line(f"end = {self._end()}")
         for op in self.graph.ops:
             self._loop(op) if isinstance(op, Loop) else self._op(op)
-        found = ", ".join(self._value(value.name) for _, value in self.graph.outputs)
-        self._line(f"return {found}" if len(self.graph.outputs) == 1 else f"return [{found}]")
+        outputs = ", ".join(self._value(value.name) for _, value in self.graph.outputs)
+        self._line(f"return {outputs}" if len(self.graph.outputs) == 1 else f"return [{outputs}]")
         return HEAD + "\n".join(self.lines) + "\n"
 
     def _line(self, text: str) -> None:
@@ -107,13 +108,13 @@ class TorchSource:
     def _new(self, name: str, hint: str) -> str:
         plain = re.sub(r"\W", "_", hint.split("/")[0].removesuffix("_input")) or "x"
         plain = plain if plain.isidentifier() and not keyword.iskeyword(plain) else f"x_{plain}"
-        found, count = plain, 1
-        while found in self.taken:
+        free, count = plain, 1
+        while free in self.taken:
             count += 1
-            found = f"{plain}_{count}"
-        self.taken.add(found)
-        self.names[name] = found
-        return found
+            free = f"{plain}_{count}"
+        self.taken.add(free)
+        self.names[name] = free
+        return free
 
     def _end(self) -> str:
         spec = next((s for s in self.graph.inputs if s.has_time), None)
@@ -132,14 +133,10 @@ class TorchSource:
             return self.names[name]
         if weight.is_parameter:
             attribute = {"linear_params": "weight", "bias_params": "bias"}.get(weight.attribute, weight.attribute)
-            return f"{access(weight.component)}.{attribute if self._is_linear(name) else weight.attribute}"
+            return f"{access(weight.component)}.{attribute if name in self._of_linear else weight.attribute}"
         buffer = re.sub(r"\W", "_", f"constant_{name}")
         self.constants[buffer] = name
         return f"self.{buffer}"
-
-    def _is_linear(self, name: str) -> bool:
-        return any(isinstance(op, Op) and op.kind == "linear" and name in (op.settings["weight"], op.settings["bias"])
-                   for op in all_ops(self.graph))
 
     # -- operations ------------------------------------------------------------------------------------------------
 
@@ -202,15 +199,16 @@ class TorchSource:
     def _do_keep(self, inputs: list[str], s: dict[str, Any]) -> str:
         return f"torch.where({inputs[1]}.unsqueeze(1), {inputs[0]}, torch.zeros_like({inputs[0]}))"
 
-    def _table(self, inputs: list[str], s: dict[str, Any], dtype: str) -> str:
-        table = f"torch.tensor({[int(x) for x in s['table']]}, device={self.first}.device){dtype}"
+    def _table(self, inputs: list[str], s: dict[str, Any], is_mask: bool = False) -> str:
+        table = f"torch.tensor({[int(x) for x in s['table']]}, device={self.first}.device)"
+        table = f"({table} > 0)" if is_mask else table
         return f"{table}.index_select(0, torch.remainder({inputs[0]}, {len(s['table'])}))"
 
     def _do_table_int(self, inputs: list[str], s: dict[str, Any]) -> str:
-        return self._table(inputs, s, "")
+        return self._table(inputs, s)
 
     def _do_table_bool(self, inputs: list[str], s: dict[str, Any]) -> str:
-        return self._table(inputs, s, " > 0").replace("torch.tensor", "(torch.tensor", 1).replace(" > 0", " > 0)", 1)
+        return self._table(inputs, s, True)
 
     # -- recurrences -----------------------------------------------------------------------------------------------
 
@@ -232,8 +230,8 @@ class TorchSource:
         for c in loop.carried:
             self._line(f"{self._new(c.inside, c.inside)} = torch.zeros({self.first}.size(0), {fold}, {c.dim}, "
                        f"device={self.first}.device)")
-        found = [self._new(f"{outside.name} list", outside.name) for _, outside in loop.collected]
-        for name in found:
+        lists = [self._new(f"{outside.name} list", outside.name) for _, outside in loop.collected]
+        for name in lists:
             self._line(f"{name}: List[Tensor] = []")
         step = self._new(f"{loop.scope} step", "k")
         order = f"range({rounds} - 1, -1, -1)" if loop.is_backward else f"range({rounds})"
@@ -243,13 +241,13 @@ class TorchSource:
             self._line(f"{self._new(value.name, value.name)} = {name}[:, {step}]")
         for op in loop.body:
             self._op(op)
-        for (inside, _), name in zip(loop.collected, found, strict=True):
+        for (inside, _), name in zip(loop.collected, lists, strict=True):
             self._line(f"{name}.append({self._value(inside.name)})")
         if loop.carried:
             states = ", ".join(self.names[c.inside] for c in loop.carried)
             self._line(f"{states} = {', '.join(self._value(c.next) for c in loop.carried)}")
         self.indent = INDENT
-        for (_, outside), name in zip(loop.collected, found, strict=True):
+        for (_, outside), name in zip(loop.collected, lists, strict=True):
             y = f"torch.stack({name}{'[::-1]' if loop.is_backward else ''}, 1)"
             y += f".reshape(-1, {rounds} * {fold}, {outside.dim})"
             if fold > 1:
@@ -259,8 +257,3 @@ class TorchSource:
 
 def _text(value: Any) -> str:
     return repr(float(value)) if isinstance(value, float) else repr(value)
-
-
-def all_ops(graph: Graph) -> list[Op]:
-    """All operations, also those of loops."""
-    return [op for each in graph.ops for op in (each.body if isinstance(each, Loop) else [each])]

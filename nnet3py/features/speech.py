@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.extras import install_command
+from nnet3py.extras import load
 from nnet3py.features.resample import resample
 from nnet3py.features.speech_options import FRAME_OPTIONS, KIND_OPTIONS, MEL_OPTIONS
 
@@ -142,12 +142,7 @@ class FrameComputer:
 
 
 def _library() -> Any:
-    try:
-        import kaldi_native_fbank
-    except ImportError:
-        raise Nnet3Error("computing features needs kaldi-native-fbank, which is not installed",
-                         install_command("features")) from None
-    return kaldi_native_fbank
+    return load("kaldi_native_fbank", "computing features needs", "features", "kaldi-native-fbank")
 
 
 def _check(made: Any, kind: str) -> None:

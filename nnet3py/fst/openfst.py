@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.extras import install_command
+from nnet3py.extras import load
 from nnet3py.fst.arcs import arc_sorted, is_sorted
 from nnet3py.io.streams import open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -24,12 +24,7 @@ from nnet3py.transducers.fst_properties import strong_parts
 
 def load_kaldifst() -> Any:
     """The module ``kaldifst``; Nnet3Error that says how to get it if it is not installed."""
-    try:
-        import kaldifst
-    except ImportError as error:
-        raise Nnet3Error(f"operations on graphs need the package kaldifst: {error}",
-                         hint=install_command("chain")) from None
-    return kaldifst
+    return load("kaldifst", "operations on graphs need", "chain")
 
 
 @contextlib.contextmanager

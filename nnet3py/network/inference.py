@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from nnet3py.components.base import Component
+from nnet3py.components.base import Component, with_children
 from nnet3py.network.collapse import is_prepared, prepare_for_test
 from nnet3py.network.consistency import orphan_nodes
 from nnet3py.network.descriptor import Descriptor, Source
@@ -99,18 +99,12 @@ def _copy_for_test(component: Component) -> Component:
     return component.copy() if is_a(component, "BatchNormComponent", *RANDOM_TYPES) else copy.copy(component)
 
 
-def _with_children(components: Iterable[Component]) -> Iterator[Component]:
-    for component in components:
-        yield component
-        yield from _with_children(component.children)
-
-
 def _arrays(components: Iterable[Component]) -> Iterator[np.ndarray]:
     """The arrays that are attributes of components, or of components in them."""
-    return (value for component in _with_children(components) for value in vars(component).values()
+    return (value for component in with_children(components) for value in vars(component).values()
             if isinstance(value, np.ndarray))
 
 
 def _attributes(nnet: Nnet) -> list[object]:
     """All settings and arrays of all components."""
-    return [value for component in _with_children(nnet.components) for value in vars(component).values()]
+    return [value for component in with_children(nnet.components) for value in vars(component).values()]

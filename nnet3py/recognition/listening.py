@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.extras import install_command
+from nnet3py.extras import load
 
 logger = logging.getLogger(__name__)
 
@@ -144,11 +144,7 @@ def device_list() -> str:
 def sounddevice() -> Any:
     """The package of that name."""
     try:
-        import sounddevice as library
-    except ImportError:
-        raise Nnet3Error("a microphone needs the package sounddevice",
-                         f"to install it: {install_command('listen')}") from None
+        return load("sounddevice", "a microphone needs", "listen")
     except OSError as error:
         raise Nnet3Error(f"sounddevice cannot load its library: {error}",
                          "install PortAudio, such as with apt-get install libportaudio2") from None
-    return library

@@ -18,7 +18,7 @@ from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.jobs.process import JobProcesses, describe_status
 from nnet3py.engine.threads import num_threads
 from nnet3py.errors import Nnet3Error
-from nnet3py.extras import install_command
+from nnet3py.extras import load
 
 CONNECT_SECONDS = 30       # for the scheduler, and then for its first worker
 _SHARED_SECONDS = 10       # until a file written on another machine is seen here
@@ -77,12 +77,7 @@ class DaskExecutor(Executor):
 
 
 def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError:
-        raise Nnet3Error("--scheduler needs dask.distributed, which is not installed",
-                         install_command("dask")) from None
-    return distributed
+    return load("distributed", "--scheduler needs", "dask", "dask.distributed")
 
 
 def _connect(distributed: Any, target: Any, name: str) -> Any:
