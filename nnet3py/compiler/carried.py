@@ -33,11 +33,11 @@ class CarriedRows(NamedTuple):
     def rows(self, computation: Computation) -> np.ndarray:
         """int64 (sequences, rows): the numbers of these rows in the matrices of ``computation``."""
         count = num_sequences(computation)
-        found = np.zeros((count, len(self.matrices)), np.int64)
+        rows = np.zeros((count, len(self.matrices)), np.int64)
         for m in set(self.matrices.tolist()):
             here = self.matrices == m
-            found[:, here] = _rows_of_sequences(computation, m, count)[:, self.places[here]]
-        return found
+            rows[:, here] = _rows_of_sequences(computation, m, count)[:, self.places[here]]
+        return rows
 
     def width(self, computation: Computation) -> int:
         """How many elements these rows of one sequence have."""
@@ -72,7 +72,7 @@ class CarriedState(NamedTuple):
 
 def num_sequences(computation: Computation) -> int:
     """How many sequences go through a computation together: as many as in any of its inputs."""
-    taken = next(one.args[0] for one in computation.commands if one.type == CommandType.ACCEPT_INPUT)
+    taken = next(command.args[0] for command in computation.commands if command.type == CommandType.ACCEPT_INPUT)
     return 1 + int(computation.debug_info[computation.submatrices[taken].matrix].indexes[:, 0].max())
 
 
@@ -80,7 +80,7 @@ def carried_state(computation: Computation, nnet: Nnet) -> CarriedState:
     """What a looped computation, which ends with a jump, carries from chunk to chunk."""
     rows = _LiveRows(computation.unfused(), nnet)
     loop_begin, live = rows.at_chunks()
-    before = [rows.carried(one) for one in live]
+    before = [rows.carried(live_rows) for live_rows in live]
     if rows.last_is_begin_again(loop_begin):
         before.pop()
         last = rows.handed_over(before[loop_begin])
@@ -88,7 +88,7 @@ def carried_state(computation: Computation, nnet: Nnet) -> CarriedState:
         loop_begin += 1
         last = before[loop_begin]
     chunks = [Chunk(*pair) for pair in zip(before, [*before[1:], last], strict=True)]
-    return CarriedState(chunks, loop_begin, max(one.after.width(computation) for one in chunks))
+    return CarriedState(chunks, loop_begin, max(chunk.after.width(computation) for chunk in chunks))
 
 
 class _LiveRows:
@@ -113,38 +113,50 @@ class _LiveRows:
         label = commands[-1].args[0]
         loop_begin = int(np.searchsorted(begins, label)) - 1
         live = np.zeros(self.starts[-1], bool)
-        found: dict[int, np.ndarray] = {}
+        by_command: dict[int, np.ndarray] = {}
         at_label = live
         while True:                             # until what the last chunk hands over is what the loop begins with
             live = at_label.copy()
             for c in range(len(commands) - 2, label - 1, -1):
                 self._before(commands[c], live)
-                found[c] = live.copy() if c in begins else live
+                if c in begins:
+                    by_command[c] = live.copy()
             if (live == at_label).all():
                 break
             at_label = live
         for c in range(label - 1, -1, -1):
             self._before(commands[c], live)
-            found[c] = live.copy() if c in begins else live
-        return loop_begin, [found[c] for c in begins]
+            if c in begins:
+                by_command[c] = live.copy()
+        return loop_begin, [by_command[c] for c in begins]
 
-    def _before(self, one: Command, live: np.ndarray) -> None:
+    def _before(self, command: Command, live: np.ndarray) -> None:
         """Turn the rows that are live after a command into those that are before it."""
-        kind, _, args = one
+        kind, _, args = command
         if kind == CommandType.SWAP_MATRIX:
             (a, b, _), (c, d, _) = self.ranges[args[0]], self.ranges[args[1]]
             live[a:b], live[c:d] = live[c:d].copy(), live[a:b].copy()
             return
-        roles = COMMANDS[kind].roles
+        adds = kind == CommandType.PROPAGATE and self.nnet.components[args[0]].has(Properties.PROPAGATE_ADDS)
+        self._without_written(command, live, adds)
+        self._with_read(command, live, adds)
+
+    def _without_written(self, command: Command, live: np.ndarray, adds: bool) -> None:
+        """What a command overwrites is not read before it; ``adds``: what it propagates is added."""
+        kind, _, args = command
         if kind == CommandType.ALLOC_MATRIX:
             first, end, _ = self.ranges[args[0]]
             live[first:end] = False
-        adds = kind == CommandType.PROPAGATE and self.nnet.components[args[0]].has(Properties.PROPAGATE_ADDS)
-        for role, value in zip(roles, args, strict=False):
+        for role, value in zip(COMMANDS[kind].roles, args, strict=False):
             if role in _WRITTEN and value > 0 and not (adds and role == Role.PROPAGATED):
                 first, end, is_wide = self.ranges[value]
                 if is_wide:
                     live[first:end] = False
+
+    def _with_read(self, command: Command, live: np.ndarray, adds: bool) -> None:
+        """What a command reads is live before it."""
+        kind, _, args = command
+        roles = COMMANDS[kind].roles
         chosen = Role.ROWS in roles or Role.RANGES in roles          # of the rows that are read
         for place, (role, value) in enumerate(zip(roles, args, strict=False)):
             if (role in _READ and value > 0 and not (chosen and place == 1)) or (adds and role == Role.PROPAGATED):
@@ -174,14 +186,14 @@ class _LiveRows:
         """Whether the last chunk is that to which it jumps, with its own inputs in the place of that one's."""
         commands, givers = self.computation.commands, self._givers()
         label, begin = commands[-1].args[0], self.begins[loop_begin]
-        between = {one.type for one in commands[begin:label]} - WITHOUT_CALL - {CommandType.ACCEPT_INPUT}
+        between = {command.type for command in commands[begin:label]} - WITHOUT_CALL - {CommandType.ACCEPT_INPUT}
         own, theirs = self._inputs(self.begins[-1], len(commands)), self._inputs(begin, label)
         return not between and own == {node: givers.get(m) for node, m in theirs.items()}
 
     def _inputs(self, begin: int, end: int) -> dict[int, int]:
         """The matrix of each input that is taken between two commands, by its node."""
-        return {one.args[1]: self.computation.submatrices[one.args[0]].matrix
-                for one in self.computation.commands[begin:end] if one.type == CommandType.ACCEPT_INPUT}
+        return {command.args[1]: self.computation.submatrices[command.args[0]].matrix
+                for command in self.computation.commands[begin:end] if command.type == CommandType.ACCEPT_INPUT}
 
     def handed_over(self, taken: CarriedRows) -> CarriedRows:
         """The rows that the swaps at the end bring into these."""
@@ -199,11 +211,11 @@ class _LiveRows:
 def _chunk_begins(commands: list[Command]) -> list[int]:
     """The numbers of the commands that take the first input of each chunk."""
     begins, exchanges = [0], CommandType.ACCEPT_INPUT
-    for c, one in enumerate(commands):
-        if one.type == CommandType.ACCEPT_INPUT and exchanges == CommandType.PROVIDE_OUTPUT:
+    for c, command in enumerate(commands):
+        if command.type == CommandType.ACCEPT_INPUT and exchanges == CommandType.PROVIDE_OUTPUT:
             begins.append(c)
-        if one.type in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
-            exchanges = one.type
+        if command.type in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
+            exchanges = command.type
     return begins
 
 

@@ -7,7 +7,7 @@ from nnet3py.errors import UsageError
 from nnet3py.features.cmvn import OnlineNormalizer
 from nnet3py.features.frames import transform, windows
 from nnet3py.ivectors.online import AdaptationState, OnlineModels, terms_of_pieces
-from nnet3py.recognition.frame_buffer import FrameBuffer
+from nnet3py.runtime.frame_buffer import FrameBuffer
 
 _PIECE = 500          # frames that are added up together
 _PIECES = 4           # pieces that are in memory together

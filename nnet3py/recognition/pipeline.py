@@ -12,9 +12,9 @@ from nnet3py.features.cmvn_options import OnlineOptions
 from nnet3py.features.speech import SpeechFeatures, SpeechOptions
 from nnet3py.ivectors.online import AdaptationState, OnlineModels
 from nnet3py.recognition.feature_stream import FeatureStream
-from nnet3py.recognition.frame_buffer import FrameBuffer
 from nnet3py.recognition.ivector_stream import IvectorStream
 from nnet3py.recognition.stream_options import SilenceWeightingOptions
+from nnet3py.runtime.frame_buffer import FrameBuffer
 
 _AT_A_TIME = 5000         # frames that are normalised and spliced together, however many come at once
 

@@ -133,9 +133,7 @@ class StreamDecoder:
         if not self._chunk_is_there():
             return None
         pipeline, looped, ready = self.pipeline, self._looped, self.pipeline.num_frames_ready
-        begin = self._num_chunks * looped.frames_per_chunk
-        end = begin + looped.frames_per_chunk + looped.right_context
-        first = begin + looped.right_context if self._num_chunks else -looped.left_context
+        first, end = looped.frames_of_chunk(self._num_chunks)
         frames = pipeline.frames_at(np.clip(np.arange(first, end), 0, ready - 1))
         ivector = None
         if looped.io.ivector_dim:
@@ -147,7 +145,7 @@ class StreamDecoder:
     def _chunk_is_there(self) -> bool:
         """Whether the frames of the next chunk have come, or the last ones have."""
         begin, ready = self._num_chunks * self._looped.frames_per_chunk, self.pipeline.num_frames_ready
-        end = begin + self._looped.frames_per_chunk + self._looped.right_context
+        _, end = self._looped.frames_of_chunk(self._num_chunks)
         return begin < ready and (end <= ready or self.pipeline.is_finished)
 
     def accept_output(self, rows: np.ndarray) -> None:

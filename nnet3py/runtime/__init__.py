@@ -21,7 +21,8 @@ goes through the host.
 with ``accept(feats, ivector=None)`` and ``finish()``, which return the output that is ready, and ``restart()``;
 ``compute(feats, …)`` is for a whole utterance. Chunks of several streams are computed as one (``compute_chunks``,
 which threads may call at the same time: ``waiting_line.py``): ``chunk_batch.py`` copies what each stream carries, a
-row of ``stream_states.py``, to where a computation for N streams expects it, and back. ``network_io.py`` checks
+row of ``stream_states.py``, to where a computation for N streams expects it, and back. ``frame_buffer.py``: rows that
+come and go. ``network_io.py`` checks
 features and i-vectors and scales outputs, for all ways of computing utterances. ``cutting.py``: ``ComputeOptions``,
 ``Utterance``, and a ``Cutter`` for each of Kaldi's ways of cutting into ``Chunk`` objects; where the output does not
 show it, chunks are longer and of few lengths (``network/locality.py`` knows). ``batch.py``:

@@ -52,11 +52,6 @@ class ChunkBatch:
         if debug:
             log_preamble(self._bound)
 
-    def num_input_rows(self, number: int, name: str) -> int:
-        """How many rows of an input chunk ``number`` takes of each stream; 0 if it does not take that input."""
-        view = self._bound.stages()[number].inputs.get(name)
-        return 0 if view is None else view.shape[0] // self.size
-
     def run(self, number: int, slots: Sequence[int], inputs: Mapping[str, Sequence[np.ndarray]]) -> list[np.ndarray]:
         """Compute a chunk of each stream.
 

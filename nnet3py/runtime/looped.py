@@ -26,7 +26,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena
 from nnet3py.runtime.chunk_batch import ChunkBatch
-from nnet3py.runtime.frame_queue import FrameQueue
+from nnet3py.runtime.frame_buffer import FrameBuffer
 from nnet3py.runtime.network_io import NetworkIo
 from nnet3py.runtime.stream_states import StreamState, StreamStates
 from nnet3py.runtime.waiting_line import WaitingLine
@@ -267,13 +267,13 @@ class LoopedStream:
     def __init__(self, looped: LoopedComputer) -> None:
         self._looped = looped
         self._state = looped.new_state()
-        self._waiting = FrameQueue(looped.io.input_dim)    # frames that no chunk has taken yet
+        self._waiting = FrameBuffer(looped.io.input_dim)    # frames that no chunk has taken yet
         self.restart()
 
     def restart(self) -> None:
         """Forget everything, to begin another utterance."""
         self._state.restart()
-        self._waiting.clear()
+        self._waiting.forget(self._waiting.end)
         self._last = np.zeros((0, self._looped.io.input_dim), np.float32)
         self._ivector: np.ndarray | None = None
         self._ivector_at: Callable[[int], np.ndarray | None] | None = None      # by the frame after a chunk's last
@@ -329,10 +329,10 @@ class LoopedStream:
             self._ivector = ivector
         if len(feats):
             if not self.num_frames:
-                self._waiting.repeat(feats[:1], self._looped.left_context)
+                self._append_copies(feats[:1], self._looped.left_context)
             self.num_frames += len(feats)
             self._last = np.array(feats[-1:], np.float32)
-            self._waiting.push(feats)
+            self._waiting.append(feats)
 
     def end(self) -> None:
         """There are no more frames; compute nothing."""
@@ -345,19 +345,24 @@ class LoopedStream:
         per_chunk = self._looped.frames_per_chunk // self._looped.frame_subsampling_factor
         num_chunks = max(num_chunks, -(-self._num_rows // per_chunk))
         if num_chunks:
-            self._waiting.repeat(self._last, self._looped.frames_of_chunk(num_chunks - 1)[1] - self.num_frames)
+            self._append_copies(self._last, self._looped.frames_of_chunk(num_chunks - 1)[1] - self.num_frames)
+
+    def _append_copies(self, frame: np.ndarray, count: int) -> None:
+        """Let (1, input dim) wait so many times."""
+        self._waiting.append(np.broadcast_to(frame, (count, frame.shape[1])))
 
     def pending_chunk(self) -> Chunk | None:
         """The next chunk, if its frames are there; its matrix is valid until more frames are taken."""
         first, end = self._looped.frames_of_chunk(self._state.num_chunks)
-        if len(self._waiting) < end - first or (self._is_finished and self.num_outputs >= self._num_rows):
+        waiting, count = self._waiting, end - first
+        if waiting.end - waiting.first < count or (self._is_finished and self.num_outputs >= self._num_rows):
             return None
         ivector = self._ivector if self._ivector_at is None else self._ivector_at(end)
-        return Chunk(self._state, self._waiting.first(end - first), ivector)
+        return Chunk(self._state, waiting.between(waiting.first, waiting.first + count), ivector)
 
     def accept_output(self, chunk: Chunk, output: np.ndarray | NumericError) -> np.ndarray:
         """Take what came out for the pending chunk; returns the rows that are this stream's output."""
-        self._waiting.drop(len(chunk.feats))
+        self._waiting.forget(self._waiting.first + len(chunk.feats))
         if isinstance(output, NumericError):
             raise output
         if not self._is_finished:

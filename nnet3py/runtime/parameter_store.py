@@ -140,7 +140,7 @@ class ParameterStore:
         self._statistics = _Arrays(ops, self._groups, "STATISTICS", np.float64)
         self._arrays = self._parameters, self._statistics
         self._limits = _Numbers(ops, len(self.components), np.float64)
-        self._found = ops.new_vector(len(self.components) + 1, np.float64)
+        self._applied = ops.new_vector(len(self.components) + 1, np.float64)
         self._changed_by: ParameterStore | None = None
         self._additions: Replays | None = None      # captured launches of ``add_limited``
         self.push()
@@ -216,13 +216,13 @@ class ParameterStore:
         settings = global_limit, scale, momentum
         self._additions.run(settings, lambda: self._queue_addition(change, *settings))
         self._merge_marks(change, ~np.isnan(limits))
-        return self.ops.read_later(self._found)
+        return self.ops.read_later(self._applied)
 
     def _queue_addition(self, change: ParameterStore, global_limit: float, scale: float, momentum: float) -> None:
         from nnet3py.ops.cuda.store import limit_changes
 
         parameters = change._parameters.segments
-        limit_changes(self._found, *(vector for arrays in self._arrays for vector in arrays.decided),
+        limit_changes(self._applied, *(vector for arrays in self._arrays for vector in arrays.decided),
                       parameters.queue_dot_products(parameters), self._limits.vector, global_limit, scale, momentum)
         for arrays, theirs in zip(self._arrays, change._arrays, strict=True):
             factors, remaining = arrays.decided

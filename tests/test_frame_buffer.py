@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.recognition.frame_buffer import FrameBuffer
+from nnet3py.runtime.frame_buffer import FrameBuffer
 
 RNG = np.random.default_rng(3)
 

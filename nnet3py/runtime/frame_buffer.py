@@ -32,7 +32,8 @@ class FrameBuffer:
 
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """float32 (numbers, dim), new: the rows of these numbers, none of which is forgotten."""
-        return self._rows[numbers - self.first + self._place]
+        rows: np.ndarray = self._rows[numbers - self.first + self._place]
+        return rows
 
     def between(self, first: int, end: int) -> np.ndarray:
         """float32 (end - first, dim), a view that holds until rows are added; none of them is forgotten."""
