@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.recognition.server import RecognitionServer, ServerOptions
+from nnet3py.recognition.server import RecognitionServer
 from nnet3py.recognition.server_limits import Limits
+from nnet3py.recognition.server_options import ServerOptions
 from nnet3py.recognition.server_protocol import StreamSettings
 from nnet3py.recognition.stream_threads import StreamThreads
 

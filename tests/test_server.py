@@ -16,8 +16,9 @@ from fake_recognition import BrokenStream, FakeStream, SlowStream, converse, htt
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.recognition import stream_threads
-from nnet3py.recognition.server import RecognitionServer, ServerOptions
+from nnet3py.recognition.server import RecognitionServer
 from nnet3py.recognition.server_limits import Limits
+from nnet3py.recognition.server_options import ServerOptions
 from nnet3py.recognition.stream_threads import StreamThreads
 
 websockets = pytest.importorskip("websockets")

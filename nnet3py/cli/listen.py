@@ -60,12 +60,12 @@ def show(words: Iterable[Any]) -> None:
     import shutil
 
     try:
-        for one in words:
-            if one.is_over:
+        for segment in words:
+            if segment.is_over:
                 log.show_status("")
-                print(one.text, flush=True)
+                print(segment.text, flush=True)
             else:
-                log.show_status(one.text[-shutil.get_terminal_size().columns + 2:])
+                log.show_status(segment.text[-shutil.get_terminal_size().columns + 2:])
     finally:
         log.show_status("")
 

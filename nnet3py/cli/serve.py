@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import QUIET
-from nnet3py.cli.options import Options, option
+from nnet3py.cli.options import Options, declared, option
 from nnet3py.cli.recognizers import DEVICE, MODEL, device, single_model, warmed_recognizer
+from nnet3py.option_fields import settings_of, with_values
+from nnet3py.recognition.server_limits import Limits
+from nnet3py.recognition.server_options import ServerOptions
 
 if TYPE_CHECKING:
-    from nnet3py.recognition.server import RecognitionServer, ServerOptions
+    from nnet3py.recognition.server import RecognitionServer
     from nnet3py.recognition.server_protocol import StreamSettings
 
 _GARBAGE_THRESHOLD = 2000    # objects: streams have large arrays
@@ -31,24 +34,12 @@ e.g.:
  nnet3py serve --port=8080 --host=0.0.0.0 --max-connections=20 exp/chain/tdnn1a_online
 """, arguments=(0, 1), detached_values=True, options=[
     QUIET,
-    option("host", str, "127.0.0.1", "Address to listen on; 0.0.0.0 or :: for all of this machine's"),
-    option("port", int, 2700, "Port to listen on; 0 for one that is free"),
     *MODEL, *DEVICE,
-    option("sample-rate", float, 8000.0, "Samples a second of clients that do not say: the public server's"),
     option("num-threads", int, 0, "Threads that compute; four times as many streams are worked on at a time (0: one "
            "for each core)"),
-    option("max-connections", int, 200, "Clients at the same time; one more is told that the service is unavailable"),
-    option("max-message-bytes", int, 1 << 20, "Longest message; a longer one ends its connection"),
-    option("max-seconds", float, 14400.0, "Sound on one connection, in seconds; then it is closed (0: no limit)"),
-    option("max-speed", float, 50.0, "Seconds of sound a second that a client may send after its first minute; a "
-           "faster one is held back (0: no limit)"),
-    option("idle-timeout", float, 60.0, "Seconds without a message after which a connection is closed (0: never)"),
-    option("drain-seconds", float, 10.0, "Seconds that conversations have to end after a signal; a second one ends "
-           "them at once"),
+    *declared(settings_of(ServerOptions)), *declared(settings_of(Limits)),
     option("allow-origin", "strings", (), "Let pages of this other server connect from browsers, such as "
            "https://example.org (*: of all); may be given more than once"),
-    option("certificate", str, "", "File with a certificate, for TLS; browsers need it for a microphone elsewhere"),
-    option("key", str, "", "File with the certificate's key, if that is in another one"),
 ])
 def serve(args: list[str], options: Options) -> None:
     """Load the model, then serve until a signal comes."""
@@ -104,13 +95,6 @@ def server_options(options: Options, model: str) -> ServerOptions:
     """What the command line says of the server."""
     from pathlib import Path
 
-    from nnet3py.recognition.server import ServerOptions
-    from nnet3py.recognition.server_limits import Limits
-
-    limits = Limits(max_connections=options.max_connections, max_message_bytes=options.max_message_bytes,
-                    max_seconds=options.max_seconds, max_speed=options.max_speed, idle_timeout=options.idle_timeout)
-    return ServerOptions(
-        host=options.host, port=options.port,
-        sample_rate=options.sample_rate, limits=limits, drain_seconds=options.drain_seconds,
-        allowed_origins=options.allow_origin, certificate=options.certificate, key=options.key,
-        model_name=Path(model).resolve().name)
+    limits = with_values(Limits(), options.as_dict())
+    return with_values(ServerOptions(limits=limits, allowed_origins=options.allow_origin,
+                                     model_name=Path(model).resolve().name), options.as_dict())

@@ -10,12 +10,11 @@ from nnet3py.cli.option_groups import NUM_THREADS, QUIET
 from nnet3py.cli.options import Options, option
 from nnet3py.cli.recognizers import DEVICE, MODEL, device, model_and_rest, read_recognizer
 from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.recognition.transcripts import ENDINGS, FORMATS
 
 if TYPE_CHECKING:
     from nnet3py.recognition.recognizer import Recognizer
     from nnet3py.recognition.sound_list import Listed
-
-_FORMATS = ("text", "json", "srt", "vtt", "ctm")
 
 
 @kaldi_command("nnet3-transcribe", usage="""
@@ -37,7 +36,7 @@ e.g.:
  nnet3-transcribe --graph=exp/chain/tree/graph_tg --model-option=beam=13 exp/chain/tdnn1a a.flac
 """, arguments=(1, None), detached_values=True, options=[
     QUIET,
-    option("format", str, "text", "What to write: text, json, srt, vtt or ctm", choices=_FORMATS),
+    option("format", str, "text", "What to write: text, json, srt, vtt or ctm", choices=tuple(FORMATS)),
     option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),
     *MODEL, *DEVICE,
     option("channel", int, -1, "Channel to take, from 0; -1: the mean of all"),
@@ -83,14 +82,11 @@ def _here(model: str, sounds: list[Listed], options: Options) -> int:
     """Transcribe in this process."""
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.io.streams import write_text
-    from nnet3py.recognition.sound_list import result_path, to_do
-    from nnet3py.recognition.transcripts import ENDINGS, FORMATS
+    from nnet3py.recognition.sound_list import result_path
 
     set_num_threads(options.num_threads)
     ending, form = ENDINGS[options.format], FORMATS[options.format]
-    waiting = to_do(sounds, options.out, ending) if options.out else sounds
-    if len(waiting) < len(sounds):
-        log.log(f"{len(sounds) - len(waiting)} of {len(sounds)} sounds have results in {options.out} already")
+    waiting = _without_results(sounds, options.out, ending) if options.out else sounds
     if not waiting:
         return 0
     work = _Work(read_recognizer(model, options, device(options)), options, len(waiting))
@@ -105,6 +101,16 @@ def _here(model: str, sounds: list[Listed], options: Options) -> int:
         else:
             write_text("-", _printed(form(sound.name, result), sound, options, len(sounds)))
     return work.status()
+
+
+def _without_results(sounds: list[Listed], folder: str, ending: str) -> list[Listed]:
+    """The sounds that have no result in a folder; how many others there are is logged."""
+    from nnet3py.recognition.sound_list import to_do
+
+    waiting = to_do(sounds, folder, ending)
+    if len(waiting) < len(sounds):
+        log.log(f"{len(sounds) - len(waiting)} of {len(sounds)} sounds have results in {folder} already")
+    return waiting
 
 
 def _printed(text: str, sound: Listed, options: Options, num_sounds: int) -> str:
@@ -166,7 +172,6 @@ def _in_jobs(model: str, sounds: list[Listed], options: Options) -> int:
     from nnet3py.io.streams import write_text
     from nnet3py.io.text_lines import read_text
     from nnet3py.recognition.sound_list import result_path
-    from nnet3py.recognition.transcripts import ENDINGS
 
     ending = ENDINGS[options.format]
     if options.out:
@@ -187,12 +192,9 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
     from nnet3py.drivers.jobs.choice import make_executor
     from nnet3py.drivers.jobs.executor import JobsFailed
     from nnet3py.recognition.sound_list import split, to_do
-    from nnet3py.recognition.transcripts import ENDINGS
 
     ending = ENDINGS[options.format]
-    waiting = to_do(sounds, folder, ending)
-    if len(waiting) < len(sounds):
-        log.log(f"{len(sounds) - len(waiting)} of {len(sounds)} sounds have results in {folder} already")
+    waiting = _without_results(sounds, folder, ending)
     if not waiting:
         return 0
     logs = Path(folder) / "log"

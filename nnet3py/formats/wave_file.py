@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
 _NAMES = {2: "ADPCM", 6: "A-law", 7: "mu-law", 17: "ADPCM", 85: "MP3"}
 _KINDS = {(_PCM, 8): "u1", (_PCM, 16): "i2", (_PCM, 24): "i3", (_PCM, 32): "i4", (_FLOAT, 32): "f4", (_FLOAT, 64): "f8"}
-_SCALES = {"u1": 256.0, "i2": 1.0, "i3": 1 / 256, "i4": 1 / 65536, "f4": 32768.0, "f8": 32768.0}
+FULL_SCALE = np.float32(32768.0)           # what 1 is among samples of 16 bits
+_SCALES = {"u1": 256.0, "i2": 1.0, "i3": 1 / 256, "i4": 1 / 65536, "f4": float(FULL_SCALE), "f8": float(FULL_SCALE)}
 
 # What programs that write into a pipe (sox, ffmpeg) give as a length they do not know yet: read to the end.
 _UNKNOWN_LENGTHS = (0, 0x7FFFF000, 0x7FFFFFFF, 0xFFFFFFFF)

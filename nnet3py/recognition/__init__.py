@@ -10,7 +10,7 @@ to the next), and ``stream_decoder.py`` (``StreamDecoder(pipeline, looped, graph
 computed together.
 
 ``silence_weighting.py``: what frames count for i-vectors, by what was recognised in them. ``endpoint.py``: rules of
-when an utterance is over. ``stream_options.py`` has the options of both. ``frame_buffer.py``: rows that come and go.
+when an utterance is over. ``stream_options.py`` has the options of both.
 Nothing grows with the length of a stream but the search, which begins anew with each segment; nothing is done for each
 frame in Python but taking it from the library that computes it.
 
@@ -23,7 +23,8 @@ that decode many such streams. Of streams in several threads, whoever's, what th
 moment is computed together (``LoopedComputer.compute_chunks``).
 
 The server: ``server.py`` accepts connections, ``server_session.py`` has the conversation with one client in the words
-of ``server_protocol.py`` (vosk-server's), ``server_limits.py`` says how much a client may ask, ``server_metrics.py``
-counts, ``server_http.py`` answers plain HTTP and gives the page ``server_page.html``. Streams are decoded behind the
-interface ``stream_threads.StreamService``, by the scheduler, so that nobody waits for somebody else's sound.
+of ``server_protocol.py`` (vosk-server's), ``server_options.py`` says how it serves and ``server_limits.py`` how much a
+client may ask, ``server_metrics.py`` counts, ``server_http.py`` answers plain HTTP and gives the page
+``server_page.html``. Streams are decoded behind the interface ``stream_threads.StreamService``, by the scheduler, so
+that nobody waits for somebody else's sound.
 """

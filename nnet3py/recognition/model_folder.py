@@ -107,11 +107,11 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
 
     Raises Nnet3Error that names everything that is missing, and UsageError for an option that is not known.
     """
-    found = look_at_folder(path, graph, options)
-    if found.missing:
-        raise Nnet3Error(f"{found.path} cannot be used for recognition: {'; '.join(found.missing)}",
-                         f"it was taken for {LAYOUTS[found.layout]}; 'nnet3py inspect' says what is in it")
-    return found
+    folder = look_at_folder(path, graph, options)
+    if folder.missing:
+        raise Nnet3Error(f"{folder.path} cannot be used for recognition: {'; '.join(folder.missing)}",
+                         f"it was taken for {LAYOUTS[folder.layout]}; 'nnet3py inspect' says what is in it")
+    return folder
 
 
 def look_at_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
@@ -240,9 +240,9 @@ class _Reader:
         kind = folder.options.get("feature-type", "")
         if kind not in ("", "mfcc", "fbank"):
             raise UsageError(f"--feature-type={kind}: only mfcc and fbank can be computed")
-        found = {one: self._named(f"{one}-config") or self._one_of(*_FEATURE_CONFS[one]) for one in ("mfcc", "fbank")}
-        folder.feature_kind = kind or ("fbank" if found["fbank"] and not found["mfcc"] else "mfcc")
-        path = found[folder.feature_kind]
+        paths = {each: self._named(f"{each}-config") or self._one_of(*names) for each, names in _FEATURE_CONFS.items()}
+        folder.feature_kind = kind or ("fbank" if paths["fbank"] and not paths["mfcc"] else "mfcc")
+        path = paths[folder.feature_kind]
         if not path:
             self._lack(f"there is no conf/{folder.feature_kind}.conf, which says how features are computed")
             return

@@ -9,17 +9,17 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from nnet3py import extras
-from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.errors import Nnet3Error
+from nnet3py.extras import load
 from nnet3py.recognition.server_http import HttpAnswer, answer_to, is_local_name, origin_is_allowed, refusal
-from nnet3py.recognition.server_limits import MESSAGES_WAITING, Limits
+from nnet3py.recognition.server_limits import MESSAGES_WAITING
 from nnet3py.recognition.server_metrics import Metrics
-from nnet3py.recognition.server_protocol import SAMPLE_RATES, CloseCode, StreamSettings
+from nnet3py.recognition.server_options import ServerOptions
+from nnet3py.recognition.server_protocol import CloseCode, StreamSettings
 from nnet3py.recognition.server_session import Session
 from nnet3py.recognition.stream_threads import StreamService
 
@@ -29,46 +29,6 @@ CLOSE_SECONDS = 5.0          # that a client has to answer to the closing of its
 _OPEN_SECONDS = 10.0         # for a client to say what it wants
 _PING_SECONDS = 20.0         # between questions whether a client is still there; as long for the answer
 _KINDS = {1007: "text", 1009: "size", 1011: "ping"}      # of errors at which websockets itself closes, by close code
-
-
-@dataclass(frozen=True)
-class ServerOptions:
-    """How to serve.
-
-    Attributes
-    ----------
-    host : name or address of the interface to listen on; ``""`` for all
-    port : to listen on; 0 for any that is free
-    sample_rate : of clients that do not name theirs
-    limits : for clients
-    drain_seconds : that connections have to end by themselves after the server was told to stop
-    allowed_origins : of pages of other servers whose scripts may connect, such as ``https://example.org``; or ``*``
-    certificate, key : files in PEM format, for connections with TLS; the key may be in the certificate's file
-    model_name : which is shown
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 2700
-    sample_rate: float = 8000.0
-    limits: Limits = field(default_factory=Limits)
-    drain_seconds: float = 10.0
-    allowed_origins: Sequence[str] = ()
-    certificate: str = ""
-    key: str = ""
-    model_name: str = ""
-
-    def check(self) -> None:
-        """Raise :class:`UsageError` for what cannot be."""
-        self.limits.check()
-        if not SAMPLE_RATES[0] <= self.sample_rate <= SAMPLE_RATES[1]:
-            raise UsageError(f"--sample-rate={self.sample_rate:g}: expected a number from {SAMPLE_RATES[0]:g} to "
-                             f"{SAMPLE_RATES[1]:g}")
-        if not 0 <= self.port <= 65535:
-            raise UsageError(f"--port={self.port}: expected a number from 0 to 65535")
-        if not self.drain_seconds >= 0:
-            raise UsageError(f"--drain-seconds={self.drain_seconds:g}: expected 0 or more")
-        if self.key and not self.certificate:
-            raise UsageError("--key without --certificate")
 
 
 class RecognitionServer:
@@ -240,11 +200,7 @@ def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[
 
 def require_websockets() -> None:
     """Raise Nnet3Error, which says how to install it, if the package is missing."""
-    try:
-        import websockets.asyncio.server  # noqa: F401
-    except ImportError:
-        raise Nnet3Error("the server needs the package websockets, 13.0 or newer",
-                         f"to install it: {extras.install_command('serve')}") from None
+    load("websockets.asyncio.server", "the server needs", "serve", "websockets, 13.0 or newer")
 
 
 def _tls_context(options: ServerOptions) -> Any:

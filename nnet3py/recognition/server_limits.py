@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nnet3py.errors import UsageError
+from nnet3py.option_fields import opt
 
 LEAST_MESSAGE_SECONDS = 0.005      # any message counts as this much sound: empty ones, too, cost time
 MESSAGES_WAITING = 4               # of a connection, in memory; then its client must wait
@@ -13,23 +14,21 @@ MESSAGES_WAITING = 4               # of a connection, in memory; then its client
 class Limits:
     """Limits of the server; 0 is none, where that makes sense.
 
-    Attributes
-    ----------
-    max_connections : clients at the same time; one more is told 503, service unavailable
-    max_message_bytes : of one message; a longer one ends the connection (close code 1009). With ``MESSAGES_WAITING``
-        it bounds the memory for what a client has sent
-    max_seconds : of sound on one connection; then the last result is sent, and the connection closed
-    max_speed : seconds of sound a second that a client may send for long; a faster one is held back, not refused
-    burst_seconds : of sound that may come at any speed
-    idle_timeout : seconds without a message, or without the answer being read, after which a connection is closed
+    ``MESSAGES_WAITING`` messages of ``max_message_bytes`` bound the memory for what a client has sent. Sound of
+    ``burst_seconds`` may come at any speed. At ``max_seconds`` the last result is sent before the connection is closed;
+    ``idle_timeout`` counts without the answer being read, too.
     """
 
-    max_connections: int = 200
-    max_message_bytes: int = 1 << 20
-    max_seconds: float = 4 * 3600.0
-    max_speed: float = 50.0
+    max_connections: int = opt("max-connections", 200,
+                               "Clients at the same time; one more is told that the service is unavailable")
+    max_message_bytes: int = opt("max-message-bytes", 1 << 20, "Longest message; a longer one ends its connection")
+    max_seconds: float = opt("max-seconds", 4 * 3600.0,
+                             "Sound on one connection, in seconds; then it is closed (0: no limit)")
+    max_speed: float = opt("max-speed", 50.0, "Seconds of sound a second that a client may send after its first "
+                           "minute; a faster one is held back (0: no limit)")
     burst_seconds: float = 60.0
-    idle_timeout: float = 60.0
+    idle_timeout: float = opt("idle-timeout", 60.0,
+                              "Seconds without a message after which a connection is closed (0: never)")
 
     def check(self) -> None:
         """Raise :class:`UsageError` if no client could be served."""

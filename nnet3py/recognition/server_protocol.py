@@ -112,29 +112,29 @@ def _changed(settings: StreamSettings, config: Any) -> StreamSettings:
         raise _wrong("config", config, "an object")
     if config.get("model"):
         raise _wrong("model", config["model"], "none: this server has one model")
-    found: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     if "sample_rate" in config:
         rate = config["sample_rate"]
         if not _is_number(rate) or not SAMPLE_RATES[0] <= rate <= SAMPLE_RATES[1]:
             raise _wrong("sample_rate", rate, f"a number from {SAMPLE_RATES[0]:g} to {SAMPLE_RATES[1]:g}")
-        found["sample_rate"] = float(rate)
+        changed["sample_rate"] = float(rate)
     if "words" in config:
         if not isinstance(config["words"], bool | int):
             raise _wrong("words", config["words"], "true or false")
-        found["words"] = bool(config["words"])
+        changed["words"] = bool(config["words"])
     if "max_alternatives" in config:
         count = config["max_alternatives"]
         if not _is_number(count) or count != int(count) or not 0 <= count <= MOST_ALTERNATIVES:
             raise _wrong("max_alternatives", count, f"a whole number from 0 to {MOST_ALTERNATIVES}")
-        found["max_alternatives"] = int(count)
+        changed["max_alternatives"] = int(count)
     if "phrase_list" in config:
         phrases = config["phrase_list"] or []
         if not isinstance(phrases, list) or not all(isinstance(phrase, str) for phrase in phrases):
             raise _wrong("phrase_list", phrases, "a list of texts")
         if sum(len(phrase.split()) for phrase in phrases) > MOST_PHRASE_WORDS:
             raise _wrong("phrase_list", phrases, f"at most {MOST_PHRASE_WORDS} words")
-        found["phrases"] = tuple(phrases)
-    return replace(settings, **found)
+        changed["phrases"] = tuple(phrases)
+    return replace(settings, **changed)
 
 
 def _is_number(value: Any) -> bool:

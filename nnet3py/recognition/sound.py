@@ -12,7 +12,7 @@ import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.extras import install_command
-from nnet3py.formats.wave_file import read_wave
+from nnet3py.formats.wave_file import FULL_SCALE, read_wave
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import InputStream
 
@@ -21,7 +21,6 @@ STANDARD_INPUT = "-"
 ENDINGS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64", ".rf64")
 _RIFF = (b"RIFF", b"RIFX", b"RF64")
 _BLOCK_SECONDS = 10
-_FULL_SCALE = np.float32(32768.0)
 
 
 @dataclass
@@ -99,7 +98,7 @@ def _wave(path: str, content: io.BytesIO | None) -> Sound:
     """A WAVE file, read whole by our own reader."""
     with InputStream(open(path, "rb") if content is None else content, path) as stream:   # noqa: SIM115 (it closes it)
         wave = read_wave(token_reader(stream))
-    blocks = iter([wave.samples / _FULL_SCALE])
+    blocks = iter([wave.samples / FULL_SCALE])
     return Sound(path, wave.rate, len(wave.samples), wave.duration, blocks)
 
 

@@ -22,11 +22,11 @@ def find_sounds(paths: Iterable[str]) -> list[Listed]:
 
     UsageError for what is not there, for folders without sounds, and if two results would have the same name.
     """
-    found: dict[str, Listed] = {}
+    sounds: dict[str, Listed] = {}
     for path in paths:
         for listed in _in_folder(path) if os.path.isdir(path) else [_file(path)]:
-            found.setdefault(os.path.realpath(listed.path) if listed.path != STANDARD_INPUT else "", listed)
-    return _with_own_names(list(found.values()))
+            sounds.setdefault(os.path.realpath(listed.path) if listed.path != STANDARD_INPUT else "", listed)
+    return _with_own_names(list(sounds.values()))
 
 
 def _file(path: str) -> Listed:
@@ -38,14 +38,14 @@ def _file(path: str) -> Listed:
 
 
 def _in_folder(folder: str) -> list[Listed]:
-    found = []
+    sounds = []
     for here, folders, names in os.walk(folder):
         folders.sort()
         paths = [os.path.join(here, name) for name in sorted(names) if name.lower().endswith(ENDINGS)]
-        found += [Listed(path, _stem(os.path.relpath(path, folder))) for path in paths if os.path.isfile(path)]
-    if not found:
+        sounds += [Listed(path, _stem(os.path.relpath(path, folder))) for path in paths if os.path.isfile(path)]
+    if not sounds:
         raise UsageError(f"the folder {folder} has no files of sound", f"they end in {', '.join(ENDINGS)}")
-    return found
+    return sounds
 
 
 def _stem(name: str) -> str:

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.formats.wave_file import FULL_SCALE
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.random_sequence import philox
 from nnet3py.recognition.pipeline import SpeakerState
@@ -18,7 +19,6 @@ logger = logging.getLogger(__name__)
 
 Block = bytes | bytearray | memoryview | np.ndarray
 
-FULL_SCALE = 32768.0           # what 1 is among samples of 16 bits
 _LARGEST = 32.0                # of samples that are meant to be from -1 to 1
 _NOISE_LENGTH = 1 << 16
 
@@ -171,7 +171,7 @@ class Stream:
         if len(samples) and float(np.abs(samples).max()) > _LARGEST:
             raise UsageError(f"expected floating-point samples from -1 to 1, found {float(np.abs(samples).max()):g}",
                              "divide samples of the range of 16 bits by 32768, or give int16")
-        return samples.astype(np.float32) * np.float32(FULL_SCALE)
+        return samples.astype(np.float32) * FULL_SCALE
 
 
 @cache

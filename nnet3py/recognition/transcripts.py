@@ -1,12 +1,13 @@
-"""Results as text, for people and other programs: plain text, JSON, subtitles (SubRip, WebVTT), CTM."""
+"""Results as text, for people and other programs: plain text, JSON, subtitles (SubRip, WebVTT), CTM. Light."""
 from __future__ import annotations
 
 import json
 import textwrap
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnet3py.recognition.results import Result, Word
+if TYPE_CHECKING:
+    from nnet3py.recognition.results import Result, Word
 
 # A subtitle: two lines of so many characters, shown so many seconds, without longer pauses in it.
 LINE, LINES = 42, 2
