@@ -105,7 +105,7 @@ class _LiveRows:
         self.firsts = np.array([first for first, _, _ in self.ranges])
 
     def at_chunks(self) -> tuple[int, list[np.ndarray]]:
-        """The number of the chunk to which the jump goes, and the live rows before each chunk.
+        """The number of the chunk to which the jump goes, and before each chunk which rows are live, bool (rows,).
 
         The last one is where the jump comes from: it takes its inputs, and is then what that chunk is after its own.
         """
@@ -174,7 +174,7 @@ class _LiveRows:
                     live[self.firsts[args[1]] + max(begin, 0):self.firsts[args[1]] + max(end, 0)] = True
 
     def carried(self, live: np.ndarray) -> CarriedRows:
-        """The live rows, of whichever sequence they are live."""
+        """The live rows, of whichever sequence they are live; ``live`` is bool (rows of all matrices,)."""
         matrices, places, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], num_sequences(self.computation)
         for m in sorted(set((np.searchsorted(self.starts, np.flatnonzero(live), "right") - 1).tolist())):
             mine = live[self.starts[m]:self.starts[m + 1]][_rows_of_sequences(self.computation, m, count)]

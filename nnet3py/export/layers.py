@@ -23,14 +23,20 @@ def apply(builder: Builder, component: Component, name: str, x: Value) -> Value:
 def linear(builder: Builder, name: str, weight: np.ndarray, bias: np.ndarray | None, x: Value, *,
            columns: tuple[tuple[int, int], ...] | None = None,
            attributes: tuple[str, str] = ("linear_params", "bias_params"), is_parameter: bool = True) -> Value:
-    """x W' + b; of W only some ranges of columns if ``columns`` says so."""
+    """x W' + b; of W only some ranges of columns if ``columns`` says so.
+
+    ``weight`` is float32 (outputs, inputs), ``bias`` float32 (outputs,) or None.
+    """
     w = builder.weight(name, attributes[0], weight, is_parameter)
     b = None if bias is None else builder.weight(name, attributes[1], bias, is_parameter)
     return builder.op("linear", x, weight=w, bias=b, columns=columns, component=name, dim=weight.shape[0])
 
 
 def affine_parameters(component: Any) -> tuple[np.ndarray, np.ndarray | None, tuple[str, str]] | None:
-    """Weight, bias and their names of a component that is one affine map of a frame; None for others."""
+    """Weight, bias and their names of a component that is one affine map of a frame; None for others.
+
+    float32 (outputs, inputs), and float32 (outputs,) or None.
+    """
     kind = type(component).__name__
     if kind in ("AffineComponent", "NaturalGradientAffineComponent", "FixedAffineComponent"):
         return component.linear_params, component.bias_params, ("linear_params", "bias_params")

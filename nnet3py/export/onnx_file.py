@@ -72,7 +72,7 @@ def session(path_or_bytes: str | bytes, threads: int = 1) -> Any:
 
 
 def run(running: Any, *inputs: np.ndarray) -> list[np.ndarray]:
-    """Outputs of a session for inputs in the order of the model's."""
+    """Outputs of a session, float32 (N, frames, dim), for inputs in the order of the model's, float32 as well."""
     names = [given.name for given in running.get_inputs()]
     return list(running.run(None, dict(zip(names, inputs, strict=True))))
 

@@ -50,6 +50,8 @@ def all_components(nnet: Nnet) -> dict[str, Component]:
 def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None) -> list[str]:
     """Put numbers into a network, in place; returns the names of those that changed.
 
+    ``given`` has arrays of any type, by the names and of the shapes of :func:`named_arrays`.
+
     Raises
     ------
     ShapeError : a name that the network does not have, or another shape; the network is then as it was
@@ -96,7 +98,7 @@ def write_weights(nnet: Nnet, path: str | os.PathLike[str], file_format: str) ->
 
 
 def read_weights(path: str | os.PathLike[str], file_format: str) -> dict[str, np.ndarray]:
-    """The numbers in a file of :func:`write_weights`. Raises FormatError for what is none."""
+    """The numbers in a file of :func:`write_weights`, as :func:`named_arrays`. Raises FormatError for what is none."""
     with open_input(path) as file:
         content = file.read()
     try:

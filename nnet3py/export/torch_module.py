@@ -173,7 +173,10 @@ def from_torch(module: Any, model: Nnet | AcousticModel | str | os.PathLike[str]
 
 
 def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
-    """Put the numbers of a state_dict into a network, in place; returns the names of those that changed."""
+    """Put the numbers of a state_dict into a network, in place; returns the names of those that changed.
+
+    ``state`` has arrays of any type, of the shapes that the module's parameters have; raises as :func:`from_torch`.
+    """
     components, arrays = all_components(nnet), named_arrays(nnet)
     given: dict[str, np.ndarray] = {}
     moments: dict[str, dict[str, np.ndarray]] = {}

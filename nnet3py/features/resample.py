@@ -52,7 +52,7 @@ class Resampler:
         return self._outputs(self._num_inputs * self._step_in - self._width)
 
     def finish(self) -> np.ndarray:
-        """The sound is over; gives the rest, as if silence followed."""
+        """The sound is over; gives the rest, float32 (samples,), as if silence followed."""
         return self._outputs(self._num_inputs * self._step_in)
 
     def _outputs(self, end: int) -> np.ndarray:

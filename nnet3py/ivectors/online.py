@@ -202,7 +202,7 @@ class OnlineModels(OnlineSettings):
         return self.global_stats.shape[1] - 1
 
     def without_pitch(self, features: np.ndarray) -> np.ndarray:
-        """The columns that are used. ShapeError for another dimension."""
+        """float32 (frames, base dim): the columns that are used. ShapeError for another dimension."""
         if features.shape[1] == self.base_dim + _PITCH:
             return features[:, :self.base_dim]
         if features.shape[1] != self.base_dim:
@@ -210,7 +210,7 @@ class OnlineModels(OnlineSettings):
         return features
 
     def transformed(self, features: np.ndarray) -> np.ndarray:
-        """Features spliced and transformed."""
+        """float32 (frames, dim), new: features, float32 (frames, base dim), spliced and transformed."""
         return transform(splice(features, self.left_context, self.right_context), self.lda)
 
     @cached_property

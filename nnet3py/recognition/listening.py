@@ -53,7 +53,10 @@ def heard(stream: StreamLike, blocks: Iterable[Any]) -> Iterator[Heard]:
 
 
 def short_blocks(blocks: Iterable[np.ndarray], rate: float, in_real_time: bool = False) -> Iterator[np.ndarray]:
-    """The samples of longer blocks, BLOCK_SECONDS at a time; ``in_real_time``: not before they would have been said."""
+    """The samples of longer blocks, (samples,), BLOCK_SECONDS at a time; ``rate`` of them a second.
+
+    ``in_real_time``: not before they would have been said.
+    """
     size = max(1, int(rate * BLOCK_SECONDS))
     begun, count = time.monotonic(), 0
     for block in blocks:

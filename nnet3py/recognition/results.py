@@ -111,7 +111,7 @@ class ResultMaker:
     rescore: Callable[[CompactLattice], CompactLattice] | None = None
 
     def partial(self, words: np.ndarray) -> str:
-        """The text of numbers of words."""
+        """The text of words, int (words,), their numbers in the table."""
         return self.words.text(words)
 
     def result(self, lattice: CompactLattice, first_frame: int, num_frames: int) -> Result:

@@ -361,7 +361,10 @@ class LoopedStream:
         return Chunk(self._state, waiting.between(waiting.first, waiting.first + count), ivector)
 
     def accept_output(self, chunk: Chunk, output: np.ndarray | NumericError) -> np.ndarray:
-        """Take what came out for the pending chunk; returns the rows that are this stream's output."""
+        """Take what came out for the pending chunk; returns the rows that are this stream's output.
+
+        float32 (rows, output dim), both; a NumericError that stands in its place is raised.
+        """
         self._waiting.forget(self._waiting.first + len(chunk.feats))
         if isinstance(output, NumericError):
             raise output

@@ -41,7 +41,11 @@ class NetworkIo:
         check_finite(feats, "the feature matrix")
 
     def check_ivectors(self, ivector: np.ndarray | None, online_ivectors: np.ndarray | None, period: int) -> None:
-        """Raise unless there are those that the network asks for, of one kind, finite and of its dimension."""
+        """Raise unless there are those that the network asks for, of one kind, finite and of its dimension.
+
+        ``ivector`` is float (ivector dim,), ``online_ivectors`` float (count, ivector dim), one every ``period``
+        frames.
+        """
         if ivector is not None and online_ivectors is not None:
             raise UsageError("a constant i-vector and online i-vectors cannot both be given")
         if online_ivectors is not None and period <= 0:

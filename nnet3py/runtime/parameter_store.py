@@ -73,7 +73,7 @@ class _Numbers:
         self._ops, self.vector, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
 
     def on_device(self, numbers: np.ndarray) -> DeviceArray:
-        """The device's vector, once it holds these."""
+        """The device's vector, once it holds these, float (size,)."""
         if not np.array_equal(numbers, self._known, equal_nan=True):
             self._ops.copy_in(self.vector, numbers)
             self._known = numbers.copy()
