@@ -26,10 +26,12 @@ def _declaration(type_name: str, default: Any) -> tuple[type | str, Any]:
 
 
 def fields_from(declared: type[Any], options: Options) -> Any:
-    """Such a dataclass with the values of the command line."""
+    """Such a dataclass with the values of the command line; what the command has no option for has its default."""
     values = {}
     for field in dataclasses.fields(declared):
         names = (field.metadata["name"], *field.metadata["aliases"])
+        if names[0] not in options:
+            continue
         given = [name for name in names if options.given(name)] or [names[0]]
         values[field.name] = _value(str(field.type), given[-1], options[given[-1]])
     return declared(**values)

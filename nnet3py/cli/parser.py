@@ -107,6 +107,13 @@ def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
     return attached
 
 
+def options_first(words: Sequence[str]) -> list[str]:
+    """The words with those that are options in front, up to ``--``, for a command whose options may come last."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*(word for word in words[:end] if word.startswith("--")),
+            *(word for word in words[:end] if not word.startswith("--")), *words[end:]]
+
+
 def _split(word: str) -> tuple[str, str | None]:
     key, text = split(word)
     if text is not None and not key:

@@ -63,7 +63,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     Raises Nnet3Error for data that are none, text of another language, or if too little is left; the lists are written
     before.
     """
-    spelling, limits = _measures(options)
+    spelling, limits = measures(options)
     (work.path / "data").mkdir(parents=True, exist_ok=True)
     names = {"train": options.data, "held_out": options.held_out_data, "old_test": options.old_test}
     parts = {part: _checked_into(work.data(part).with_suffix(".ark"), name, options, spelling, limits)
@@ -90,20 +90,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
             f"{len(checked.unknown)} unknown words; see {work.problems}")
 
 
-def look(options: FineTuneOptions) -> str:
-    """What is to be said about data before anything is done, as text; nothing is written. Raises as :func:`run`."""
-    spelling, limits = _measures(options)
-    data = written_as(read_data(options.data, options.speaker_column), spelling, options)
-    checked = check_data(data, spelling, limits)
-    text = problems_text(checked)
-    try:
-        refuse(checked, options.data, options, spelling, "")
-    except Nnet3Error as error:
-        text += f"\nThis cannot be learnt from: {error}\n"
-    return text
-
-
-def _measures(options: FineTuneOptions) -> tuple[Spelling, Limits]:
+def measures(options: FineTuneOptions) -> tuple[Spelling, Limits]:
     """How the model's words are written, and what sound it is for."""
     folder = read_model_folder(options.model)
     rate = float(folder.features.get("sample-frequency", _DEFAULT_RATE))

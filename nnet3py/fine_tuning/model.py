@@ -20,6 +20,7 @@ from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fine_tuning.graph_contexts import base_name, recover_tree
 from nnet3py.fine_tuning.graph_lexicon import Sentence, draw_sentences, recover_lexicon
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.requirements import known_files
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -35,9 +36,6 @@ from nnet3py.transducers.fst_text import read_fst_file
 logger = logging.getLogger(__name__)
 
 NUM_SENTENCES = 20_000           # drawn of the graph, where the folder has no language model
-PLACES = ("", "am", "graph", "lang", "graph/phones")       # of files in model folders
-NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt", "lexiconp.txt"),
-         "lm": ("lm.arpa", "lm.arpa.gz", "G.arpa")}
 
 
 @dataclass
@@ -62,13 +60,6 @@ class Parts:
     silence: str = ""
     sentences: list[Sentence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-
-
-def known_files(folder: ModelFolder) -> dict[str, str]:
-    """Files of a model folder that recognition does not need: tree, phones, lexicon, lm; those that are there."""
-    paths = {kind: os.path.join(folder.path, place, name) for kind, names in NAMES.items() for name in reversed(names)
-             for place in reversed(PLACES) if os.path.isfile(os.path.join(folder.path, place, name))}
-    return paths
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
@@ -105,7 +96,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0) -> Parts:
-    """What is known of a model, by its files (:func:`known_files`) or by its graph. Nnet3Error for bad files."""
+    """What is known of a model, by its files (``known_files``) or by its graph. Nnet3Error for bad files."""
     model = read_model(folder.model).transition_model
     graph = None if folder.is_lookahead else read_fst_file(folder.graph)
     kinds = read_word_boundaries(read_text(folder.word_boundary), folder.word_boundary) if folder.word_boundary else (
@@ -194,4 +185,4 @@ def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
     return next((phones.names[number] for number in numbers if number in phones.names), "")
 
 
-__all__ = ["Parts", "known_files", "parts_of", "run"]
+__all__ = ["Parts", "parts_of", "run"]

@@ -113,8 +113,7 @@ class FineTuneOptions(WorkOptions):
                               effect=HARMLESS)
     lm_text: str | None = opt("lm-text", None, "Sentences, a line each, for the language model, beside those of the "
                               "data", effect=HARMLESS)
-    lm_weight: float = opt("lm-weight", 0.5, "Weight of the new text in the language model; 0: the old one stays, and "
-                           "new words get what unknown ones have")
+    lm_weight: float = opt("lm-weight", 0.5, "Weight of the new text in the language model, beside the old one's")
     lm_order: int = opt("lm-order", 3, "Order of language models that are estimated")
 
     layers: str = opt("layers", "all", "last: only the output layers learn; upper: the upper half; all: all, the lower "
@@ -150,6 +149,8 @@ class FineTuneOptions(WorkOptions):
                            ("max-unknown", self.max_unknown)):
             if not 0.0 <= part <= 1.0:
                 raise UsageError(f"--{name}={part:g}: expected a part, from 0 to 1")
+        if self.lm_weight == 0.0:
+            raise UsageError("--lm-weight=0: new words would never be recognised", "give a weight such as 0.1")
 
 
 class WorkFolder:

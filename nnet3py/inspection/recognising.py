@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.inspection.facts import Lack, NetworkFacts
+from nnet3py.inspection.facts import Lack, NetworkFacts, Readiness
 from nnet3py.inspection.text import Inspection
 
 if TYPE_CHECKING:
@@ -44,6 +44,20 @@ def judge_recognition(inspection: Inspection) -> None:
                            "after 20 seconds")
     if inspection.model is not None and inspection.model.network is not None:
         _dimensions(inspection, inspection.model.network, folder)
+    if ready.is_ready:
+        inspection.fine_tuning = _fine_tuning(folder)
+
+
+def _fine_tuning(folder: ModelFolder) -> Readiness:
+    """What fine-tuning can do with a folder that recognises."""
+    from nnet3py.fine_tuning.requirements import requirements
+
+    needed = requirements(folder.path)
+    if not needed.can_fine_tune:
+        return Readiness(missing=[Lack(note, "use a chain model with its graph, tree and lexicon") for note in
+                                  needed.notes])
+    what = "a voice, a room, words" if needed.can_add_words else "a voice, a room"
+    return Readiness([f"speech with its words ({what}): nnet3py fine-tune FOLDER DATA --out=NEW"], notes=needed.notes)
 
 
 def _advice(what: str) -> str:

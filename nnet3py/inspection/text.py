@@ -26,6 +26,7 @@ class Inspection:
     folder : None for a file
     frame_subsampling_factor : input frames per output frame when decoding; None if nothing says
     recognition : of sound; says nothing for a file
+    fine_tuning : of a folder that recognises; None for others
     problems : what does not fit together
     """
 
@@ -37,6 +38,7 @@ class Inspection:
     training: Readiness = field(default_factory=Readiness)
     decoding: Readiness = field(default_factory=Readiness)
     recognition: Readiness = field(default_factory=Readiness)
+    fine_tuning: Readiness | None = None
     problems: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -44,6 +46,8 @@ class Inspection:
         facts = _plain(asdict(self))
         for purpose in ("computing", "training", "decoding", "recognition"):
             facts[purpose]["is_ready"] = getattr(self, purpose).is_ready
+        if self.fine_tuning is not None:
+            facts["fine_tuning"]["is_ready"] = self.fine_tuning.is_ready
         return facts
 
     def text(self) -> str:
@@ -77,6 +81,8 @@ def inspection_text(inspection: Inspection) -> str:
                 ("decoding", inspection.decoding)]
     if inspection.folder is not None:
         purposes.append(("recognition", inspection.recognition))
+    if inspection.fine_tuning is not None:
+        purposes.append(("fine-tuning", inspection.fine_tuning))
     for purpose, ready in purposes:
         lines += [*_readiness_lines(purpose, ready), ""]
     for problem in inspection.problems:

@@ -1,0 +1,42 @@
+"""What ``--check`` says of model and data, before anything is done."""
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from nnet3py.errors import Nnet3Error
+from nnet3py.fine_tuning.check import check_data, measures, problems_text, refuse, written_as
+from nnet3py.fine_tuning.plan import FineTuneOptions, Requirements
+from nnet3py.fine_tuning.requirements import requirements
+from nnet3py.fine_tuning.speech_data import read_data
+
+
+class Looked(NamedTuple):
+    """What is said, and whether the model can learn from the data."""
+
+    text: str
+    is_good: bool
+
+
+def look(options: FineTuneOptions) -> Looked:
+    """Look at model and data; nothing is written. Nnet3Error for what is no model folder or no data."""
+    needed = requirements(options.model)
+    lines = model_lines(needed)
+    if not needed.can_fine_tune:
+        return Looked("\n".join(lines) + "\n", False)
+    spelling, limits = measures(options)
+    data = written_as(read_data(options.data, options.speaker_column), spelling, options)
+    checked = check_data(data, spelling, limits)
+    lines += ["", problems_text(checked).rstrip()]
+    try:
+        refuse(checked, options.data, options, spelling, "")
+    except Nnet3Error as error:
+        return Looked("\n".join([*lines, "", f"The data cannot be learnt from: {error}"]) + "\n", False)
+    return Looked("\n".join(lines) + "\n", True)
+
+
+def model_lines(needed: Requirements) -> list[str]:
+    """What can be done with a model folder, a line each."""
+    can = ["The model can be fine-tuned" if needed.can_fine_tune else "The model cannot be fine-tuned"]
+    if needed.can_fine_tune:
+        can[0] += "; words can be added" if needed.can_add_words else "; words cannot be added"
+    return [*can, *(f"- {note}" for note in needed.notes)]

@@ -1,0 +1,41 @@
+"""nnet3py fine-tune as a command: what --check says, and what it refuses."""
+import re
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+from test_fine_tuning_data import folder_with
+
+from nnet3py.cli.fine_tune import fine_tune
+from nnet3py.recognition.model_folder import demo_folder
+
+PAGE = (ROOT / "docs" / "fine-tuning.md").read_text(encoding="utf-8")
+
+
+def test_check_says_what_can_be_done(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = folder_with(tmp_path / "data", 10)
+    assert fine_tune.execute(["--demo", "--check", str(folder)]) == 0
+    said = capfd.readouterr().out
+    assert "The model can be fine-tuned; words can be added" in said and "10 utterances can be used" in said
+    (folder / "good0.txt").unlink()
+    assert fine_tune.execute(["--check", demo_folder(), str(folder)]) == 1
+    said = capfd.readouterr().out
+    assert "no text: 1, 1 of them set aside" in said and "cannot be learnt from: only 9 of 10 utterances" in said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data"]         # nothing is written
+
+
+@pytest.mark.parametrize("args, message", [
+    (["--demo", "data"], "no out was given"), (["--demo", "--out=new", "model", "data"], "but model was given, too"),
+    (["--demo", "data", "--out=new", "--layers=first"], "expected last, upper or all"),
+    (["--demo", "nothing", "--out=new"], "there is no nothing"), (["nothing", "data", "--check"], "no model folder")])
+def test_what_it_refuses(args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                         capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    assert fine_tune.execute(args) != 0
+    assert message in capfd.readouterr().err
+
+
+def test_the_page_names_options_that_there_are() -> None:
+    options = set(re.findall(r"`--([a-z0-9-]+)", PAGE)) | set(re.findall(r"fine-tune .*--([a-z-]+)", PAGE))
+    assert len(options) > 15 and options <= {option.name for option in fine_tune.declared}
