@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 from paths import ROOT
 
 COMMANDS = ("gmm-global-init-from-feats", "gmm-gselect", "gmm-global-acc-stats", "gmm-global-est", "gmm-global-to-fgmm",
@@ -12,6 +13,7 @@ COMMANDS = ("gmm-global-init-from-feats", "gmm-gselect", "gmm-global-acc-stats",
             "ivector-extract", "ivector-extract-online2", "all")
 
 
+@pytest.mark.slow
 def test_every_stage_is_measured() -> None:
     done = subprocess.run([sys.executable, "benchmarks/ivectors.py", "--frames=900", "--gaussians=4", "--dim=3",
                            "--ivector-dim=2", "--runs=1"], cwd=ROOT, capture_output=True, text=True, timeout=300)

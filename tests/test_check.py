@@ -393,7 +393,8 @@ def test_the_compiler_checks_every_pass_when_it_is_verbose(monkeypatch: pytest.M
 # -- the order of the parts --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", range(0, len(KINDS), 2))
+@pytest.mark.parametrize("number", [number if number < 4 else pytest.param(number, marks=pytest.mark.slow)
+                                    for number in range(0, len(KINDS), 2)])
 def test_a_marker_in_another_place_is_noticed(number: int) -> None:
     """Wherever it is moved to, unless what it passes is but sizing; and wherever there is one more."""
     one = case(number)

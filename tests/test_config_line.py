@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnet3py.config_line import ConfigLine, is_valid_name, parse_config_lines
@@ -123,6 +123,7 @@ def test_a_missing_key_without_default_suggests_the_nearest() -> None:
     assert ConfigLine("a y=1").get_float("x", 0.5) == 0.5
 
 
+@settings(max_examples=40)
 @given(NAMES, st.dictionaries(NAMES, VALUES, max_size=4))
 def test_any_names_and_values_come_back(first: str, values: dict[str, str]) -> None:
     line = ConfigLine(" ".join([first, *(f"{key}={value}" for key, value in values.items())]))

@@ -63,13 +63,13 @@ def test_every_family_is_tested():
     assert sorted([*tested, "elementwise", "chain"]) == sorted(table.FAMILIES)   # chain: more work space
 
 
+@pytest.mark.parametrize("compute_capability", COMPUTE_CAPABILITIES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_compiles_to_ptx(family):
+def test_compiles_to_ptx(family, compute_capability):
     module, names = importlib.import_module(f"nnet3py.ops.cuda.{family}"), kernels(family)
     assert names
     for name in names:
-        for compute_capability in COMPUTE_CAPABILITIES:
-            check_ptx(module, name, compute_capability, name in IN_DOUBLE)
+        check_ptx(module, name, compute_capability, name in IN_DOUBLE)
 
 
 def test_launches_over_elements_cover_the_matrix():

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ PAGE = (DOCS / "coming-from-kaldi.md").read_text(encoding="utf-8")
 RESULTS = ROOT / "benchmarks" / "results"
 
 
+@cache
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -26,6 +26,7 @@ UTTERANCES = {"train": 20, "test": 2}
 SMALLER = {"num-epochs=1": "num-epochs=0.25 --trainer.num-jobs-compute-prior=1 --egs.opts='--nj 2'",
            "num_epochs=1.0": "num_epochs=0.25, egs_opts='--nj 2'",
            "samples-per-iter=4000": "samples-per-iter=400", "samples_per_iter=4000": "samples_per_iter=400"}
+OTHER_MACHINES = [(False, False), (False, True), (True, False)]     # by no program, a scheduler, a program
 
 
 def blocks(kind: str) -> list[str]:
@@ -87,14 +88,16 @@ def test_the_python_of_the_page_finds_it_trained(trained: Path, monkeypatch: pyt
     assert "exp/tdnn_page is trained already: exp/tdnn_page/final.mdl" in caplog.text
 
 
-def test_commands_for_other_machines_are_understood() -> None:
+def test_commands_that_train_are_understood() -> None:
+    """Those for other machines, too."""
     options = driver_options(DnnOptions)
-    found = [shlex.split(line.replace("\\\n", ""))[1:] for code in blocks("bash")
+    found = [shlex.split(line.replace("\\\n", ""))[1:] for code in (*blocks("sh"), *blocks("bash"))
              for line in re.findall(r"^train-dnn (?:.*\\\n)*.*\n", code, re.MULTILINE)]
-    assert len(found) == 2
+    assert len(found) == 3
+    understood = []
     for words in found:
         rest, values = read(options, words, detached_values=True)
         assert rest == [] and isinstance(values, Options)
-        fields = fields_from(DnnOptions, values)
-        fields.check()
-        assert bool(fields.cmd) != bool(fields.scheduler)
+        understood.append(fields_from(DnnOptions, values))
+        understood[-1].check()
+    assert sorted((bool(fields.cmd), bool(fields.scheduler)) for fields in understood) == OTHER_MACHINES

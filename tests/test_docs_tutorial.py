@@ -82,6 +82,7 @@ def test_what_the_page_says_of_the_network(recipe: Path) -> None:
     assert nnet3py.info(nnet).startswith(shown[0])
 
 
+@pytest.mark.slow
 def test_from_a_kaldi_directory(recipe: Path, monkeypatch: pytest.MonkeyPatch,
                                 capsys: pytest.CaptureFixture) -> None:
     """The page makes the directory itself."""

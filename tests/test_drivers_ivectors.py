@@ -34,6 +34,7 @@ def options(source: Path, **changed: Any) -> ExtractorOptions:
     return ExtractorOptions(**{"feat_dir": str(source / "data"), **SMALL, **changed})
 
 
+@pytest.mark.slow
 def test_an_extractor_and_its_ivectors_by_the_command(source: Path, tmp_path: Path) -> None:
     folder, ivectors = tmp_path / "extractor", tmp_path / "ivectors"
     words = [f"--feat-dir={source}/data", "--dir", str(folder), "--nj=1", "--pca.dim=6", "--ubm.num-gauss=4",

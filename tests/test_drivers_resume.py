@@ -98,11 +98,12 @@ def check_same(undisturbed: Path, killed: Path) -> None:
     assert unfinished(killed) == [] and "internal error" not in messages(killed)
 
 
-def test_a_training_killed_often_ends_in_the_same_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [3, pytest.param(12, marks=pytest.mark.slow)])
+def test_a_training_killed_often_ends_in_the_same_model(tmp_path: Path, kills: int) -> None:
     """With stand-ins for the programs, so that most kills meet the driver itself between two steps."""
     programs = write_programs(tmp_path / "programs")
     script = [sys.executable, str(TESTS / "driver_fakes.py"), str(programs), "exp"]
-    check_killed(tmp_path, lambda folder: process_faults.start(script, folder), 12, part=(0.15, 0.35))
+    check_killed(tmp_path, lambda folder: process_faults.start(script, folder), kills, part=(0.15, 0.35))
 
 
 @pytest.mark.slow

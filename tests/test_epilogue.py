@@ -30,7 +30,8 @@ WAYS = [Kernel(function, "int int int int mat mat mat mat vec vec vec ivec int f
         for function in (_by_tiles, _by_parts)]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+# By tiles: compiled for ten seconds, and the operations of the tables are made of it where the processor has them.
+@pytest.mark.parametrize("way", [pytest.param(WAYS[0], marks=pytest.mark.slow), WAYS[1]], ids=lambda way: way.__name__)
 @pytest.mark.parametrize("blocks", [[(0, ROWS, 0, COLUMNS)], [(0, 128, 0, COLUMNS), (128, ROWS, 0, COLUMNS)],
                                     [(0, ROWS, 48, COLUMNS), (0, ROWS, 0, 48)]])
 @pytest.mark.parametrize("scaled", [False, True])

@@ -21,7 +21,8 @@ from nnet3py.errors import CheckError
 from nnet3py.network.nnet import Nnet
 
 NUM_CASES = 17 * 31      # all kinds alike, 500 at least
-NUM_QUICK = 17 * 2       # in the tests that are always run
+NUM_FEW = 17 * 3         # of which there is something of everything
+QUICK = [number for number in range(NUM_FEW) if (number + number // len(KINDS)) % 3 == 0]     # each kind once
 IN_PLACE = {CommandType.PROPAGATE: 2, CommandType.BACKPROP: 4}      # the first of two arguments that may be the same
 FORMS = {"shortcut": (True, False), "model": (True, False), "back": (True, False), "inputs": (1, 2), "outputs": (1, 2),
          "equal": (True, False), "x": (0, 1), "sequences": (1, 2, 3, 4), "step": (1, 2, 3)}
@@ -32,7 +33,8 @@ def show(one: Case, wrong: list[str]) -> str:
     return "\n".join([f"{one.kind}:", one.text, str(one.request), *wrong])
 
 
-@pytest.mark.parametrize("number", range(NUM_QUICK))
+@pytest.mark.parametrize("number", [number if number in QUICK else pytest.param(number, marks=pytest.mark.slow)
+                                    for number in range(NUM_FEW)])
 def test_a_few_random_networks(number: int) -> None:
     one = case(number)
     wrong = check_case(one)
@@ -42,7 +44,7 @@ def test_a_few_random_networks(number: int) -> None:
 def test_the_few_cases_are_of_many_kinds() -> None:
     """Every command type but those of loops occurs, and every form of request that is compiled in a way of its own."""
     commands, forms = set(), set()
-    for number in range(NUM_QUICK):
+    for number in range(NUM_FEW):
         one = case(number)
         last = list(optimization_steps(one.computation, one.nnet, OptimizeOptions()))[-1][1]
         commands |= {(c.type, c.type in IN_PLACE and c.args[IN_PLACE[c.type]] == c.args[IN_PLACE[c.type] + 1])

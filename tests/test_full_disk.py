@@ -121,6 +121,7 @@ def test_a_driver(tmp_path: Path) -> None:
     check_goes_on(folder, undisturbed, words)
 
 
+@pytest.mark.slow
 def test_a_driver_on_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
     words = stand_ins(write_programs(tmp_path / "programs"))
     undisturbed, folder = prepare_training(tmp_path / "undisturbed"), prepare_training(small_disk / "work")

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from nnet3py.components.registry import COMPONENT_MODULES
 
-EXAMPLES = 750
+EXAMPLES = 500
 
 
 @pytest.fixture(scope="module")

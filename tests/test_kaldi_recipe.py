@@ -117,6 +117,7 @@ def check_changes(trained: Trained, iteration: int, layers: list[str]) -> None:
     assert list(changes) == layers and all(float(change) > 0 for change in changes.values())
 
 
+@pytest.mark.slow
 def test_frames_logs(frames: Trained) -> None:
     check_every_log(frames)
     assert "--optimization.min-deriv-time=-20 " in frames.log("train.0.1")           # the echo of the command
@@ -131,6 +132,7 @@ def test_frames_logs(frames: Trained) -> None:
     assert "objective function using the last model is -" in frames.log("combine")
 
 
+@pytest.mark.slow
 def test_frames_values(frames: Trained) -> None:
     kept = UTTERANCES["train"]
     assert frames.numbers("copied") == frames.numbers("alignments") == frames.numbers("transitions") == [kept]
@@ -147,6 +149,7 @@ def test_frames_values(frames: Trained) -> None:
     assert frames.summary["num-parameters"] == frames.summary["parameters"] == ["6876"]
 
 
+@pytest.mark.slow
 def test_frames_training(frames: Trained) -> None:
     check_objectives(frames, 2, rise=0.1)
     check_scores(frames, "log-likelihood", "0 1 combined", rise=0.3)
@@ -165,6 +168,7 @@ def test_frames_training(frames: Trained) -> None:
         assert [float(score) for score in scores[:2]] == pytest.approx(expected, rel=PRINTED)
 
 
+@pytest.mark.slow
 def test_frames_model(frames: Trained) -> None:
     model = nnet3py.read_model(str(frames.folder / "final.mdl"))
     assert model.priors.shape == (NUM_PDFS,) and model.priors.min() >= 0
@@ -180,7 +184,6 @@ def test_frames_model(frames: Trained) -> None:
         np.testing.assert_allclose(scaled[key], expected, atol=COMPRESSED * np.ptp(expected))
 
 
-@pytest.mark.slow
 def test_chain_logs(chain: Trained) -> None:
     check_every_log(chain)
     assert "--xent-regularize=0.1 " in chain.log("train.0.1")
@@ -189,7 +192,6 @@ def test_chain_logs(chain: Trained) -> None:
     assert "Recomputing stats on nnet (affects batch-norm)" in chain.log("combine")
 
 
-@pytest.mark.slow
 def test_chain_training(chain: Trained) -> None:
     check_objectives(chain, 2, rise=0.1)
     check_scores(chain, "log-probability", "0 1 final", rise=0.1)
@@ -200,7 +202,6 @@ def test_chain_training(chain: Trained) -> None:
     check_changes(chain, 1, ["affine1", "affine2", "chain", "xent"])
 
 
-@pytest.mark.slow
 def test_chain_model(chain: Trained) -> None:
     model = nnet3py.read_model(str(chain.folder / "final.mdl"))
     assert model.nnet.output_dim("output") == 2 * NUM_PDFS and model.priors.size == 0

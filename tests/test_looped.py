@@ -102,22 +102,22 @@ def whole(nnet: Nnet, feats: np.ndarray, factor: int = 1, extra: int = 0) -> np.
     return UtteranceComputer(nnet, options).compute(feats, ivector_for(nnet))
 
 
-@pytest.mark.parametrize(("name", "frames_per_chunk", "factor"), thinned(TEXTS, [1, 4, 20], [1, 3]))
+@pytest.mark.parametrize(("name", "frames_per_chunk", "factor"), thinned(TEXTS, [1, 4, 20], [1, 3], keep=7))
 def test_chunks_give_what_the_whole_utterance_gives(name: str, frames_per_chunk: int, factor: int) -> None:
     nnet = network(name)
     looped = LoopedComputer(nnet, frames_per_chunk, frame_subsampling_factor=factor, extra_left_context_initial=3)
     check_computation(looped.computation, looped.nnet, thorough=True)
-    for frames in (1, 6, 61):
+    for frames in (1, 6, 47):
         feats = features(nnet, frames)
         assert_close(looped.compute(feats, ivector_for(nnet)), whole(nnet, feats, factor, 3), ROUNDING)
 
 
 @pytest.mark.parametrize(("name", "frames_per_chunk"), thinned(
-    ["net-lstm", "rnn-simple", "rnn-clockwork", "net-tdnn", "net-tdnnf", "net-cnn-tdnn"], [20, 3], keep=2))
+    ["net-lstm", "rnn-simple", "rnn-clockwork", "net-tdnn", "net-tdnnf", "net-cnn-tdnn"], [20, 3], keep=4))
 def test_kaldis_reference_networks(name: str, frames_per_chunk: int) -> None:
     nnet = prepare_for_test(read_nnet(str(DATA / "looped" / f"{name}.raw")))
     looped = LoopedComputer(nnet, frames_per_chunk)
-    for frames in (5, 70):
+    for frames in (5, 50):
         feats = features(nnet, frames)
         assert_close(looped.compute(feats, ivector_for(nnet)), whole(nnet, feats), ROUNDING)
 
@@ -125,7 +125,7 @@ def test_kaldis_reference_networks(name: str, frames_per_chunk: int) -> None:
 @pytest.mark.parametrize(("switches", "name"), thinned([
     {"optimize": False}, {"remove_assignments": False}, {"move_sizing_commands": False},
     {"initialize_undefined": False}, {"convert_addition": False, "optimize_row_ops": False},
-    {"propagate_in_place": False, "snip_row_ops": False}], ["rnn", "tdnn", "lstm", "two-speeds"]))
+    {"propagate_in_place": False, "snip_row_ops": False}], ["rnn", "tdnn", "lstm", "two-speeds"], keep=5))
 def test_whatever_the_optimiser_may_do(switches: dict, name: str) -> None:
     nnet = network(name)
     looped = LoopedComputer(nnet, 5, optimize=OptimizeOptions(**switches))
