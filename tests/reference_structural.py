@@ -151,11 +151,11 @@ def batch_norm_backprop(dx, memo, y, dy, sums, target_rms):
     dx[...] = memo[2] * (dy - memo[3]) + memo[4] * y
 
 
-def batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, active, repair, target_rms):
+def batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, active, floor, repair, target_rms):
     between = np.empty(dy.shape, dy.dtype)
     batch_norm_backprop(between, memo, y, dy, sums, target_rms)
     put_sums(squares, between * between)
-    dx[...] = np.where(active > 0, between, 0) - repair
+    dx[...] = np.where(active > floor, between, 0) - repair
 
 
 def batch_norm_store_stats(count, total, total_square, memo, num_rows):

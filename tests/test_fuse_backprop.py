@@ -38,7 +38,7 @@ def test_it_writes_over_nothing_that_it_reads() -> None:
     bound = Computer(nnet3py.compile(nnet, asked), nnet, nnet)._bound
     pairs = [one.commands for one in bound.computation.parts if one.fusion == "fuse-backprop"]
     assert len(pairs) == 4
-    for norm, relu in pairs:
+    for norm, relu, *_ in pairs:
         dx = bound.view(relu.args[5])
         for read in map(bound.view, (*norm.args[3:5], relu.args[3])):
             in_place = read.ctypes.data == dx.ctypes.data and read.strides == dx.strides

@@ -135,7 +135,7 @@ def test_batch_norm(rng, size):
     check(ops, "batch_norm_backprop", matrix(rng, *size), memo, y, dy, sums, 0.7, tolerance=1e-5, scale=scale)
     squares = matrix(rng, len(sums) // 2, size[1])
     check(ops, "batch_norm_relu_backprop", matrix(rng, *size), squares, memo, y, dy, sums, matrix(rng, *size),
-          vector(rng, size[1]), 0.7, tolerance=1e-5, scale=3 * scale)
+          vector(rng, size[1]), vector(rng, size[1]), 0.7, tolerance=1e-5, scale=3 * scale)
     check(ops, "batch_norm_store_stats", np.ones(1), rng.random(size[1]), rng.random(size[1]), memo, size[0])
 
 

@@ -49,6 +49,7 @@ LIGHT = ("errors", "log", "cached_property", "trusted_files", "engine/cache_fold
          "recognition/transcripts", "cli/")      # import no numpy
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)      # in which an import can be
 MAX_LINES = 600
+LINES_WITHOUT_DOCSTRING = 5
 MAX_ARGUMENTS = 12       # more take a described structure
 
 
@@ -242,6 +243,21 @@ def test_functions_have_few_arguments() -> None:
 
 def test_modules_say_what_they_are() -> None:
     assert not [where(path) for path in sources() if tree(path).body and not ast.get_docstring(tree(path))]
+
+
+def test_functions_say_what_they_do() -> None:
+    """Public ones of more than five lines, but methods that a base class may have promised, and operations, whose
+    documentation is that of the table (``ops/table.py``)."""
+    wrong = []
+    for path in sources():
+        if path.parent.parent.name == "ops" or path.parent.name == "engine":
+            continue
+        classes = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
+        owners = [tree(path), *(node for node in classes if not node.bases)]
+        wrong += [f"{where(path)}:{node.lineno} {node.name}" for owner in owners for node in owner.body
+                  if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+                  and (node.end_lineno or 0) - node.lineno >= LINES_WITHOUT_DOCSTRING and not ast.get_docstring(node)]
+    assert not wrong
 
 
 def test_launchers_match_the_registry() -> None:

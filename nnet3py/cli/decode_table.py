@@ -227,6 +227,7 @@ class _Totals:
         self.log_likelihood += result.decoded.log_likelihood
 
     def report(self, seconds: float, frame_subsampling_factor: int) -> None:
+        """Log the real-time factor, how many utterances were decoded, and the likelihood of a frame."""
         frames = max(self.frames, 1)
         log.log(f"Time taken {seconds:.6g}s: real-time factor assuming 100 frames/sec is "
                 f"{seconds * 100.0 / (frames * frame_subsampling_factor):.6g}")
@@ -302,6 +303,7 @@ class _Outputs:
         self._stack.__exit__(*exception)
 
     def write(self, result: _Found) -> None:
+        """Write lattice, words and alignment of an utterance, each if it has a table."""
         from nnet3py.lattices.scaling import scaled
 
         lattices, words, alignments = self._writers

@@ -60,7 +60,7 @@ OPTIM: Group = (
            "No effect: nothing is compressed, so that derivatives are exact, as with 0 and 1 (2 rounds in Kaldi)",
            idle=lambda level, options: "" if level < 2 else "nothing is compressed, and derivatives are exact"),
     option("optimization.fuse", str, "all", "What to run as one that Kaldi runs one by one: all, none, or passes with "
-           "commas: omit-marks, omit-copies, fuse-sums, fuse-affine, fuse-backprop (not in Kaldi)"),
+           "commas: omit-marks, omit-copies, fuse-sums, fuse-affine, fuse-backprop, share-places (not in Kaldi)"),
 )
 
 COMPUTE: Group = (

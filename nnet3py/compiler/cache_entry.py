@@ -68,6 +68,7 @@ class _Pool:
         self._number_of_object: dict[int, int] = {}      # saves looking at the many that are the same object
 
     def number(self, array: np.ndarray) -> int:
+        """The number of an array of int32, which is added if no list is equal to it."""
         if id(array) not in self._number_of_object:
             number = self._number_of.setdefault(array.tobytes(), len(self.lists))
             if number == len(self.lists):

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nnet3py.compiler.check_subject import Subject
-from nnet3py.compiler.commands import CommandType
+from nnet3py.compiler.commands import SIZING, CommandType
 from nnet3py.compiler.fuse.fusion import Scope
 from nnet3py.compiler.fuse.passes import fusion_named
 
@@ -28,6 +28,7 @@ def fused_commands_are_what_their_passes_make(subject: Subject) -> None:
         count = len(computation.parts_of(command))
         if command.type == CommandType.FUSED:
             fusion = fusion_named(computation.parts[command.args[0]].fusion)
-            if fusion is None or fusion.match(scope, range(place, place + count)) != count:
+            working = [p for p in range(place, place + count) if scope.commands[p].type not in SIZING]
+            if fusion is None or fusion.match(scope, working) != len(working):
                 subject.fail("these commands cannot be run as one", c)
         place += count

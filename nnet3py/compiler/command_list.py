@@ -60,6 +60,7 @@ class CommandList:
     precomputed_rows : of what, for each entry: indexes of input and output rows, int32 (rows, 3) each
     parts : what fused commands stand for
     copying : components that are taken to copy their input, whose commands have been left out
+    places : matrices without memory of their own, and the sub-matrix in whose place each of them is
     """
 
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
@@ -75,6 +76,7 @@ class CommandList:
     need_model_derivative: bool = False
     parts: list[Fused] = field(default_factory=list)
     copying: frozenset[int] = frozenset()
+    places: dict[int, int] = field(default_factory=dict)
 
     def new_matrix(self, num_rows: int, num_cols: int, contiguous: bool = False) -> int:
         """Add a matrix; returns the sub-matrix that covers it."""

@@ -50,7 +50,7 @@ class Computation(CommandList):
         if not self.parts:
             return self
         out = self.copy()
-        out.parts = []
+        out.parts, out.places = [], {}
         out.set_commands([part for command in self.commands for part in self.parts_of(command)])
         return out
 

@@ -111,6 +111,7 @@ class CommandPrinter:
         return f"{name}.Propagate({self._precomputed(precomputed)}, {self._s[x]}, &{self._s[y]})"
 
     def backprop(self, command: Command) -> str:
+        """``name.Backprop(…)``: the component-pointer only where parameters are updated."""
         c, precomputed, x, y, dy, dx = command.args[:6]
         updates = command.type == CommandType.BACKPROP and self.computation.need_model_derivative
         pointer = "[component-pointer]" if updates else "NULL"

@@ -163,6 +163,7 @@ class _Generator:
                           if step.is_given or step.node in self._output_deriv]
 
     def generate(self) -> Computation:
+        """The whole computation: matrices, precomputed indexes, forward and backward commands."""
         if self._has_derivs:
             for number, info in enumerate(self.infos):
                 info.deriv_needed = self._is_deriv_needed(number)

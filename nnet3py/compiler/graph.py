@@ -105,6 +105,7 @@ class _NodeTable:
         self.dependencies = np.concatenate((self.dependencies, fresh))
 
     def set_dependencies(self, rows: np.ndarray, ids: np.ndarray) -> None:
+        """Set the dependencies of cindexes ``rows`` to ``ids``, int64 (rows, dependencies), -1 for none."""
         if len(ids) == len(self.ids):
             self.dependencies = ids
             return

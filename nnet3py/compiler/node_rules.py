@@ -118,6 +118,7 @@ class DescriptorRule(NodeRule):
         return np.stack([nodes for nodes, _ in maps], axis=1), np.stack([mapped for _, mapped in maps], axis=1)
 
     def computable(self, indexes: np.ndarray, available: Mask) -> tuple[Mask, Mask]:
+        """As :meth:`NodeRule.computable`; all parts must be computable."""
         computable = np.ones(len(indexes), bool)
         used = np.zeros_like(available)
         for part, columns in zip(self.parts, self.columns, strict=True):

@@ -109,6 +109,7 @@ class _Expander:
         self._new_first, self._new_rows = self._windows(subs)
 
     def expand(self) -> Computation:
+        """The large computation, whose lists are new; what both keep is no longer cached."""
         small = self.small
         large = small.copy()
         large.matrices = [MatrixInfo(num_rows // 2 * self.num_sequences, num_cols, contiguous)

@@ -64,6 +64,7 @@ class _AsFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
+        """The next ``count`` bytes, of which the header comes first."""
         if self._pending:
             self._pending = b""
             return _HEADER

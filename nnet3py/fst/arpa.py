@@ -134,6 +134,7 @@ class _Parser:
         self._ended = False
 
     def read(self) -> Arpa:
+        """The whole file; FormatError with the number of the line that is wrong."""
         counts = self._header()
         sections = [self._section(order, counts) for order in range(1, len(counts) + 1)]
         if self._directive != b"\\end\\":

@@ -45,6 +45,7 @@ class _Compiler:
         self._first, self._counts, self._lines = first_fields(data, len(self._fields))
 
     def fst(self) -> Fst:
+        """The FST of all lines; FormatError for a line that is neither an arc nor a final state."""
         labels = 1 if self._form.acceptor else 2
         is_arc = self._counts >= 2 + labels
         wrong = (self._counts > 3 + labels) | ~is_arc & (self._counts > 2)

@@ -77,6 +77,7 @@ class _ScriptLookup(Generic[Value]):
         self._loaded = LoadedObject(holder)
 
     def has(self, key: str) -> bool:
+        """Whether the script has the key and, with ``p``, whether its value can be read."""
         name = self._script.get(key)
         if name is None or not self._specifier.permissive:
             return name is not None
@@ -136,6 +137,7 @@ class _ArchiveLookup(Generic[Value]):
                               path=self._specifier.source, hint="leave out 's' and 'cs', or sort with LC_ALL=C")
 
     def close(self, quiet: bool) -> None:
+        """Close the archive; raises what went wrong while it was read, unless ``quiet``."""
         if self._stream.closed:
             return
         self._stream.close()
@@ -161,6 +163,7 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
             self._to_drop = None
 
     def has(self, key: str) -> bool:
+        """Whether the archive has the key, which is read up to there; all values stay in memory."""
         self._drop(but=key)
         if key == self._first_dropped:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
@@ -174,6 +177,7 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
         return True
 
     def value(self, key: str) -> Value:
+        """The value of a key; with ``o`` it is dropped when the next one is asked for."""
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -189,6 +193,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         self._given: set[str] = set()
 
     def has(self, key: str) -> bool:
+        """Whether the archive has the key: it is read until a later key has come."""
         if key in self._given:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
         while self._last is None or sort_key(self._last) < sort_key(key):
@@ -201,6 +206,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         return key in self._values
 
     def value(self, key: str) -> Value:
+        """The value of a key; with ``o`` it can be asked for once."""
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -217,6 +223,7 @@ class _DoublySortedLookup(_ArchiveLookup[Value]):
         self._asked: str | None = None
 
     def has(self, key: str) -> bool:
+        """Whether the archive has the key; keys must be asked for in order, so one value is kept."""
         if self._asked is not None and sort_key(key) < sort_key(self._asked):
             raise Nnet3Error(f"key {key} was asked for after {self._asked} in '{self._specifier.text}'",
                              hint="leave out the 'cs', or sort with LC_ALL=C what the keys come from")

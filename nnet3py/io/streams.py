@@ -227,6 +227,7 @@ class _RawOutput(io.RawIOBase):
         return self._position
 
     def write(self, data: Any) -> int:
+        """Write all that the target takes; after an error everything else is swallowed."""
         if self.discard:
             return len(data)
         try:
@@ -259,6 +260,7 @@ class _RawOutput(io.RawIOBase):
             self._position += moved
 
     def close(self) -> None:
+        """Close the target, or flush it if it is the standard output; errors name the file."""
         if self.closed:
             return
         super().close()

@@ -106,6 +106,7 @@ class _LexiconAligner:
         self.problem = ""
 
     def align(self) -> Alignment:
+        """The aligned lattice, and what was wrong with it, if anything."""
         output = self.output
         output.state_of(_Pending(self.input.start, (), (), (), False, False, False))
         while output.waiting:

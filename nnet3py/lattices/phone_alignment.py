@@ -44,6 +44,7 @@ class _PhoneAligner:
         self.problem = ""
 
     def align(self, remove_epsilons: bool) -> Alignment:
+        """The aligned lattice, and what was wrong with it, if anything."""
         output = self.output
         output.state_of(_Pending(self.input.start, (), ()))
         while output.waiting:

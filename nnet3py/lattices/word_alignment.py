@@ -84,6 +84,7 @@ class _WordAligner:
         self.problem = ""
 
     def align(self) -> Alignment:
+        """The aligned lattice, and what was wrong with it, if anything."""
         output = self.output
         output.state_of(_Pending(self.input.start, (), ()))
         while output.waiting:

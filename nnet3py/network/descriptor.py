@@ -333,6 +333,7 @@ class _Binary(Part):
         return self.a, self.b
 
     def dim(self, nnet: NodeSizes) -> int:
+        """The dimension of both; DescriptorError if they differ."""
         dims = self.a.dim(nnet), self.b.dim(nnet)
         if dims[0] != dims[1]:
             raise DescriptorError(
@@ -358,6 +359,7 @@ class Failover(_Binary):
     """a where it can be computed, else b. Kaldi: ``BinarySumDescriptor`` of kind kFailoverOperation."""
 
     def constant(self) -> float:
+        """The constant of both sides; DescriptorError if they differ."""
         if self.a.constant() != self.b.constant():
             raise DescriptorError(f"the two sides of Failover() have different constant terms "
                                   f"({format_real(self.a.constant())} and {format_real(self.b.constant())})",

@@ -105,8 +105,10 @@ class Normalize(Protocol):
         """
 
     def batch_norm_relu_backprop(self, dx: Out[Mat], squares: Out[Mat], memo: Out[Mat], y: Mat, dy: Mat,
-                                 sums: Mat, active: Mat, repair: Vec, target_rms: F32) -> None:
-        """``batch_norm_backprop``, and then ``relu_backprop`` by ``active``, the rectifier's output.
+                                 sums: Mat, active: Mat, floor: Vec, repair: Vec, target_rms: F32) -> None:
+        """``batch_norm_backprop``, and then ``relu_backprop``: a unit was active where ``active`` is above ``floor``.
+
+        These are the rectifier's output and 0; or ``y``, and what 0 has become there.
 
         Row p of ``squares`` gets the columns' sums of squares of what is between the two, over rows 64 p to 64 p + 63.
         ``dx`` may be ``dy``.

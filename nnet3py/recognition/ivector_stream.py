@@ -205,6 +205,7 @@ class _Transformed:
         self.rows = FrameBuffer(len(models.lda))
 
     def accept(self, features: np.ndarray) -> None:
+        """Take further frames, float32 (frames, dim); a row is ready when its right context is there."""
         if not len(features):
             return
         if self._context is None:

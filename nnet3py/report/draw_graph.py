@@ -117,6 +117,7 @@ class _Picture:
         return sorted(set(sources))
 
     def draw(self, title: str) -> Drawing:
+        """The drawing."""
         drawing = Drawing(title)
         used = set()
         for c, cell in self.cells.items():

@@ -44,6 +44,7 @@ class _Picture:
         return HEIGHT * (1 - byte / self.size)
 
     def draw(self, title: str) -> Drawing:
+        """The drawing."""
         drawing = Drawing(title)
         self._axes(drawing)
         for life in self.lives:

@@ -253,8 +253,10 @@ class BoundComputation:
         return self._views[sub]
 
     def whole_view(self, s: int) -> DeviceArray:
-        """The whole matrix that sub-matrix ``s`` is part of."""
-        return self.whole_matrix(self.computation.submatrices[s].matrix)
+        """The whole matrix that sub-matrix ``s`` is part of; a view of another one's place, where it has none."""
+        matrix = self.computation.submatrices[s].matrix
+        place = self.computation.places.get(matrix)
+        return self.whole_matrix(matrix) if place is None else self.given_view(place)
 
     def whole_matrix(self, matrix: int) -> DeviceArray:
         """The matrix of a number."""

@@ -174,6 +174,7 @@ class _BiphoneTree:
         self._of_all: Map | None = None
 
     def tree(self) -> ContextDependency:
+        """The tree of all phones; logs how many pdfs it has."""
         by_phone: dict[int, Map] = {phone: self._new() for phone in self._ci_phones}
         for number, phones in enumerate(self._sets):
             table = self._left_table(phones, number)

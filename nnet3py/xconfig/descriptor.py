@@ -103,6 +103,7 @@ class _Parser:
         return self.tokens[self.next] if self.next < len(self.tokens) else ""
 
     def take(self, expected: str = "") -> str:
+        """The next token, which must be ``expected`` if that is given."""
         token = self.peek()
         if expected and token != expected or not token:
             found_text = f"found '{token}'" if token else "it ends"
@@ -111,6 +112,7 @@ class _Parser:
         return token
 
     def descriptor(self, depth: int) -> Descriptor:
+        """The expression that starts at the next token, inside ``depth`` operators."""
         if depth > DEEPEST:
             raise self.error(f"operators are nested more than {DEEPEST} deep")
         token = self.take()
@@ -142,6 +144,7 @@ class _Parser:
         return Descriptor("Offset", (of, frames)) if frames else of
 
     def operation(self, operator: str, depth: int) -> Descriptor:
+        """What follows the name of an operator: its arguments in parentheses."""
         form = _FORMS.get(operator)
         if form is None:
             raise self.error(f"there is no operator {operator}()", did_you_mean(operator, list(_FORMS)))
@@ -168,6 +171,7 @@ class _Parser:
         return form[position]
 
     def argument(self, kind: str, depth: int) -> Argument:
+        """One argument: d an expression, i an integer, f a number, v ``x`` or ``t``."""
         if kind == "d":
             return self.descriptor(depth + 1)
         if kind == "i":

@@ -9,12 +9,13 @@ from nnet3py.compiler.fuse.backprop import FuseBackprop
 from nnet3py.compiler.fuse.copies import OmitCopies
 from nnet3py.compiler.fuse.fusion import Fusion, Pass
 from nnet3py.compiler.fuse.marks import OmitMarks
+from nnet3py.compiler.fuse.places import SharePlaces
 from nnet3py.compiler.fuse.sums import FuseSums
 from nnet3py.compiler.optimize.options import OptimizeOptions
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 
-PASSES: tuple[Pass, ...] = (OmitMarks(), OmitCopies(), FuseSums(), FuseAffine(), FuseBackprop())
+PASSES: tuple[Pass, ...] = (OmitMarks(), OmitCopies(), FuseSums(), FuseAffine(), FuseBackprop(), SharePlaces())
 
 
 def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None,

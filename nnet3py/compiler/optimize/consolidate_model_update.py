@@ -47,6 +47,7 @@ class _Consolidation:
         self.freeing: list[Command] = []
 
     def add(self, component_index: int, component: Component, uses: list[int]) -> None:
+        """Replace the updates in commands ``uses`` of a component by one update at the end."""
         stacked = [0, 0, 0]
         for k, (place, flag) in enumerate(_OPERANDS):
             if flag is None or component.has(flag):
@@ -83,6 +84,7 @@ class _Consolidation:
             infos[0].is_deriv))
 
     def finish(self) -> Computation:
+        """The computation with all updates that were added; the old one if there were none."""
         if not self.last:
             return self.old
         commands = self.old.commands

@@ -121,6 +121,7 @@ class _Limiter:
         return command
 
     def backprop(self, command: Command) -> Command | None:
+        """Only the rows inside the range, if the component works row by row; None without any."""
         component = self.nnet.components[command.args[0]]
         if not component.has(Properties.SIMPLE):
             return command
@@ -133,6 +134,7 @@ class _Limiter:
                                     if command.args[place] > 0})
 
     def matrices(self, command: Command) -> Command | None:
+        """A copy or a sum of whole windows: only the rows that both windows keep."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         begin, end = max(dst.begin, src.begin), min(dst.end, src.end)
         if begin >= end:
@@ -141,6 +143,7 @@ class _Limiter:
                                 for place, (s, window) in enumerate(zip(command.args[:2], (dst, src), strict=True))})
 
     def rows(self, command: Command) -> Command | None:
+        """Rows chosen by indexes: -1 for those outside the range."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         rows = np.where(self.keeps(command.args[0]), self.old.indexes[command.args[2]], -1)
         kept = (rows >= 0) & self.keeps(command.args[1])[rows]
@@ -150,6 +153,7 @@ class _Limiter:
         return _with_args(command, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes, rows, command.args[2])})
 
     def pairs(self, command: Command) -> Command | None:
+        """Rows of several matrices: (-1, -1) for those outside the range."""
         window = self.derivative_window(command.args[0])
         pairs = self.old.indexes_multi[command.args[1]].copy()
         kept = self.keeps(command.args[0]) & (pairs[:, 0] >= 0)
@@ -166,6 +170,7 @@ class _Limiter:
         return _with_args(command, {0: window.s, 1: _entry(self.new.indexes_multi, pairs, command.args[1])})
 
     def ranges(self, command: Command) -> Command | None:
+        """Sums of ranges of rows: each range becomes its part inside the range of times."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         ranges = self.old.indexes_ranges[command.args[2]]
         present = (ranges[:, 0] >= 0) & self.keeps(command.args[0])

@@ -255,6 +255,7 @@ class _Merger:
                 self.removed.append(c)
 
     def finish(self) -> Computation:
+        """The computation without the assignments that were merged away, renumbered."""
         if not self.num_merges:
             return self.computation
         out = self.computation.copy()

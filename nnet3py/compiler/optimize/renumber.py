@@ -46,6 +46,7 @@ class _Renumbering:
         self.changed = table is not command_table(computation) or submatrices is not submatrix_table(computation)
 
     def submatrices_and_matrices(self) -> None:
+        """Number those that are used from 1 on; equal sub-matrices become one."""
         old, new = self.old, self.new
         subs = self.submatrices
         pairs = np.flatnonzero(self._used(_PAIR_ROLES, len(old.indexes_multi))).tolist()
@@ -100,6 +101,7 @@ class _Renumbering:
             self._map(roles, mapping)
 
     def memos(self) -> None:
+        """Number the memos that are used from 1 on."""
         made = self.table.args[CommandType.PROPAGATE][:, 4]
         made = made[made > 0]
         if (made == np.arange(1, len(made) + 1)).all():
@@ -111,6 +113,7 @@ class _Renumbering:
         self._map((Role.MEMO,), mapping)
 
     def finish(self) -> Computation:
+        """The computation with the new numbers."""
         if not self.changed:
             return self.old
         table = CommandTable(self.table.types, self.table.alphas, self.rows)

@@ -167,7 +167,7 @@ def batch_norm_backprop(dx, memo, y, dy, sums, target_rms):
 
 
 @inline
-def _standardise_relu_backprop(first, last, dx, squares, memo, y, dy, active, repair):
+def _standardise_relu_backprop(first, last, dx, squares, memo, y, dy, active, floor, repair):
     scale, mean_deriv, towards_y = row(memo, SCALE), row(memo, MEAN_DERIV), row(memo, TOWARDS_Y)
     for block in range(first, last):
         square = row(squares, block)
@@ -177,13 +177,13 @@ def _standardise_relu_backprop(first, last, dx, squares, memo, y, dy, active, re
             for j in range(d.shape[0]):
                 between = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
                 square[j] += between * between
-                d[j] = (between if a[j] > ZERO else ZERO) - repair[j]
+                d[j] = (between if a[j] > floor[j] else ZERO) - repair[j]
 
 
 @operation()
-def batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, active, repair, target_rms):
+def batch_norm_relu_backprop(dx, squares, memo, y, dy, sums, active, floor, repair, target_rms):
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
-    arguments = (dx, squares, memo, y, dy, active, repair)
+    arguments = (dx, squares, memo, y, dy, active, floor, repair)
     share(part_address(_standardise_relu_backprop, arguments), address_of(arguments), squares.shape[0],
           4 * ROWS_OF_A_SUM * dy.shape[1], 1, CHUNKS_PER_THREAD)
 

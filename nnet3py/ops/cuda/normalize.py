@@ -179,8 +179,8 @@ def batch_norm_backprop(dx: DeviceArray, memo: DeviceArray, y: DeviceArray, dy: 
     _standardize_backprop(dx, y, dy, memo[SCALE], memo[MEAN_DERIV], memo[TOWARDS_Y])
 
 
-@kernel("mat mat mat mat mat mat vec", over=1, shape=launch_parts_of_sums)
-def _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair):
+@kernel("mat mat mat mat mat mat vec vec", over=1, shape=launch_parts_of_sums)
+def _standardize_relu_backprop(dx, squares, memo, y, dy, active, floor, repair):
     """What follows the moments, and the sums of squares of what is between the two."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     for p in _parts(squares.shape[0]):
@@ -193,7 +193,7 @@ def _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair):
                 between = scale * (dy[i, j] - mean_deriv) + towards_y * y[i, j]
                 square += between * between
                 if there:
-                    dx[i, j] = (between if active[i, j] > ZERO else ZERO) - repair[j]
+                    dx[i, j] = (between if active[i, j] > floor[j] else ZERO) - repair[j]
             square = sum_down_column(shared, square)
             if writes:
                 squares[p, j] = square
@@ -201,9 +201,10 @@ def _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair):
 
 @documented
 def batch_norm_relu_backprop(dx: DeviceArray, squares: DeviceArray, memo: DeviceArray, y: DeviceArray, dy: DeviceArray,
-                             sums: DeviceArray, active: DeviceArray, repair: DeviceArray, target_rms: float) -> None:
+                             sums: DeviceArray, active: DeviceArray, floor: DeviceArray, repair: DeviceArray,
+                             target_rms: float) -> None:
     _put_deriv_moments(memo, sums, dy.shape[0], target_rms)
-    _standardize_relu_backprop(dx, squares, memo, y, dy, active, repair)
+    _standardize_relu_backprop(dx, squares, memo, y, dy, active, floor, repair)
 
 
 @operation(over=1)
