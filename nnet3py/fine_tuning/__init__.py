@@ -33,8 +33,10 @@ Stages, and what they read and write in the work folder (``WorkFolder`` has the 
    ``align/set_aside.txt`` (UTTERANCE REASON).
 6. ``egs.run``. Writes ``egs/``, a folder of chain examples, with ``den.fst`` and ``normalization.fst`` in ``train/``.
 7. ``train.run``. Writes ``train/final.mdl``, and ``train/choice.json``: learning rate, epochs, objectives on held-out
-   data, ``is_old``: whether it went back to the old parameters.
-8. ``folder.run``. Writes ``new_model/`` in the layout of the old folder.
+   data, ``is_old``: whether it went back to the old parameters. With ``data/old_test``, ``forgetting.py`` goes back
+   towards the old parameters until the old data are recognised as before.
+8. ``folder.run``. Writes ``new_model/`` in the layout of the old folder. A new graph stands beside the old one in the
+   same HCLG.fst (``joined_graph.py``).
 9. ``report.run``. Recognises ``data/held_out`` and ``data/old_test`` with the old folder and with ``new_model/``.
    Writes ``scores.json``, ``report.txt`` and ``report.html``; moves ``new_model/`` to ``--out`` unless it got worse.
 """

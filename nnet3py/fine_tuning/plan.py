@@ -97,8 +97,9 @@ class FineTuneOptions(WorkOptions):
     held_out: float = opt("held-out", 0.1, "That part: whole speakers if there are several")
     old_test: str | None = opt("old-test", None, "Data like those that the model was made for: scored before and "
                                "after, so that forgetting is seen", effect=HARMLESS)
-    max_forgetting: float = opt("max-forgetting", 1.0, "Per cent (absolute) by which the word error rate on --old-test "
-                                "may rise; with more, the old model stays", effect=HARMLESS)
+    max_forgetting: float = opt("max-forgetting", 0.1, "Per cent (absolute) by which the word error rate on --old-test "
+                                "may rise: the parameters go back towards the old ones as far as that needs; with "
+                                "more, the old model stays")
     speaker_column: str = opt("speaker-column", "speaker", "Column of a table that names the speaker, if it is there")
     min_seconds: float = opt("min-seconds", 0.3, "Shorter utterances are set aside")
     max_seconds: float = opt("max-seconds", 40.0, "Longer utterances are set aside")
@@ -119,7 +120,7 @@ class FineTuneOptions(WorkOptions):
     layers: str = opt("layers", "all", "last: only the output layers learn; upper: the upper half; all: all, the lower "
                       "ones more slowly")
     learning_rate: float = opt("learning-rate", 0.0, "Learning rate at first; 0: chosen by held-out data")
-    num_epochs: float = opt("num-epochs", 4.0, "Passes over the data, at most")
+    num_epochs: float = opt("num-epochs", 2.0, "Passes over the data, at most")
     l2_old: float = opt("l2-old", 0.01, "Strength of the pull towards the old parameters")
     speed_perturb: bool = opt("speed-perturb", True, "Also train on copies at 0.9 and 1.1 times the speed")
     volume_perturb: bool = opt("volume-perturb", True, "Change the volume at random")
@@ -130,7 +131,7 @@ class FineTuneOptions(WorkOptions):
 
     folders: ClassVar[tuple[str, ...]] = ("dir",)
     least: ClassVar[dict[str, float]] = {**WorkOptions.least, "min_seconds": 0, "max_seconds": 0, "learning_rate": 0,
-                                         "num_epochs": 0, "l2_old": 0, "lm_order": 1}
+                                         "num_epochs": 0, "l2_old": 0, "max_forgetting": 0, "lm_order": 1}
 
     def check(self) -> None:
         """UsageError if a value cannot be used, or one that must be there is missing. Fills in ``dir``."""

@@ -1,7 +1,8 @@
 """Stage 7: training in rounds of about an epoch, each by the driver of chain training, judged on held-out data.
 
 A round that makes the held-out data less likely is thrown away, and the next one begins where it did, with a smaller
-learning rate. In the end some way back towards the old parameters is gone, if that is better there.
+learning rate. In the end some way back towards the old parameters is gone, if that is better there; or, with data to
+test the old domain with, as far as these ask for (``forgetting.py``).
 """
 from __future__ import annotations
 
@@ -22,6 +23,7 @@ from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.training import Stage
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.egs import NO_NORMALIZATION
+from nnet3py.fine_tuning.forgetting import least_way_back, towards
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.io.streams import write_text
 from nnet3py.network.model_file import read_nnet
@@ -30,7 +32,6 @@ from nnet3py.network.nodes import ComponentNode
 from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 from nnet3py.recognition.model_folder import read_model_folder
 from nnet3py.report.training_logs import read_compute_prob_log
-from nnet3py.training.averaging import average_nnets
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +55,13 @@ def run(work: WorkFolder, options: FineTuneOptions, executor: Executor, terminal
     rounds = _Rounds(work, options, executor, terminal, int(folder.options.get("frame-subsampling-factor", 1)))
     rounds.prepare(model.nnet.copy())
     best, choice = rounds.run()
-    nnet = _restored(read_nnet(str(best)), model.nnet)
+    nnet = read_nnet(str(best))
+    if not choice["is_old"] and work.data("old_test").is_dir():
+        back = least_way_back(work, options, nnet, model)
+        nnet = back.nnet
+        choice |= {"is_old": back.part == 1.0, "way_back": back.part, "old_test_words": back.words,
+                   "old_test_errors": {f"{part:g}": errors for part, errors in sorted(back.errors.items())}}
+    nnet = _restored(nnet, model.nnet)
     AcousticModel(model.transition_model, nnet, model.priors).write(work.final_model)
     write_text(str(work.choice), json.dumps(choice, indent=1) + "\n")
 
@@ -173,11 +180,6 @@ class _Rounds:
                 break
             best, objective, back = between, value, part
         return best, objective, back
-
-
-def towards(nnet: Nnet, old: Nnet, part: float) -> Nnet:
-    """The network, a part (0 to 1) of the way from its parameters to those of ``old``."""
-    return average_nnets([("the new network", nnet), ("the old one", old)], [1.0 - part, part])
 
 
 def _learning(nnet: Nnet) -> dict[str, UpdatableComponent]:

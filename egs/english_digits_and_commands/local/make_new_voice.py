@@ -6,8 +6,8 @@
 A child's voice: espeak-ng's highest, with a vocal tract a fifth shorter than any that the model was trained with. Half
 of the sentences are those of the recipe's grammar, half have one of the ten words.
 
-Writes train/ (200 recordings), test/ (100 others) and old/ (the recipe's own voices for tests, as in its corpus) as
-Kaldi's data directories, and lexicon.txt with the ten words.
+Writes train/ (200 recordings), test/ (100 others), old_dev/ and old/ (the recipe's own voices for development and for
+tests, as in its corpus) as Kaldi's data directories, and lexicon.txt with the ten words.
 """
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ def main() -> None:
             (f"child-{part}-{number:03d}", "child", transcript(words),
              recorded([sound := speaker.speak(words, scratch)], sound, rng, clean=True))
             for number, words in enumerate(sentences(count, grammar, rng))))
-    # The corpus has 11 speakers in its test, of --seed 0.
+    # The corpus has 11 speakers in these parts, of --seed 0.
     grammar = Grammar(grammar_file, args.seed + 2000)
-    write_data(args.out / "old", utterances("test", speakers("test", 11, 0, False), args.num_old, grammar, scratch,
-                                            args.seed))
+    for part, folder in (("test", "old"), ("dev", "old_dev")):
+        write_data(args.out / folder, utterances(part, speakers(part, 11, 0, False), args.num_old, grammar, scratch,
+                                                 args.seed))
     scratch.unlink(missing_ok=True)
     (args.out / "lexicon.txt").write_text("".join(
         f"{word} {' '.join(its_phones)}\n" for word, (its_phones, *_) in zip(WORDS, phones(list(WORDS)), strict=True)))

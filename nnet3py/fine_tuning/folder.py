@@ -1,0 +1,72 @@
+"""Stage 8: the new model folder, a copy of the old one with another network and, with new words, another graph."""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from nnet3py import log
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.io.streams import write_text
+from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
+from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
+
+NOTE = "FINE-TUNED.txt"
+_NEW_GRAPH_FILES = ("words.txt", "phones.txt", "phones/word_boundary.int", "phones/align_lexicon.int")
+
+
+def run(work: WorkFolder, options: FineTuneOptions) -> None:
+    """Write ``new_model/``. Raises Nnet3Error if graphs do not fit each other."""
+    partial = work.new_model.with_name(work.new_model.name + ".partial")
+    for path in (partial, work.new_model):
+        shutil.rmtree(path, ignore_errors=True)
+    write_folder(work, options, partial, work.final_model)
+    choice = json.loads(work.choice.read_text(encoding="utf-8"))
+    write_text(str(partial / NOTE), f"Fine-tuned by nnet3py fine-tune; the parameters are "
+                                    f"{'the old ones' if choice['is_old'] else 'new'}, the graph is "
+                                    f"{'new' if (work.graph / 'HCLG.fst').is_file() else 'the old one'}.\n")
+    os.replace(partial, work.new_model)
+    log.log(f"{work.new_model} is complete")
+
+
+def write_folder(work: WorkFolder, options: FineTuneOptions, target: Path, model: Path, links: bool = False) -> None:
+    """Make a folder like the old one, with another acoustic model, and with the new graph if there is one.
+
+    ``links``: what stays is not copied, but linked to.
+    """
+    folder = read_model_folder(options.model)
+    shutil.copytree(os.path.abspath(folder.path), target, copy_function=os.symlink if links else shutil.copy2)
+    replace_model(options, target, model)
+    if (work.graph / "HCLG.fst").is_file():
+        _write_graph(work, folder, target / _inside(folder, folder.graph), options)
+
+
+def replace_model(options: FineTuneOptions, target: Path, model: Path) -> None:
+    """Put another acoustic model into a folder like the old one."""
+    folder = read_model_folder(options.model)
+    _replace(model, target / _inside(folder, folder.model))
+
+
+def _inside(folder: ModelFolder, path: str) -> str:
+    """Where a file of a model folder is in it."""
+    return os.path.relpath(path, folder.path)
+
+
+def _replace(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)                 # it may be a link to elsewhere
+    shutil.copyfile(source, target)
+
+
+def _write_graph(work: WorkFolder, folder: ModelFolder, target: Path, options: FineTuneOptions) -> None:
+    """The old graph beside the new one; with the new table of words."""
+    new, words = read_fst_file(work.graph / "HCLG.fst"), SymbolTable.read(str(work.graph / "words.txt"))
+    old = with_words_of(read_fst_file(folder.graph), SymbolTable.read(folder.words), words)
+    target.unlink(missing_ok=True)
+    write_fst_file(target, joined_graphs(old, new, options.lm_weight))
+    for name in _NEW_GRAPH_FILES:
+        if (work.graph / name).is_file():
+            _replace(work.graph / name, target.parent / name)
