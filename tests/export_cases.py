@@ -11,7 +11,8 @@ from paths import DATA, ROOT
 
 import nnet3py
 from nnet3py.components.base import Component
-from nnet3py.export.models import ExportOptions, graph_of
+from nnet3py.export.export_options import ExportOptions
+from nnet3py.export.models import graph_of
 from nnet3py.network.model_parameters import perturb
 from nnet3py.network.nnet import Nnet
 

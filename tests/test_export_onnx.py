@@ -32,7 +32,8 @@ import nnet3py
 from nnet3py.cli.export import export, import_weights
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export import limits
-from nnet3py.export.models import ExportOptions, graph_of
+from nnet3py.export.export_options import ExportOptions
+from nnet3py.export.models import graph_of
 from nnet3py.export.plain_weights import named_arrays, read_weights, set_arrays, write_weights
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter

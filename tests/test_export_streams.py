@@ -20,7 +20,8 @@ from random_networks import config, few_waves
 
 import nnet3py
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.export.models import ExportOptions, graph_of
+from nnet3py.export.export_options import ExportOptions
+from nnet3py.export.models import graph_of
 from nnet3py.network.nnet import Nnet
 
 pytest.importorskip("onnx")

@@ -87,7 +87,8 @@ def test_derivatives_and_gradients(name: str) -> None:
 
 
 def context_of(nnet: Nnet) -> int:
-    from nnet3py.export.models import ExportOptions, graph_of
+    from nnet3py.export.export_options import ExportOptions
+    from nnet3py.export.models import graph_of
 
     return int(graph_of(nnet, ExportOptions(edges="given", collapse=False)).metadata["left_context"])
 

@@ -1,15 +1,12 @@
 """nnet3-export and nnet3-import: models as ONNX, torch, npz or safetensors, and back."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nnet3py import log
 from nnet3py.cli.command import kaldi_command
-from nnet3py.cli.options import Options, option
+from nnet3py.cli.options import Options, declared, option
 from nnet3py.errors import UsageError
-
-if TYPE_CHECKING:
-    from nnet3py.export.models import ExportOptions
+from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
+from nnet3py.option_fields import settings_of, with_values
 
 FORMATS = ("onnx", "torch", "npz", "safetensors")
 RANDOM_FRAMES = 200          # on which the loss of quantizing is measured if no features are given
@@ -28,26 +25,14 @@ e.g.:
  nnet3-export --format=npz final.raw final.npz
 """, arguments=(2, 2), options=[
     option("format", str, "onnx", "onnx, torch, npz or safetensors"),
-    option("output", str, "output", "Node whose values are the output; '*' for all outputs of the network"),
-    option("edges", str, "repeat", "repeat: inputs are whole utterances, whose first and last frames are repeated as "
-           "in nnet3-compute; given: inputs have the frames of context around them; none: one row of output for each "
-           "utterance, as in nnet3-xvector-compute"),
+    *declared(settings_of(ExportOptions)),
     option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: what the file of that name "
            "beside the model says, else 1"),
-    option("use-priors", bool, False, "Subtract the logs of the priors of the model, which must be an acoustic model"),
-    option("log-softmax", bool, False, "End with a log-softmax, as of a chain model's output"),
-    option("apply-exp", bool, False, "End with an exponential"),
-    option("streaming", bool, False, "onnx: make a model that takes chunk after chunk, with explicit states"),
-    option("chunk-outputs", int, 0, "Rows of output for each chunk of a stream, for the metadata; 0: any number"),
-    option("fixed-chunks", bool, False, "onnx: with --chunk-outputs, make all chunks of a stream alike, from the first "
-           "on; the metadata say how many rows of output are to be thrown away at the start"),
     option("quantize", str, "", "onnx: int8 (weights) or float16 (everything), by onnxruntime's tools; the loss in "
            "accuracy is measured"),
     option("quantize-feats", str, "", "Features, as an rspecifier, on which that is measured; without them it is "
            "random numbers. With int8 they calibrate the ranges of all values"),
-    option("collapse", bool, True, "Merge affine components that follow each other, as nnet3-compute does"),
     option("check", bool, True, "Compare what onnxruntime computes, if it is installed, with what nnet3py computes"),
-    option("comment", str, "", "A line for the metadata"),
 ])
 def export(args: list[str], options: Options) -> int:
     """Export a model; 1 if the check fails."""
@@ -108,13 +93,8 @@ def import_weights(args: list[str], options: Options) -> int:
 
 
 def _export_options(options: Options) -> ExportOptions:
-    from nnet3py.export.models import ExportOptions
-
-    return ExportOptions(
-        output=options.output, edges=options.edges, use_priors=options.use_priors, log_softmax=options.log_softmax,
-        apply_exp=options.apply_exp, collapse=options.collapse, streaming=options.streaming,
-        chunk_outputs=options.chunk_outputs, fixed_chunks=options.fixed_chunks, comment=options.comment,
-        frame_subsampling_factor=options.frame_subsampling_factor or None)
+    factor = options.frame_subsampling_factor or None
+    return with_values(ExportOptions(frame_subsampling_factor=factor), options.as_dict())
 
 
 def _export_onnx(source: str, target: str, options: Options) -> int:
@@ -132,7 +112,7 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
     if options.quantize:
         return _quantize(target, options)
     changed = wanted.use_priors or wanted.log_softmax or wanted.apply_exp
-    if not options.check or changed or graph.edges != "repeat" or wanted.output == "*" or not _has_runtime():
+    if not options.check or changed or graph.edges != "repeat" or wanted.output == ALL_OUTPUTS or not _has_runtime():
         return 0
     difference = difference_from_compute(source, target, graph, wanted)
     log.log(f"onnxruntime and nnet3py differ by {difference:.1e} of the largest value")

@@ -14,9 +14,14 @@ from nnet3py.export.times import Window
 At = Callable[[int], Value]      # the input at an offset from the output's time; zero where it is missing
 
 
+def _side_by_side(b: Builder, at: At, offsets: list[int]) -> Value:
+    """The columns of the input at these offsets, those of one beside those of the next."""
+    frames = [at(offset) for offset in offsets]
+    return frames[0] if len(frames) == 1 else b.op("concat", *frames, dim=sum(f.dim for f in frames))
+
+
 def _tdnn(b: Builder, c: Any, name: str, at: At) -> Value:
-    frames = [at(int(offset)) for offset in c.time_offsets]
-    x = frames[0] if len(frames) == 1 else b.op("concat", *frames, dim=sum(f.dim for f in frames))
+    x = _side_by_side(b, at, c.time_offsets.tolist())
     return linear(b, name, c.linear_params, c.bias_params, x)
 
 
@@ -24,8 +29,7 @@ def _convolution(b: Builder, c: Any, name: str, at: At) -> Value:
     """The patches under the filter for each height of the output, one beside the other, times the filters."""
     model = c.model
     times = model.time_offsets.tolist()
-    frames = [at(time) for time in times]
-    x = frames[0] if len(frames) == 1 else b.op("concat", *frames, dim=sum(f.dim for f in frames))
+    x = _side_by_side(b, at, times)
     width, size = model.num_filters_in, model.input_dim
     padding = len(times) * size                                   # the number of a column of zeros
     places = np.full((model.height_out, len(model.offsets), width), padding)

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export import limits
+from nnet3py.export.export_options import ALL_OUTPUTS, ExportOptions
 from nnet3py.export.operations import Graph, InputSpec
 from nnet3py.export.walk import GraphOptions, Walk
 from nnet3py.network.collapse import prepare_for_test
@@ -22,53 +22,7 @@ from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_tes
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
-ALL_OUTPUTS = "*"
 VERSION = "1"                  # of the metadata
-
-
-@dataclass
-class ExportOptions:
-    """What is exported.
-
-    Attributes
-    ----------
-    output : the node whose values are the output; "*" for all outputs of the network
-    edges : "repeat": inputs are whole utterances, whose first and last frames are repeated as nnet3-compute does;
-        "given": the caller gives the frames of context; "none": whole utterances without context, and one row of output
-        for each, as nnet3-xvector-compute gives it
-    frame_subsampling_factor : frames of input for each row of output; None: what the model's folder says, else 1
-    use_priors : subtract the logarithms of the priors of an acoustic model
-    log_softmax : end with a log-softmax, as of a chain model's output
-    apply_exp : end with an exponential
-    collapse : merge affine components that follow each other, as nnet3-compute does
-    streaming : chunk by chunk, with explicit states
-    chunk_outputs : rows of output for each chunk of a stream; 0: any number
-    fixed_chunks : make all chunks of a stream alike, from the first on, and all sizes but the number of sequences known
-    comment : a line for the metadata
-    """
-
-    output: str = "output"
-    edges: str = "repeat"
-    frame_subsampling_factor: int | None = None
-    use_priors: bool = False
-    log_softmax: bool = False
-    apply_exp: bool = False
-    collapse: bool = True
-    streaming: bool = False
-    chunk_outputs: int = 0
-    fixed_chunks: bool = False
-    comment: str = ""
-
-    def check(self) -> None:
-        """Raise UsageError for what makes no sense."""
-        if self.edges not in ("repeat", "given", "none"):
-            raise UsageError(f"--edges={self.edges}: expected repeat, given or none")
-        if self.frame_subsampling_factor is not None and self.frame_subsampling_factor < 1:
-            raise UsageError(f"--frame-subsampling-factor={self.frame_subsampling_factor} must be 1 or more")
-        if self.chunk_outputs < 0:
-            raise UsageError(f"--chunk-outputs={self.chunk_outputs} must be 0 or more")
-        if self.fixed_chunks and not (self.streaming and self.chunk_outputs):
-            raise UsageError("--fixed-chunks needs --streaming and a number of rows of output, --chunk-outputs")
 
 
 def read(model: Nnet | AcousticModel | str | os.PathLike[str],

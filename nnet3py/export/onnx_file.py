@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.export.models import ExportOptions, graph_of
+from nnet3py.export.export_options import ExportOptions
+from nnet3py.export.models import graph_of
 from nnet3py.export.onnx_graph import OnnxWriter, import_onnx
 from nnet3py.export.operations import Graph
 from nnet3py.extras import load
@@ -32,7 +33,7 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     ----------
     model : a network, an acoustic model, or the file of one; left as it is
     path : the file to write
-    options : see :class:`~nnet3py.export.models.ExportOptions`; or its attributes by name
+    options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name
 
     Raises
     ------

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
-from nnet3py.export.models import ExportOptions, graph_of
+from nnet3py.export.export_options import ExportOptions
+from nnet3py.export.models import graph_of
 from nnet3py.export.onnx_graph import import_onnx, linear_name, linear_weight
 from nnet3py.export.operations import Graph, Op, all_ops
 from nnet3py.export.plain_weights import named_arrays, set_arrays

@@ -11,7 +11,8 @@ import numpy as np
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
-from nnet3py.export.models import ExportOptions, graph_of, read
+from nnet3py.export.export_options import ExportOptions
+from nnet3py.export.models import graph_of, read
 from nnet3py.export.operations import Graph, all_ops, linear_weights
 from nnet3py.export.plain_weights import all_components, named_arrays, set_arrays
 from nnet3py.export.torch_source import TorchSource
@@ -41,7 +42,7 @@ def to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     Parameters
     ----------
     model : a network, an acoustic model, or the file of one; left as it is
-    options : see :class:`~nnet3py.export.models.ExportOptions`; or its attributes by name. Nothing is merged.
+    options : see :class:`~nnet3py.export.export_options.ExportOptions`; or its attributes by name. Nothing is merged.
 
     Raises
     ------

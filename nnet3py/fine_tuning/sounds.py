@@ -10,10 +10,9 @@ import numpy as np
 from nnet3py.errors import Nnet3Error
 from nnet3py.features.resample import resample
 from nnet3py.fine_tuning.plan import Problem, Utterance
-from nnet3py.formats.wave_file import read_wave
+from nnet3py.formats.wave_file import FULL_SCALE, read_wave
 from nnet3py.io.object_files import read_object
 from nnet3py.recognition.sound import Sound, open_sound
-from nnet3py.recognition.stream import FULL_SCALE
 
 _AT_THE_END = 0.5              # seconds that a segment may go beyond its sound
 _SILENT = 10.0 ** (-55 / 20)   # of the loudest sample, where 1 is the largest there is: what nobody can hear

@@ -34,7 +34,7 @@ def write_report(folders: Sequence[Path], output: Path) -> Path:
 
     Raises
     ------
-    UsageError : a folder without logs; no matplotlib; ``output`` cannot be made
+    UsageError : a folder without logs; ``output`` cannot be made
     """
     trainings: Trainings = dict(zip(_labels(folders), map(read_iterations, folders), strict=True))
     plots = training_plots(trainings)

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nnet3py.errors import UsageError
-from nnet3py.extras import install_command
+from nnet3py.extras import load
 from nnet3py.report.monitor import mean_derivatives
 from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE
 from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, diagnosed_outputs, series
@@ -34,7 +33,7 @@ def training_plots(trainings: Trainings) -> dict[str, Figure]:
     """By name, in the order in which they are to be looked at; what the logs do not have is left out.
 
     Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one.
-    Raises UsageError where matplotlib is not installed.
+    Raises Nnet3Error where matplotlib is not installed.
     """
     first = next(iter(trainings.values()))
     everything = [iteration for iterations in trainings.values() for iteration in iterations]
@@ -66,12 +65,7 @@ def _style() -> Any:
 
 
 def _matplotlib() -> Any:
-    try:
-        import matplotlib
-    except ImportError:
-        raise UsageError("plots are made with matplotlib, which is not installed",
-                         install_command("plot")) from None
-    return matplotlib
+    return load("matplotlib", "plots need", "plot")
 
 
 def _figure(width: float, height: float) -> Any:
