@@ -1,6 +1,8 @@
 """Exported streams are looped computation, chunk by chunk."""
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from export_cases import (
@@ -22,6 +24,7 @@ import nnet3py
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.models import graph_of
+from nnet3py.export.plain_weights import named_arrays
 from nnet3py.network.nnet import Nnet
 
 pytest.importorskip("onnx")
@@ -31,6 +34,7 @@ from hypothesis import given, settings  # noqa: E402
 
 from nnet3py.export.onnx_graph import LONG  # noqa: E402
 from nnet3py.export.onnx_stream import OnnxStream  # noqa: E402
+from nnet3py.export.onnx_weights import set_from_onnx  # noqa: E402
 
 # a slow layer, read at every third frame, in a recurrence; a component that is not simple
 CLOCKWORK = """
@@ -126,3 +130,14 @@ output-node name=output input=a
     options = ExportOptions(streaming=True, chunk_outputs=10, frame_subsampling_factor=3)
     metadata = graph_of(chain_nnet(), options).metadata
     assert (metadata["chunk_shift"], metadata["chunk_length"]) == ("30", "36")
+
+
+def test_the_weights_of_a_stream_come_back(tmp_path: Path) -> None:
+    nnet = clockwork()
+    nnet3py.export_onnx(nnet, tmp_path / "a.onnx", streaming=True, collapse=False)
+    assert set_from_onnx(nnet, tmp_path / "a.onnx") == []
+    other = clockwork()
+    other.scale(0.5)
+    assert set_from_onnx(other, tmp_path / "a.onnx")
+    for name, array in named_arrays(other).items():
+        np.testing.assert_array_equal(array, named_arrays(nnet)[name])

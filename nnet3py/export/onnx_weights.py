@@ -92,8 +92,10 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str
 def _options_of(metadata: dict[str, str], path: str | os.PathLike[str]) -> ExportOptions:
     """What the file was exported with, as far as its weights depend on it."""
     try:
+        is_stream = metadata["streaming"] == "1"
         return ExportOptions(
             output=metadata["exported_output"], frame_subsampling_factor=int(metadata["frame_subsampling_factor"]),
-            collapse=metadata["collapsed"] == "1", edges=metadata["edges"], streaming=metadata["streaming"] == "1")
+            collapse=metadata["collapsed"] == "1", streaming=is_stream,
+            edges="given" if is_stream else metadata["edges"])
     except (KeyError, ValueError) as error:
         raise FormatError(f"the metadata of the ONNX file are damaged: {error}", path=os.fspath(path)) from error

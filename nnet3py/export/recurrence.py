@@ -223,7 +223,7 @@ class Recurrence:
             return self._leaf(part, i, window)
         if isinstance(part, IfDefined):
             value = self._part(part.child, i, window)
-            if self._starts_as_zero(part.child):
+            if self._starts_as_zero(part.child, window):
                 return value
             mask = self.outer.can_part(part.child, self.outer.when(window))
             return value if mask is None else self.body.op("mul", value, self._mask(mask), dim=value.dim)
@@ -237,7 +237,7 @@ class Recurrence:
             return self.body.op("add", self.body.op("mul", a, m, dim=a.dim), self.body.op("mul", b, rest, dim=b.dim))
         return self.body.op("add", a, b)
 
-    def _starts_as_zero(self, part: Part) -> bool:
+    def _starts_as_zero(self, part: Part, reader: Window) -> bool:
         """Whether a part is zero where it cannot be computed because the loop has not begun there."""
         if isinstance(part, Const) or not isinstance(part, Leaf):
             return False
@@ -246,7 +246,9 @@ class Recurrence:
             return False
         window, can = self.times.windows[table.nodes[0]], self.times.computable[table.nodes[0]]
         begins = window.hi <= can.hi if self.is_backward else window.lo >= can.lo
-        return can.exact and begins
+        offset = table.offsets[0]
+        goes_on = reader.lo + offset >= can.lo if self.is_backward else reader.hi + offset <= can.hi
+        return can.exact and begins and goes_on
 
     def _leaf(self, leaf: Leaf, i: int, window: Window) -> Value:
         table = leaf_map(leaf)

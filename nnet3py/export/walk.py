@@ -94,11 +94,9 @@ class Walk:
         return graph
 
     def _same_context(self) -> None:
-        """All inputs with time are given for the same frames."""
-        windows = {i: w for i, w in self.times.windows.items() if self.nnet.is_input(i)}
-        left = max([self.times.left, *(-w.lo for w in windows.values())])
-        right = max([self.times.right, *(w.hi for w in windows.values())])
-        self.times.windows.update(dict.fromkeys(windows, Window(-left, right)))
+        """All inputs with time are given for the frames of the network's context; no others are used."""
+        window = Window(-self.times.left, self.times.right)
+        self.times.windows.update(dict.fromkeys(filter(self.nnet.is_input, self.times.windows), window))
 
     def _first_time(self) -> int:
         """The time of the first output of a stream whose first chunk is like all others: all context is before it."""
