@@ -302,3 +302,22 @@ def test_priors(tmp_path: Path) -> None:
     given = random_inputs(model.nnet, 12, 2)
     expected = computed(model.nnet, *given) - np.log(model.priors)
     assert_close(outputs(session(str(tmp_path / "a.onnx")), *given), expected, TOLERANCE)
+
+
+def test_large_weights_lie_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of more than 2 GB do."""
+    monkeypatch.setattr("nnet3py.export.onnx_file.LARGEST_FILE", 1000)
+    nnet = Nnet.from_config("""input-node name=input dim=40
+component name=a type=LinearComponent input-dim=40 output-dim=24
+component-node name=a component=a input=input
+output-node name=output input=a
+""", seed=1)
+    for _ in range(2):
+        nnet3py.export_onnx(nnet, tmp_path / "a.onnx")
+    assert (tmp_path / "a.onnx").stat().st_size < 2000 and (tmp_path / "a.onnx.weights").stat().st_size == 40 * 24 * 4
+    assert set_from_onnx(nnet, tmp_path / "a.onnx") == []
+    given = random_inputs(nnet, 9, 1)
+    assert_close(outputs(session(str(tmp_path / "a.onnx")), *given), computed(nnet, *given), TOLERANCE)
+    with pytest.raises(UsageError, match="too many for a single ONNX file"):
+        nnet3py.export_onnx(nnet, f"| cat > {tmp_path / 'b.onnx'}")
+    assert not (tmp_path / "b.onnx").exists()

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.models import graph_of
 from nnet3py.export.onnx_graph import OnnxWriter, import_onnx
 from nnet3py.export.operations import Graph
 from nnet3py.extras import load
+from nnet3py.io.specifiers import Medium, parse_wxfilename
 from nnet3py.io.streams import open_output
 
 if TYPE_CHECKING:
@@ -43,20 +44,39 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     onnx = import_onnx()
     graph = graph_of(model, options)
     made = onnx_model(graph)
-    if made.ByteSize() > LARGEST_FILE:
-        onnx.save_model(made, os.fspath(path), save_as_external_data=True,
-                        location=os.path.basename(os.fspath(path)) + ".weights")
+    if _weight_bytes(made) > LARGEST_FILE:
+        _write_in_two(onnx, made, os.fspath(path))
     else:
         with open_output(path) as file:
             file.write(made.SerializeToString())
     return graph
 
 
+def _weight_bytes(made: Any) -> int:
+    return sum(len(each.raw_data) for each in made.graph.initializer)
+
+
+def _write_in_two(onnx: Any, made: Any, path: str) -> None:
+    """The graph as a file, its weights as another beside it."""
+    folder, name = os.path.split(path)
+    if parse_wxfilename(path).medium is not Medium.FILE or not os.path.isdir(folder or "."):
+        raise UsageError(f"the model's weights have {_weight_bytes(made)} bytes, too many for a single ONNX file; they "
+                         f"would lie beside it, and '{path}' is no file in a folder", "give the path of a file")
+    weights = f"{name}.weights"
+    if os.path.exists(os.path.join(folder, weights)):          # onnx would write after what is there
+        os.remove(os.path.join(folder, weights))
+    try:
+        onnx.save_model(made, path, save_as_external_data=True, location=weights)
+        onnx.checker.check_model(path, full_check=True)
+    except OSError as error:
+        raise Nnet3Error(f"cannot write {path}: {error.strerror}") from error
+
+
 def onnx_model(graph: Graph) -> Any:
     """The ONNX model of a graph, checked."""
     onnx = import_onnx()
     made = OnnxWriter(graph).model()
-    if made.ByteSize() <= LARGEST_FILE:
+    if _weight_bytes(made) <= LARGEST_FILE:
         onnx.checker.check_model(made, full_check=True)
     return made
 

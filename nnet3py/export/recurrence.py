@@ -48,6 +48,8 @@ class Recurrence:
 
     def make(self) -> None:
         """Append the loop, and what it needs, to the outer list."""
+        if any(read.fixed and read.source in self.members for i in self.group for read in self.times.reads(i)):
+            raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported")
         for i in self._in_order():
             self.body.scope = self.outer.builder.scope = self.nnet.nodes[i].name
             self.values[i] = self._node(i)
@@ -86,7 +88,8 @@ class Recurrence:
                 for read in self.times.reads(i))]
             if not ready:
                 names = ", ".join(self.nnet.nodes[i].name for i in left)
-                raise Nnet3Error(f"the nodes {names} depend on each other within one time step")
+                raise Nnet3Error(f"the recurrence of {names} cannot be exported: within a time step, they depend on "
+                                 "each other")
             order += ready
             left = [i for i in left if i not in ready]
         return order
