@@ -46,6 +46,8 @@ SHARED = (
 )
 # What an argument is, by its name; the first pattern that fits.
 ARGUMENTS: tuple[tuple[str, str], ...] = (
+    ("new-model-folder", "the folder to make"),
+    ("model-folder", "the folder of a model for recognition, as `nnet3py inspect` knows it"),
     ("*rxfilename|*rspecifier*", "a file to read (`-` is standard input), or a table: `ark:FILE`"),
     ("*wxfilename|*wspecifier*", "a file to write (`-` is standard output), or a table: `ark:FILE`"),
     ("fst-in|*", "a decoding graph (a file to read), or a table to read with a graph for each utterance"),
@@ -69,6 +71,7 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("exp-dir*", "the folder of a training"),
     ("*data-dir", "a folder of data, with feats.scp"),
     ("chain-dir", "a folder with the tree, 0.trans_mdl and normalization.fst of a chain training"),
+    ("speech-and-text", "a data folder of Kaldi, sounds with a text file beside each, or a table of file and text"),
     ("sound-or-folder", "a file of sound, a folder with such files in it and below, or `-` for standard input"),
     ("egs-dir", "the folder to write examples to"),
     ("graph-dir", "the folder to write the graph to"),
@@ -228,7 +231,7 @@ def _purpose_text(purpose: str) -> str:
 
 def argument_names(usage: str) -> list[str]:
     """The names of arguments in usage lines, but for values of options; of numbered ones the first, its number gone."""
-    usage = re.sub(r"--[\w.-]+=<[^>]*>", "", usage)
+    usage = re.sub(r"--[\w.-]+[= ]<[^>]*>", "", usage)
     found = re.findall(r"<([^<>]*)>", re.sub(r"\(([\w-]+)\|([\w-]+)\)", r"<\1>|<\2>", usage))
     return list(dict.fromkeys(re.sub(r"(?<=[a-z])\d$|(?<=-in)N$", "", name).replace("-0-", "-N-").replace("-1-", "-N-")
                               for name in found))

@@ -23,6 +23,7 @@ _PUBLIC = {
     "compute": "nnet3py.runtime.compute",
     "LoopedComputer": "nnet3py.runtime.looped",
     "Recognizer": "nnet3py.recognition.recognizer",
+    "fine_tune": "nnet3py.fine_tuning.fine_tuning",
     "export_onnx": "nnet3py.export.onnx_file",
     "to_torch": "nnet3py.export.torch_module",
     "from_torch": "nnet3py.export.torch_module",

@@ -1,12 +1,18 @@
 """nnet3py fine-tune as a command: what --check says, and what it refuses."""
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from paths import ROOT
+from recognition_cases import SOUNDS
 from test_fine_tuning_data import folder_with
 
 from nnet3py.cli.fine_tune import fine_tune
+from nnet3py.cli.main import load
+from nnet3py.cli.registry import PERSON_NAMES
 from nnet3py.recognition.model_folder import demo_folder
 
 PAGE = (ROOT / "docs" / "fine-tuning.md").read_text(encoding="utf-8")
@@ -34,6 +40,34 @@ def test_what_it_refuses(args: list[str], message: str, tmp_path: Path, monkeypa
     (tmp_path / "data").mkdir()
     assert fine_tune.execute(args) != 0
     assert message in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                             capfd: pytest.CaptureFixture[str]) -> None:
+    if shutil.which("espeak-ng") is None:
+        pytest.skip("there is no espeak-ng")
+    monkeypatch.chdir(tmp_path)
+    recipe = ROOT / "egs" / "english_digits_and_commands" / "local" / "make_new_voice.py"
+    counts = "--num-train", "40", "--num-test", "1", "--num-old", "1"
+    subprocess.run([sys.executable, str(recipe), "--out", "voice", *counts], check=True)
+    texts = dict(line.split(" ", 1) for line in (tmp_path / "voice/train/text").read_text().splitlines())
+    sounds = dict(line.split(" ", 1) for line in (tmp_path / "voice/train/wav.scp").read_text().splitlines())
+    rows = [f"{tmp_path / place},{texts[key]},child\n" for key, place in sounds.items()]
+    (tmp_path / "recordings.csv").write_text("file,text,speaker\n" + "".join(rows))
+    (tmp_path / "vosk-model-small-en").symlink_to(demo_folder())
+    shutil.copy(SOUNDS[0], "a.wav")
+    for line in re.findall(r"^nnet3py (.*)$", PAGE, re.MULTILINE):
+        name, *args = line.split()
+        assert load(PERSON_NAMES[name]).execute(args) == 0, capfd.readouterr().err
+    said = capfd.readouterr().out
+    assert "words that the model lacks" in said and "it is in my-model" in said
+    names: dict = {}
+    code = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)[0]
+    exec(compile(code, "docs/fine-tuning.md", "exec"), names)
+    scores = names["made"].scores
+    assert names["made"].is_new and scores["new"]["held_out"]["errors"] < scores["old"]["held_out"]["errors"]
+    assert "vacuum" in names["recognizer"].words
 
 
 def test_the_page_names_options_that_there_are() -> None:

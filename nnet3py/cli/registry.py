@@ -41,6 +41,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
                         launcher=False),
         "serve": Entry("serve", "serve", "Serve recognition over WebSockets, to vosk's clients and browsers.",
                        launcher=False),
+        "fine-tune": Entry("fine_tune", "fine_tune", "Teach a model a voice, words, a room: a new model folder.",
+                           launcher=False),
     },
     "Models": {
         "nnet3-init": Entry("model_init", "init", "Make a network from a config file, or extend an existing one."),

@@ -173,7 +173,7 @@ class _Facts:
                 counts[problem["kind"]] = counts.get(problem["kind"], 0) + 1
         path = self.work.set_aside
         for line in read_lines(str(path)) if path.is_file() else []:
-            reason = line.split(" ", 1)[-1]
+            reason = line.split(" ", 1)[-1].split(":")[0]
             counts[reason] = counts.get(reason, 0) + 1
         return [(kind, str(count)) for kind, count in sorted(counts.items(), key=lambda item: -item[1])]
 
