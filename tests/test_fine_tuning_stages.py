@@ -109,8 +109,9 @@ def test_old_and_new_phones_are_mixed_by_weight():
 
 def test_layers_and_the_way_back():
     nnet = read_nnet(f"{demo_folder()}/am/final.mdl")
-    last, upper, every = (rate_factors(nnet, layers) for layers in ("last", "upper", "all"))
+    last, upper, lower, every = (rate_factors(nnet, layers) for layers in ("last", "upper", "lower", "all"))
     names = list(every)
+    assert lower == {name: 1.0 - upper[name] for name in names}
     assert last[names[0]] == upper[names[0]] == 0.0 < every[names[0]] < 1.0
     assert last[names[-1]] == upper[names[-1]] == every[names[-1]] == 1.0
     assert 0 < sum(last.values()) < sum(upper.values()) < sum(every.values())

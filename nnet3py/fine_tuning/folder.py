@@ -15,6 +15,9 @@ from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
 NOTE = "FINE-TUNED.txt"
+# Beside the old graph the new one, which has the old text's sentences, too, weighs this times --lm-weight: with as much
+# as the old one, it took words of old data that were right before.
+_SHARE = 0.2
 _NEW_GRAPH_FILES = ("words.txt", "phones.txt", "phones/word_boundary.int", "phones/align_lexicon.int")
 
 
@@ -66,7 +69,7 @@ def _write_graph(work: WorkFolder, folder: ModelFolder, target: Path, options: F
     new, words = read_fst_file(work.graph / "HCLG.fst"), SymbolTable.read(str(work.graph / "words.txt"))
     old = with_words_of(read_fst_file(folder.graph), SymbolTable.read(folder.words), words)
     target.unlink(missing_ok=True)
-    write_fst_file(target, joined_graphs(old, new, options.lm_weight))
+    write_fst_file(target, joined_graphs(old, new, _SHARE * options.lm_weight))
     for name in _NEW_GRAPH_FILES:
         if (work.graph / name).is_file():
             _replace(work.graph / name, target.parent / name)

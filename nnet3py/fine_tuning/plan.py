@@ -9,7 +9,7 @@ from nnet3py.drivers.options import HARMLESS, opt
 from nnet3py.drivers.preparation_options import WorkOptions
 from nnet3py.errors import UsageError
 
-LAYERS = ("last", "upper", "all")
+LAYERS = ("last", "upper", "lower", "all")
 UNKNOWN_WORDS = ("pronounce", "spell", "leave-out")
 PARTS = ("train", "held_out", "old_test")
 
@@ -117,8 +117,8 @@ class FineTuneOptions(WorkOptions):
     lm_weight: float = opt("lm-weight", 0.5, "Weight of the new text in the language model, beside the old one's")
     lm_order: int = opt("lm-order", 3, "Order of language models that are estimated")
 
-    layers: str = opt("layers", "all", "last: only the output layers learn; upper: the upper half; all: all, the lower "
-                      "ones more slowly")
+    layers: str = opt("layers", "all", "last: only the output layers learn; upper: the upper half; lower: the lower "
+                      "half, which learns voices and rooms and forgets least; all: all, the lower ones more slowly")
     learning_rate: float = opt("learning-rate", 0.0, "Learning rate at first; 0: chosen by held-out data")
     num_epochs: float = opt("num-epochs", 2.0, "Passes over the data, at most")
     l2_old: float = opt("l2-old", 0.01, "Strength of the pull towards the old parameters")

@@ -99,7 +99,15 @@ class _Rounds:
         self.old = work.train / "old.raw"
 
     def prepare(self, nnet: Nnet) -> None:
-        """Write the network that the first round begins with."""
+        """Write the network that the first round begins with; what was trained with other options is removed."""
+        settings, kept = json.dumps(self.options.binding(), sort_keys=True), self.work.train / "settings.json"
+        if not kept.is_file() or kept.read_text(encoding="utf-8") != settings:
+            for path in (*self.work.train.glob("round.*"), self.work.train / "log", self.work.train / "forgetting"):
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+        write_text(str(kept), settings)
         set_batchnorm_test_mode(nnet, True)           # statistics of little data would be poor
         set_dropout_test_mode(nnet, False)            # SpecAugment and dropout as the model has them
         factors = rate_factors(nnet, self.options.layers)
@@ -192,14 +200,15 @@ def _learning(nnet: Nnet) -> dict[str, UpdatableComponent]:
 def rate_factors(nnet: Nnet, layers: str) -> dict[str, float]:
     """Factors of the learning rate of all components with parameters, in the order of the network.
 
-    ``layers``: ``last``: 1 for what is called output or prefinal (or for the last component), 0 for others; ``upper``:
-    1 for the upper half, 0 for the lower one; ``all``: 1 and a half.
+    ``layers``: ``last``: 1 for what is called output or prefinal (or for the last component), 0 for others; ``upper``,
+    ``lower``: 1 for that half, 0 for the other; ``all``: 1 for the upper half, a half for the lower one.
     """
     names = list(_learning(nnet))
     if layers == "last":
         chosen = {name for name in names if name.startswith(_LAST_LAYERS)} or set(names[-1:])
     else:
-        chosen = set(names[len(names) // 2:])
+        half = len(names) // 2
+        chosen = set(names[:half] if layers == "lower" else names[half:])
     return {name: 1.0 if name in chosen else SLOW if layers == "all" else 0.0 for name in names}
 
 
