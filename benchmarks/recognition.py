@@ -93,9 +93,10 @@ class Comparison:
                 starts[which].append(self._measure(which, "start", 2, 10.0))
         for which, found in starts.items():
             first = statistics.median(one["first_word"] or float("nan") for one in found)
-            loaded = statistics.median(one["loaded"] for one in found)
+            loaded, busy = (statistics.median(one[name] for one in found) for name in ("loaded", "busy"))
             goal = f"  (goal: {START} s)" if which == "nnet3py" else ""
-            click.echo(f"  start    {which:8} first word {first:6.2f} s, model loaded {loaded:6.2f} s{goal}")
+            click.echo(f"  start    {which:8} first word {first:6.2f} s, model loaded {loaded:6.2f} s, "
+                       f"processor time {busy:.2f} s{goal}")
 
     def latency(self) -> None:
         words = {}

@@ -127,8 +127,9 @@ def start(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, An
     for data in blocks(sound, seconds):
         word = one.block(data)
         if word:
-            return {"loaded": loaded, "first_word": time.perf_counter() - BEGAN, "word": word}
-    return {"loaded": loaded, "first_word": None, "word": ""}
+            return {"loaded": loaded, "first_word": time.perf_counter() - BEGAN, "busy": time.process_time(),
+                    "word": word}
+    return {"loaded": loaded, "first_word": None, "busy": time.process_time(), "word": ""}
 
 
 def latency(which: str, folder: str, sound: bytes, seconds: float) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.component_calls import BackpropCall, PropagateCall
 from nnet3py.runtime.memory_plan import MemoryPlan, plan_memory
 from nnet3py.runtime.parameter_store import ParameterStore, host_of, on_device
+from nnet3py.runtime.recorded_calls import RecordedStage, RecordingOps
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -164,6 +165,9 @@ class BoundComputation:
             self._bind_command(c, command)
         if self.ops.device == "cuda":
             self._capture_stages()
+        elif isinstance(self.ops, RecordingOps):
+            for stage in self._stages:
+                stage.runner = RecordedStage(self.ops, stage.calls)
 
     def _bind_command(self, c: int, command: Command) -> None:
         stage = self._stages[-1]

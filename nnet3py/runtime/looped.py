@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import numpy as np
 
@@ -28,8 +28,12 @@ from nnet3py.runtime.binding import Arena
 from nnet3py.runtime.chunk_batch import ChunkBatch
 from nnet3py.runtime.frame_buffer import FrameBuffer
 from nnet3py.runtime.network_io import NetworkIo
+from nnet3py.runtime.recorded_calls import RecordingOps
 from nnet3py.runtime.stream_states import StreamState, StreamStates
 from nnet3py.runtime.waiting_line import WaitingLine
+
+if TYPE_CHECKING:
+    from nnet3py.ops.table import Ops
 
 DEFAULT_FRAMES_PER_CHUNK = 20
 DEFAULT_MAX_BATCH = 8                           # streams
@@ -105,6 +109,8 @@ class LoopedComputer:
         self.nnet = with_ivector_period(nnet, self.frames_per_chunk) if self.io.ivector_dim else nnet
         self._options, self._cache_dir, self._debug = optimize or OptimizeOptions(), cache_dir, debug
         self._ops = get_ops(device)
+        if device == "cpu" and not training_mode and not debug:
+            self._ops = cast("Ops", RecordingOps())             # the network stays as it is
         self._arena = Arena(self._ops)
         self._plain = self._compiled()
         self.max_batch = max_batch if num_sequences(self._plain) > 1 else 1
@@ -384,8 +390,8 @@ class LoopedStream:
         ``feats`` float (frames, input dim), as many as the chunk takes: the first one with its left and right context,
         later ones what comes next. ``ivector`` and errors as :meth:`accept`.
         """
-        if self._looped.io.ivector_dim:
-            self._looped.io.check_ivectors(ivector, None, 0)
+        if self._looped.io.ivector_dim and ivector is None:        # others are checked with the features
+            self._looped.io.check_ivectors(None, None, 0)
         output, = self._looped.compute_chunks([Chunk(self._state, feats, ivector)])
         if isinstance(output, NumericError):
             raise output

@@ -1,0 +1,81 @@
+"""nnet3py.runtime.recorded_calls: what is repeated is what was called, and what cannot be repeated is not."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from nnet3py.ops import get_ops
+from nnet3py.runtime.recorded_calls import RecordedStage, RecordingOps
+
+Work = Callable[[RecordingOps, np.ndarray, np.ndarray], None]
+
+
+@pytest.fixture
+def ops() -> RecordingOps:
+    get_ops("cpu")                      # threads are set up
+    return RecordingOps()
+
+
+def doubled_in_scratch(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
+    ops.reset_scratch()
+    between = ops.scratch(*x.shape)
+    ops.copy_mat(between, x, 1.0)
+    ops.add_mat(between, x, 1.0)
+    ops.copy_mat(y, between, 1.0)
+
+
+def drawn(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
+    ops.random.fill_uniform(y)
+
+
+def through_the_host(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
+    ops.copy_in(y, ops.copy_out(x) * 2)
+
+
+def run_four_times(ops: RecordingOps, work: Work) -> tuple[int, list[np.ndarray]]:
+    """How often the work was asked for, and what came out each time, of other inputs."""
+    asked, x, y = [], np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32)
+
+    def call() -> None:
+        asked.append(1)
+        work(ops, y, x)
+
+    stage, results = RecordedStage(ops, [(call, ())]), []
+    for number in range(4):
+        x[...] = number
+        stage()
+        results.append(y.copy())
+    return len(asked), results
+
+
+@pytest.mark.parametrize(("work", "times"), [(doubled_in_scratch, 2), (through_the_host, 4)])
+def test_what_comes_out_is_the_same(ops: RecordingOps, work: Work, times: int) -> None:
+    asked, results = run_four_times(ops, work)
+    assert asked == times
+    assert [result.tolist() for result in results] == [[[2.0 * number] * 3] * 2 for number in range(4)]
+
+
+def test_random_numbers_are_drawn_anew(ops: RecordingOps) -> None:
+    asked, results = run_four_times(ops, drawn)
+    assert asked == 4 and len({result.tobytes() for result in results}) == 4
+
+
+def test_a_run_that_fails_is_not_repeated(ops: RecordingOps) -> None:
+    x, y = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
+    fails = [False, True, False, False]
+
+    def call() -> None:
+        doubled_in_scratch(ops, y, x)
+        if fails.pop(0):
+            raise ValueError
+
+    stage = RecordedStage(ops, [(call, ())])
+    stage()
+    with pytest.raises(ValueError):
+        stage()
+    y[...] = 0.0
+    stage()
+    stage()
+    assert y.tolist() == [[2.0] * 3] * 2 and not fails
