@@ -40,7 +40,8 @@ def shared_files() -> tuple[Path, ...]:
     """Of what commands share, and the drivers, whose options are fields of dataclasses."""
     modules = {entry.module for entry in COMMANDS.values()}
     files = [path for path in CLI.glob("*.py") if path.stem not in modules and path.stem != "option_groups"]
-    files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), ROOT / "nnet3py/egs/splitter.py"]
+    files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), *(ROOT / "nnet3py/fine_tuning").rglob("*.py"),
+              ROOT / "nnet3py/egs/splitter.py"]
     files += [*(ROOT / "nnet3py/recognition").glob("*.py"), ROOT / "nnet3py/features/speech.py"]
     files.remove(ROOT / "nnet3py/recognition/option_tables.py")          # declares them
     return tuple(files)

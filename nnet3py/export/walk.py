@@ -94,9 +94,16 @@ class Walk:
         return graph
 
     def _same_context(self) -> None:
-        """All inputs with time are given for the frames of the network's context; no others are used."""
-        window = Window(-self.times.left, self.times.right)
-        self.times.windows.update(dict.fromkeys(filter(self.nnet.is_input, self.times.windows), window))
+        """All inputs with time are given for the same frames: those of the network's context, no others are used.
+
+        Of a stream, also for those that a recurrence reads ahead of what it is asked for.
+        """
+        inputs = list(filter(self.nnet.is_input, self.times.windows))
+        left, right = self.times.left, self.times.right
+        if self.options.edges == "stream":
+            left = max([left, *(-self.times.windows[i].lo for i in inputs)])
+            right = max([right, *(self.times.windows[i].hi for i in inputs)])
+        self.times.windows.update(dict.fromkeys(inputs, Window(-left, right)))
 
     def _first_time(self) -> int:
         """The time of the first output of a stream whose first chunk is like all others: all context is before it."""
