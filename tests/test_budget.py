@@ -22,7 +22,7 @@ def run(folder: Path, seconds: float, *options: str) -> tuple[subprocess.Complet
     return done, time.monotonic() - start
 
 
-@pytest.mark.parametrize("options", [("-n0",), ("-n2",)])
+@pytest.mark.parametrize("options", [pytest.param(("-n0",), marks=pytest.mark.slow), ("-n2",)])
 def test_it_ends_tests_and_says_so(tmp_path: Path, options: tuple[str, ...]) -> None:
     (tmp_path / "test_a.py").write_text("import time\ndef test_a(): pass\ndef test_b(): time.sleep(300)\n")
     done, seconds = run(tmp_path, 1.0, *options)

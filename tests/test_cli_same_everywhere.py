@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from fork_runs import ForkRuns, Result
 from paths import ROOT
+from thinned import thinned
 
 from nnet3py.cli.group import nnet3py
 from nnet3py.cli.main import load
@@ -55,14 +56,14 @@ def _without_times(result: Result) -> Result:
     return result._replace(messages=_TIME.sub("T", result.messages))
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", thinned(COMMANDS, keep=4))
 def test_help(name: str, launched: Callable[..., Result]) -> None:
     result = invoked(name, "--help")
     assert result == launched(name, "--help")
     assert result.status == 0 and result.output == "" and "\nStandard options:\n" in result.messages
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", thinned(COMMANDS, keep=4))
 def test_wrong_usage(name: str, launched: Callable[..., Result]) -> None:
     for words, status in ((["--no-such-option=1"], 255), (["x"] * 200, 1)):
         if status == 1 and load(name).bounds[1] is None:

@@ -253,9 +253,9 @@ def test_damaged_files_are_refused(name: str, binary: bool) -> None:
     nnet, request = case(CASES / name)
     computation = nnet3py.compile(nnet, request)
     data = save(computation, binary)
-    check_survives(read_computation, data, binary, count=150)
-    check_survives(read_request, written(write_request, request, binary=binary), binary, count=150)
-    for sample in damaged(data, 300, seed=1):
+    check_survives(read_computation, data, binary, count=60)
+    check_survives(read_request, written(write_request, request, binary=binary), binary, count=60)
+    for sample in damaged(data, 120, seed=1):
         try:
             loaded = read_computation(reader_of(sample, binary))
             check_loaded(loaded, nnet, request)

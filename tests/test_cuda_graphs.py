@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from cuda_checks import check_in_simulator
 
-STEPS = 5             # two plain ones, then graphs
+STEPS = 4             # two plain ones, then graphs
 
 
 def test_in_the_simulator():

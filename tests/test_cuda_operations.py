@@ -21,10 +21,11 @@ GROUPS = [("rows elementwise reductions random products", "rows reductions rando
           ("nonlinear structural", "nonlinear recurrent normalize structural dropout",
            "sigmoid tanh relu sigmoid_backprop tanh_backprop relu_backprop dropout_elements dropout_backprop "
            "binary_mask continuous_mask"),
-          ("per_element pooling convolution attention statistics_pooling objective",
-           "pooling convolution attention statistics_pooling objective",
-           "scale_and_offset scale_gradient_from_output"),
-          ("eigen orthogonal natural_gradient by_factor orthonormal numerators",) * 2 + ("",)]
+          ("per_element pooling convolution attention statistics_pooling objective eigen orthogonal natural_gradient "
+           "by_factor orthonormal numerators",
+           "pooling convolution attention statistics_pooling objective eigen orthogonal natural_gradient "
+           "by_factor orthonormal numerators",
+           "scale_and_offset scale_gradient_from_output")]
 FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
 IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_product _products _normal _sigmoid_sums
     _tanh_sums _relu_sums _value_sums _square_sums _add_one _add_two low_slope_repair relu_repair batch_norm_store_stats

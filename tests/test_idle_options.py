@@ -42,9 +42,9 @@ def shared_files() -> tuple[Path, ...]:
     files = [path for path in CLI.glob("*.py") if path.stem not in modules and path.stem != "option_groups"]
     files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), *(ROOT / "nnet3py/fine_tuning").rglob("*.py"),
               ROOT / "nnet3py/egs/splitter.py"]
-    files += [*(ROOT / "nnet3py/recognition").glob("*.py"), ROOT / "nnet3py/features/speech.py"]
+    files += [*(ROOT / "nnet3py/recognition").glob("*.py"), ROOT / "nnet3py/features/speech_options.py"]
     files.remove(ROOT / "nnet3py/recognition/option_tables.py")          # declares them
-    return tuple(files)
+    return tuple(files)                  # the library is given the options of features by their names
 
 
 @cache

@@ -10,9 +10,12 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="plots are made with matplotlib")
 
+from matplotlib.figure import Figure
+
 from nnet3py.cli.main import load
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
+from nnet3py.report import training_page
 from nnet3py.report.training_logs import read_iterations
 from nnet3py.report.training_page import write_report
 from nnet3py.report.training_plots import training_plots
@@ -103,6 +106,13 @@ def test_the_page_has_figures_facts_and_the_network(tmp_path: Path) -> None:
     assert all(f'id="{name}"' in text for name in re.findall(r'(?:url\(#|href="#)([^")]+)', text))
 
 
+@pytest.fixture
+def one_plot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes most of the time of a report."""
+    monkeypatch.setattr(training_page, "training_plots", lambda trainings: {"norm": Figure()})
+
+
+@pytest.mark.usefixtures("one_plot")
 def test_warnings_of_the_monitor_stand_on_the_page(tmp_path: Path) -> None:
     path = write_report([write_training(tmp_path / "a<b", 3, derivative=0.001)], tmp_path / "report")
     page = Page(path.read_text(encoding="utf-8"))
@@ -135,6 +145,7 @@ def test_a_training_of_one_iteration_is_reported(tmp_path: Path) -> None:
     assert "max-change" in Page(text).ids and "norm" not in Page(text).ids
 
 
+@pytest.mark.usefixtures("one_plot")
 def test_a_damaged_model_is_told_on_the_page(tmp_path: Path) -> None:
     folder = write_training(tmp_path / "tdnn", 2)
     (folder / "final.raw").write_bytes(b"\0B<Nnet3> nonsense")
@@ -150,6 +161,7 @@ def test_folders_that_are_no_trainings(tmp_path: Path) -> None:
         write_report([write_training(tmp_path / "tdnn", 1)], tmp_path / "file" / "report")
 
 
+@pytest.mark.usefixtures("one_plot")
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_training(tmp_path / "tdnn", 3)
     assert load("nnet3-report").execute([str(folder)]) == 0
