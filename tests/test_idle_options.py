@@ -42,7 +42,9 @@ def shared_files() -> tuple[Path, ...]:
     files = [path for path in CLI.glob("*.py") if path.stem not in modules and path.stem != "option_groups"]
     files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), *(ROOT / "nnet3py/fine_tuning").rglob("*.py"),
               ROOT / "nnet3py/egs/splitter.py"]
-    files += [*(ROOT / "nnet3py/recognition").glob("*.py"), ROOT / "nnet3py/features/speech_options.py"]
+    files += [path for room in ("recognition", "decoding", "lattices", "export")
+              for path in (ROOT / "nnet3py" / room).glob("*.py")]
+    files += [ROOT / "nnet3py/features/speech_options.py", ROOT / "nnet3py/__init__.py"]
     files.remove(ROOT / "nnet3py/recognition/option_tables.py")          # declares them
     return tuple(files)                  # the library is given the options of features by their names
 
@@ -63,6 +65,8 @@ def is_read(name: str, module: str) -> bool:
     if re.fullmatch(r"(clear|save)-[io]symbols", name) and module == "openfst":      # read as f"clear_{side}symbols"
         return True
     if re.fullmatch(r"(mfcc|plp|fbank)-config", name):                               # read as f"{kind}-config"
+        return True
+    if (name, module) == ("work-dir", "fine_tune"):                                  # the field `dir` of the drivers
         return True
     places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(CLI / f"{module}.py"), words_of(*shared_files())]
     wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})"}
