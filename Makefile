@@ -8,7 +8,7 @@ TORCH ?= yes
 CUDA_COMPILER ?= yes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: all install demo test coverage test-slow test-browser test-oldest test-newest test-gpu lint bench bench-gpu fuzz launchers dist clean help
+.PHONY: all install demo test coverage test-slow test-browser test-oldest test-newest test-gpu gpu-kit lint bench bench-gpu fuzz launchers dist clean help
 
 all: install
 
@@ -22,7 +22,9 @@ help:
 	@echo "make coverage   the tests, and which public functions none of them entered"
 	@echo "make test-oldest  the tests with the lowest versions that setup.cfg allows (OLDEST_PYTHON=python3.10)"
 	@echo "make test-newest  the tests with the newest versions there are (NEWEST_PYTHON=python3.13)"
-	@echo "make test-gpu   the tests that compute, on the GPU (GPU_TESTS=... chooses files)"
+	@echo "make test-gpu   all that wants a GPU, with a report after each step (GPU_STEPS=... chooses some)"
+	@echo "make gpu-kit    what a machine with a GPU but without a network lacks for these steps, in build/gpu-kit"
+	@echo "                (GPU_KIT='--python 3.12 --has numba numpy ...' says what it has)"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks"
 	@echo "make bench-gpu  the benchmarks of the GPU, kept in benchmarks/results/ (TORCH= leaves PyTorch out)"
@@ -86,14 +88,6 @@ test-browser: $(STAMPS)/test
 	@$(BIN)/playwright install chromium || echo "Playwright's Chromium cannot be had here: the system's is tried"
 	PYTHONPATH=tests $(BIN)/python -m pytest -q tests/test_server_page.py
 
-# On a GPU: the operations against their slow twins, then whatever computes networks, then all of Kaldi's reference cases,
-# commands and training runs, then these under compute-sanitizer, if that is installed.
-GPU_OPERATIONS := $(filter-out tests/test_ops_table.py,$(wildcard tests/test_ops_*.py)) tests/test_random.py
-GPU_TESTS ?= $(addprefix tests/test_,$(addsuffix .py,computer looped trainer chain_trainer diagnostics combination \
-  compute batch xvectors train_every_type))
-ON_GPU := PYTHONPATH=tests $(BIN)/python -m pytest -q -p no:cacheprovider
-SANITIZER ?= $(shell command -v compute-sanitizer)
-
 # The lowest versions that setup.cfg allows, with the lowest Python, and the newest there are; each in an environment of its own.
 OLDEST_PYTHON ?= python3.10
 NEWEST_PYTHON ?= python3.13
@@ -105,13 +99,14 @@ test-oldest:
 test-newest:
 	$(MAKE) test VENV=.venv-newest PYTHON=$(NEWEST_PYTHON) CUDA_COMPILER=no
 
+# The steps stand in the program: the card, every operation, Kaldi's reference results, training, benchmarks, the sanitizer.
 test-gpu: $(STAMPS)/test-ptx
 	@$(BIN)/python -c 'import sys; from nnet3py.ops import device; reason = device.unavailable_reason(); sys.exit(reason)'
-	$(ON_GPU) -p simulated_ops $(GPU_OPERATIONS)
-	$(ON_GPU) -p gpu_device $(GPU_TESTS)
-	$(ON_GPU) tests/gpu_cases.py tests/gpu_commands.py tests/gpu_runs.py
-	$(if $(SANITIZER),$(SANITIZER) --error-exitcode 1 --tool memcheck $(BIN)/python tests/gpu_runs.py,\
-	  @echo "compute-sanitizer is not installed: memory accesses were not checked")
+	$(BIN)/python tests/gpu_steps.py $(GPU_STEPS)
+
+# For a machine with a GPU that has no network: python3 tests/gpu_steps.py --kit build/gpu-kit, in this checkout.
+gpu-kit: $(STAMPS)/test
+	$(BIN)/python tests/gpu_kit.py $(GPU_KIT)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .

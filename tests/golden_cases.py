@@ -11,6 +11,7 @@ import argparse
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from paths import ROOT, shared_folder
@@ -54,13 +55,17 @@ def runnable_cases(folder: Path, without_recurrence: bool = False) -> list[str]:
     return names
 
 
-def check_cases(flags: list[str], without_recurrence: bool = False, at_least: int = 46) -> None:
-    """Run the checker on the runnable cases; all must hold. At least those of the first components are there."""
+def check_cases(flags: list[str], without_recurrence: bool = False, at_least: int = 46,
+                python: Sequence[str] = (sys.executable,)) -> None:
+    """Run the checker on the runnable cases; all must hold. At least those of the first components are there.
+
+    ``python``: what runs a program, with its first arguments.
+    """
     folder = shared_folder("golden") / "cases"
     checker = shared_folder("check") / "cases.py"
     names = runnable_cases(folder, without_recurrence)
     assert len(names) >= at_least
-    result = subprocess.run([sys.executable, str(checker), str(folder), *flags, "--only", ",".join(names)], cwd=ROOT,
+    result = subprocess.run([*python, str(checker), str(folder), *flags, "--only", ",".join(names)], cwd=ROOT,
                             capture_output=True, text=True, timeout=TIMEOUT)
     lines = result.stdout.splitlines()
     assert lines[-1:] == [f"{len(names)} of {len(names)} cases hold"], result.stdout + result.stderr[-2000:]

@@ -5,6 +5,7 @@ What a trainer has changed is brought to the host after each minibatch, since te
 """
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import nnet3py.ops
@@ -18,6 +19,18 @@ ON_THE_HOST = {"test_the_orthonormal_constraint_is_drawn_for_each_minibatch", "t
 def pytest_collection_modifyitems(items: list[Any]) -> None:
     """Leave those tests out."""
     items[:] = [item for item in items if getattr(item, "originalname", item.name) not in ON_THE_HOST]
+
+
+def one_thread_at_a_time() -> contextlib.ExitStack:
+    """Let the simulator, which makes a Python thread for each of a kernel, have one at a time until this is closed."""
+    import simulator_turns
+
+    from nnet3py.ops.cuda import launch, products
+    simulator_turns.install()
+    products._tiled = products.tiled_product(1, 8, 8)
+    stack = contextlib.ExitStack()
+    stack.enter_context(launch.forced_launch((1, 1), (1, 1)))
+    return stack
 
 
 def pytest_configure(config: Any) -> None:
@@ -35,12 +48,4 @@ def pytest_configure(config: Any) -> None:
     MinibatchTrainer.train = train_and_show      # type: ignore[method-assign]
     config.addinivalue_line("filterwarnings", "ignore::RuntimeWarning")   # the simulator's arithmetic is numpy's
     if device.is_simulated():
-        import contextlib
-
-        import simulator_turns
-
-        from nnet3py.ops.cuda import launch, products
-        simulator_turns.install()
-        products._tiled = products.tiled_product(1, 8, 8)       # the simulator makes a thread of Python's of each
-        config.stack = contextlib.ExitStack()
-        config.stack.enter_context(launch.forced_launch((1, 1), (1, 1)))
+        config.stack = one_thread_at_a_time()

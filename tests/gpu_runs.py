@@ -9,6 +9,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+import test_cuda_chain
 import test_cuda_training
 from test_cuda_training import LSTM, TDNNF
 
@@ -119,8 +120,14 @@ def test_products_by_cublas():
             np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-4)     # float32 sums of 90 products, two orders
 
 
+def test_the_denominator_of_chain_training():
+    """Its work space is another on a GPU, so that the CPU's test of it cannot run there."""
+    assert test_cuda_chain.check_kernels([((1, 1), (1, 1))] if device.is_simulated() else [None]) > 0
+
+
 if __name__ == "__main__":
     with test_cuda_training.fewer_threads() if device.is_simulated() else nullcontext():
-        for check in (test_products_by_cublas, test_small_networks_step_by_step, test_a_run_reaches_the_cpus_objective):
+        for check in (test_products_by_cublas, test_the_denominator_of_chain_training,
+                      test_small_networks_step_by_step, test_a_run_reaches_the_cpus_objective):
             check()
             print(f"{check.__name__}: ok")

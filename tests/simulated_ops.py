@@ -22,6 +22,7 @@ TOO_LARGE = {"test_long_sums_stay_accurate", "test_distributions",
              "test_where_rotations_vanish", "test_the_same_matrix_gives_the_same_bits",
              "test_exponential_is_accurate_over_its_whole_range",
              "test_an_affine_map_in_one_piece_has_the_bits_of_its_parts"}
+OTHER_WORK_SPACE = {"test_denominator"}      # gpu_runs.py and test_cuda_chain.py have the GPU's
 
 
 def storage(array: np.ndarray) -> np.ndarray:
@@ -105,7 +106,8 @@ def pytest_configure(config: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Leave out of the simulator what has too many elements for it."""
+    """Leave out what asks for the CPU's work space, and of the simulator what has too many elements for it."""
+    items[:] = [item for item in items if getattr(item, "originalname", item.name) not in OTHER_WORK_SPACE]
     if device.is_simulated():
         items[:] = [item for item in items if item.name not in TOO_LARGE and not is_too_large(item)]
 

@@ -4,6 +4,9 @@ See tests/cuda_checks.py: run as a program, in a process of its own, this file c
 """
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from cuda_checks import COMPUTE_CAPABILITIES, check_in_simulator, check_ptx
@@ -80,21 +83,31 @@ def check_denominator(both: Both, rng: np.random.Generator, shape: tuple[int, in
 
 def simulate() -> int:
     """Compare the kernels with the reference in the simulator; returns the number of cases."""
+    return check_kernels(LAUNCHES) + check_replays(*_both())
+
+
+def _both() -> tuple[Both, np.random.Generator]:
     from nnet3py.ops import device, get_ops
+
+    return Both(get_ops("cuda"), device.cuda()), np.random.default_rng(2)
+
+
+def check_kernels(launches: Sequence[tuple[tuple[int, int], tuple[int, int]] | None]) -> int:
+    """Compare the kernels with the reference on the device there is; a launch of None is the usual one."""
     from nnet3py.ops.cuda import launch
 
-    both, rng, cases = Both(get_ops("cuda"), device.cuda()), np.random.default_rng(2), 0
+    both, rng = _both()
 
     def matrix(rows: int, cols: int) -> np.ndarray:
         return rng.standard_normal((rows, cols)).astype(np.float32)
 
-    for grid, block in LAUNCHES:
+    for grid_and_block in launches:
         for shape in SHAPES:
             num_frames, width, _, num_pdfs = shape
             rows = num_frames * (width + 2)
             output = 20 * matrix(rows, num_pdfs)
             output[0, 0] = np.nan
-            with launch.forced_launch(grid, block):
+            with launch.forced_launch(*grid_and_block) if grid_and_block else nullcontext():
                 both.check("chain_exp", [matrix(num_frames * num_pdfs, width), output, 30.0, 1, width + 2])
                 both.check("chain_add_posteriors", [matrix(rows, num_pdfs), matrix(num_frames * num_pdfs, width), 1,
                                                     width + 2, np.float32(-0.5)])
@@ -103,8 +116,7 @@ def simulate() -> int:
                 places = [rng.integers(0, n, 7).astype(np.int32) for n in (rows, num_pdfs)]
                 both.check("chain_gather", [matrix(1, 7)[0], np.nan_to_num(output), *places])
                 check_denominator(both, rng, shape)
-            cases += 1
-    return cases + check_replays(both, rng)
+    return len(launches) * len(SHAPES)
 
 
 def check_replays(both: Both, rng: np.random.Generator) -> int:

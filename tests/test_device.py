@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nnet3py.errors import DeviceError
@@ -125,3 +126,13 @@ def test_gpus_that_others_hold(cards):
     found.gpus[0] = 3
     device.require_cuda()
     assert found.selected == 0, "it is looked for anew"
+
+
+def test_numba_cuda_finds_row_stack(monkeypatch):
+    """numpy 2.5 lacks it; what stands in its place is what it was."""
+    monkeypatch.delattr(np, "row_stack", raising=False)
+    device._restore_row_stack()
+    assert np.row_stack is np.vstack
+    monkeypatch.setattr(np, "row_stack", len)
+    device._restore_row_stack()
+    assert np.row_stack is len

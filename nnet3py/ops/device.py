@@ -50,6 +50,14 @@ def _set_up_numba() -> None:
         setattr(config, name, int(os.environ.setdefault(variable, str(value))))     # it may read the variables again
 
 
+def _restore_row_stack() -> None:
+    """numpy 2.5 has ``row_stack`` no more, which numba-cuda up to 0.30 asks for when it compiles its first kernel."""
+    import numpy as np
+
+    if not hasattr(np, "row_stack"):
+        np.row_stack = np.vstack  # type: ignore[attr-defined]
+
+
 def cuda() -> Any:
     """The module ``numba.cuda``.
 
@@ -65,7 +73,9 @@ def cuda() -> Any:
         from numba import cuda as module
     except ImportError as error:
         raise DeviceError(f"numba's CUDA target cannot be imported: {error}", _ADVICE) from error
-    if is_simulated():
+    if not is_simulated():
+        _restore_row_stack()
+    else:
         sys.setswitchinterval(1e-6)      # the simulator waits for its threads by asking them again and again
     return module
 
