@@ -154,6 +154,7 @@ def test_a_graph_of_another_model_is_refused_with_the_label(folder: Path, capsys
     assert make_h_transducer.execute(["wrong_ilabels", "tree", "trans.mdl", "x.fst"]) == 255
     assert "phone 99" in capsys.readouterr().err
     assert fst_compose_context.execute(["--nonterm-phones-offset=90", "i", "LG.fst", "x.fst"]) == 255
+    assert "need windows of a phone and the one before it" in capsys.readouterr().err
     assert not Path("x.fst").exists()
 
 

@@ -7,8 +7,13 @@ import struct
 import pytest
 from online_cases import DATA, KEYS, PACKAGE
 
-from nnet3py.cli.online_decode import latgen
+from nnet3py.cli.online_decode import latgen, latgen_grammar
+from nnet3py.graphs.grammar_fst import GrammarFst
+from nnet3py.graphs.nonterminals import Nonterminals
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
+from nnet3py.transducers.fst_text import read_fst_file
 from nnet3py.transducers.lattice import COMPACT_LATTICES
 
 PLACES = [str(PACKAGE / "am" / "final.mdl"), str(PACKAGE / "graph" / "HCLG.fst"), "ark:spk2utt", "scp:wav.scp",
@@ -51,6 +56,16 @@ def test_words_and_log(options, capfd):
         assert re.search(rf"LOG.*\) {line}", text), line
     with SequentialReader("ark:lat", COMPACT_LATTICES) as lattices:
         assert [key for key, _ in lattices] == list(KEYS)
+
+
+def test_a_grammar_in_parts(options, capfd):
+    """Of which the whole graph is the only one here: the same words, and the same likelihood."""
+    model = read_object(PLACES[0], TransitionModel.read)
+    GrammarFst.of(Nonterminals(len(model.topology.phones) + 5), read_fst_file(PLACES[1]), {}).write("HCLG.gra")
+    assert latgen_grammar.execute([*options, WORDS, PLACES[0], "HCLG.gra", *PLACES[2:]]) == 0
+    text = capfd.readouterr().err
+    assert "\nutt1 five two nine five \n" in text and "\nutt2 seven zero three \n" in text
+    assert re.search(r"Overall likelihood per frame was 14\.79\d* per frame over 168 frames\.", text)
 
 
 def test_not_online(options, capfd):

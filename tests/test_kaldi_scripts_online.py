@@ -38,8 +38,7 @@ DIM, PERIOD = 4, 10
 # Of scripts that run: what only an option asks for.
 ON_REQUEST = {"decode.sh": {"compress-uncompress-speex",           # steps/online/nnet3: --do-speex-compressing true
                             "extend-wav-with-silence"},            # --do-endpointing true
-              "adjust_priors.sh": {"nnet3-discriminative-compute-from-egs"},      # --egs-type degs
-              "make_denlats.sh": {"make-grammar-fst"}}                            # utils/mkgraph.sh of a grammar
+              "adjust_priors.sh": {"nnet3-discriminative-compute-from-egs"}}      # --egs-type degs
 EDITS = {"rename-node", "remove-output-nodes", "set-learning-rate"}               # --edits of nnet3-copy, not programs
 POSTERIORS = 1e-5    # sums of 28 probabilities in float32
 CONFIG = f"""

@@ -6,18 +6,12 @@ from typing import TYPE_CHECKING, Any
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.graph_files import change_graph, names_of_files, read_graph, read_numbers, write_graph
 from nnet3py.cli.options import Options, option
-from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
     from nnet3py.graphs.context import Window
 
-NONTERMINALS = option("nonterm-phones-offset", int, -1, "Not supported (grammars that are put together while decoding);"
-                      " must be -1")
-
-
-def _refuse_nonterminals(options: Options) -> None:
-    if options.nonterm_phones_offset > 0:
-        raise UsageError("--nonterm-phones-offset is not supported", "make the graph of the whole grammar")
+NONTERMINALS = option("nonterm-phones-offset", int, -1, "The number of #nonterm_bos in phones.txt, for parts of "
+                      "grammars that are put together while decoding (-1: there are none)")
 
 
 @kaldi_command("fstcomposecontext", usage="""
@@ -42,11 +36,17 @@ def fst_compose_context(args: list[str], options: Options) -> int:
     from nnet3py.graphs.windows import write_windows
     from nnet3py.io.streams import write_text
 
-    _refuse_nonterminals(options)
     source, target = names_of_files(args, 1)
     disambig = read_numbers(options.read_disambig_syms) if options.read_disambig_syms else []
-    fst, windows = expand_context(read_graph(source), options.context_size, options.central_position, disambig,
-                                  keep_outputs=True)
+    if options.nonterm_phones_offset > 0:
+        from nnet3py.graphs.grammar_context import check_left_biphones, expand_grammar_context
+        from nnet3py.graphs.nonterminals import Nonterminals
+
+        check_left_biphones(options.context_size, options.central_position)
+        fst, windows = expand_grammar_context(read_graph(source), Nonterminals(options.nonterm_phones_offset), disambig)
+    else:
+        fst, windows = expand_context(read_graph(source), options.context_size, options.central_position, disambig,
+                                      keep_outputs=True)
     write_windows(args[0], windows, options.binary)
     if options.write_disambig_syms:
         numbers = [number for number, window in enumerate(windows, 1) if len(window) == 1 and window[0] <= 0]
@@ -70,13 +70,14 @@ See also: fstcomposecontext, add-self-loops
 def make_h_transducer(args: list[str], options: Options) -> int:
     """Make the transducer."""
     from nnet3py.graphs.hmms import hmm_transducer
+    from nnet3py.graphs.nonterminals import Nonterminals
     from nnet3py.graphs.windows import read_windows
     from nnet3py.io.streams import write_text
 
-    _refuse_nonterminals(options)
     windows: list[Window] = read_windows(args[0])
     tree, model = _tree_and_model(args[1], args[2])
-    fst, disambig = hmm_transducer(windows, tree, model, options.transition_scale)
+    nonterminals = Nonterminals(options.nonterm_phones_offset) if options.nonterm_phones_offset > 0 else None
+    fst, disambig = hmm_transducer(windows, tree, model, options.transition_scale, nonterminals)
     if options.disambig_syms_out:
         write_text(options.disambig_syms_out, "".join(f"{number}\n" for number in disambig))
     write_graph(args[3] if len(args) > 3 else "-", fst)

@@ -15,7 +15,7 @@ _OLD_NETWORKS = "networks older than nnet3 are not part of it; the same is done 
 # What to use instead, and the names it holds for.
 _INSTEAD: dict[str, str] = {
     "it is planned, and not there yet": """
-        nnet3-latgen-grammar nnet3-discriminative-get-egs
+        nnet3-discriminative-get-egs
         nnet3-discriminative-train nnet3-discriminative-compute-objf nnet3-discriminative-compute-from-egs""",
     _OTHER_MODELS: """
         gmm-acc-hlda gmm-acc-mllt gmm-acc-mllt-global gmm-acc-stats gmm-acc-stats-ali gmm-acc-stats-twofeats
@@ -58,7 +58,7 @@ _INSTEAD: dict[str, str] = {
         online2-wav-nnet2-latgen-faster online2-wav-nnet2-latgen-threaded online2-wav-gmm-latgen-faster
         online2-wav-nnet2-am-compute online-wav-gmm-decode-faster online-gmm-decode-faster""",
     "use online2-wav-nnet3-latgen-faster": """
-        online2-wav-nnet3-latgen-incremental online2-wav-nnet3-latgen-grammar
+        online2-wav-nnet3-latgen-incremental
         online2-wav-nnet3-wake-word-decoder-faster batched-wav-nnet3-cuda batched-wav-nnet3-cuda2
         batched-wav-nnet3-cuda-online""",
     "use online2-tcp-nnet3-decode-faster": """
@@ -90,8 +90,6 @@ _INSTEAD: dict[str, str] = {
     "use fstdeterminizestar --use-log=true": "fstdeterminizelog",
     "use fstrandgen": "fstrand",
     "use fstminimizeencoded and fstrmepslocal": "fstfactor",
-    "grammars that are put together while decoding are not part of it; make the graph of the whole grammar": """
-        make-grammar-fst""",
     "use copy-matrix on each, or numpy": "compose-transforms extend-transform-dim multiply-vectors",
     "use nnet3-align-compiled, or phones-to-ali for phones whose times are known": """
         align-mapped align-compiled-mapped align-equal align-equal-compiled""",

@@ -20,7 +20,8 @@ Kaldi's utils/mkgraph.sh does.
 <lexicon> is a file with lines WORD PHONE ... (or WORD PROBABILITY PHONE ...), or a lang folder of Kaldi's
 utils/prepare_lang.sh. <grammar> is the word loop (any sequence of words, all equally probable), text:FILE (lines
 UTTERANCE WORD ..., of which an n-gram model of order --order is estimated, with Witten-Bell smoothing), an ARPA file,
-or an FST like G.fst.
+or an FST like G.fst. With a lang folder that has nonterminals, such as #nonterm:contacts, these may stand among the
+words, and the graph becomes a part of a grammar: see make-grammar-fst.
 
 Usage: make-graph [options] <lexicon> <grammar> <tree> <model> <graph-dir>
 e.g.:
@@ -37,6 +38,8 @@ See also: nnet3-latgen-faster, word-error-rate
     option("silence-prob", float, 0.5, "How probable it is there"),
     option("order", int, 2, "Order of an n-gram that is estimated from text"),
     option("word-penalty", float, 0.0, "Cost added for each word of the grammar 'loop'"),
+    option("as-nonterminal", bool, False, "The graph is for a nonterminal: #nonterm_begin comes before what the "
+           "grammar allows, #nonterm_end behind it. <lexicon> is then a lang folder with nonterminals"),
     option("write-lang", str, "", "Write words.txt, phones.txt, L.fst and L_disambig.fst to this folder, too"),
 ])
 def make_graph(args: list[str], options: Options) -> int:
@@ -50,7 +53,15 @@ def make_graph(args: list[str], options: Options) -> int:
     tree = read_object(tree_file, ContextDependency.read)
     model = read_object(model_file, TransitionModel.read)
     lang = _lang(lexicon, options)
-    graph = make_graph(lang, _grammar(grammar, lang, options), tree, model, options.transition_scale,
+    sentences = _grammar(grammar, lang, options)
+    if options.as_nonterminal:
+        from nnet3py.decoding.grammar import as_nonterminal
+
+        if lang.nonterminals is None:
+            raise UsageError(f"--as-nonterminal=true, but {lexicon} has no nonterminals",
+                             "give a folder of prepare-lang --nonterminals=FILE")
+        sentences = as_nonterminal(sentences, lang.words)
+    graph = make_graph(lang, sentences, tree, model, options.transition_scale,
                        options.self_loop_scale)
     write_graph(folder, graph, lang, model)
     if options.write_lang:

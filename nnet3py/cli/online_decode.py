@@ -1,6 +1,7 @@
-"""online2-wav-nnet3-latgen-faster: sound is recognised as if it were arriving."""
+"""online2-wav-nnet3-latgen-faster and -grammar: sound is recognised as if it were arriving."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,21 @@ from nnet3py.errors import within
 from nnet3py.recognition.option_tables import CHUNK_LENGTH
 
 if TYPE_CHECKING:
+    from nnet3py.decoding.lattice_decoder import Graph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.formats.wave_file import Wave
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.recognition.pipeline import SpeakerState
     from nnet3py.recognition.stream_decoder import StreamDecoder
+
+_OPTIONS = (
+    *DECODING,
+    *declared([CHUNK_LENGTH._replace(help="Seconds of sound that arrive at a time; up to 0: all of it")]),
+    option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
+    option("do-endpointing", bool, False, "Stop where the --endpoint options say that an utterance is over; what comes "
+           "after is not read"),
+    option("online", bool, True, "false: i-vectors of whole utterances, and all the sound at once"),
+)
 
 
 @kaldi_command("online2-wav-nnet3-latgen-faster", usage=f"""
@@ -31,16 +43,31 @@ e.g.:
 final.mdl graph/HCLG.fst ark:spk2utt scp:wav.scp ark:lat.ark
 Give "ark:echo utt1 utt1|" as spk2utt if there is one utterance only.
 See also: nnet3-latgen-faster-looped, online2-wav-dump-features
-""", arguments=(5, 5), options=[
-    *DECODING,
-    *declared([CHUNK_LENGTH._replace(help="Seconds of sound that arrive at a time; up to 0: all of it")]),
-    option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
-    option("do-endpointing", bool, False, "Stop where the --endpoint options say that an utterance is over; what comes "
-           "after is not read"),
-    option("online", bool, True, "false: i-vectors of whole utterances, and all the sound at once"),
-])
+""", arguments=(5, 5), options=_OPTIONS)
 def latgen(args: list[str], options: Options) -> int:
     """Decode; 1 if no utterance succeeded."""
+    return _decode(args, options)
+
+
+@kaldi_command("online2-wav-nnet3-latgen-grammar", usage=f"""
+The same as online2-wav-nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote.
+{LATTICES_HELP}
+Usage: online2-wav-nnet3-latgen-grammar [options] <nnet3-in> <grammar-fst-in> <spk2utt-rspecifier> <wav-rspecifier> \
+<lattice-wspecifier>
+e.g.:
+ online2-wav-nnet3-latgen-grammar --config=conf/online.conf --acoustic-scale=1.0 --frame-subsampling-factor=3 \
+final.mdl HCLG.gra ark:spk2utt scp:wav.scp ark:lat.ark
+See also: nnet3-latgen-grammar, make-grammar-fst
+""", arguments=(5, 5), options=_OPTIONS)
+def latgen_grammar(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    from nnet3py.decoding.grammar_graph import GrammarGraph
+
+    return _decode(args, options, GrammarGraph.read)
+
+
+def _decode(args: list[str], options: Options,
+            read_graph: Callable[[str, TransitionModel], Graph] | None = None) -> int:
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.formats.wave_file import WAVE
@@ -48,7 +75,7 @@ def latgen(args: list[str], options: Options) -> int:
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     model, graph, spk2utt, waves, lattices = args
-    decoding = OnlineDecoding(options, model, graph, options.online)
+    decoding = OnlineDecoding(options, model, graph, options.online, read_graph)
     words = SymbolTable.read(options.word_symbol_table) if options.word_symbol_table else None
     utterances = _Utterances(decoding, options, words)
     errors = 0

@@ -1,6 +1,7 @@
 """What the commands that recognise sound as it arrives share: option groups, and what is made of them."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -17,7 +18,9 @@ from nnet3py.option_fields import with_values
 from nnet3py.recognition.option_tables import ENDPOINT_SETTINGS, PIPELINE_SETTINGS, endpoint_options
 
 if TYPE_CHECKING:
+    from nnet3py.decoding.lattice_decoder import Graph
     from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
     from nnet3py.recognition.stream_decoder import StreamDecoder
 
@@ -70,9 +73,11 @@ class OnlineDecoding:
     options : the ``DECODING`` options
     model, graph : names of files
     online : as of :func:`pipeline_models`
+    read_graph : reads the graph, of a transition model; None for one graph of all
     """
 
-    def __init__(self, options: Options, model: str, graph: str, online: bool = True) -> None:
+    def __init__(self, options: Options, model: str, graph: str, online: bool = True,
+                 read_graph: Callable[[str, TransitionModel], Graph] | None = None) -> None:
         from nnet3py.acoustic_model import read_model
         from nnet3py.cli.compute_setup import set_up
         from nnet3py.decoding.decoding_graph import DecodingGraph
@@ -92,7 +97,7 @@ class OnlineDecoding:
         self.transition_model = acoustic.transition_model
         self._looped: Any = looped_computer(acoustic, options, device)
         with within(f"the graph {graph}"):
-            self._graph = DecodingGraph.read(graph, self.transition_model)
+            self._graph: Graph = (read_graph or DecodingGraph.read)(graph, self.transition_model)
         self._network: Any = None
 
     def prepare(self) -> None:

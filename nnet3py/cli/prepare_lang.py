@@ -27,13 +27,15 @@ See also: make-graph, compile-train-graphs, text-to-phones
     option("unknown-word", str, "", "Word of the lexicon that stands for those that it lacks (empty: none)"),
     option("position-dependent-phones", bool, False, "Phones have other names at the beginnings and ends of words"),
     option("chain", bool, True, "Topology of chain models: one state a phone"),
+    option("nonterminals", str, "", "File of names such as #nonterm:contacts, one in a line, for grammars whose parts "
+           "are put together while decoding (empty: none)"),
 ])
 def prepare_lang(args: list[str], options: Options) -> int:
     """Make the folder."""
     from nnet3py.decoding.graph import write_lang
     from nnet3py.decoding.lang_folder import phone_forms, with_positions, write_phone_lists
     from nnet3py.decoding.lexicon import Silence, lexicon_phones, make_lang, read_lexicon
-    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.decoding.symbols import SymbolTable, read_text
     from nnet3py.hmm.topology_kinds import chain_topology, left_to_right_topology
     from nnet3py.io.object_files import write_object
     from nnet3py.io.streams import write_text
@@ -51,7 +53,10 @@ def prepare_lang(args: list[str], options: Options) -> int:
              for members in (silences, others)]
     if positions:
         lexicon = with_positions(lexicon)
-    lang = make_lang(lexicon, SymbolTable.of(sum(forms, []), "phone"), Silence(silences[0], options.silence_prob))
+    nonterminals = read_text(options.nonterminals).split() if options.nonterminals else []
+    before = [phone for phone in sum(forms, []) if phone == silences[0] or phone[-2:] in ("_E", "_S")]
+    lang = make_lang(lexicon, SymbolTable.of(sum(forms, []), "phone"), Silence(silences[0], options.silence_prob),
+                     nonterminals, before if positions else None)
     if options.unknown_word and options.unknown_word not in lang.words:
         raise OptionError(f"--unknown-word={options.unknown_word} is not in {args[0]}")
     write_lang(args[1], lang)

@@ -12,5 +12,7 @@ their making; ``result_loops.py`` reads off paths and lattices. ``lookahead_grap
 a G, whose ``for_decoder()`` is a ``ComposedGraph``: tables like those above that grow as ``lookahead_loops.py``
 composes what the search asks for (``MORE_ARCS``), with potentials of look-ahead on its arcs; ``lookahead.py``: which
 labels can come next in HCL, as intervals, read from ``olabel_lookahead`` files or found by ``reach_loops.py``.
+``growing_graph.py`` is what such graphs have in common; ``grammar_graph.py``: ``GrammarGraph``, graphs that call each
+other by nonterminals (``graphs/grammar_fst.py``), whose ``ExpandedGrammar`` ``grammar_loops.py`` puts together.
 docs/decoding.md is for users.
 """

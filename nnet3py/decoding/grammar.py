@@ -3,17 +3,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from nnet3py.decoding.arcs import GraphBuilder, cost
-from nnet3py.decoding.lexicon import BACKOFF, SENTENCE_END, SENTENCE_START
+from nnet3py.decoding.lexicon import BACKOFF, NONTERMINAL_BEGIN, NONTERMINAL_END, SENTENCE_END, SENTENCE_START
 from nnet3py.decoding.symbols import EPSILON, SymbolTable, read_text
 from nnet3py.errors import FormatError
-from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 
 def grammar_words(words: SymbolTable) -> list[str]:
-    """The words proper of a table, without epsilon, ``#0`` and marks of sentences; in the order of their numbers."""
+    """The words proper of a table, without epsilon, ``#0``, marks of sentences and nonterminals, by their numbers."""
     special = {EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END} | {words.names[n] for n in words.disambiguation}
-    return [name for number, name in sorted(words.names.items()) if number and name not in special]
+    return [name for number, name in sorted(words.names.items())
+            if number and name not in special and not name.startswith("#nonterm")]
+
+
+def as_nonterminal(grammar: Fst, words: SymbolTable) -> Fst:
+    """A grammar for a nonterminal: all of its sentences begin with #nonterm_begin and end with #nonterm_end."""
+    begin, end, first = words[NONTERMINAL_BEGIN], words[NONTERMINAL_END], grammar.num_states
+    finals = np.flatnonzero(grammar.is_final)
+    final_weights = np.full(first + 2, NO_WEIGHT, dtype=np.float32)
+    final_weights[first + 1] = 0.0
+    nothing, ends = np.zeros(len(finals)), np.full(len(finals), end)
+    return Fst.from_arcs(
+        first, final_weights, np.concatenate((grammar.sources, [first], finals)),
+        np.concatenate((grammar.input_labels, [begin], ends)), np.concatenate((grammar.output_labels, [0], nothing)),
+        np.concatenate((grammar.weights, [0.0], grammar.final_weights[finals])),
+        np.concatenate((grammar.next_states, [grammar.start], nothing + first + 1)))
 
 
 def word_loop(words: SymbolTable, names: Iterable[str] | None = None, penalty: float = 0.0) -> Fst:

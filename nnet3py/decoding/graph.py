@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nnet3py.decoding.lexicon import BACKOFF, Lang, Silence
+from nnet3py.decoding.lexicon import BACKOFF, NONTERMINAL, Lang, Silence
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fst.arcs import with_loops, without_symbols
@@ -16,6 +16,8 @@ from nnet3py.fst.local_epsilons import without_local_epsilons
 from nnet3py.fst.openfst import compose, determinize_star, from_openfst, minimize_encoded, to_openfst
 from nnet3py.fst.push import push_special
 from nnet3py.graphs.context import expand_context
+from nnet3py.graphs.grammar_context import check_left_biphones, expand_grammar_context
+from nnet3py.graphs.grammar_fst import of_part
 from nnet3py.graphs.hmms import hmm_transducer
 from nnet3py.graphs.self_loops import add_self_loops
 from nnet3py.hmm.transition_model import TransitionModel
@@ -44,13 +46,19 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
     Nnet3Error : kaldifst is missing; nothing of the grammar can be said with the lexicon; a grammar that cannot be
         determinised; tree and model of other phones than the lexicon
     """
-    windows_graph, windows = expand_context(_lexicon_and_grammar(lang, grammar), tree.context_width,
-                                            tree.central_position, lang.phones.disambiguation, keep_outputs=True)
-    hmms, disambig = hmm_transducer(windows, tree, model, transition_scale)
+    names, phones_graph = lang.nonterminals, _lexicon_and_grammar(lang, grammar)
+    if names is None:
+        windows_graph, windows = expand_context(phones_graph, tree.context_width, tree.central_position,
+                                                lang.phones.disambiguation, keep_outputs=True)
+    else:
+        check_left_biphones(tree.context_width, tree.central_position)
+        windows_graph, windows = expand_grammar_context(phones_graph, names, lang.phones.disambiguation)
+    hmms, disambig = hmm_transducer(windows, tree, model, transition_scale, names)
     made = _minimized(without_local_epsilons(without_symbols(_composed(hmms, windows_graph), disambig)))
     if made.start < 0:
         raise Nnet3Error("the decoding graph is empty", "do lexicon, grammar and model belong together?")
-    return add_self_loops(made, model, self_loop_scale)
+    made = add_self_loops(made, model, self_loop_scale)
+    return made if names is None else of_part(made, names)
 
 
 def _lexicon_and_grammar(lang: Lang, grammar: Fst) -> Fst:
@@ -182,6 +190,11 @@ def _write_tables(place: Path, lang: Lang) -> None:
     lang.words.write(str(place / "words.txt"))
     lang.phones.write(str(place / "phones.txt"))
     disambig = lang.phones.disambiguation
+    if lang.nonterminals is not None:
+        write_text(str(place / "phones" / "nonterm_phones_offset.int"), f"{lang.nonterminals.offset}\n")
+        names = [name for name in lang.phones.ids if name.startswith(NONTERMINAL)]
+        write_text(str(place / "phones" / "nonterminals.txt"), "".join(f"{name}\n" for name in names))
+        write_text(str(place / "phones" / "nonterminals.int"), "".join(f"{lang.phones[name]}\n" for name in names))
     write_text(str(place / "phones" / "disambig.int"), "".join(f"{number}\n" for number in disambig))
     write_text(str(place / "phones" / "disambig.txt"), "".join(f"{lang.phones.names[n]}\n" for n in disambig))
     if lang.silence.phone:

@@ -12,7 +12,9 @@ import numpy as np
 from nnet3py.decoding import search_layout as layout
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
-from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph
+from nnet3py.decoding.grammar_graph import GrammarGraph
+from nnet3py.decoding.growing_graph import GrowingGraph
+from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.lattices.growing import enlarged
@@ -33,7 +35,7 @@ _place_tokens = Loop("nnet3py.decoding.result_loops", "place_tokens", "i4[,] i4[
 _write_lattice = Loop("nnet3py.decoding.result_loops", "write_lattice",
                       "i4[,] i4[,] f4[,] i8[,] f4[] i8[] i4[] i4[] i8[] i4[] i4[] f4[,] i4[]", _USES)
 
-Graph: TypeAlias = "DecodingGraph | LookaheadGraph"
+Graph: TypeAlias = "DecodingGraph | LookaheadGraph | GrammarGraph"
 
 _FIRST_HASH_SIZE = 1000
 _FIRST_TOKENS, _FIRST_LINKS, _FIRST_FRAMES, _FIRST_STACK = 1 << 12, 1 << 13, 1 << 8, 1 << 10
@@ -71,7 +73,7 @@ class LatticeDecoder:
 
     def __init__(self, graph: Graph, options: DecoderOptions | None = None) -> None:
         """UsageError for options that cannot be."""
-        self.graph: DecodingGraph | ComposedGraph = graph.for_decoder()
+        self.graph: DecodingGraph | GrowingGraph = graph.for_decoder()
         self.options = options or DecoderOptions()
         self.options.check()
         self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
@@ -164,7 +166,7 @@ class LatticeDecoder:
     def _compose(self, status: int) -> None:
         """Have a graph make the arcs of the states that are looked at, or forget what is not needed any more."""
         graph, counts = self.graph, self._counts
-        assert isinstance(graph, ComposedGraph)
+        assert isinstance(graph, GrowingGraph)
         newest = counts[layout.FRAME]
         first, end = self._frames[newest, layout.FIRST_TOKEN], counts[layout.NUM_TOKENS]
         if status == layout.FEWER_ARCS:

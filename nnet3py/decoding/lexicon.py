@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from nnet3py.decoding.arcs import GraphBuilder, cost
 from nnet3py.decoding.symbols import EPSILON, SymbolTable, read_text
 from nnet3py.errors import FormatError, UsageError
+from nnet3py.graphs.nonterminals import Nonterminals
 from nnet3py.transducers.fst import Fst
 
 logger = logging.getLogger(__name__)
 
 BACKOFF = "#0"                                    # stands for the back-off arcs of a grammar
 SENTENCE_START, SENTENCE_END = "<s>", "</s>"
+NONTERMINAL = "#nonterm:"                         # begins the names of nonterminals, for grammars in parts
+NONTERMINAL_BEGIN, NONTERMINAL_END, NONTERMINAL_BOS = "#nonterm_begin", "#nonterm_end", "#nonterm_bos"
+_WORDS_OF_NONTERMINALS = (NONTERMINAL_BEGIN, NONTERMINAL_END)
+_PHONES_OF_NONTERMINALS = (NONTERMINAL_BOS, NONTERMINAL_BEGIN, NONTERMINAL_END, "#nonterm_reenter")
 _RESERVED = (EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END)
 
 
@@ -125,9 +130,14 @@ class Lang:
     plain_lexicon: Fst
     silence: Silence
 
+    @property
+    def nonterminals(self) -> Nonterminals | None:
+        """The numbers of the nonterminals among the phones; None if there are none."""
+        return Nonterminals(self.phones[NONTERMINAL_BOS]) if NONTERMINAL_BOS in self.phones else None
 
-def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = None,
-              silence: Silence = Silence()) -> Lang:
+
+def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = None, silence: Silence = Silence(),
+              nonterminals: Sequence[str] = (), before_words: Sequence[str] | None = None) -> Lang:
     """Symbol tables and transducers of a lexicon.
 
     Parameters
@@ -135,11 +145,13 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
     lexicon : pronunciations; see :func:`read_lexicon`
     phones : the phones of the model, with or without ``#n``; None to number those of the lexicon
     silence : a phone that may stand before and after every word, and how probable it is
+    nonterminals : names such as ``#nonterm:contacts``, which stand for graphs that are put in while decoding
+    before_words : the phones that may come before a word, None for all
 
     Raises
     ------
     FormatError : a phone that the table lacks
-    UsageError : a probability of silence that is none
+    UsageError : a probability of silence that is none; a name of a nonterminal that is none, or stands twice
     """
     if not 0.0 <= silence.probability < 1.0 or silence.probability and not silence.phone:
         raise UsageError(f"a probability of silence must be at least 0 and less than 1, and the silence phone known; "
@@ -150,8 +162,22 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
     numbers = disambiguation_numbers([pronunciation.phones for pronunciation in lexicon])
     of_silence = max(numbers) + 1
     phones = phones.extended([BACKOFF, *(f"#{n}" for n in range(1, of_silence + 1))])
-    return Lang(words, phones, _lexicon_fst(lexicon, words, phones, silence, numbers, of_silence),
-                _lexicon_fst(lexicon, words, phones, silence, None, 0), silence)
+    before = [name for number, name in sorted(phones.names.items()) if number and not name.startswith("#")]
+    if nonterminals:
+        check_nonterminals(nonterminals)
+        words = words.extended([*_WORDS_OF_NONTERMINALS, *nonterminals])
+        phones = phones.extended([*_PHONES_OF_NONTERMINALS, *nonterminals])
+    entries = [*(before if before_words is None else before_words), NONTERMINAL_BOS] if nonterminals else []
+    fst, plain = (_lexicon_fst(lexicon, words, phones, silence, given, last, (nonterminals, entries))
+                  for given, last in ((numbers, of_silence), (None, 0)))
+    return Lang(words, phones, fst, plain, silence)
+
+
+def check_nonterminals(names: Sequence[str]) -> None:
+    """UsageError for names of nonterminals that are none, or stand twice."""
+    for place, name in enumerate(names):
+        if not name.startswith(NONTERMINAL) or name == NONTERMINAL or name in names[:place]:
+            raise UsageError(f"expected different names such as {NONTERMINAL}contacts, found '{name}'")
 
 
 def _check_phones(lexicon: Sequence[Pronunciation], phones: SymbolTable, silence: Silence) -> None:
@@ -167,8 +193,12 @@ def _check_phones(lexicon: Sequence[Pronunciation], phones: SymbolTable, silence
 
 
 def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: SymbolTable, silence: Silence,
-                 numbers: Sequence[int] | None, of_silence: int) -> Fst:
-    """Phones to words; ``numbers`` of the disambiguation symbols, or None."""
+                 numbers: Sequence[int] | None, of_silence: int,
+                 nonterminals: tuple[Sequence[str], Sequence[str]]) -> Fst:
+    """Phones to words; ``numbers`` of the disambiguation symbols, or None.
+
+    ``nonterminals``: their names, and the phones that may come before a word.
+    """
     graph = GraphBuilder()
     if silence.probability == 0.0:
         loop, ends = 0, [(0, 0.0)]
@@ -193,4 +223,18 @@ def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: S
             state, word, weight = following, 0, 0.0
         for end, end_cost in ends:
             graph.arc(state, labels[-1], word, weight + end_cost, end)
+    if nonterminals[0]:
+        _add_nonterminals(graph, loop, words, phones, *nonterminals)
     return graph.fst()
+
+
+def _add_nonterminals(graph: GraphBuilder, loop: int, words: SymbolTable, phones: SymbolTable,
+                      nonterminals: Sequence[str], before: Sequence[str]) -> None:
+    """Nonterminals with all phones that may come before what follows, at a cost that is taken off in decoding."""
+    shared, last = graph.state(), graph.state()
+    for source, name in ((0, NONTERMINAL_BEGIN), *((loop, name) for name in nonterminals)):
+        graph.arc(source, phones[name], words[name], 0.0, shared)
+    for name in before:
+        graph.arc(shared, phones[name], 0, cost(1.0 / len(before)), loop)
+    graph.arc(loop, phones[NONTERMINAL_END], words[NONTERMINAL_END], 0.0, last)
+    graph.final(last)

@@ -11,24 +11,21 @@ from nnet3py.decoding import lookahead_layout as layout
 from nnet3py.decoding import search_layout
 from nnet3py.decoding.decoding_graph import address, check_epsilons, check_tables, table_words
 from nnet3py.decoding.graph import read_fst_file
+from nnet3py.decoding.growing_graph import MOST_ARCS, GrowingGraph
 from nnet3py.decoding.lookahead import MOST_WORDS, Lookahead, find_parts
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.lattices.growing import enlarged
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import const_tables
 
 _HERE = "nnet3py.decoding.lookahead_loops"
-_USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout"]
+_USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout", "nnet3py.decoding.growing_loops"]
 _STATES = "i8[] f4[] i4[] i4[,] f4[,]"          # keys, potentials, table, states
 _expand = Loop(_HERE, "expand", "u4* f4* i4* f4* u4* f4* i4* f4* i4[] i8[] i4[,] i8 f4[] f4[] u1[] "
                f"{_STATES} i4[,] f4[,] i8[] i4[]", _USES)
 _add_state = Loop(_HERE, "add_state", f"u4* f4* u4* f4* {_STATES} i8[] i8 f4", _USES)
-_rebuild_table = Loop(_HERE, "rebuild_table", "i8[] i4[] i8[]", _USES)
 
-MOST_ARCS = 8_000_000          # composed arcs that are kept, 16 bytes each
-_FIRST_STATES, _FIRST_ARCS = 1 << 12, 1 << 14
 _LARGEST_STATE = 1 << 30       # of G: its number and a bit share a word
 
 
@@ -207,57 +204,17 @@ def _block_minima(costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return minima[0], minima[1]
 
 
-class ComposedGraph:
-    """What a decoder has composed so far: a graph as :class:`DecodingGraph` is one, whose states get arcs when needed.
-
-    What was composed is kept for the next utterance, until there are more than ``most_arcs``; then it is begun anew, in
-    the midst of an utterance too.
-    """
+class ComposedGraph(GrowingGraph):
+    """What a decoder has composed so far."""
 
     def __init__(self, graph: LookaheadGraph, most_arcs: int = MOST_ARCS) -> None:
-        self._graph, self._most_arcs = graph, most_arcs
-        self.pdfs, self.num_columns = graph.pdfs, graph.num_columns
+        super().__init__(graph.pdfs, graph.num_columns, most_arcs)
+        self._graph = graph
         hcl, (g_states, g_arcs) = graph.lookahead, graph.grammar
         self._hcl = (address(hcl.states), address(hcl.states), address(hcl.arcs), address(hcl.arcs))
         self._g = (address(g_states), address(g_states), address(g_arcs), address(g_arcs))
         self._reach = (hcl.part_of_state, hcl.starts, hcl.intervals, hcl.final_label, *graph.minima)
-        self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
-        self._keys, self._potentials = np.empty(_FIRST_STATES, dtype=np.int64), np.empty(_FIRST_STATES, np.float32)
-        self._states = np.empty((_FIRST_STATES, search_layout.STATE_WORDS), dtype=np.int32)
-        self._arcs = np.empty((_FIRST_ARCS, search_layout.ARC_WORDS), dtype=np.int32)
-        self._table = np.full(4 * _FIRST_STATES, -1, dtype=np.int32)
         self.start = self._add_start()
-
-    @property
-    def states(self) -> int:
-        """The address of the table of states, which changes when states are added."""
-        return address(self._states)
-
-    @property
-    def arcs(self) -> int:
-        """The address of the table of arcs, which changes when arcs are added."""
-        return address(self._arcs)
-
-    @property
-    def final_costs(self) -> np.ndarray:
-        """float32 (states so far,); infinity: not final."""
-        costs: np.ndarray = self._states[:, search_layout.FINAL].view(np.float32)
-        return costs
-
-    @property
-    def num_states(self) -> int:
-        """States so far."""
-        return int(self._counts[layout.NUM_STATES])
-
-    @property
-    def num_arcs(self) -> int:
-        """Arcs so far."""
-        return int(self._counts[layout.NUM_ARCS])
-
-    @property
-    def is_full(self) -> bool:
-        """Whether to begin anew as soon as that is possible."""
-        return self.num_arcs > self._most_arcs
 
     def _add_start(self) -> int:
         """The state of both starts. Its potential is 0, so that a whole path costs what it should."""
@@ -273,25 +230,6 @@ class ComposedGraph:
     def _pools(self) -> tuple[np.ndarray, ...]:
         return self._keys, self._potentials, self._table, self._states, self._states.view(np.float32)
 
-    def expand(self, wanted: np.ndarray) -> None:
-        """Make the arcs of states (int32) that have none yet."""
-        wanted = np.ascontiguousarray(wanted, dtype=np.int32)
-        self._counts[layout.PLACE] = 0
-        while status := _expand(*self._hcl, *self._g, *self._reach, self._graph.is_disambig, *self._pools(),
-                                self._arcs, self._arcs.view(np.float32), self._counts, wanted):
-            if status == layout.MORE_ARCS:
-                self._arcs = enlarged(self._arcs)
-            else:
-                self._keys, self._potentials = enlarged(self._keys), enlarged(self._potentials)
-                self._states = enlarged(self._states)
-                self._table = np.empty(4 * len(self._keys), dtype=np.int32)
-                _rebuild_table(self._keys, self._table, self._counts)
-
-    def begin_anew(self, wanted: np.ndarray) -> np.ndarray:
-        """Forget all states but the start and ``wanted`` (int32), and all arcs; the new numbers of ``wanted``."""
-        keys, potentials = self._keys[wanted].tolist(), self._potentials[wanted]
-        self._counts[:] = 0
-        self._table[:] = -1
-        self.start = self._add_start()
-        return np.array([self._add(key, potential) for key, potential in zip(keys, potentials, strict=True)],
-                        dtype=np.int32)
+    def _expand(self, wanted: np.ndarray) -> int:
+        return int(_expand(*self._hcl, *self._g, *self._reach, self._graph.is_disambig, *self._pools(), self._arcs,
+                           self._arcs.view(np.float32), self._counts, wanted))

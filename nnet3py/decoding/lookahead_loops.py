@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.decoding.growing_loops import place_of
 from nnet3py.decoding.lookahead_layout import BLOCK, DONE, MORE_ARCS, MORE_STATES, MOST_BACKOFFS, NUM_STATES, PLACE
 from nnet3py.decoding.lookahead_layout import NUM_ARCS as NUM_MADE_ARCS
 from nnet3py.decoding.search_layout import (
@@ -90,30 +91,10 @@ def add_state(hcl_states: Any, hcl_state_costs: Any, g_states: Any, g_state_cost
     hcl = Tables(hcl_states, hcl_state_costs, hcl_states, hcl_state_costs)
     g = Tables(g_states, g_state_costs, g_states, g_state_costs)
     made = Made(keys, potentials, table, states, state_costs, states, state_costs, counts)
-    place = _place(made, key)
+    place = place_of(made.keys, made.table, key)
     if table[place] < 0:
         _add(hcl, g, made, place, key, potential)
     return np.int64(table[place])
-
-
-def rebuild_table(keys: np.ndarray, table: np.ndarray, counts: np.ndarray) -> None:
-    """Put all states into ``table`` again, which may have another size."""
-    made = Made(keys, keys, table, keys, keys, keys, keys, counts)
-    for place in range(len(table)):
-        table[place] = -1
-    for state in range(counts[NUM_STATES]):
-        table[_place(made, keys[state])] = state
-
-
-@inline
-def _place(made: Made, key: int) -> int:
-    """Where a state is in the table, or would be."""
-    mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
-    mask = np.int64(len(made.table) - 1)
-    place = np.int64(mixed >> np.uint64(24)) & mask
-    while made.table[place] >= 0 and made.keys[made.table[place]] != key:
-        place = (place + 1) & mask
-    return place
 
 
 @inline
@@ -211,7 +192,7 @@ def _key(g: Tables, left: int, right: int, without_backoff: bool) -> int:
 def _add_arc(hcl: Tables, g: Tables, reach: Reach, made: Made, state: int, key: int, label: int, output: int,
              cost: float) -> None:
     """An arc from a composed state to the one of ``key``, if anything can follow there."""
-    place = _place(made, key)
+    place = place_of(made.keys, made.table, key)
     to = np.int64(made.table[place])
     if to < 0:
         to = _add(hcl, g, made, place, key, _potential(g, reach, key))

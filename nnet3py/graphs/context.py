@@ -6,6 +6,7 @@ phone. Windows are known by their ids, which count from 1 in the order in which 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from nnet3py.transducers.fst_operations import connected
 
 EPSILON = 0
 NO_PHONE = 0          # in a window: before the first phone or behind the last
-_REFUSED = -1         # what leads nowhere
+REFUSED = -1          # what leads nowhere
 
 _FIRST_ROOM = 1 << 10 # of arrays that grow
 _DONE, _NEW_STEP, _MORE_STATES, _MORE_ARCS = range(4)      # what _expand returns
@@ -62,7 +63,7 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     if central < width - 1:
         fst = _with_ends(fst, end_symbol)
     contexts = _Contexts(width, central, end_symbol, disambig)
-    return _composed(fst, contexts, keep_outputs), contexts.windows
+    return composed(fst, contexts, keep_outputs), contexts.windows
 
 
 def _with_ends(fst: Fst, end_symbol: int) -> Fst:
@@ -109,7 +110,7 @@ class _Contexts:
         phones, end = self._histories[history], self.end_symbol
         full = (*phones, symbol)
         if phones and symbol != end and phones[-1] == end or full[self.central] == end:
-            return _REFUSED, _REFUSED
+            return REFUSED, REFUSED
         window = tuple(NO_PHONE if place > self.central and phone == end else phone
                        for place, phone in enumerate(full))
         following = full[1:]
@@ -155,7 +156,22 @@ class _Table:
         self.values[slots] = values
 
 
-def _composed(fst: Fst, contexts: _Contexts, keep_outputs: bool) -> Fst:
+class Contexts(Protocol):
+    """A transducer from phones to windows, whose states are numbered histories; the first is 0."""
+
+    @property
+    def num_histories(self) -> int:
+        """Histories so far."""
+
+    def is_final(self, history: int) -> bool:
+        """Whether an utterance may end here."""
+
+    def step(self, history: int, symbol: int) -> tuple[int, int]:
+        """The window id that a symbol brings out, and the history after it; -1 for both if it must not come here."""
+
+
+def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
+    """A graph of phones composed with such a transducer: a graph of window ids. States are numbered breadth first."""
     steps, numbers = _Table(2), _Table(1)
     numbers.add(fst.start, (0,))                   # history 0 and the start
     pairs = np.zeros((2, _FIRST_ROOM), dtype=np.int32)        # history and state of each new state

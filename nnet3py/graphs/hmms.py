@@ -12,6 +12,7 @@ import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.graphs.context import EPSILON, Window
+from nnet3py.graphs.nonterminals import Nonterminals
 from nnet3py.hmm.topology import NO_PDF, HmmState
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
@@ -170,12 +171,13 @@ def _as_acceptor(fst: Fst) -> Fst:
 
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
-                   transition_scale: float = 1.0) -> tuple[Fst, list[int]]:
+                   transition_scale: float = 1.0, nonterminals: Nonterminals | None = None) -> tuple[Fst, list[int]]:
     """The transducer from transition-ids to window ids, for decoding graphs: HMMs from state 0 and back by epsilons.
 
     Windows of the same HMM share its states.
 
     Windows that are disambiguation symbols, such as ``(-5,)``, get labels behind the transition-ids, in their order.
+    With ``nonterminals``, windows may be such with the phone before, as ``(-104, 3)``, whose labels are coded.
 
     Returns
     -------
@@ -192,6 +194,9 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
             state = made.new_state()
             made.add(0, disambig[-1], number, 0.0, state)
             made.add(state, EPSILON, EPSILON, 0.0, 0)
+            continue
+        if nonterminals is not None and len(window) == 2 and window[0] < 0:
+            made.add(0, nonterminals.label(-window[0], window[1]), number, 0.0, 0)
             continue
         hmm = window_hmm(window, tree, model, transition_scale)
         arcs = tuple(hmm.arcs)

@@ -7,6 +7,7 @@ from collections.abc import Collection
 import numpy as np
 
 from nnet3py.errors import FormatError
+from nnet3py.graphs.nonterminals import FIRST_LABEL
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
@@ -23,7 +24,7 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
 
     Parameters
     ----------
-    fst : input labels are transition-ids, epsilons (0) and ``disambig``
+    fst : input labels are transition-ids, epsilons (0), ``disambig`` and nonterminals
     scale : factor of the costs of taking and of not taking self-loops
     check : a graph that has self-loops of the model already is an error
 
@@ -48,8 +49,8 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
 
 
 def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: Collection[int]) -> np.ndarray:
-    """int64 (arcs,): the transition-state of each label; 0 for epsilons and disambiguation symbols."""
-    is_other = np.isin(labels, [0, *disambig])
+    """int64 (arcs,): the transition-state of each label; 0 for epsilons, disambiguation symbols and nonterminals."""
+    is_other = np.isin(labels, [0, *disambig]) | (labels >= FIRST_LABEL)
     wrong = ~is_other & ((labels < 0) | (labels > model.num_transition_ids))
     if wrong.any():
         raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, but the model's transition-ids are 1 to "

@@ -1,0 +1,239 @@
+"""The loops that put graphs of nonterminals together while decoding, state by state.
+
+A state's key is an instance, one call of a graph, and a state of that graph, numbered over all graphs. An arc that
+calls a nonterminal leads to where the called graph's arc of #nonterm_begin with the same phone leads; #nonterm_end to
+where the caller's arc of #nonterm_reenter leads. Of these arcs only one can be taken, so what they cost for being many,
+the log of their number, is taken off.
+"""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.decoding.growing_loops import place_of
+from nnet3py.decoding.lookahead_layout import (
+    BAD_NAME,
+    BAD_PHONE,
+    BAD_STATE,
+    CALLER,
+    DEPTH,
+    DONE,
+    GRAPH,
+    MORE_ARCS,
+    MORE_INSTANCES,
+    MORE_STATES,
+    MOST_DEPTH,
+    NO_ENTRY,
+    NO_GRAPH,
+    NUM_INSTANCES,
+    NUM_STATES,
+    PLACE,
+    RETURN,
+    TOO_DEEP,
+)
+from nnet3py.decoding.lookahead_layout import NUM_ARCS as NUM_MADE_ARCS
+from nnet3py.decoding.search_layout import (
+    ARC_COST,
+    ARC_INPUT,
+    ARC_NEXT,
+    ARC_OUTPUT,
+    ARC_WORDS,
+    FINAL,
+    FIRST_ARC,
+    NUM_ARCS,
+    NUM_EPSILONS,
+    STATE_WORDS,
+)
+from nnet3py.engine.inline import inline
+from nnet3py.graphs.nonterminals import FIRST_LABEL
+
+_INFINITY = np.float32(np.inf)
+_BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # behind the offset
+
+
+class Graphs(NamedTuple):
+    """All graphs, one behind the other, and where each begins; ``settings``: offset and multiple of nonterminals.
+
+    ``graph_of``: of each nonterminal of the user, from the first one on, -1 for none.
+    """
+
+    states: Any
+    state_costs: Any
+    arcs: Any
+    arc_costs: Any
+    starts: np.ndarray
+    graph_of: np.ndarray
+    settings: np.ndarray
+
+
+class Made(NamedTuple):
+    """States, arcs and instances so far."""
+
+    keys: np.ndarray
+    table: np.ndarray
+    states: np.ndarray
+    state_costs: np.ndarray
+    arcs: np.ndarray
+    arc_costs: np.ndarray
+    instances: np.ndarray
+    instance_table: np.ndarray
+    counts: np.ndarray
+
+
+def expand(g_states: Any, g_state_costs: Any, g_arcs: Any, g_arc_costs: Any, starts: np.ndarray, graph_of: np.ndarray,
+           settings: np.ndarray, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
+           arcs: np.ndarray, arc_costs: np.ndarray, instances: np.ndarray, instance_table: np.ndarray,
+           counts: np.ndarray, wanted: np.ndarray) -> int:
+    """Make the arcs of all states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
+    graphs = Graphs(g_states, g_state_costs, g_arcs, g_arc_costs, starts, graph_of, settings)
+    made = Made(keys, table, states, state_costs, arcs, arc_costs, instances, instance_table, counts)
+    while counts[PLACE] < len(wanted):
+        state = np.int64(wanted[counts[PLACE]])
+        if states[state, NUM_ARCS] == -1:
+            status = _expand_one(graphs, made, state)
+            if status != DONE:
+                return status
+        counts[PLACE] += 1
+    return DONE
+
+
+def add_state(g_state_costs: Any, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
+              counts: np.ndarray, key: int) -> int:
+    """The number of a state, which is added if it is not there. There must be room."""
+    made = Made(keys, table, states, state_costs, states, state_costs, states, table, counts)
+    return _state_of(g_state_costs, made, key)
+
+
+def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: int) -> None:
+    """Put the first ``count`` instances but the top one into the table, which may have another size."""
+    for place in range(len(instance_table)):
+        instance_table[place] = -1
+    for number in range(1, count):
+        place = _instance_place(instances, instance_table, instances[number, GRAPH], instances[number, CALLER],
+                                instances[number, RETURN])
+        instance_table[place] = number
+
+
+@inline
+def _state_of(g_state_costs: Any, made: Made, key: int) -> int:
+    place = place_of(made.keys, made.table, key)
+    if made.table[place] < 0:
+        state = made.counts[NUM_STATES]
+        made.counts[NUM_STATES] += 1
+        made.table[place], made.keys[state] = state, key
+        final = _INFINITY
+        if key >> 32 == 0:                                   # only the top graph can end
+            final = g_state_costs[(key & 0xFFFFFFFF) * STATE_WORDS + FINAL]
+        made.state_costs[state, FINAL] = final
+        made.states[state, FIRST_ARC], made.states[state, NUM_ARCS], made.states[state, NUM_EPSILONS] = 0, -1, 0
+    return np.int64(made.table[place])
+
+
+@inline
+def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller: int, back: int) -> int:
+    """Where an instance is in the table, or would be."""
+    mixed = ((np.uint64(caller) << np.uint64(32)) | np.uint64(back)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ np.uint64(graph)) * np.uint64(0x9E3779B97F4A7C15)
+    mask = np.int64(len(table) - 1)
+    place = np.int64(mixed >> np.uint64(24)) & mask
+    while table[place] >= 0:
+        found = instances[table[place]]
+        if found[GRAPH] == graph and found[CALLER] == caller and found[RETURN] == back:
+            break
+        place = (place + 1) & mask
+    return place
+
+
+@inline
+def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
+    """The number of an instance, which is added if it is not there."""
+    place = _instance_place(made.instances, made.instance_table, graph, caller, back)
+    if made.instance_table[place] < 0:
+        number = made.counts[NUM_INSTANCES]
+        made.counts[NUM_INSTANCES] += 1
+        made.instance_table[place] = number
+        made.instances[number, GRAPH], made.instances[number, CALLER] = graph, caller
+        made.instances[number, RETURN], made.instances[number, DEPTH] = back, made.instances[caller, DEPTH] + 1
+    return np.int64(made.instance_table[place])
+
+
+@inline
+def _arc_of(graphs: Graphs, state: int, label: int) -> int:
+    """The place of the arc with a label among those of a state, in words; -1 if there is none."""
+    first = np.int64(graphs.states[state * STATE_WORDS + FIRST_ARC])
+    for arc in range(first, first + np.int64(graphs.states[state * STATE_WORDS + NUM_ARCS])):
+        if graphs.arcs[arc * ARC_WORDS + ARC_INPUT] == label:
+            return np.int64(arc * ARC_WORDS)
+    return np.int64(-1)
+
+
+@inline
+def _add_arc(graphs: Graphs, made: Made, state: int, key: int, label: int, output: int, cost: float) -> None:
+    to = _state_of(graphs.state_costs, made, key)
+    arc = made.counts[NUM_MADE_ARCS]
+    made.counts[NUM_MADE_ARCS] += 1
+    made.arcs[arc, ARC_INPUT], made.arcs[arc, ARC_OUTPUT], made.arcs[arc, ARC_NEXT] = label, output, to
+    made.arc_costs[arc, ARC_COST] = cost
+    made.states[state, NUM_EPSILONS] += label == 0
+
+
+@inline
+def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
+    """Add what becomes of an arc that leads into another graph; or say what is wrong with it."""
+    instance, counts = made.keys[state] >> 32, made.counts
+    offset, multiple = graphs.settings[0], graphs.settings[1]
+    label, back = np.int64(graphs.arcs[arc + ARC_INPUT]) - FIRST_LABEL, np.int64(graphs.arcs[arc + ARC_NEXT])
+    name, phone = label // multiple, label % multiple
+    counts[BAD_STATE], counts[BAD_NAME], counts[BAD_PHONE] = made.keys[state] & 0xFFFFFFFF, name, phone
+    if name == offset + _END:
+        to_instance, entry = np.int64(made.instances[instance, CALLER]), _REENTER
+        at = np.int64(made.instances[instance, RETURN])
+    else:
+        place = name - offset - _USER
+        if place < 0 or place >= len(graphs.graph_of) or graphs.graph_of[place] < 0:
+            return NO_GRAPH
+        graph = np.int64(graphs.graph_of[place])
+        if graphs.starts[graph] < 0:
+            return DONE                                      # an empty graph: nothing can be said there
+        if made.instances[instance, DEPTH] >= MOST_DEPTH:
+            return TOO_DEEP
+        to_instance, at, entry = _instance_of(made, graph, instance, back), np.int64(graphs.starts[graph]), _BEGIN
+    arriving = _arc_of(graphs, at, FIRST_LABEL + (offset + entry) * multiple + phone)
+    if arriving < 0:
+        return NO_ENTRY
+    count = np.float32(np.log(np.float64(graphs.states[at * STATE_WORDS + NUM_ARCS])))
+    key = (to_instance << 32) | np.int64(graphs.arcs[arriving + ARC_NEXT])
+    _add_arc(graphs, made, state, key, np.int64(0), np.int64(graphs.arcs[arriving + ARC_OUTPUT]),
+             (graphs.arc_costs[arc + ARC_COST] + graphs.arc_costs[arriving + ARC_COST]) - count)
+    return DONE
+
+
+@inline
+def _expand_one(graphs: Graphs, made: Made, state: int) -> int:
+    """Make the arcs of a state; if there is no room, it has none yet."""
+    key, counts = made.keys[state], made.counts
+    instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * STATE_WORDS
+    first, count = np.int64(graphs.states[words + FIRST_ARC]), np.int64(graphs.states[words + NUM_ARCS])
+    if counts[NUM_MADE_ARCS] + count > len(made.arcs):
+        return MORE_ARCS
+    if counts[NUM_STATES] + count > len(made.keys) or 2 * (counts[NUM_STATES] + count) > len(made.table):
+        return MORE_STATES
+    if counts[NUM_INSTANCES] + count > len(made.instances) or (
+            2 * (counts[NUM_INSTANCES] + count) > len(made.instance_table)):
+        return MORE_INSTANCES
+    first_made = counts[NUM_MADE_ARCS]
+    made.states[state, NUM_EPSILONS] = 0
+    for arc in range(first * ARC_WORDS, (first + count) * ARC_WORDS, ARC_WORDS):
+        label = np.int64(graphs.arcs[arc + ARC_INPUT])
+        if label < FIRST_LABEL:
+            _add_arc(graphs, made, state, instance | np.int64(graphs.arcs[arc + ARC_NEXT]), label,
+                     np.int64(graphs.arcs[arc + ARC_OUTPUT]), graphs.arc_costs[arc + ARC_COST])
+            continue
+        status = _cross(graphs, made, state, arc)
+        if status != DONE:
+            counts[NUM_MADE_ARCS] = first_made
+            return status
+    made.states[state, FIRST_ARC] = first_made
+    made.states[state, NUM_ARCS] = counts[NUM_MADE_ARCS] - first_made
+    return DONE

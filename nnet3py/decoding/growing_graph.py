@@ -1,0 +1,107 @@
+"""Graphs that are made while decoding: their states get arcs when the search looks at them."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from nnet3py.decoding import lookahead_layout as layout
+from nnet3py.decoding import search_layout
+from nnet3py.decoding.decoding_graph import address
+from nnet3py.engine.loop import Loop
+from nnet3py.lattices.growing import enlarged
+
+_rebuild_table = Loop("nnet3py.decoding.growing_loops", "rebuild_table", "i8[] i4[] i8")
+
+MOST_ARCS = 8_000_000          # made arcs that are kept, 16 bytes each
+_FIRST_STATES, _FIRST_ARCS = 1 << 12, 1 << 14
+
+
+class GrowingGraph(ABC):
+    """What a decoder has made so far: a graph as :class:`DecodingGraph` is one, whose states get arcs when needed.
+
+    What was made is kept for the next utterance, until there are more than ``most_arcs``; then it is begun anew, in the
+    midst of an utterance too.
+
+    Attributes
+    ----------
+    pdfs, num_columns : as in :class:`DecodingGraph`
+    start : the start state
+    """
+
+    def __init__(self, pdfs: np.ndarray, num_columns: int, most_arcs: int) -> None:
+        self.pdfs, self.num_columns, self._most_arcs = pdfs, num_columns, most_arcs
+        self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
+        self._keys, self._potentials = np.empty(_FIRST_STATES, dtype=np.int64), np.empty(_FIRST_STATES, np.float32)
+        self._states = np.empty((_FIRST_STATES, search_layout.STATE_WORDS), dtype=np.int32)
+        self._arcs = np.empty((_FIRST_ARCS, search_layout.ARC_WORDS), dtype=np.int32)
+        self._table = np.full(4 * _FIRST_STATES, -1, dtype=np.int32)
+        self.start = 0
+
+    @property
+    def states(self) -> int:
+        """The address of the table of states, which changes when states are added."""
+        return address(self._states)
+
+    @property
+    def arcs(self) -> int:
+        """The address of the table of arcs, which changes when arcs are added."""
+        return address(self._arcs)
+
+    @property
+    def final_costs(self) -> np.ndarray:
+        """float32 (states so far,); infinity: not final."""
+        costs: np.ndarray = self._states[:, search_layout.FINAL].view(np.float32)
+        return costs
+
+    @property
+    def num_states(self) -> int:
+        """States so far."""
+        return int(self._counts[layout.NUM_STATES])
+
+    @property
+    def num_arcs(self) -> int:
+        """Arcs so far."""
+        return int(self._counts[layout.NUM_ARCS])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to begin anew as soon as that is possible."""
+        return self.num_arcs > self._most_arcs
+
+    def expand(self, wanted: np.ndarray) -> None:
+        """Make the arcs of states (int32) that have none yet."""
+        wanted = np.ascontiguousarray(wanted, dtype=np.int32)
+        self._counts[layout.PLACE] = 0
+        while status := self._expand(wanted):
+            self._make_room(status)
+
+    @abstractmethod
+    def _expand(self, wanted: np.ndarray) -> int:
+        """Call the loop that makes arcs, which says what it needs to go on."""
+
+    @abstractmethod
+    def _add(self, key: int, potential: np.float32) -> int:
+        """Add a state; its number."""
+
+    @abstractmethod
+    def _add_start(self) -> int:
+        """Add the start state; its number."""
+
+    def _make_room(self, status: int) -> None:
+        if status == layout.MORE_ARCS:
+            self._arcs = enlarged(self._arcs)
+        elif status == layout.MORE_STATES:
+            self._keys, self._potentials = enlarged(self._keys), enlarged(self._potentials)
+            self._states = enlarged(self._states)
+            self._table = np.empty(4 * len(self._keys), dtype=np.int32)
+            _rebuild_table(self._keys, self._table, self.num_states)
+
+    def begin_anew(self, wanted: np.ndarray) -> np.ndarray:
+        """Forget all states but the start and ``wanted`` (int32), and all arcs; the new numbers of ``wanted``."""
+        keys, potentials = self._keys[wanted].tolist(), self._potentials[wanted]
+        self._counts[[layout.NUM_STATES, layout.NUM_ARCS, layout.PLACE]] = 0
+        self._table[:] = -1
+        self.start = self._add_start()
+        return np.array([self._add(key, potential) for key, potential in zip(keys, potentials, strict=True)],
+                        dtype=np.int32)

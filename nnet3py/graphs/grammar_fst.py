@@ -1,0 +1,253 @@
+"""Graphs that are put together while decoding: a top graph, and one for each nonterminal.
+
+Files of them, and what must be changed in a graph of transition-ids before it can be part of one. Kaldi:
+``GrammarFst``, ``PrepareForGrammarFst``.
+"""
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from nnet3py.errors import FormatError, UsageError, within
+from nnet3py.graphs.nonterminals import FIRST_LABEL, Nonterminals
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
+
+LEAVES = np.float32(4096.0)        # the final cost of states whose arcs lead into other graphs, a mark for decoders
+_FORMAT = 1
+_TOP = "the top graph"
+_HINT = "is --nonterm-phones-offset the number of #nonterm_bos in phones.txt?"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class GrammarFst:
+    """Graphs of transition-ids that call each other; see :func:`prepared`.
+
+    Attributes
+    ----------
+    nonterminals : numbers of the nonterminals among the phones
+    top : the graph in which decoding begins
+    parts : the graph of each nonterminal of the user, which may call others, or itself
+    """
+
+    nonterminals: Nonterminals
+    top: Fst
+    parts: Mapping[int, Fst]
+
+    @classmethod
+    def of(cls, nonterminals: Nonterminals, top: Fst, parts: Mapping[int, Fst]) -> GrammarFst:
+        """Graphs as they are made, prepared. FormatError for what cannot be prepared, and for what cannot be called."""
+        for number in parts:
+            if number < nonterminals.first_of_user:
+                raise UsageError(f"{number} is no nonterminal of the user: those are {nonterminals.first_of_user} and "
+                                 "above", _HINT)
+        made = {}
+        for number, part in parts.items():
+            with within(f"the graph of nonterminal {number}"):
+                made[number] = prepared(part, nonterminals, is_top=False)
+        with within(_TOP):
+            return cls(nonterminals, prepared(top, nonterminals), made)
+
+    @classmethod
+    def read(cls, rxfilename: str) -> GrammarFst:
+        """Read a file of ``make-grammar-fst``; FormatError for anything else."""
+        return read_object(rxfilename, _read)
+
+    def write(self, wxfilename: str) -> None:
+        """Write in Kaldi's form, which is binary."""
+        def write(writer: TokenWriter) -> None:
+            writer.token("<GrammarFst>")
+            for number in (_FORMAT, len(self.parts), self.nonterminals.offset):
+                writer.integer(number)
+            write_binary_fst(writer, dataclasses.replace(self.top, stored=None), "const")
+            for number, part in self.parts.items():
+                writer.integer(number)
+                write_binary_fst(writer, dataclasses.replace(part, stored=None), "const")
+            writer.token("</GrammarFst>")
+
+        write_object(wxfilename, write, binary=True)
+
+
+def _read(reader: TokenReader) -> GrammarFst:
+    reader.expect("<GrammarFst>")
+    version, count, offset = (reader.integer() for _ in range(3))
+    if version != _FORMAT or offset < 1:
+        raise reader.error(f"expected a grammar of version {_FORMAT}, found version {version} with phones to {offset}")
+    reader.check_count(count, 5, "graphs of nonterminals")
+    top = read_binary_fst(reader)
+    parts: dict[int, Fst] = {}
+    for _ in range(count):
+        number = reader.integer()
+        if number in parts:
+            raise reader.error(f"expected one graph for each nonterminal, found two for {number}")
+        parts[number] = read_binary_fst(reader)
+    reader.expect("</GrammarFst>")
+    return GrammarFst.of(Nonterminals(offset), top, parts)
+
+
+class _Arcs:
+    """The arcs of a graph while they are changed; ``sources`` and so on are arrays of the same length."""
+
+    def __init__(self, fst: Fst) -> None:
+        self.final = fst.final_weights.copy()
+        self.sources = fst.sources.astype(np.int64)
+        self.inputs, self.outputs = fst.input_labels.copy(), fst.output_labels.copy()
+        self.weights, self.targets = fst.weights.copy(), fst.next_states.copy()
+
+    def add_states(self, count: int, final: float = NO_WEIGHT) -> np.ndarray:
+        """int64, the numbers of new states."""
+        first = len(self.final)
+        self.final = np.concatenate((self.final, np.full(count, final, dtype=np.float32)))
+        return first + np.arange(count)
+
+    def put_between(self, arcs: np.ndarray, group: np.ndarray, inputs: np.ndarray, outputs: np.ndarray) -> None:
+        """Let arcs (their numbers) leave a new state for each ``group`` (from 0), reached by one arc with these labels.
+
+        That arc has the least of their costs, which theirs are lowered by.
+        """
+        count = len(inputs)
+        least, sources = np.full(count, np.inf, dtype=np.float32), np.zeros(count, dtype=np.int64)
+        np.minimum.at(least, group, self.weights[arcs])
+        sources[group] = self.sources[arcs]
+        states = self.add_states(count)
+        self.weights[arcs] -= least[group]
+        self.sources[arcs] = states[group]
+        for name, values in (("sources", sources), ("inputs", inputs), ("outputs", outputs), ("weights", least),
+                             ("targets", states)):
+            old = getattr(self, name)
+            setattr(self, name, np.concatenate((old, values.astype(old.dtype))))
+
+    def fst(self, start: int) -> Fst:
+        return Fst.from_arcs(start, self.final, self.sources, self.inputs, self.outputs, self.weights, self.targets)
+
+
+def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
+    """A graph of transition-ids as part of a grammar: what leads into another graph leaves a state of its own kind.
+
+    All arcs of such a state call one nonterminal (and then lead to one state), or are #nonterm_end; they have no output
+    labels; the state's final cost is 4096. At entries there is one arc for each phone that may come before. What was
+    prepared already stays as it is.
+
+    Raises
+    ------
+    FormatError : labels that are no nonterminals; nonterminals where they cannot be
+    """
+    labels = fst.input_labels
+    if fst.start < 0 or not (labels >= FIRST_LABEL).any():
+        if fst.start >= 0 and not is_top:
+            raise FormatError("expected a graph that begins with #nonterm_begin and ends with #nonterm_end, found none "
+                              "of them", hint="all sentences of its G must begin and end with them")
+        return fst
+    made = _Arcs(fst)
+    names, phones = _decoded(labels, nonterminals)
+    calls, ends = names >= nonterminals.first_of_user, names == nonterminals.end
+    _check_places(fst, nonterminals, names, is_top)
+    leaving = np.flatnonzero(calls | ends)
+    marked = made.sources[leaving]
+    made.final[marked[made.final[marked] == LEAVES]] = NO_WEIGHT
+    _take_in_final_costs(made, np.flatnonzero(ends))
+    _separate_leaving(made, leaving, np.where(calls, made.targets, -1)[leaving], names[leaving])
+    _separate_entries(made, np.flatnonzero((names == nonterminals.begin) | (names == nonterminals.reenter)))
+    made.final[made.sources[leaving]] = LEAVES
+    return made.fst(fst.start)
+
+
+def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray, np.ndarray]:
+    """int64 (arcs,) each: the nonterminal and the phone of labels, 0 for other labels."""
+    special = labels >= FIRST_LABEL
+    names, phones = np.divmod(labels.astype(np.int64) - FIRST_LABEL, nonterminals.multiple)
+    wrong = special & ((names <= nonterminals.bos) | (phones < 1) | (phones > nonterminals.bos))
+    if wrong.any():
+        raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, which is no nonterminal after a phone",
+                          hint=_HINT)
+    return np.where(special, names, 0), np.where(special, phones, 0)
+
+
+def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_top: bool) -> None:
+    """FormatError for nonterminals that stand where they cannot."""
+    sources, ends = fst.sources, names == nonterminals.end
+    for name, what in ((nonterminals.begin, "#nonterm_begin"), (nonterminals.reenter, "#nonterm_reenter")):
+        has = np.zeros(fst.num_states, dtype=bool)
+        has[sources[names == name]] = True
+        if (has[sources] & (names != name)).any() or (has & fst.is_final).any():
+            raise FormatError(f"state {sources[has[sources]][0]} of the graph has arcs of {what}, and others")
+        if name == nonterminals.begin:
+            if (has & (np.arange(fst.num_states) != fst.start)).any() or is_top and has.any():
+                raise FormatError("the graph has #nonterm_begin elsewhere than at its start, or is the top graph",
+                                  hint="only graphs of nonterminals begin so, and all of their sentences do")
+            if not is_top and not has[fst.start]:
+                raise FormatError("the graph does not begin with #nonterm_begin", hint="all sentences of its G must "
+                                  "begin with it and end with #nonterm_end")
+        elif not has[fst.next_states[names >= nonterminals.first_of_user]].all():
+            raise FormatError("after a nonterminal the graph does not go on with #nonterm_reenter",
+                              hint="L must have the phones that may come before behind each nonterminal, as "
+                              "prepare-lang and Kaldi's prepare_lang.sh write it")
+    targets = fst.next_states[ends]
+    if is_top and len(targets):
+        raise FormatError("the top graph has #nonterm_end")
+    if not fst.is_final[targets].all() or (np.diff(fst.arc_starts)[targets] > 0).any():
+        raise FormatError("something follows #nonterm_end in the graph")
+
+
+def _take_in_final_costs(made: _Arcs, ends: np.ndarray) -> None:
+    """Arcs of #nonterm_end have the costs of ending, so that these need not be looked at."""
+    costs = made.final[made.targets[ends]]
+    if costs.any():
+        made.weights[ends] += costs
+        made.targets[ends] = made.add_states(1, 0.0)[0]
+
+
+def _separate_leaving(made: _Arcs, arcs: np.ndarray, called_from: np.ndarray, names: np.ndarray) -> None:
+    """Give arcs that leave the graph a state of their own where a state has others besides, or they have words."""
+    sources, outputs = made.sources[arcs], made.outputs[arcs]
+    kinds, group = np.unique(np.stack((sources, names, called_from, outputs)), axis=1, return_inverse=True)
+    group = group.reshape(-1)
+    others = np.bincount(made.sources, minlength=len(made.final)) - np.bincount(sources, minlength=len(made.final))
+    kinds_of_state = np.bincount(kinds[0], minlength=len(made.final))
+    mixed = (others > 0) | (made.final != NO_WEIGHT) | (kinds_of_state > 1)
+    moves = mixed[kinds[0]] | (kinds[3] != 0)
+    number = np.cumsum(moves) - 1
+    moved = moves[group]
+    if moved.any():
+        words = kinds[3][moves]
+        made.put_between(arcs[moved], number[group[moved]], np.zeros_like(words), words)
+    made.outputs[arcs] = 0
+
+
+def _separate_entries(made: _Arcs, arcs: np.ndarray) -> None:
+    """Arcs of one state with one label become one, with arcs without label behind it."""
+    if not len(arcs):
+        return
+    kinds, group, counts = np.unique(np.stack((made.sources[arcs], made.inputs[arcs])), axis=1, return_inverse=True,
+                                     return_counts=True)
+    group = group.reshape(-1)
+    moves = counts > 1
+    moved = moves[group]
+    if moved.any():
+        labels = kinds[1][moves]
+        made.put_between(arcs[moved], (np.cumsum(moves) - 1)[group[moved]], labels, np.zeros_like(labels))
+        made.inputs[arcs[moved]] = 0
+
+
+def of_part(fst: Fst, nonterminals: Nonterminals) -> Fst:
+    """A graph that is to become part of a grammar, top graph or not, prepared. FormatError as :func:`prepared`."""
+    is_begin = _decoded(fst.input_labels, nonterminals)[0] == nonterminals.begin
+    return prepared(fst, nonterminals, is_top=not is_begin.any())
+
+
+def can_be_empty(part: Fst, nonterminals: Nonterminals) -> bool:
+    """Whether a graph of a nonterminal can be passed without a transition-id, its own nonterminals left aside."""
+    names, _ = _decoded(part.input_labels, nonterminals)
+    ends = np.zeros(part.num_states, dtype=bool)
+    ends[part.sources[names == nonterminals.end]] = True
+    free = (part.input_labels == 0) | (names == nonterminals.begin)
+    reached = np.arange(part.num_states) == part.start
+    while True:
+        targets = part.next_states[free & reached[part.sources]]
+        if reached[targets].all():
+            return bool((reached & ends).any())
+        reached[targets] = True
