@@ -38,7 +38,7 @@ See also: transcribe, inspect
 """, arguments=(1, 2), detached_values=True, options_anywhere=True, options=[
     QUIET,
     option("demo", bool, False, "Take the small model of English digits and commands that comes with the package"),
-    *(one for one in driver_options(FineTuneOptions) if one.name not in _ARGUMENTS),
+    *(declared for declared in driver_options(FineTuneOptions) if declared.name not in _ARGUMENTS),
 ])
 def fine_tune(args: list[str], options: Options) -> int:
     """Make a folder, or look at model and data; 1 if the old model stays, or the data cannot be learnt from."""

@@ -101,7 +101,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     aligned: dict[str, np.ndarray] = {}
     for part in ("train", "held_out"):
         done, failed = _align_part(work, part, aligner, model, folder)
-        aligned |= {key: one.ids for key, one in done.items()}
+        aligned |= {key: utterance.ids for key, utterance in done.items()}
         aside |= failed
         if not done:
             raise Nnet3Error(f"none of the {len(failed)} utterances of {work.data(part)} could be aligned",
@@ -162,7 +162,7 @@ def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticMo
             done[key] = aligner.align(texts[key], log_likes)
         except Nnet3Error as error:
             failed[key] = error.message
-    for key, reason in unlike_others({key: one.distance for key, one in done.items()}).items():
+    for key, reason in unlike_others({key: aligned.distance for key, aligned in done.items()}).items():
         failed[key] = reason
         del done[key]
     return done, failed

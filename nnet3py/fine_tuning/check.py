@@ -85,7 +85,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
         _write_folder(work.data(name), parts[name].checked.utterances, parts[name])
     total = sum(checked.seconds.values())
     log.log(f"{len(checked.utterances)} utterances, {total / 60:.1f} minutes, of "
-            f"{len({one.speaker for one in checked.utterances})} speakers can be used, "
+            f"{len({utterance.speaker for utterance in checked.utterances})} speakers can be used, "
             f"{len({problem.key for problem in checked.problems if problem.is_fatal})} cannot; "
             f"{len(checked.unknown)} unknown words; see {work.problems}")
 
@@ -157,7 +157,7 @@ def check_data(data: SpeechData, spelling: Spelling, limits: Limits, write: Writ
         if write is not None:
             write(utterance.key, samples)
     log.show_status("")
-    checked.utterances.sort(key=lambda one: sort_key(one.key))
+    checked.utterances.sort(key=lambda utterance: sort_key(utterance.key))
     return checked
 
 
@@ -165,8 +165,8 @@ def refuse(checked: Checked, name: str, options: FineTuneOptions, spelling: Spel
     """Nnet3Error for data from which nothing should be learnt; ``where`` their problems are listed."""
     said = f"{where} lists what is wrong" if where else "see the list"
     words = checked.counts()
-    num_words = sum(len(one.text) for one in checked.utterances)
-    num_unknown = sum(word not in spelling.known for one in checked.utterances for word in one.text)
+    num_words = sum(len(utterance.text) for utterance in checked.utterances)
+    num_unknown = sum(word not in spelling.known for utterance in checked.utterances for word in utterance.text)
     unusable = len({problem.key for problem in checked.problems if problem.is_fatal})
     if words["odd text"] and words["odd text"] > options.max_unknown * (len(checked.utterances) + unusable):
         raise Nnet3Error(f"{words['odd text']} texts of {name} have characters that no word of the model has",
@@ -187,25 +187,26 @@ def split(utterances: Sequence[Utterance], part: float, seed: int) -> tuple[list
     by_speaker: dict[str, list[Utterance]] = {}
     for utterance in utterances:
         by_speaker.setdefault(utterance.speaker, []).append(utterance)
-    groups = list(by_speaker.values()) if len(by_speaker) >= _SEVERAL else [[one] for one in utterances]
+    groups = list(by_speaker.values()) if len(by_speaker) >= _SEVERAL else [[utterance] for utterance in utterances]
     chance.shuffle(groups)
     held: set[str] = set()
     for group in groups[:-1] if part > 0.0 else []:
         if len(held) >= part * len(utterances):
             break
-        held |= {one.key for one in group}
-    return [one for one in utterances if one.key not in held], [one for one in utterances if one.key in held]
+        held |= {utterance.key for utterance in group}
+    return ([utterance for utterance in utterances if utterance.key not in held],
+            [utterance for utterance in utterances if utterance.key in held])
 
 
 def _write_folder(path: Path, utterances: Iterable[Utterance], part: _Part) -> None:
     path.mkdir(parents=True, exist_ok=True)
-    utterances = sorted(utterances, key=lambda one: sort_key(one.key))
-    speakers = {one.key: one.speaker for one in utterances}
-    write_list(path / "wav.scp", {one.key: part.places[one.key] for one in utterances})
-    write_list(path / "text", {one.key: " ".join(one.text) for one in utterances})
+    utterances = sorted(utterances, key=lambda utterance: sort_key(utterance.key))
+    speakers = {utterance.key: utterance.speaker for utterance in utterances}
+    write_list(path / "wav.scp", {utterance.key: part.places[utterance.key] for utterance in utterances})
+    write_list(path / "text", {utterance.key: " ".join(utterance.text) for utterance in utterances})
     write_list(path / "utt2spk", speakers)
     write_list(path / "spk2utt", {speaker: " ".join(keys) for speaker, keys in spk2utt(speakers).items()})
-    write_list(path / "utt2dur", {one.key: f"{part.checked.seconds[one.key]:.3f}" for one in utterances})
+    write_list(path / "utt2dur", {key: f"{part.checked.seconds[key]:.3f}" for key in speakers})
 
 
 def problems_text(checked: Checked) -> str:

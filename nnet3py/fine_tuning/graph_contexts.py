@@ -102,7 +102,7 @@ def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int],
     starts, counts = graph.arc_starts, np.diff(graph.arc_starts)
     frontier = np.array([graph.start * num_elements], dtype=np.int64)
     visited = frontier
-    found: list[np.ndarray] = []
+    seen: list[np.ndarray] = []              # left phones and transition-states, of arcs
     while len(frontier):
         states, elements = np.divmod(frontier, num_elements)
         repeats = counts[states]
@@ -114,14 +114,14 @@ def neighbours(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int],
         inside = ~passes[arcs] & ~entering
         left = np.where(inside, left_of_current, current)
         of_phone = ~passes[arcs]
-        found.append(np.stack((left[of_phone], state_of[arcs[of_phone]])))
+        seen.append(np.stack((left[of_phone], state_of[arcs[of_phone]])))
         after = np.where(entering, (current * size if has_more else 0) + phone_of[arcs], before)
         frontier = np.setdiff1d(graph.next_states[arcs].astype(np.int64) * num_elements + after, visited)
         visited = np.union1d(visited, frontier)
         if len(visited) > MOST_PAIRS:
             logger.warning("The graph is large: only a part of it was looked at for phones and their neighbours")
             break
-    pairs, times = np.unique(np.concatenate(found, axis=1), axis=1, return_counts=True)
+    pairs, times = np.unique(np.concatenate(seen, axis=1), axis=1, return_counts=True)
     said: dict[tuple[int, int, int], Counter[int]] = defaultdict(Counter)
     for (left_phone, state), count in zip(pairs.T.tolist(), times.tolist(), strict=True):
         phone, hmm_state = model.tuples[state - 1, :2].tolist()
@@ -156,8 +156,8 @@ class _Similar:
         self._agreement: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])      # same pdfs, all
         for place, sightings in by_phone.items():
             if len(self._states[place]) > 1:
-                for (one, its_pdfs), (other, other_pdfs) in combinations(sightings, 2):
-                    counts = self._agreement[min(one, other), max(one, other)]
+                for (neighbour, its_pdfs), (other, other_pdfs) in combinations(sightings, 2):
+                    counts = self._agreement[min(neighbour, other), max(neighbour, other)]
                     counts[0] += its_pdfs == other_pdfs
                     counts[1] += 1
         self._guesses: dict[tuple[str, int, int], int] = {}
@@ -175,10 +175,10 @@ class _Similar:
             self._guesses[key] = possible[best]
         return self._guesses[key]
 
-    def _likeness(self, one: str, other: str) -> float:
+    def _likeness(self, phone: str, other: str) -> float:
         """How often the same pdfs stand behind both, from 0 to 1."""
-        same, every = self._agreement.get((min(one, other), max(one, other)), (0, 0))
-        return 1.0 if one == other else (same + 0.5) / (every + 1)
+        same, every = self._agreement.get((min(phone, other), max(phone, other)), (0, 0))
+        return 1.0 if phone == other else (same + 0.5) / (every + 1)
 
 
 def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: TransitionModel) -> ContextDependency:

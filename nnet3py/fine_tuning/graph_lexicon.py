@@ -166,10 +166,10 @@ class _Words:
         if missing:
             logger.warning("%d of %d words of the graph have no pronunciation that could be had", len(missing),
                            len(self._expected))
-        found: dict[int, list[tuple[int, ...]]] = {}
+        pronunciations: dict[int, list[tuple[int, ...]]] = {}
         for (label, phones), _ in counts.most_common():
-            found.setdefault(label, []).append(phones)
-        return GraphLexicon(found, silences.most_common(1)[0][0] if silences else 0)
+            pronunciations.setdefault(label, []).append(phones)
+        return GraphLexicon(pronunciations, silences.most_common(1)[0][0] if silences else 0)
 
     def _states(self) -> Iterator[tuple[int, int]]:
         """All states, from the start on, each with how many words have begun whose labels are still to come."""

@@ -164,17 +164,17 @@ def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: P
                                "graph")
         return
     try:
-        found = recover_lexicon(graph, model, parts.kinds)
+        recovered = recover_lexicon(graph, model, parts.kinds)
     except Nnet3Error as error:
         parts.notes.append(f"no lexicon can be had from the graph: {error.message}")
         return
     names = parts.phones.names
-    if found.silence:
-        parts.silence = names[found.silence]
+    if recovered.silence:
+        parts.silence = names[recovered.silence]
     if parts.lexicon is None:
         parts.lexicon = sorted({(words.text([word]), tuple(base_name(names[phone]) for phone in phones))
-                                for word, all_phones in found.pronunciations.items() for phones in all_phones})
-        parts.notes.append(f"the lexicon was recovered from the graph: {len(found.pronunciations)} words, "
+                                for word, all_phones in recovered.pronunciations.items() for phones in all_phones})
+        parts.notes.append(f"the lexicon was recovered from the graph: {len(recovered.pronunciations)} words, "
                            f"{len(parts.lexicon)} pronunciations")
 
 

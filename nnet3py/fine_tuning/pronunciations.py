@@ -59,7 +59,7 @@ def pronounce(words: Iterable[str], lexicon: Sequence[tuple[str, Phones]], given
         likely = model.pronounce(word, _COUNT) if model is not None else []
         if likely:
             results[word] = Pronunciations(LEARNT, [
-                one.phones for one in likely if one is likely[0] or one.probability >= _SHARE])
+                guess.phones for guess in likely if guess is likely[0] or guess.probability >= _SHARE])
         elif may_spell and (spelled := spell(word, phones)):
             results[word] = Pronunciations(SPELLED, [spelled])
     return results
@@ -67,7 +67,7 @@ def pronounce(words: Iterable[str], lexicon: Sequence[tuple[str, Phones]], given
 
 def _check_given(given: Mapping[str, Sequence[Phones]], phones: set[str]) -> None:
     for word, its in given.items():
-        unknown = [phone for one in its for phone in one if phone not in phones]
+        unknown = [phone for pronunciation in its for phone in pronunciation if phone not in phones]
         if unknown and phones:
             raise Nnet3Error(f"--lexicon has the phone {unknown[0]} in {word}, which no word of the model has",
                              f"its phones are {' '.join(sorted(phones))}")

@@ -53,7 +53,7 @@ def read_sounds(utterances: Iterable[Utterance], limits: Limits) -> Iterator[
     for utterance in utterances:
         of_sound.setdefault(utterance.sound, []).append(utterance)
     for name, its_utterances in of_sound.items():
-        its_utterances.sort(key=lambda one: one.start)
+        its_utterances.sort(key=lambda utterance: utterance.start)
         try:
             yield from _of_file(name, its_utterances, limits)
         except Nnet3Error as error:

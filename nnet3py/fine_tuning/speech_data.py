@@ -62,7 +62,7 @@ def read_data(path: str, speaker_column: str = "speaker") -> SpeechData:
     if not data.utterances and not data.problems:
         raise Nnet3Error(f"{path} holds no utterances",
                          "expected wav.scp with text; or sounds with text files beside; or a table of file and text")
-    data.utterances.sort(key=lambda one: one.key.encode("utf-8", "surrogateescape"))
+    data.utterances.sort(key=lambda utterance: utterance.key.encode("utf-8", "surrogateescape"))
     return data
 
 
@@ -236,14 +236,14 @@ def _with_keys(raw: list[_Raw], problems: list[Problem]) -> SpeechData:
     """Utterances with names that are their own, and begin with the speaker's."""
     taken: Counter[str] = Counter()
     utterances = []
-    for one in raw:
-        speaker = _plain(one.speaker) or _ONE_SPEAKER
-        name = _plain(os.path.splitext(os.path.basename(one.sound))[0]) or "sound"
+    for row in raw:
+        speaker = _plain(row.speaker) or _ONE_SPEAKER
+        name = _plain(os.path.splitext(os.path.basename(row.sound))[0]) or "sound"
         key = name if name.startswith(f"{speaker}-") else f"{speaker}-{name}"
         taken[key] += 1
         if taken[key] > 1:
             key = f"{key}-{taken[key]}"
-        utterances.append(Utterance(key, speaker, one.sound, one.start, one.end, tuple(one.text.split())))
+        utterances.append(Utterance(key, speaker, row.sound, row.start, row.end, tuple(row.text.split())))
     return SpeechData(utterances, problems)
 
 

@@ -96,7 +96,7 @@ def _write_lang(work: WorkFolder, lexicon: list[Pronunciation]) -> Lang:
     silence = (work.model / "silence.txt").read_text(encoding="utf-8").strip()
     lang = make_lang(lexicon, phones, Silence(silence, SILENCE_PROB if silence else 0.0))
     write_lang(work.lang, lang)
-    write_text(f"{work.lang}/lexicon.txt", "".join(f"{one.word} {' '.join(one.phones)}\n" for one in lexicon))
+    write_text(f"{work.lang}/lexicon.txt", "".join(f"{entry.word} {' '.join(entry.phones)}\n" for entry in lexicon))
     _copy_boundaries(work, work.lang)
     return lang
 
