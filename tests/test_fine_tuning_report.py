@@ -1,5 +1,7 @@
 """Fine-tuning as a whole: stages that resume, the report, and which model stays."""
 import json
+import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +10,7 @@ import pytest
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning import fine_tuning, report
 from nnet3py.fine_tuning.fine_tuning import STAGES, fine_tune
-from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.plan import FineTuneOptions, Requirements, WorkFolder
 from nnet3py.fine_tuning.requirements import requirements
 from nnet3py.recognition.model_folder import demo_folder
 
@@ -86,6 +88,7 @@ def test_it_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.Monke
             done.append(name)
             if name == "report":
                 Path(options.out).mkdir()
+                work.published.touch()
                 work.report_text.write_text("good")
                 work.scores.write_text('{"is_accepted": true}')
         return SimpleNamespace(run=run)
@@ -108,6 +111,87 @@ def test_it_goes_on_where_it_was_ended(tmp_path: Path, monkeypatch: pytest.Monke
             fine_tune(*arguments[:2], tmp_path / out, **options)
     with pytest.raises(UsageError, match="no field layer"):
         fine_tune(*arguments, layer="last")
+
+
+def write_stages(monkeypatch: pytest.MonkeyPatch, log: Path, killed_at: str = "") -> None:
+    """Stand-ins for all stages, which write what they are and note that they ran; one ends its process halfway."""
+    def stage(name: str) -> SimpleNamespace:
+        def run(work: WorkFolder, options: FineTuneOptions) -> None:
+            with log.open("a") as stream:
+                stream.write(f"{name}\n")
+            made, number = work.path / f"{name}.made", STAGES.index(name)
+            made.write_text("half")
+            if name == killed_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            made.write_text((work.path / f"{STAGES[number - 1]}.made").read_text() + name if number else name)
+            if name == "folder":
+                work.new_model.mkdir(exist_ok=True)
+                (work.new_model / "is_new").touch()
+            if name == "report":
+                work.report_text.write_text("good")
+                work.scores.write_text('{"is_accepted": true}')
+                report.publish(work, options.out)
+        return SimpleNamespace(run=run)
+
+    monkeypatch.setattr(fine_tuning, "import_module", lambda name: stage(name.rsplit(".", 1)[-1]))
+    monkeypatch.setattr(fine_tuning, "requirements", lambda model: Requirements())       # which takes a while
+
+
+@pytest.mark.parametrize("killed_at", STAGES)
+def test_killed_at_any_stage_it_goes_on_to_the_same(killed_at: str, tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    arguments, log = (demo_folder(), tmp_path / "data", tmp_path / "new"), tmp_path / "ran"
+    with monkeypatch.context() as patches:
+        write_stages(patches, log, killed_at)
+        child = os.fork()
+        if not child:
+            fine_tune(*arguments)                # never returns
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    write_stages(monkeypatch, log)
+    made = fine_tune(*arguments)
+    number = STAGES.index(killed_at)
+    assert log.read_text().split() == [*STAGES[:number + 1], *STAGES[number:]]     # only what was cut off is repeated
+    assert made.is_new and (tmp_path / "new" / "is_new").is_file()
+    assert (tmp_path / "new.work" / "report.made").read_text() == "".join(STAGES)
+
+
+def test_a_folder_made_anew_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
+    options = options_for(tmp_path)
+    work = WorkFolder(options.dir)
+    write_work(work, ("call jupiter now", "set a timer"))
+    report.run(work, options)
+    for path in (work.new_model, work.new_model / "is_newer"):          # as after --stage=7
+        path.mkdir()
+    work.scores.unlink()
+    fine_tuning.FineTuning(options).begin()                             # killed meanwhile, it may go on
+    report.run(work, options)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["is_newer"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "new", "new.work"]
+
+
+@pytest.mark.parametrize("killed_in", ["write_text", "publish", "replace"])
+def test_a_report_that_is_cut_off_anywhere_is_finished(killed_in: str, tmp_path: Path,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    options = options_for(tmp_path)
+    work = WorkFolder(options.dir)
+    write_work(work, ("call jupiter now", "set a timer"))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patches:
+        if killed_in == "replace":
+            patches.setattr(report, "os", SimpleNamespace(**{**vars(os), "replace": killed}))
+        else:
+            patches.setattr(report, killed_in, killed)
+        with pytest.raises(KeyboardInterrupt):
+            report.run(work, options)
+    assert not (tmp_path / "new").exists()
+    report.run(work, options)
+    assert (tmp_path / "new" / "is_new").is_file() and json.loads(work.scores.read_text())["is_accepted"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "new", "new.work"]     # no pieces are left
 
 
 def test_what_a_folder_allows(tmp_path: Path) -> None:

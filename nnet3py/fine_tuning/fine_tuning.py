@@ -47,7 +47,7 @@ class FineTuning(StagedWork):
                            ("old-test", options.old_test), ("lexicon", options.lexicon), ("lm-text", options.lm_text)):
             if path and not os.path.exists(path):
                 raise UsageError(f"there is no {path}, which was given for {name}")
-        if os.path.exists(options.out) and not self.work.scores.is_file():
+        if os.path.exists(options.out) and not self.work.published.is_file():
             raise UsageError(f"{options.out} is there already", "name another folder with --out, or remove it")
         self.path.mkdir(parents=True, exist_ok=True)
 

@@ -167,6 +167,7 @@ class WorkFolder:
         self.final_model, self.choice = self.train / "final.mdl", self.train / "choice.json"
         self.new_model, self.recognised = self.path / "new_model", self.path / "recognised"
         self.scores, self.times = self.path / "scores.json", self.path / "times.json"
+        self.published = self.path / "published"             # to where the new folder was moved, or is about to be
         self.report_text, self.report_page = self.path / "report.txt", self.path / "report.html"
 
     def data(self, part: str) -> Path:

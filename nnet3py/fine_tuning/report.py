@@ -74,7 +74,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     for warning in scores.warnings:
         log.warning(warning)
     if scores.is_accepted:
-        _publish(work, options.out)
+        publish(work, options.out)
 
 
 def _score(work: WorkFolder, options: FineTuneOptions) -> dict[str, tuple[Scored, Scored]]:
@@ -109,10 +109,23 @@ def judged(scored: dict[str, tuple[Scored, Scored]], max_forgetting: float) -> S
     return scores
 
 
-def _publish(work: WorkFolder, out: str) -> None:
+def publish(work: WorkFolder, out: str) -> None:
+    """Move the new folder to ``out``, where it appears as a whole; one of an earlier run is replaced."""
+    partial, earlier = f"{out}.partial", f"{out}.earlier"
     try:
-        os.makedirs(os.path.dirname(os.path.abspath(out)), exist_ok=True)
-        shutil.move(str(work.new_model), out)
+        write_text(str(work.published), f"{os.path.abspath(out)}\n")
+        parent = os.path.dirname(os.path.abspath(out))
+        os.makedirs(parent, exist_ok=True)
+        for path in (partial, earlier):
+            shutil.rmtree(path, ignore_errors=True)
+        source = str(work.new_model)
+        if os.stat(source).st_dev != os.stat(parent).st_dev:          # it cannot be renamed
+            source = shutil.copytree(source, partial)
+        if os.path.exists(out):
+            os.replace(out, earlier)
+        os.replace(source, out)
+        for path in (earlier, str(work.new_model)):
+            shutil.rmtree(path, ignore_errors=True)
     except OSError as error:
         raise Nnet3Error(f"the new folder cannot be moved to {out}: {error.strerror or error}",
                          f"it is {work.new_model}") from None
