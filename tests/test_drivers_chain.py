@@ -79,6 +79,23 @@ def test_with_examples_and_a_phone_language_model(prepared: Path) -> None:
     assert "--backstitch-training-scale=0.0066" in (exp / "log" / "train.1.1.log").read_text()
 
 
+@pytest.mark.slow
+def test_against_another_model(prepared: Path) -> None:
+    """The posteriors of a model with a wider context, for which examples must have room."""
+    network = (prepared / "exp" / "configs" / "final.config").read_text()
+    teacher = nnet3py.Nnet.from_config(network.replace("Offset(input, 2)", "Offset(input, 5)"), seed=1)
+    teacher.write(str(prepared / "teacher.raw"))
+    given = {"lwf_model": str(prepared / "teacher.raw"), "lwf_scale": 0.5, "do_final_combination": False}
+    assert ChainTraining(options(prepared, **given)).egs_contexts()[:2] == (2 + 1, 5 + 1)
+    train_chain(options(prepared, **given))
+    log = (prepared / "exp" / "log" / "train.0.1.log").read_text()
+    assert "Added posteriors to " in log and "--lwf-scale=0.5" in log
+    teacher = nnet3py.Nnet.from_config(network.replace("=56", "=57"), seed=1)
+    teacher.write(str(prepared / "teacher.raw"))
+    with pytest.raises(UsageError, match=r"teacher\.raw has 57 outputs, the tree in .*/tree 56 pdfs"):
+        refused(prepared, stage=-100, **given)
+
+
 class Refusing(Recorder):
     """Runs nothing: a job is one too many."""
 
@@ -148,6 +165,8 @@ def test_another_tree_ends_a_training_that_was_begun(prepared: Path) -> None:
 @pytest.mark.parametrize("values, what", [
     ({"tree_dir": None}, "no tree was given"), ({"egs_dir": None}, "nothing that examples can be made of"),
     ({"lat_dir": "l", "ali_dir": "a"}, "both --lat-dir and --ali-dir"),
+    ({"lwf_model": "a.mdl"}, "expected a model with a scale"), ({"lwf_scale": 1.0}, "expected a model with a scale"),
+    ({"e2e": True, "ali_dir": "a"}, "trains without alignments"),
     ({"leaky_hmm_coefficient": 0.0}, "expected above 0"), ({"xent_regularize": -1.0}, "expected 0 or more"),
     ({"frame_subsampling_factor": 0}, "--chain.frame-subsampling-factor=0: expected 1"),
     ({"chunk_left_context": -1}, "--egs.chunk-left-context=-1"), ({"chunk_width": "0"}, "--egs.chunk-width=0"),

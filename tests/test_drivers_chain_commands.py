@@ -84,6 +84,19 @@ def test_options_go_through(egs: EgsFolder) -> None:
     assert " --optimization.memory-compression-level=2 " in command
 
 
+def test_another_models_posteriors(egs: EgsFolder) -> None:
+    """They are added to minibatches, behind all that changes these; not to those of diagnostics and combination."""
+    made = commands(egs, lwf_model="teacher.mdl", lwf_scale=0.5, lwf_clip_threshold=0.01)
+    command = made.train(Step(3, 2, 1, 0.1), 1)
+    assert " --lwf-scale=0.5 " in command
+    assert ("ark:- ark:- | nnet3-chain-add-post-to-egs --use-gpu=no --type=den --batchnorm-test-mode=true "
+            "--dropout-test-mode=true --leaky-hmm-coefficient=0.1 --clip-threshold=0.01 teacher.mdl exp/c/den.fst "
+            'ark:- ark:- |"') in command
+    assert "nnet3-chain-merge-egs" in command[:command.index("nnet3-chain-add-post")]
+    for other in (made.compute_prob(4, "valid"), made.combine([8], "exp/c/final.mdl")):
+        assert "add-post" not in other and "lwf" not in other
+
+
 def test_diagnostics(egs: EgsFolder) -> None:
     made = commands(egs, compute_per_dim_accuracy=True)
     for subset in ("valid", "train"):

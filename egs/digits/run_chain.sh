@@ -4,11 +4,13 @@
 #   ./run_chain.sh                               everything
 #   ./run_chain.sh --stage 2                     from training on, which goes on where it was interrupted
 #   ./run_chain.sh --variant biphone             with i-vectors, and a tree of phones and their left neighbours
+#   ./run_chain.sh --variant e2e                 from a flat start: without the alignments
 #   ./run_chain.sh --decode false                without words; true: with, or fail; auto: if its packages are there
 #   ./run_chain.sh --scheduler tcp://127.0.0.1:8786    training jobs on the workers of a dask scheduler
 #
 # What it makes lies under exp/: the data and the tree as Kaldi lays them out, and exp/chain; of the variant,
-# exp/chain_biphone, exp/chain_tree_biphone, exp/extractor and exp/ivectors_{train,test}.
+# exp/chain_biphone, exp/chain_tree_biphone, exp/extractor and exp/ivectors_{train,test}; of the other, exp/chain_e2e,
+# exp/chain_tree_e2e and exp/lang_e2e.
 
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -17,7 +19,7 @@ cd "$(dirname "$0")"
 stage=0
 data=data
 dir=exp
-variant=plain             # or biphone
+variant=plain             # or biphone, e2e
 num_leaves=120            # of the variant's tree
 ivector_dim=20            # and of its i-vectors
 num_gauss=64
@@ -36,7 +38,8 @@ ivectors=                 # where they are, up to the part of the data
 case $variant in
   plain) ;;
   biphone) net=${net}_biphone tree=${tree}_biphone ivectors=$dir/ivectors ;;
-  *) fail "--variant is plain or biphone, not '$variant'" ;;
+  e2e) net=${net}_e2e tree=${tree}_e2e ;;
+  *) fail "--variant is plain, biphone or e2e, not '$variant'" ;;
 esac
 
 [ -s conf/chain.xconfig ] || fail "no conf/chain.xconfig"
@@ -69,6 +72,11 @@ if [ $stage -le 0 ]; then
       extract-ivectors "${jobs[@]}" --feat-dir=$dir/data/$part --extractor-dir=$dir/extractor --utts-per-spk-max=$most \
         --dir=${ivectors}_$part
     done
+  elif [ $variant = e2e ]; then
+    echo "$0: graphs of the transcripts, and a phone language model of them"
+    run $tree/lang.log prepare-lang --silence-phones=SIL $dir/lang/lexicon.txt $dir/lang_e2e
+    prepare-e2e ${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --feat-dir=$dir/data/train --lang=$dir/lang_e2e \
+      --nj=2 --dir=$tree
   fi
 fi
 
@@ -95,14 +103,15 @@ if [ $stage -le 2 ]; then
   # the full frame rate.
   need $net/configs/final.config
   SECONDS=0
+  labels="--ali-dir=$dir/ali_train --egs.chunk-width=150,110,90 --trainer.num-chunk-per-minibatch=32,16,8"
+  [ $variant != e2e ] || labels="--e2e=true --trainer.num-chunk-per-minibatch=8,4,2,1"
   train-chain ${cmd:+--cmd="$cmd"} ${scheduler:+--scheduler=$scheduler} --use-gpu=no --feat-dir=$dir/data/train \
-    --tree-dir=$tree --ali-dir=$dir/ali_train --feat.cmvn-opts="--norm-means=false --norm-vars=false" \
+    --tree-dir=$tree $labels --feat.cmvn-opts="--norm-means=false --norm-vars=false" \
     ${ivectors:+--feat.online-ivector-dir=${ivectors}_train} \
     --chain.lm-opts="--num-extra-lm-states=500" --chain.leaky-hmm-coefficient=0.1 \
     --chain.l2-regularize=0.00005 --chain.xent-regularize=0.1 \
-    --egs.chunk-width=150,110,90 \
     --egs.opts="--nj 2 --num-utts-subset 24 --num-egs-diagnostic 60 --num-train-egs-combine 200" \
-    --trainer.frames-per-iter=150000 --trainer.num-chunk-per-minibatch=32,16,8 \
+    --trainer.frames-per-iter=150000 \
     --trainer.num-epochs=$num_epochs --trainer.srand=$srand --trainer.max-param-change=2.0 \
     --trainer.optimization.num-jobs-initial=$num_jobs_initial --trainer.optimization.num-jobs-final=$num_jobs_final \
     --trainer.optimization.initial-effective-lrate=0.002 --trainer.optimization.final-effective-lrate=0.0002 \
@@ -121,7 +130,9 @@ if [ $stage -le 3 ]; then
       more=
       [ -z "$ivectors" ] || more="--online-ivectors=scp:${ivectors}_test/ivector_online.scp
         --online-ivector-period=$(cat ${ivectors}_test/ivector_period)"
-      ./local/decode.sh --dir $dir --net $net --tree $tree/tree --self-loop-scale 1.0 --acoustic-scale 1.0 --beam 15 \
+      lang=$dir/lang
+      [ $variant != e2e ] || lang=${lang}_e2e
+      ./local/decode.sh --dir $dir --net $net --tree $tree/tree --lang $lang --self-loop-scale 1.0 --acoustic-scale 1.0 --beam 15 \
         --options "--frame-subsampling-factor=$(cat $net/frame_subsampling_factor) $more"
       echo "$0: $(head -n 1 $net/decode/wer.txt)" ;;
   esac

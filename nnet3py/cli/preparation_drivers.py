@@ -1,4 +1,4 @@
-"""train-ivector-extractor, extract-ivectors, nnet3-build-tree: what Kaldi's scripts do before a network is trained."""
+"""train-ivector-extractor, extract-ivectors, nnet3-build-tree, prepare-e2e: what comes before a network is trained."""
 from __future__ import annotations
 
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.field_options import driver_options, fields_from
 from nnet3py.cli.options import Options
-from nnet3py.drivers.preparation_options import ExtractorOptions, IvectorOptions, TreeOptions
+from nnet3py.drivers.preparation_options import ExtractorOptions, FlatStartOptions, IvectorOptions, TreeOptions
 
 _RESUMES = """
 Work that was interrupted in any way goes on where it stood when the command is given again; --stage=N begins at stage
@@ -83,3 +83,22 @@ See also: build-tree, tree-info, draw-tree, train-chain
 def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
     """Build a tree."""
     return _run("tree", "build_tree", TreeOptions, options)
+
+
+@kaldi_command("prepare-e2e", usage=f"""
+Prepare end-to-end training from a flat start, which needs no alignments: a tree without statistics, a phone language
+model and a graph of each transcript. The folder is the --tree-dir of train-chain --e2e=true; it has what that of
+Kaldi's steps/nnet3/chain/e2e/prepare_e2e.sh has, and phone_lm.fst.
+{_RESUMES}
+
+The stages: -1 lists, 0 tree and model, 1 phone language model, 2 graphs.
+
+Usage:  prepare-e2e [options]
+
+e.g.:
+prepare-e2e --feat-dir=data/train --lang=data/lang_chain --dir=exp/e2e_tree --nj=2
+See also: train-chain, nnet3-chain-e2e-get-egs, text-to-phones
+""", arguments=(0, 0), options=driver_options(FlatStartOptions), detached_values=True)
+def prepare_e2e(args: Sequence[str], options: Options) -> int:
+    """Prepare a flat start."""
+    return _run("flat_start", "prepare_e2e", FlatStartOptions, options)

@@ -136,6 +136,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
                              "Train an acoustic model with LF-MMI, from alignments on."),
         "make-chain-egs": Entry("make_egs", "make_chain_egs",
                                 "Make a folder of chain examples from data and alignments."),
+        "prepare-e2e": Entry("preparation_drivers", "prepare_e2e",
+                             "Make what end-to-end chain training needs: tree, graphs, phone language model."),
         "chain-est-phone-lm": Entry("chain_graphs", "est_phone_lm", "Make the phone language model of chain training."),
         "chain-make-den-fst": Entry("chain_graphs", "make_den_fst", "Make the denominator and normalization graphs."),
         "chain-make-num-fst-e2e": Entry("chain_graphs", "make_num_fst_e2e",

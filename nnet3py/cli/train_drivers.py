@@ -89,7 +89,7 @@ def train_raw_rnn(args: Sequence[str], options: Options) -> int:
 Train an acoustic model with the LF-MMI objective: a phone language model of the alignments in --tree-dir, denominator
 graph, examples of lattices (--lat-dir) or alignments (--ali-dir), network, iterations, and the combination of the last
 models. The model is decoded with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, on a graph
-made with --self-loop-scale=1.0.
+made with --self-loop-scale=1.0. With --e2e=true it begins without alignments, with what prepare-e2e made.
 """.strip(), (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/chain/configs\n"
     "train-chain --feat-dir=data/train --tree-dir=exp/chain_tree --ali-dir=exp/tri_ali --dir=exp/chain \\\n"

@@ -9,6 +9,7 @@ from nnet3py.drivers.commands import FrameCommands, ModelFiles, Step, derivative
 
 CHAIN = ModelFiles("mdl", wrapped=True, to_raw="nnet3-am-copy --raw=true", info="nnet3-am-info")
 BACKSTITCH_RAMP = 15         # iterations in which the backward steps grow to their size
+WHOLE_UTTERANCES_COMBINED = "1:64"     # a minibatch for combining models, of whole utterances
 
 
 class ChainCommands(FrameCommands):
@@ -40,11 +41,26 @@ class ChainCommands(FrameCommands):
 
     def train_options(self, step: Step) -> list[str]:
         options = self.options
-        return [f"--apply-deriv-weights={str(options.apply_deriv_weights).lower()}", *self.prob_options(),
+        lwf = [f"--lwf-scale={options.lwf_scale}"] if options.lwf_model else []
+        return [f"--apply-deriv-weights={str(options.apply_deriv_weights).lower()}", *self.prob_options(), *lwf,
                 *options.chain_opts.split()]
 
     def train_inputs(self) -> list[str]:
         return [self.den_fst]
+
+    def minibatches(self, step: Step, job: int) -> str:
+        pipe, options = super().minibatches(step, job), self.options
+        if not options.lwf_model:
+            return pipe
+        words = ["nnet3-chain-add-post-to-egs", "--use-gpu=no", f"--type={options.lwf_type}",
+                 "--batchnorm-test-mode=true", "--dropout-test-mode=true",
+                 f"--leaky-hmm-coefficient={options.leaky_hmm_coefficient}",
+                 f"--clip-threshold={options.lwf_clip_threshold}", options.lwf_model, self.den_fst, "ark:- ark:-"]
+        return f"{pipe.removesuffix(' |')} | {' '.join(words)} |"
+
+    @property
+    def combined_size(self) -> str:
+        return WHOLE_UTTERANCES_COMBINED if self.options.e2e else super().combined_size
 
     @property
     def den_fst(self) -> str:

@@ -23,6 +23,9 @@ class ChainOptions(CommonOptions):
     ali_dir: str | None = opt("ali-dir", None, "Folder of alignments to use in place of lattices: ali.*.gz, num_jobs, "
                               "final.mdl, tree", effect=HARMLESS)
 
+    e2e: bool = opt("e2e", False, "Train from a flat start, on whole utterances and their graphs: --tree-dir is a "
+                    "folder of prepare-e2e, or of Kaldi's prepare_e2e.sh with phone_lm.fst")
+
     chunk_width: str = opt("egs.chunk-width", "20", "Input frames per chunk; several with commas between")
     chunk_left_context: int = opt("egs.chunk-left-context", 0, "Frames to the left of a chunk, besides the network's")
     chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk")
@@ -66,6 +69,14 @@ class ChainOptions(CommonOptions):
     compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
                                          "No effect: chain models have no accuracy", effect=HARMLESS)
 
+    lwf_model: str | None = opt("chain.lwf-model", None, "Another model, whose posteriors are added to the "
+                                "derivatives: the network learns them, too (learning without forgetting)")
+    lwf_scale: float = opt("chain.lwf-scale", 0.0, "Their factor, such as 0.5")
+    lwf_type: str = opt("chain.lwf-type", "den", "den: that model's posteriors by the denominator graph; raw: the "
+                        "exponentials of its output, which is then one of log-probabilities")
+    lwf_clip_threshold: float = opt("chain.lwf-clip-threshold", 0.0, "Posteriors by the denominator graph below this "
+                                    "become 0")
+
     def check(self) -> None:
         from nnet3py.drivers.egs.egs_folder import is_chunk_width
 
@@ -74,7 +85,9 @@ class ChainOptions(CommonOptions):
             raise UsageError("no tree was given", "say --tree-dir=exp/chain_tree")
         if self.lat_dir and self.ali_dir:
             raise UsageError("both --lat-dir and --ali-dir were given", "give the one that examples are made of")
-        if not (self.egs_dir or self.lat_dir or self.ali_dir):
+        if self.e2e and (self.lat_dir or self.ali_dir):
+            raise UsageError("--e2e=true trains without alignments, but --lat-dir or --ali-dir was given")
+        if not (self.egs_dir or self.lat_dir or self.ali_dir or self.e2e):
             raise UsageError("there is nothing that examples can be made of", "say --lat-dir=exp/tri_lats, or "
                              "--ali-dir=exp/tri_ali, or --egs.dir if they are there already")
         for name, least in (("frame-subsampling-factor", 1), ("alignment-subsampling-factor", 1),
@@ -89,6 +102,11 @@ class ChainOptions(CommonOptions):
         if self.leaky_hmm_coefficient <= 0.0:
             raise UsageError(f"--chain.leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected above 0",
                              "0.1 is usual, 1e-5 almost none")
-        for name, number in (("l2-regularize", self.l2_regularize), ("xent-regularize", self.xent_regularize)):
+        if bool(self.lwf_model) != bool(self.lwf_scale) or self.lwf_type not in ("raw", "den"):
+            raise UsageError(f"--chain.lwf-model={self.lwf_model or ''} --chain.lwf-scale={self.lwf_scale:g} "
+                             f"--chain.lwf-type={self.lwf_type}: expected a model with a scale, and raw or den",
+                             "0.5 is a usual scale")
+        for name, number in (("lwf-scale", self.lwf_scale), ("lwf-clip-threshold", self.lwf_clip_threshold),
+                             ("l2-regularize", self.l2_regularize), ("xent-regularize", self.xent_regularize)):
             if number < 0.0:
                 raise UsageError(f"--chain.{name}={number:g}: expected 0 or more")

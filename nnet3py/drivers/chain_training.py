@@ -2,7 +2,7 @@
 
     train_chain(ChainOptions(dir="exp/tdnnf", feat_dir="data/train", tree_dir="exp/chain_tree", ali_dir="exp/ali"))
 
-Kaldi: steps/nnet3/chain/train.py, and train_e2e.py for examples that are there already.
+Kaldi: steps/nnet3/chain/train.py, and e2e/train_e2e.py.
 """
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import write_text
+from nnet3py.network.nnet import Nnet
 
 _WHOLE_UTTERANCES = "-1"
 
@@ -61,7 +62,8 @@ class ChainTraining(FrameLevelTraining):
 
     def begin(self) -> None:
         super().begin()
-        for option, path in (("--tree-dir", self.options.tree_dir), ("--chain.phone-lm", self.options.phone_lm)):
+        for option, path in (("--tree-dir", self.options.tree_dir), ("--chain.phone-lm", self.options.phone_lm),
+                             ("--chain.lwf-model", self.options.lwf_model)):
             if path:
                 check_plain(option, path)
         self._check_tree_dir()
@@ -84,6 +86,13 @@ class ChainTraining(FrameLevelTraining):
 
     def _check_network(self) -> None:
         """UsageError if the network, as far as it is known yet, does not fit the tree or the options."""
+        if self.options.e2e and self.has_init_config:
+            raise UsageError(f"{self.folder.configs} has init.config, of a network that begins with an LDA-like "
+                             "transform, for which --e2e=true has no alignments", "leave out that layer")
+        if self.teacher is not None and self.teacher.output_dim("output") != self.num_pdfs:
+            raise UsageError(f"the network in {self.options.lwf_model} has {self.teacher.output_dim('output')} "
+                             f"outputs, the tree in {self.tree_dir} {self.num_pdfs} pdfs",
+                             "--chain.lwf-model must be a model of the same tree")
         reference = self.options.input_model or str(self.folder.configs / "ref.raw")
         if not Path(reference).exists():
             return
@@ -97,11 +106,25 @@ class ChainTraining(FrameLevelTraining):
             raise UsageError(f"--chain.xent-regularize={self.options.xent_regularize:g}, but {reference} "
                              "has no output-xent", "add an output layer named output-xent, or say 0")
 
+    @cached_property
+    def teacher(self) -> Nnet | None:
+        """The network whose posteriors are learnt, too."""
+        if not self.options.lwf_model:
+            return None
+        from nnet3py.network.model_file import read_nnet
+
+        return read_nnet(self.options.lwf_model)
+
     def egs_contexts(self) -> tuple[int, int, int, int]:
         """The context of examples, which are shifted by up to half the frame subsampling factor."""
         network, options = self.network(), self.options
         shift = options.frame_subsampling_factor // 2
-        left, right = network.left_context + shift, network.right_context + shift
+        needs = [(network.left_context, network.right_context)]
+        if self.teacher is not None:
+            from nnet3py.compiler.context import compute_simple_nnet_context
+
+            needs.append(compute_simple_nnet_context(self.teacher))
+        left, right = (max(sides) + shift for sides in zip(*needs, strict=True))
         initial, final = options.chunk_left_context_initial, options.chunk_right_context_final
         return (options.chunk_left_context + left, options.chunk_right_context + right,
                 -1 if initial < 0 else initial + left, -1 if final < 0 else final + right)
@@ -109,6 +132,8 @@ class ChainTraining(FrameLevelTraining):
     @property
     def chunk_width(self) -> str:
         """Input frames per example; examples made elsewhere may be whole utterances."""
+        if self.options.e2e:
+            return _WHOLE_UTTERANCES
         if self.options.egs_dir and EgsFolder(self.egs_path).frames_per_eg == _WHOLE_UTTERANCES:
             return _WHOLE_UTTERANCES
         return self.options.chunk_width
@@ -126,16 +151,24 @@ class ChainTraining(FrameLevelTraining):
     def stages_to_egs(self) -> list[Stage]:
         folder, stages = self.folder.path, []
         phone_lm = folder / "phone_lm.fst"
-        given = self.options.phone_lm
+        given = self.given_phone_lm
         if given is None or Path(given).resolve() != phone_lm.resolve():
             stages.append(Stage(self.phone_lm_stage, "Creating phone language-model", self._make_phone_lm, (phone_lm,)))
         graphs = tuple(folder / name for name in ("0.trans_mdl", "den.fst", "normalization.fst"))
         stages.append(Stage(self.den_fst_stage, "Creating denominator FST", self._make_den_fst, graphs))
         return [*stages, *super().stages_to_egs()]
 
+    @property
+    def given_phone_lm(self) -> str | None:
+        """The phone language model that is there already."""
+        return self.options.phone_lm or (str(self.tree_dir / "phone_lm.fst") if self.options.e2e else None)
+
     def _make_phone_lm(self) -> None:
-        if self.options.phone_lm:
-            self.run_jobs({"make_phone_lm": f"cp {self.options.phone_lm} {self.folder.path}/.phone_lm && "
+        if self.given_phone_lm:
+            if not Path(self.given_phone_lm).is_file():
+                raise UsageError(f"there is no {self.given_phone_lm}", "prepare-e2e makes it, or chain-est-phone-lm "
+                                 "for --chain.phone-lm")
+            self.run_jobs({"make_phone_lm": f"cp {self.given_phone_lm} {self.folder.path}/.phone_lm && "
                                             f"mv {self.folder.path}/.phone_lm {self.folder.path}/phone_lm.fst"})
             return
         alignments = AliFolder(self.tree_dir)
@@ -150,13 +183,13 @@ class ChainTraining(FrameLevelTraining):
 
     def make_egs(self, executor: Executor) -> None:
         options = self.options
-        labels = options.ali_dir or options.lat_dir
+        labels = str(self.tree_dir) if options.e2e else options.ali_dir or options.lat_dir
         if not options.feat_dir or not labels:
             raise UsageError("no examples were given, and not all that they are made of",
                              "say --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
         left, right, initial, final = self.egs_contexts()
         made = ChainEgsOptions(
-            frames_per_eg=options.chunk_width, left_context=left, right_context=right, left_context_initial=initial,
+            frames_per_eg=self.chunk_width, left_context=left, right_context=right, left_context_initial=initial,
             right_context_final=final, frame_subsampling_factor=options.frame_subsampling_factor,
             alignment_subsampling_factor=options.alignment_subsampling_factor, frames_per_iter=options.samples_per_iter,
             left_tolerance=options.left_tolerance, right_tolerance=options.right_tolerance, srand=options.srand,

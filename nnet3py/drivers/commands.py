@@ -112,6 +112,11 @@ class FrameCommands:
         """As given by the user."""
         return self.options.minibatch_size
 
+    @property
+    def combined_size(self) -> str:
+        """The size of minibatches for combining models."""
+        return f"1:{self.minibatch_size}"
+
     def derivative_times(self) -> list[str]:
         """Options of the training program that limit how far derivatives go."""
         return []
@@ -243,7 +248,7 @@ class FrameCommands:
         return _words(self.combine_program, f"--use-gpu={self.gpu}",
                       f"--max-objective-evaluations={self.options.max_objective_evaluations}",
                       *self.combine_options(), "--verbose=3", *self.train_inputs(), *names,
-                      f'"{self.diagnostic_minibatches("combine", f"1:{self.minibatch_size}")}"', target)
+                      f'"{self.diagnostic_minibatches("combine", self.combined_size)}"', target)
 
     def average_posterior(self, which: int | str, job: int, num_jobs: int, subset_size: int) -> str:
         """The sum of a model's outputs on some examples of one archive, from job ``job`` of ``num_jobs``."""

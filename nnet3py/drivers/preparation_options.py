@@ -146,3 +146,37 @@ class TreeOptions(WorkOptions):
         factor = self.alignment_subsampling_factor
         if factor is not None and factor < 1:
             raise UsageError(f"--alignment-subsampling-factor={factor}: expected 1 or more")
+
+
+@dataclass(init=False, repr=False, eq=False)
+class FlatStartOptions(WorkOptions):
+    """Options of prepare-e2e."""
+
+    feat_dir: str = opt("feat-dir", "", "Folder of data with text and utt2spk", effect=HARMLESS)
+    lang: str = opt("lang", "", "Folder with L.fst, words.txt, phones.txt, topo, phones/, and lexicon.txt or "
+                    "phones/align_lexicon.txt", effect=HARMLESS)
+    nj: int = opt("nj", 4, "Parts of the data, with a job each")
+    type: str = opt("type", "mono", "mono: pdfs depend on the phone; biphone: also on the phone before, with a pdf for "
+                    "each pair")
+    shared_phones: bool = opt("shared-phones", True, "Phones on one line of phones/sets.int share pdfs")
+    ci_silence: bool = opt("ci-silence", False, "Pdfs of silence do not depend on the phone before (biphone)")
+    tree_dir: str | None = opt("tree-dir", None, "Folder with tree and final.mdl to use; blank: new ones are made",
+                               effect=HARMLESS)
+    lm_opts: str = opt("lm-opts", "--num-extra-lm-states=2000", "Options of chain-est-phone-lm")
+    edge_silprob: float = opt("edge-silprob", 0.8, "How probable silence is before the first word, and behind the "
+                              "last, in the phone language model")
+    between_silprob: float = opt("between-silprob", 0.1, "How probable silence is there between two words")
+    srand: int = opt("srand", 0, "Seed of the silences")
+
+    folders = (*WorkOptions.folders, "lang")
+    more_folders = ("tree_dir",)
+
+    def check(self) -> None:
+        super().check()
+        if self.type not in ("mono", "biphone"):
+            raise UsageError(f"--type={self.type}: expected mono or biphone")
+        for name, value in (("edge-silprob", self.edge_silprob), ("between-silprob", self.between_silprob)):
+            if not 0.0 <= value <= 1.0:
+                raise UsageError(f"--{name}={value:g}: expected a probability")
+        if self.ci_silence and self.type == "mono":
+            raise UsageError("--ci-silence=true is for --type=biphone: without context, silence has none either")

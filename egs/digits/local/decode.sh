@@ -14,16 +14,18 @@ cd "$(dirname "$0")/.."
 dir=exp                   # with data/test and lang, as local/make_kaldi_dirs.sh makes them
 net=exp/tdnn
 tree=                     # blank: that of --dir/ali_train
+lang=                     # with the phones of the tree; blank: --dir/lang
 self_loop_scale=0.1
 acoustic_scale=0.1
 beam=13
 options=                  # further ones of nnet3-latgen-faster
 . ../utils/parse_options.sh
 
-need $net/final.mdl $dir/lang/{lexicon,phones}.txt $dir/data/test/{feats.scp,text}
+lang=${lang:-$dir/lang}
+need $net/final.mdl $lang/{lexicon,phones}.txt $dir/data/test/{feats.scp,text}
 log=$net/decode/log
-run $log/graph.log make-graph --phones=$dir/lang/phones.txt --silence-phone=SIL --self-loop-scale=$self_loop_scale \
-  $dir/lang/lexicon.txt loop ${tree:-$dir/ali_train/tree} $net/final.mdl $net/graph
+run $log/graph.log make-graph --phones=$lang/phones.txt --silence-phone=SIL --self-loop-scale=$self_loop_scale \
+  $lang/lexicon.txt loop ${tree:-$dir/ali_train/tree} $net/final.mdl $net/graph
 run $log/decode.log nnet3-latgen-faster --acoustic-scale=$acoustic_scale --beam=$beam --frames-per-chunk=150 $options \
   --word-symbol-table=$net/graph/words.txt $net/final.mdl $net/graph/HCLG.fst scp:$dir/data/test/feats.scp \
   ark:$net/decode/lat.ark ark,t:$net/decode/words.txt

@@ -8,6 +8,7 @@ training examples when they are shuffled.
 """
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
 
 _GRAPHS = ("tree", "0.trans_mdl", "normalization.fst")
+MOST_CHANGED = 4          # frames by which nnet3-chain-e2e-get-egs shortens or lengthens an utterance
 
 
 def make_chain_egs(data: str | Path, chain: str | Path, labels: str | Path, folder: str | Path,
@@ -36,17 +38,21 @@ def make_chain_egs(data: str | Path, chain: str | Path, labels: str | Path, fold
     data : the data directory
     chain : the folder with tree, 0.trans_mdl and normalization.fst
     labels : a folder of alignments (ali.*.gz), at the full frame rate or, with an alignment-subsampling-factor of 1, at
-        the lower one; or of lattices (lat.*.gz)
+        the lower one; or of lattices (lat.*.gz); or, for examples of whole utterances, of their graphs (fst.*.scp)
     folder : the folder to make
 
     Raises UsageError, FormatError for bad lists or folders, JobsFailed.
     """
-    kind = _ChainFromLattices if (Path(labels) / "lat.1.gz").exists() else _ChainFromAlignments
+    kind: type[_ChainFromGraphs | _ChainFromLattices | _ChainFromAlignments] = _ChainFromAlignments
+    if options.frames_per_eg == "-1":
+        kind = _ChainFromGraphs
+    elif (Path(labels) / "lat.1.gz").exists():
+        kind = _ChainFromLattices
     return kind(data, folder, options, executor, Path(chain), Path(labels)).make()
 
 
 class _ChainEgs(EgsMaker):
-    """What chain examples of alignments and of lattices have in common."""
+    """What all chain examples have in common."""
 
     kind = "cegs"
     programs = "nnet3-chain-"
@@ -71,32 +77,6 @@ class _ChainEgs(EgsMaker):
         """What of the folder with the graphs the examples depend on."""
         return {name: fingerprint(self.chain / name) for name in _GRAPHS}
 
-    def phones(self, name: str) -> str:
-        """The command that writes the phones of a part to standard output: with lengths, or as lattices."""
-        raise NotImplementedError
-
-    def supervision_options(self) -> list[str]:
-        """Of chain-get-supervision."""
-        options = self.options
-        words = [f"--frame-subsampling-factor={options.alignment_subsampling_factor}",
-                 f"--left-tolerance={options.left_tolerance}", f"--right-tolerance={options.right_tolerance}"]
-        return words if options.constrained else [*words, "--convert-to-pdfs=false"]
-
-    def get_egs(self, name: str) -> str:
-        options = self.options
-        supervision = ["chain-get-supervision", *self.supervision_options(), f"{self.chain}/tree",
-                       f"{self.chain}/0.trans_mdl", "ark:-", "ark:-"]
-        srand = options.srand + (int(name) if name.isdigit() else 0)
-        words = ["nnet3-chain-get-egs", f"--srand={srand}", *self.context_options()]
-        if options.deriv_weights_scp:
-            words.append(f"--deriv-weights-rspecifier=scp:{options.deriv_weights_scp}")
-        if not options.constrained:
-            words.append(f"--transition-model={self.chain}/0.trans_mdl")
-        if not name.isdigit():      # of the diagnostics; training examples are normalised when they are shuffled
-            words += [*self._scale(), f"{self.chain}/normalization.fst"]
-        words += [f'"{self.features.rspecifier(name)}"', "ark,s,cs:-"]
-        return f"{self.phones(name)} | {' '.join(supervision)} | {' '.join(words)}"
-
     def shuffled(self, source: str, archive: int) -> str:
         words = ["nnet3-chain-normalize-egs", *self._scale(), f"{self.chain}/normalization.fst", source, "ark:-"]
         return f"{' '.join(words)} | {super().shuffled('ark:-', archive)}"
@@ -120,7 +100,37 @@ class _ChainEgs(EgsMaker):
         return [f"--normalization-fst-scale={1.0 - scale:g}"] if scale else []
 
 
-class _ChainFromAlignments(_ChainEgs, AlignmentLists):
+class _PiecesEgs(_ChainEgs):
+    """Examples of pieces of utterances, of which phones and their times are known."""
+
+    @abstractmethod
+    def phones(self, name: str) -> str:
+        """The command that writes the phones of a part to standard output: with lengths, or as lattices."""
+
+    def supervision_options(self) -> list[str]:
+        """Of chain-get-supervision."""
+        options = self.options
+        words = [f"--frame-subsampling-factor={options.alignment_subsampling_factor}",
+                 f"--left-tolerance={options.left_tolerance}", f"--right-tolerance={options.right_tolerance}"]
+        return words if options.constrained else [*words, "--convert-to-pdfs=false"]
+
+    def get_egs(self, name: str) -> str:
+        options = self.options
+        supervision = ["chain-get-supervision", *self.supervision_options(), f"{self.chain}/tree",
+                       f"{self.chain}/0.trans_mdl", "ark:-", "ark:-"]
+        srand = options.srand + (int(name) if name.isdigit() else 0)
+        words = ["nnet3-chain-get-egs", f"--srand={srand}", *self.context_options()]
+        if options.deriv_weights_scp:
+            words.append(f"--deriv-weights-rspecifier=scp:{options.deriv_weights_scp}")
+        if not options.constrained:
+            words.append(f"--transition-model={self.chain}/0.trans_mdl")
+        if not name.isdigit():      # of the diagnostics; training examples are normalised when they are shuffled
+            words += [*self._scale(), f"{self.chain}/normalization.fst"]
+        words += [f'"{self.features.rspecifier(name)}"', "ark,s,cs:-"]
+        return f"{self.phones(name)} | {' '.join(supervision)} | {' '.join(words)}"
+
+
+class _ChainFromAlignments(_PiecesEgs, AlignmentLists):
     """Phones and their lengths come from alignments."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
@@ -138,7 +148,7 @@ class _ChainFromAlignments(_ChainEgs, AlignmentLists):
         return f"ali-to-phones --write-lengths=true {self.ali.model} scp:{self.folder}/split/{name}/ali.scp ark:-"
 
 
-class _ChainFromLattices(_ChainEgs):
+class _ChainFromLattices(_PiecesEgs):
     """Phones and their times come from lattices, which are aligned to phones by a program of Kaldi's."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
@@ -182,3 +192,71 @@ class _ChainFromLattices(_ChainEgs):
     def phones(self, name: str) -> str:
         return (f"lattice-align-phones --replace-output-symbols=true {self.lattices}/final.mdl "
                 f"scp:{self.folder}/split/{name}/lat.scp ark:-")
+
+
+class _ChainFromGraphs(_ChainEgs):
+    """Whole utterances, of which the training graphs say what may have been said. Kaldi: e2e/get_egs_e2e.sh."""
+
+    def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
+                 labels: Path) -> None:
+        super().__init__(data, folder, options, executor)
+        for name in ("lattice_lm_scale", "deriv_weights_scp"):
+            if getattr(options, name) or not options.constrained:
+                raise UsageError("examples of whole utterances have no lattices, no weights of frames and no times",
+                                 "leave out --lattice-lm-scale, --deriv-weights-scp and --constrained")
+        check_plain("the folder", labels)
+        self.set_chain(chain)
+        self.graphs = labels
+        if not self.lists:
+            raise FormatError("expected a folder with training graphs, but it has no fst.1.scp", path=str(labels),
+                              hint="prepare-e2e makes it, and Kaldi's prepare_e2e.sh does")
+
+    @cached_property
+    def lists(self) -> list[Path]:
+        """fst.1.scp and so on."""
+        numbers = sorted(int(file.name.split(".")[1]) for file in self.graphs.glob("fst.*.scp")
+                         if file.name.split(".")[1].isdigit())
+        return [self.graphs / f"fst.{number}.scp" for number in numbers]
+
+    def inputs(self) -> dict[str, str]:
+        lengths = {"allowed_lengths.txt": fingerprint(self.data.path / "allowed_lengths.txt")}
+        return {**{file.name: fingerprint(file) for file in self.lists}, **lengths, **self.chain_inputs()}
+
+    def prepare_jobs(self) -> Iterator[tuple[str, Job]]:
+        return iter(())
+
+    def write_part(self, name: str, utterances: Sequence[str]) -> None:
+        have: dict[str, str] = {}
+        for file in self.lists:
+            have |= read_unsorted_list(file)
+        chosen = {utterance: have[utterance] for utterance in utterances if utterance in have}
+        if not chosen:
+            raise FormatError(f"none of the {len(utterances)} utterances such as {utterances[0]} has a graph",
+                              path=str(self.graphs), hint="do the data and the graphs belong together?")
+        write_list(self.folder / "split" / name / "fst.scp", chosen)
+
+    @cached_property
+    def allowed_lengths(self) -> list[int]:
+        """The lengths that examples have: of ``allowed_lengths.txt``, or some from which no utterance is far away."""
+        path, factor = self.data.path / "allowed_lengths.txt", self.options.frame_subsampling_factor
+        if path.is_file():
+            words = path.read_text(encoding="utf-8", errors="replace").split()
+            if not words or not all(word.isascii() and word.isdigit() and 0 < int(word) < 10**9 for word in words):
+                raise FormatError("expected numbers of frames", path=str(path))
+            return [int(word) for word in words]
+        apart = max(1, (2 * MOST_CHANGED + 1) // factor) * factor
+        numbers = (round(length / apart) * apart for length in self._lengths().values())
+        return sorted({max(number, factor) for number in numbers})
+
+    def context_options(self) -> list[str]:
+        lengths = ",".join(map(str, self.allowed_lengths))
+        return [f"--num-frames={lengths}" if word.startswith("--num-frames=") else word
+                for word in super().context_options()]
+
+    def get_egs(self, name: str) -> str:
+        srand = self.options.srand + (int(name) if name.isdigit() else 0)
+        words = ["nnet3-chain-e2e-get-egs", f"--srand={srand}", *self.context_options()]
+        if not name.isdigit():
+            words.append(f"{self.chain}/normalization.fst")
+        features = self.features.rspecifier(name)
+        return (f'{" ".join(words)} "{features}" scp:{self.folder}/split/{name}/fst.scp {self.chain}/0.trans_mdl')

@@ -178,8 +178,11 @@ class EgsMaker(ABC):
             yield self.job("utt2num_frames", f"feat-to-len --print-args=false scp:{self.data.path}/feats.scp "
                                              f"ark,t:{self.folder}/utt2num_frames")
 
+    def _lengths(self) -> dict[str, int]:
+        return self.data.utt2num_frames or read_lengths(self.folder / "utt2num_frames")
+
     def _num_frames(self) -> int:
-        lengths = self.data.utt2num_frames or read_lengths(self.folder / "utt2num_frames")
+        lengths = self._lengths()
         return sum(lengths.get(utterance, 0) for utterance in self.data.utterances)
 
     def eg_length(self) -> int:
