@@ -83,6 +83,7 @@ COMMANDS = [
     ("convert-ali", MODEL, MODEL, TREE, "ark:alignment", NO_TABLE),
     ("show-alignments", "phones", MODEL, "ark:alignment"), ("post-to-pdf-post", MODEL, "ark:post", NO_TABLE),
     ("weight-silence-post", "0.5", "1", MODEL, "ark:post", NO_TABLE), ("post-to-weights", "ark:post", NO_TABLE),
+    ("get-post-on-ali", "ark:post", "ark:ali", NO_TABLE),
     ("weight-post", "ark:post", "ark:voiced", NO_TABLE),
     ("logprob-to-post", "ark:feats", NO_TABLE), ("compute-vad", "ark:feats", NO_TABLE),
     ("select-voiced-frames", "ark:feats", "ark:voiced", NO_TABLE), ("scale-post", "ark:post", "0.5", NO_TABLE),

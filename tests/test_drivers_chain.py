@@ -1,12 +1,14 @@
 """nnet3py/drivers/chain_training.py: chain trainings from start to end, and what they refuse."""
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from driver_chain_cases import CHAIN, CONTEXT, NUM_PDFS, WIDTH, write_chain_configs, write_chain_egs, write_tree_dir
-from egs_source import DIM, make_source
+from egs_source import DIM, NAMES, make_source
 from job_recorder import Recorder
 
 import nnet3py
@@ -14,10 +16,14 @@ from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.main import load
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.drivers.chain_options import ChainOptions
-from nnet3py.drivers.chain_training import ChainTraining, check_examples, train_chain
+from nnet3py.drivers.chain_training import ChainTraining, check_examples
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.jobs.executor import Job
+from nnet3py.drivers.train_chain import train_chain
+from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR
+from nnet3py.io.tables import SequentialReader, TableWriter
 
 
 def logs(folder: Path) -> set[str]:
@@ -96,6 +102,40 @@ def test_against_another_model(prepared: Path) -> None:
         refused(prepared, stage=-100, **given)
 
 
+@pytest.mark.slow
+def test_with_data_without_transcripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lattices of one path, so that all frames are sure; half of what they weigh, and twice in an epoch."""
+    monkeypatch.chdir(tmp_path)
+    make_source(tmp_path)
+    write_chain_configs(tmp_path / "exp", DIM)
+    (tmp_path / "lat").mkdir()
+    shutil.copy("ali/final.mdl", "lat/final.mdl")
+    assert load("convert-ali").execute(["--frame-subsampling-factor=3", "ali/final.mdl", "ali/final.mdl", "ali/tree",
+                                        "ark:gunzip -c ali/ali.*.gz |", "ark:sub.ali"]) == 0
+    with TableWriter("ark:words", INT_VECTOR) as writer:
+        for name in NAMES:
+            writer.write(name, np.array([1], np.int32))
+    assert load("linear-to-nbest").execute(["ark:sub.ali", "ark:words", "", "", "ark:| gzip -c > lat/lat.1.gz"]) == 0
+    status = load("train-chain").execute([
+        "--dir=exp", "--feat-dir=data", "--tree-dir=ali", "--ali-dir=ali", "--use-gpu=no", "--semisup.feat-dir=data",
+        "--semisup.lat-dir=lat", "--semisup.weight=0.5", "--semisup.num-copies=2",
+        "--feat.cmvn-opts=--norm-means=false", "--egs.chunk-width=15", "--egs.opts=--nj 1 --num-egs-diagnostic 3",
+        "--chain.leaky-hmm-coefficient=0.1",
+        "--trainer.num-epochs=0.2", "--trainer.num-chunk-per-minibatch=4,2,1", "--num-threads=2", "--cleanup=false",
+        "--trainer.optimization.num-jobs-final=1", "--trainer.optimization.do-final-combination=false"])
+    assert status == 0 and (tmp_path / "exp" / "final.mdl").exists()
+    weights = dict(SequentialReader("scp:exp/weights/weights.scp", FLOAT_VECTOR))
+    assert set(weights) == set(NAMES) and all((vector == 0.5).all() for vector in weights.values())
+    egs = EgsFolder("exp/egs")
+    assert egs.is_multitask and egs.num_archives == 3
+    unsupervised = dict(read_chain_egs("ark:exp/egs_unsup/cegs.1.ark"))
+    assert unsupervised and all(float(np.max(eg.outputs[0].deriv_weights)) <= 0.5 for eg in unsupervised.values())
+    log = (tmp_path / "exp" / "log" / "train.0.1.log").read_text()
+    assert "scp:exp/egs/cegs.1.scp" in log
+    making = (tmp_path / "exp" / "egs_unsup" / "log" / "lattice_copy.1.log").read_text()
+    assert "lattice-prune --acoustic-scale=0.1 --beam=4" in making
+
+
 class Refusing(Recorder):
     """Runs nothing: a job is one too many."""
 
@@ -166,6 +206,8 @@ def test_another_tree_ends_a_training_that_was_begun(prepared: Path) -> None:
     ({"tree_dir": None}, "no tree was given"), ({"egs_dir": None}, "nothing that examples can be made of"),
     ({"lat_dir": "l", "ali_dir": "a"}, "both --lat-dir and --ali-dir"),
     ({"lwf_model": "a.mdl"}, "expected a model with a scale"), ({"lwf_scale": 1.0}, "expected a model with a scale"),
+    ({"semisup_feat_dir": "data"}, "needs --semisup.feat-dir and --semisup.lat-dir"),
+    ({"semisup_weight": 0.0}, "--semisup.weight=0: expected above 0"),
     ({"e2e": True, "ali_dir": "a"}, "trains without alignments"),
     ({"leaky_hmm_coefficient": 0.0}, "expected above 0"), ({"xent_regularize": -1.0}, "expected 0 or more"),
     ({"frame_subsampling_factor": 0}, "--chain.frame-subsampling-factor=0: expected 1"),

@@ -14,12 +14,12 @@ import nnet3py
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.main import load
 from nnet3py.drivers.chain_options import ChainOptions
-from nnet3py.drivers.chain_training import train_chain
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
 from nnet3py.drivers.egs.options import ChainEgsOptions
 from nnet3py.drivers.flat_start import FlatStart
 from nnet3py.drivers.preparation_options import FlatStartOptions
+from nnet3py.drivers.train_chain import train_chain
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.hmm.tree import ContextDependency

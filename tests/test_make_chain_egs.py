@@ -116,7 +116,7 @@ def test_unconstrained_examples(source: Path, tmp_path: Path, lattices: Path) ->
 
 
 def test_what_is_missing_is_said(source: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is for lattices"):
+    with pytest.raises(UsageError, match="are for lattices"):
         recorded(source, tmp_path / "egs", source / "ali", lattice_lm_scale=0.5)
     with pytest.raises(UsageError, match="expected 0 or more, and below 1"):
         recorded(source, tmp_path / "egs", source / "ali", lattice_lm_scale=1.0)

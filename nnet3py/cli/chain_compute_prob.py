@@ -1,6 +1,8 @@
 """nnet3-chain-compute-prob: the LF-MMI objective of a network on examples."""
 from __future__ import annotations
 
+import os
+
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import CHAIN, DEVICE, PROB
 from nnet3py.cli.options import Options, option
@@ -11,7 +13,8 @@ _PROB = tuple(one.but(help="No effect: chain outputs have no accuracy") if "accu
 
 
 @kaldi_command("nnet3-chain-compute-prob", usage="""
-Log a network's LF-MMI objective per frame on (merged) chain examples.
+Log a network's LF-MMI objective per frame on (merged) chain examples. With a folder of graphs, LANGUAGE.den.fst, in
+place of the denominator FST, examples are of several languages, as for nnet3-chain-train2.
 
 Usage:  nnet3-chain-compute-prob [options] <nnet-in> <denominator-fst-in> <training-examples-in>
 
@@ -28,7 +31,7 @@ def compute_prob(args: list[str], options: Options) -> int:
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.training.chain_diagnostics import ChainDiagnosticOptions, ChainDiagnostics
-    from nnet3py.training.chain_outputs import one_graph
+    from nnet3py.training.chain_outputs import graph_folder, one_graph
 
     device, objective = set_up(options), chain_options(options)
     nnet = read_nnet(args[0])
@@ -36,10 +39,12 @@ def compute_prob(args: list[str], options: Options) -> int:
         set_batchnorm_test_mode(nnet, True)
     if options.dropout_test_mode:
         set_dropout_test_mode(nnet, True)
-    diagnostics = ChainDiagnostics(nnet, one_graph(nnet, args[1]), ChainDiagnosticOptions(
+    by_language = os.path.isdir(args[1])
+    graphs = (graph_folder if by_language else one_graph)(nnet, args[1])
+    diagnostics = ChainDiagnostics(nnet, graphs, ChainDiagnosticOptions(
         chain=objective, optimize=optimize_options(options), compiler=compiler_options(options),
         debug=options["computation.debug"], device=device))
-    for key, eg in examples(args[2], by_language=False):
+    for key, eg in examples(args[2], by_language):
         with within(f"example {key}"):
             diagnostics.compute(eg)
     has_weight = diagnostics.log_totals()

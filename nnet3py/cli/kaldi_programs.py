@@ -79,7 +79,7 @@ _INSTEAD: dict[str, str] = {
     "write both with copy-feats ark:A ark,t:- and compare the text": "compare-feats",
     "write both with copy-int-vector ark:A ark,t:- and compare the text": "compare-int-vector",
     "use post-to-smat": "post-to-feats",
-    "posteriors come from alignments, with ali-to-post": "post-to-phone-post prob-to-post get-post-on-ali",
+    "posteriors come from alignments, with ali-to-post": "post-to-phone-post prob-to-post",
     "use copy-post on one table after the other": "sum-post",
     "use matrix-sum": "sum-matrices matrix-max",
     "use est-lda": "get-full-lda-mat",

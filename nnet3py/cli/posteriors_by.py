@@ -173,3 +173,40 @@ def logprob_to_post(args: list[str], options: Options) -> int:
     count, _ = convert_table(args[0], args[1], FLOAT_MATRIX, POSTERIOR, converted)
     log.log(f"Converted {count} log-prob matrices to posteriors.")
     return 0 if count else 1
+
+
+@kaldi_command("get-post-on-ali", usage="""
+Write how probable what an alignment has is in each frame: a vector for each utterance, such as the confidence of the
+best path of a lattice. Ids of posteriors and alignments must be of one kind, such as pdfs.
+
+Usage:  get-post-on-ali [options] <posteriors-rspecifier> <alignments-rspecifier> <weights-wspecifier>
+e.g.:
+ lattice-to-post ark:lat.ark ark:- | post-to-pdf-post final.mdl ark:- ark:- | \\
+   get-post-on-ali ark:- ark:pdfs.ark ark:weights.ark
+See also: post-to-weights, nnet3-chain-get-egs
+""", arguments=(3, 3), options=[])
+def get_post_on_ali(args: list[str], options: Options) -> int:
+    """Write vectors; 1 if nothing was written."""
+    import numpy as np
+
+    from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR, POSTERIOR
+    from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+
+    num_done = num_failed = 0
+    with TableWriter(args[2], FLOAT_VECTOR) as writer, RandomAccessReader(args[1], INT_VECTOR) as alignments, \
+            SequentialReader(args[0], POSTERIOR) as reader:
+        for key, posterior in reader:
+            alignment = alignments.get(key)
+            if alignment is None or len(alignment) != len(posterior.row_starts) - 1:
+                why = "no alignment" if alignment is None else (
+                    f"an alignment of {len(alignment)} frames for {len(posterior.row_starts) - 1}")
+                log.warning(f"There is {why} of utterance {key}")
+                num_failed += 1
+                continue
+            frames = np.repeat(np.arange(len(alignment)), np.diff(posterior.row_starts))
+            found = posterior.ids == alignment[frames]
+            writer.write(key, np.bincount(frames[found], posterior.weights[found],
+                                          minlength=len(alignment)).astype(np.float32))
+            num_done += 1
+    log.log(f"Done {num_done} utterances, failed for {num_failed}")
+    return 0 if num_done else 1

@@ -339,6 +339,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
         "show-alignments": Entry("alignments", "show_alignments", "Print alignments as a person can read them."),
         "weight-post": Entry("posteriors_by", "weight_post", "Weight the posteriors of each frame."),
         "weight-silence-post": Entry("posteriors_by", "weight_silence_post", "Weight the posteriors of silence."),
+        "get-post-on-ali": Entry("posteriors_by", "get_post_on_ali", "Look up how probable alignments are."),
         "post-to-weights": Entry("posteriors_by", "post_to_weights", "Sum the posteriors of each frame."),
         "post-to-pdf-post": Entry("posteriors_by", "post_to_pdf_post", "Turn posteriors into those of pdf-ids."),
         "logprob-to-post": Entry("posteriors_by", "logprob_to_post", "Turn log-probabilities into posteriors."),

@@ -90,6 +90,7 @@ Train an acoustic model with the LF-MMI objective: a phone language model of the
 graph, examples of lattices (--lat-dir) or alignments (--ali-dir), network, iterations, and the combination of the last
 models. The model is decoded with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, on a graph
 made with --self-loop-scale=1.0. With --e2e=true it begins without alignments, with what prepare-e2e made.
+--semisup.lat-dir adds data without transcripts, --languages trains one network for several languages.
 """.strip(), (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/chain/configs\n"
     "train-chain --feat-dir=data/train --tree-dir=exp/chain_tree --ali-dir=exp/tri_ali --dir=exp/chain \\\n"
@@ -98,4 +99,4 @@ made with --self-loop-scale=1.0. With --e2e=true it begins without alignments, w
     arguments=(0, 0), options=driver_options(ChainOptions), detached_values=True)
 def train_chain(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model with the LF-MMI objective."""
-    return run_driver("train_chain", ChainOptions, options, "chain_training")
+    return run_driver("train_chain", ChainOptions, options, "train_chain")

@@ -27,7 +27,9 @@ before and after the iterations (``Stage(number, title, run, products)``), itera
 kind of training is a subclass that names its ``models`` (``ModelFiles``: suffix, programs), its ``commands_class``
 (``commands.py``: every job's command line, what differs being a method or an attribute to override), its stages and
 its report; ``frame_level.py`` has the four of frames and chunks, ``chain_training.py``, ``chain_commands.py`` and
-``chain_options.py`` that of chain models. ``folder.py``: models, the lock, and ``driver_options.json``, the options
+``chain_options.py`` that of chain models, ``chain_languages.py`` that of several languages at once; ``flat_start.py``
+prepares one without alignments; ``egs/combine.py`` makes one folder of several.
+``folder.py``: models, the lock, and ``driver_options.json``, the options
 that the models depend on: with others a training is not continued unless ``--stage`` is given. ``diagnostics.py``:
 what runs beside the training, the monitor (``Diagnostics.finish``, once an iteration's diagnostics are known) and the
 report of accuracies; ``display.py``: the line of an iteration.

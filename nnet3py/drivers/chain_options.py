@@ -23,6 +23,9 @@ class ChainOptions(CommonOptions):
     ali_dir: str | None = opt("ali-dir", None, "Folder of alignments to use in place of lattices: ali.*.gz, num_jobs, "
                               "final.mdl, tree", effect=HARMLESS)
 
+    languages: str | None = opt("languages", None, "File with a line for each language, such as 'en feat-dir=data/en "
+                                "tree-dir=exp/en_tree ali-dir=exp/en_ali' (or lat-dir), perhaps with "
+                                "online-ivector-dir, weight and copies: one network is trained for all")
     e2e: bool = opt("e2e", False, "Train from a flat start, on whole utterances and their graphs: --tree-dir is a "
                     "folder of prepare-e2e, or of Kaldi's prepare_e2e.sh with phone_lm.fst")
 
@@ -77,17 +80,34 @@ class ChainOptions(CommonOptions):
     lwf_clip_threshold: float = opt("chain.lwf-clip-threshold", 0.0, "Posteriors by the denominator graph below this "
                                     "become 0")
 
+    semisup_feat_dir: str | None = opt("semisup.feat-dir", None, "Folder of data without transcripts, for "
+                                       "semi-supervised training", effect=HARMLESS)
+    semisup_lat_dir: str | None = opt("semisup.lat-dir", None, "Folder of lattices that a chain model made of it: "
+                                      "lat.*.gz, final.mdl", effect=HARMLESS)
+    semisup_ivector_dir: str | None = opt("semisup.online-ivector-dir", None, "Its folder with ivector_online.scp",
+                                          effect=HARMLESS)
+    semisup_weight: float = opt("semisup.weight", 1.0, "Factor of its derivatives, besides their confidence")
+    semisup_copies: int = opt("semisup.num-copies", 1, "How often it counts in an epoch")
+    semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning")
+    semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor of the lattices' graph costs that stay, "
+                                  "below 1")
+    semisup_prune_beam: float = opt("semisup.lattice-prune-beam", 4.0, "Beam that its lattices are pruned to")
+    semisup_tolerance: int = opt("semisup.tolerance", 1, "Frames by which its phones may begin earlier and end later")
+
     def check(self) -> None:
         from nnet3py.drivers.egs.egs_folder import is_chunk_width
 
         super().check()
-        if not self.tree_dir:
+        if self.languages:
+            self._check_languages()
+        elif not self.tree_dir:
             raise UsageError("no tree was given", "say --tree-dir=exp/chain_tree")
         if self.lat_dir and self.ali_dir:
             raise UsageError("both --lat-dir and --ali-dir were given", "give the one that examples are made of")
+        self._check_semisup()
         if self.e2e and (self.lat_dir or self.ali_dir):
             raise UsageError("--e2e=true trains without alignments, but --lat-dir or --ali-dir was given")
-        if not (self.egs_dir or self.lat_dir or self.ali_dir or self.e2e):
+        if not (self.egs_dir or self.lat_dir or self.ali_dir or self.e2e or self.languages):
             raise UsageError("there is nothing that examples can be made of", "say --lat-dir=exp/tri_lats, or "
                              "--ali-dir=exp/tri_ali, or --egs.dir if they are there already")
         for name, least in (("frame-subsampling-factor", 1), ("alignment-subsampling-factor", 1),
@@ -102,11 +122,34 @@ class ChainOptions(CommonOptions):
         if self.leaky_hmm_coefficient <= 0.0:
             raise UsageError(f"--chain.leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected above 0",
                              "0.1 is usual, 1e-5 almost none")
-        if bool(self.lwf_model) != bool(self.lwf_scale) or self.lwf_type not in ("raw", "den"):
-            raise UsageError(f"--chain.lwf-model={self.lwf_model or ''} --chain.lwf-scale={self.lwf_scale:g} "
-                             f"--chain.lwf-type={self.lwf_type}: expected a model with a scale, and raw or den",
-                             "0.5 is a usual scale")
+        self._check_lwf()
         for name, number in (("lwf-scale", self.lwf_scale), ("lwf-clip-threshold", self.lwf_clip_threshold),
                              ("l2-regularize", self.l2_regularize), ("xent-regularize", self.xent_regularize)):
             if number < 0.0:
                 raise UsageError(f"--chain.{name}={number:g}: expected 0 or more")
+
+    def _check_semisup(self) -> None:
+        if bool(self.semisup_feat_dir) != bool(self.semisup_lat_dir) or self.semisup_feat_dir and (
+                self.e2e or self.egs_dir):
+            raise UsageError("semi-supervised training needs --semisup.feat-dir and --semisup.lat-dir, and neither "
+                             "--e2e=true nor --egs.dir")
+        for name, value in (("weight", self.semisup_weight), ("acwt", self.semisup_acwt),
+                            ("lattice-prune-beam", self.semisup_prune_beam), ("num-copies", self.semisup_copies)):
+            if not 0.0 < value < float("inf"):
+                raise UsageError(f"--semisup.{name}={value:g}: expected above 0")
+
+    def _check_lwf(self) -> None:
+        if bool(self.lwf_model) != bool(self.lwf_scale) or self.lwf_type not in ("raw", "den"):
+            raise UsageError(f"--chain.lwf-model={self.lwf_model or ''} --chain.lwf-scale={self.lwf_scale:g} "
+                             f"--chain.lwf-type={self.lwf_type}: expected a model with a scale, and raw or den",
+                             "0.5 is a usual scale")
+
+    def _check_languages(self) -> None:
+        alone = {"tree-dir": self.tree_dir, "feat-dir": self.feat_dir, "ali-dir": self.ali_dir, "lat-dir": self.lat_dir,
+                 "feat.online-ivector-dir": self.online_ivector_dir, "egs.dir": self.egs_dir, "e2e": self.e2e,
+                 "chain.phone-lm": self.phone_lm, "chain.lwf-model": self.lwf_model,
+                 "semisup.feat-dir": self.semisup_feat_dir, "backstitch": self.backstitch_scale}
+        given = [name for name, value in alone.items() if value]
+        if given:
+            raise UsageError(f"--languages and --{given[0]} cannot both be given",
+                             "folders of each language stand in its line of the file")

@@ -1,7 +1,5 @@
 """The driver of chain training, with the LF-MMI objective.
 
-    train_chain(ChainOptions(dir="exp/tdnnf", feat_dir="data/train", tree_dir="exp/chain_tree", ali_dir="exp/ali"))
-
 Kaldi: steps/nnet3/chain/train.py, and e2e/train_e2e.py.
 """
 from __future__ import annotations
@@ -12,19 +10,20 @@ import shutil
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 from nnet3py.cached_property import cached_property
 from nnet3py.drivers.chain_commands import CHAIN, ChainCommands
 from nnet3py.drivers.chain_options import ChainOptions
 from nnet3py.drivers.commands import ModelFiles
 from nnet3py.drivers.egs.ali_folder import AliFolder, phone_lines
+from nnet3py.drivers.egs.combine import Source, combine_egs
 from nnet3py.drivers.egs.egs_folder import EgsFolder
 from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
 from nnet3py.drivers.egs.options import ChainEgsOptions
 from nnet3py.drivers.egs.steps import check_plain
 from nnet3py.drivers.frame_level import FrameLevelTraining
-from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.drivers.jobs.executor import Executor, Job
 from nnet3py.drivers.schedules import Plan
 from nnet3py.drivers.training import Stage, link
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
@@ -67,7 +66,7 @@ class ChainTraining(FrameLevelTraining):
             if path:
                 check_plain(option, path)
         self._check_tree_dir()
-        self._check_network()
+        self.check_network()
         for name in ("tree", "phones.txt", "num_jobs"):
             if (self.tree_dir / name).is_file():
                 shutil.copyfile(self.tree_dir / name, self.folder.path / name)
@@ -84,7 +83,7 @@ class ChainTraining(FrameLevelTraining):
             raise FormatError(f"the phones are others than those in {self.tree_dir}/phones.txt",
                               path=f"{labels}/phones.txt", hint="make the tree for these phones")
 
-    def _check_network(self) -> None:
+    def check_network(self) -> None:
         """UsageError if the network, as far as it is known yet, does not fit the tree or the options."""
         if self.options.e2e and self.has_init_config:
             raise UsageError(f"{self.folder.configs} has init.config, of a network that begins with an LDA-like "
@@ -187,6 +186,52 @@ class ChainTraining(FrameLevelTraining):
         if not options.feat_dir or not labels:
             raise UsageError("no examples were given, and not all that they are made of",
                              "say --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
+        made = self._options_of_egs()
+        if not options.semisup_feat_dir:
+            make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path, made, executor)
+            return
+        supervised, unsupervised = self.parts_of_egs
+        made = replace(made, generate_egs_scp=True)
+        make_chain_egs(options.feat_dir, self.folder.path, labels, supervised, made, executor)
+        make_chain_egs(options.semisup_feat_dir, self.folder.path, str(options.semisup_lat_dir), unsupervised,
+                       replace(made, deriv_weights_scp=str(self._frame_weights(executor)),
+                               online_ivector_dir=options.semisup_ivector_dir, acwt=options.semisup_acwt,
+                               lattice_lm_scale=options.semisup_lm_scale, lattice_prune_beam=options.semisup_prune_beam,
+                               left_tolerance=options.semisup_tolerance, right_tolerance=options.semisup_tolerance,
+                               alignment_subsampling_factor=1), executor)
+        combine_egs([Source(supervised), Source(unsupervised, copies=options.semisup_copies)], self.egs_path,
+                    options.srand)
+
+    def _frame_weights(self, executor: Executor) -> Path:
+        """A list of vectors: how sure the lattices of data without transcripts are of each frame's pdf, weighted.
+
+        Kaldi: steps/best_path_weights.sh.
+        """
+        options, folder = self.options, self.folder.path / "weights"
+        lattices = Path(str(options.semisup_lat_dir))
+        check_plain("--semisup.lat-dir", lattices)
+        folder.mkdir(exist_ok=True)
+        archives = sorted(lattices.glob("lat.*.gz"))
+        if not archives or not (lattices / "final.mdl").is_file():
+            raise FormatError("expected lat.1.gz and so on, and final.mdl", path=str(lattices))
+        jobs, scale = [], f"--acoustic-scale={options.semisup_acwt:g}"
+        for number, archive in enumerate(archives, 1):
+            read, model = f"gunzip -c {archive} |", lattices / "final.mdl"
+            jobs.append(Job(
+                f'lattice-best-path {scale} "ark:{read}" ark:/dev/null "ark:| ali-to-pdf {model} ark:- '
+                f'ark:{folder}/pdfs.{number}.ark" && lattice-to-post {scale} "ark:{read}" ark:- | '
+                f"post-to-pdf-post {model} ark:- ark:- | copy-post --scale={options.semisup_weight:g} ark:- ark:- | "
+                f"get-post-on-ali ark:- ark:{folder}/pdfs.{number}.ark "
+                f"ark,scp:{folder}/weights.{number}.ark,{folder}/weights.{number}.scp",
+                self.folder.log(f"frame_weights.{number}")))
+        executor.run(jobs)
+        lists = [folder / f"weights.{number}.scp" for number in range(1, len(archives) + 1)]
+        write_text(str(folder / "weights.scp"), "".join(path.read_text(encoding="utf-8") for path in lists))
+        return folder / "weights.scp"
+
+    def _options_of_egs(self) -> ChainEgsOptions:
+        """How examples are made."""
+        options = self.options
         left, right, initial, final = self.egs_contexts()
         made = ChainEgsOptions(
             frames_per_eg=self.chunk_width, left_context=left, right_context=right, left_context_initial=initial,
@@ -196,8 +241,7 @@ class ChainTraining(FrameLevelTraining):
             stage=options.egs_stage, online_ivector_dir=options.online_ivector_dir, cmvn_opts=options.cmvn_opts)
         if options.egs_nj > 0:
             made = replace(made, nj=options.egs_nj)
-        make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path,
-                       made.with_words(shlex.split(options.egs_opts or "")), executor)
+        return made.with_words(shlex.split(options.egs_opts or ""))
 
     def _make_model(self) -> None:
         folder = self.folder.path
@@ -216,12 +260,24 @@ class ChainTraining(FrameLevelTraining):
             if self.options.do_final_combination:
                 self._combine("final")
             else:
-                link(f"{number}.mdl", final)
+                link(self.folder.model(number).name, final)
 
         return [Stage(number, "Doing final combination to produce final.mdl", finish, (final,))]
 
     def diagnosed_at_end(self) -> str | None:
         return "final"
+
+    def _end(self) -> None:
+        super()._end()
+        if self.options.cleanup and self.options.remove_egs:
+            for path in self.parts_of_egs:
+                if (path / "info" / "num_archives").is_file():
+                    EgsFolder(path).remove()
+
+    @property
+    def parts_of_egs(self) -> list[Path]:
+        """Folders of examples that the one for training is put together of."""
+        return [self.folder.path / name for name in ("egs_sup", "egs_unsup")] if self.options.semisup_feat_dir else []
 
     # -- shrinkage, what a training is bound to ------------------------------------------------------------------------
 
@@ -232,9 +288,12 @@ class ChainTraining(FrameLevelTraining):
         return proportional
 
     def _configs(self) -> dict[str, Any]:
+        return {**super()._configs(), **self.fingerprints()}
+
+    def fingerprints(self) -> dict[str, str]:
+        """What changes when the tree does."""
         tree = self.tree_dir / "tree"
-        return {**super()._configs(),
-                **({"tree": hashlib.sha256(tree.read_bytes()).hexdigest()[:16]} if tree.is_file() else {})}
+        return {"tree": hashlib.sha256(tree.read_bytes()).hexdigest()[:16]} if tree.is_file() else {}
 
 
 def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int) -> None:
@@ -254,8 +313,3 @@ def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int)
             raise Nnet3Error(f"the examples in {egs.path} have an output every {times[1] - times[0]} frames ({key}), "
                              f"but --chain.frame-subsampling-factor={frame_subsampling_factor}",
                              "give the factor that the examples were made with, or make them again")
-
-
-def train_chain(options: ChainOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
-    """Train a chain model; arguments as for :class:`nnet3py.drivers.training.Training`."""
-    ChainTraining(options, executor, terminal).run()

@@ -165,6 +165,6 @@ def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str 
     return "\n".join(lines)
 
 
-def write_report(folder: TrainingFolder, name: str, kind: str = "accuracy") -> None:
+def write_report(folder: TrainingFolder, name: str, kind: str = "accuracy", output: str = "output") -> None:
     """Write :func:`accuracy_report` to the folder's file ``name``."""
-    write_text(str(folder.path / name), accuracy_report(folder, kind))
+    write_text(str(folder.path / name), accuracy_report(folder, kind, output))

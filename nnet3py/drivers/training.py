@@ -23,6 +23,7 @@ from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
+from nnet3py.report.training_logs import TrainLog
 
 logger = logging.getLogger(__name__)
 
@@ -109,6 +110,10 @@ class Training(ABC):
     def begin(self) -> None:
         """Copy small files to the folder, and look at the data; on every start."""
         return
+
+    def objective(self, job: TrainLog) -> float:
+        """The objective by which jobs of an iteration are compared; NaN if it is not known."""
+        return job.objectives.get("output", float("nan"))
 
     def shrink(self, iteration: int, learning_rate: float) -> float:
         """The factor of the parameters before an iteration."""
@@ -320,7 +325,7 @@ class Training(ABC):
         self.run_jobs({f"train.{iteration}.{job}": self.commands.train(step, job) for job in numbers},
                       on_gpu=True)
         logs = read_job_logs(self.folder, iteration)
-        accepted, best = accepted_jobs({job: logs[job].objectives.get("output", float("nan")) for job in numbers})
+        accepted, best = accepted_jobs({job: self.objective(logs[job]) for job in numbers})
         if step.is_first:
             self.run_jobs({f"select.{iteration}": self.commands.select(iteration, best)})
         else:

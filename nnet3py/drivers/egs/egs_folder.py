@@ -40,7 +40,8 @@ class EgsFolder:
         if not (self.path / "info").is_dir():
             raise FormatError("expected a folder of examples, but it has no info/", path=str(path),
                               hint="was making the examples interrupted? Make them again")
-        self.kind = "cegs" if (self.path / "combine.cegs").exists() else "egs"
+        is_chain = any((self.path / name).exists() for name in ("combine.cegs", "cegs.1.scp"))
+        self.kind = "cegs" if is_chain else "egs"
         self.num_archives = self._integer("num_archives", least=1)
         self.feat_dim = self._integer("feat_dim", 0)
         self.ivector_dim = self._integer("ivector_dim", 0)
@@ -92,10 +93,11 @@ class EgsFolder:
     def multitask_options(self, name: str, number: int | None = None) -> list[str]:
         """Options of nnet3-copy-egs that choose each example's output and weight; none for ordinary folders.
 
-        ``name`` is ``egs``, ``combine``, ``train_diagnostic`` or ``valid_diagnostic``.
+        ``name`` is ``egs`` (also of chain examples), ``combine``, ``train_diagnostic`` or ``valid_diagnostic``.
         """
         if not self.is_multitask:
             return []
+        name = self.kind if name == "egs" else name
         suffix = "" if number is None else f".{number}"
         files = {f"{what}s": self.path / f"{name}.{what}{suffix}.ark" for what in ("output", "weight")}
         return [f"--{option}=ark:{file}" for option, file in files.items() if file.exists()]

@@ -136,9 +136,9 @@ class _ChainFromAlignments(_PiecesEgs, AlignmentLists):
     def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
                  labels: Path) -> None:
         AlignmentLists.__init__(self, data, folder, options, executor, AliFolder(labels))
-        if options.lattice_lm_scale:
-            raise UsageError(f"--lattice-lm-scale={options.lattice_lm_scale:g} is for lattices, and there are none in "
-                             f"{labels}")
+        if options.lattice_lm_scale or options.lattice_prune_beam:
+            raise UsageError(f"--lattice-lm-scale={options.lattice_lm_scale:g} and --lattice-prune-beam="
+                             f"{options.lattice_prune_beam:g} are for lattices, and there are none in {labels}")
         self.set_chain(chain)
 
     def inputs(self) -> dict[str, str]:
@@ -171,8 +171,10 @@ class _ChainFromLattices(_PiecesEgs):
 
     def prepare_jobs(self) -> Iterator[tuple[str, Job]]:
         for number, archive in enumerate(self.archives, 1):
-            base = f"{self.folder}/lat.{number}"
-            yield self.job(f"lattice_copy.{number}", f'lattice-copy "ark:gunzip -c {archive} |" '
+            base, options = f"{self.folder}/lat.{number}", self.options
+            read = "lattice-copy" if not options.lattice_prune_beam else (
+                f"lattice-prune --acoustic-scale={options.acwt:g} --beam={options.lattice_prune_beam:g}")
+            yield self.job(f"lattice_copy.{number}", f'{read} "ark:gunzip -c {archive} |" '
                                                      f"ark,scp:{base}.ark,{base}.scp")
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:

@@ -97,6 +97,8 @@ class ChainEgsOptions(CommonEgsOptions):
     left_tolerance: int = opt("left-tolerance", 5, "Frames of the alignment by which a phone may begin earlier")
     right_tolerance: int = opt("right-tolerance", 5, "Frames of the alignment by which a phone may end later")
     lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor of lattices' graph costs that stay, below 1")
+    lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Beam that lattices are pruned to (0: as they are)")
+    acwt: float = opt("acwt", 0.1, "Factor of their acoustic costs, for pruning")
     constrained: bool = opt("constrained", True, "Examples fix the times of phones; false: only their order")
     deriv_weights_scp: str | None = opt("deriv-weights-scp", None, "List of vectors with the weight of each frame")
 
@@ -104,6 +106,9 @@ class ChainEgsOptions(CommonEgsOptions):
         super().check()
         if not 0.0 <= self.lattice_lm_scale < 1.0:
             raise UsageError(f"--lattice-lm-scale={self.lattice_lm_scale:g}: expected 0 or more, and below 1")
+        if self.lattice_prune_beam < 0.0 or self.acwt <= 0.0:
+            raise UsageError(f"--lattice-prune-beam={self.lattice_prune_beam:g} --acwt={self.acwt:g}: expected 0 or "
+                             "more, and above 0")
         if self.alignment_subsampling_factor > self.left_tolerance + self.right_tolerance + 1:
             raise UsageError(f"--alignment-subsampling-factor={self.alignment_subsampling_factor}: expected at most "
                              "--left-tolerance + --right-tolerance + 1")
