@@ -116,6 +116,8 @@ NOT_MEASURED = {
     **dict.fromkeys(("nnet3-train", "nnet3-compute", "nnet3-compute-batch", "nnet3-compute-from-egs",
                      "nnet3-xvector-compute", "nnet3-xvector-compute-batched", "nnet3-acc-lda-stats",
                      "nnet3-compute-prob", "nnet3-combine", "nnet3-chain-train", "nnet3-chain-train2",
+                     "nnet3-discriminative-train", "nnet3-discriminative-compute-objf",
+                     "nnet3-discriminative-compute-from-egs",
                      "nnet3-chain-compute-prob", "nnet3-chain-combine", "nnet3-chain-combine2",
                      "nnet3-chain-compute-post", "nnet3-chain-add-post-to-egs", "nnet3-chain-acc-lda-stats",
                      "nnet3-latgen-faster", "nnet3-latgen-faster-parallel", "nnet3-latgen-faster-batch",

@@ -102,6 +102,28 @@ def chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, source
     sums[:, 1] = beta[starts]
 
 
+def lattice_accuracies(derivs, alpha, beta, left, right, sums, scores, costs, finals, accuracies, sources, nexts,
+                       in_starts, in_arcs, out_starts, out_arcs, level_starts, num_levels, weight):
+    """Sums of probabilities, and of probabilities times accuracies, without logarithms and without means."""
+    starts = level_starts[:-1:num_levels]
+    graphs, probs, ends = np.searchsorted(starts, sources, side="right") - 1, np.exp(scores - costs), np.exp(-finals)
+    before, after = np.zeros((2, len(finals))), np.stack([ends, np.zeros(len(ends))])
+    before[0, starts] = 1
+    for k in np.argsort(sources, kind="stable"):
+        total, correct = before[:, sources[k]]
+        before[:, nexts[k]] += probs[k] * total, probs[k] * (correct + accuracies[k] * total)
+    for k in np.argsort(-sources, kind="stable"):
+        total, correct = after[:, nexts[k]]
+        after[:, sources[k]] += probs[k] * total, probs[k] * (correct + accuracies[k] * total)
+    totals, expected = after[0, starts], after[1, starts] / after[0, starts]
+    through = before[0, sources] * probs * after[0, nexts] / totals[graphs]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        alpha[...], beta[...] = np.log(before[0]), np.log(after[0])
+        left[...], right[...] = (np.where(x[0] > 0, x[1] / x[0], 0) for x in (before, after))
+    derivs[...] = weight * through * (left[sources] + accuracies + right[nexts] - expected[graphs])
+    sums[...] = np.stack([np.log(totals)] * 2 + [expected] * 2, axis=1)
+
+
 def chain_cyclic_numerator(posteriors, alpha, scales, sums, scores, finals, in_weights, out_weights, in_starts,
                            in_sources, in_columns, out_starts, out_nexts, out_columns, column_starts, column_arcs,
                            sources, first_states, first_columns, weight):

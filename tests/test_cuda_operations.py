@@ -33,7 +33,7 @@ IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_p
     specaugment_mask time_mask _add_weights _add_count orthogonalise natural_gradient_moments
     natural_gradient_directions preconditioned_size _sums_of_squares _put_sum _sums_of_rests _add_rests
     _put_factor output_deriv_stats_of_parts orthonormal_step _gru_sums _gru_repair chain_numerator
-    chain_cyclic_numerator""".split())
+    chain_cyclic_numerator lattice_accuracies""".split())
 
 
 def kernels(family: str) -> list[str]:

@@ -30,6 +30,17 @@ def test_numerator(rng, num_sequences, num_frames):
                     *graphs.tables, graphs.num_levels, np.float32(0.5), tolerance=RECURSION)
 
 
+@pytest.mark.parametrize("num_sequences, num_frames", [(1, 1), (1, 4), (3, 3)])
+def test_accuracies(rng, num_sequences, num_frames):
+    fst = (supervision(rng, num_sequences, num_frames, 4).fst if num_sequences > 1 else layered(rng, num_frames, 4))
+    graphs = timed_graphs(fst, num_sequences, num_frames)
+    num_arcs, num_nodes = len(graphs.costs), len(graphs.finals)
+    ops_cases.check(ops, "lattice_accuracies", np.zeros(num_arcs, np.float32), *[np.zeros(num_nodes) for _ in range(4)],
+                    np.zeros((num_sequences, 4)), 3 * ops_cases.vector(rng, num_arcs), graphs.costs, graphs.finals,
+                    rng.integers(0, 2, num_arcs).astype(np.float32), *graphs.tables, graphs.num_levels,
+                    np.float32(0.5), tolerance=RECURSION)
+
+
 def cyclic(graphs, scores):
     """The operation's arguments for these scores."""
     num_frames, num_sequences = len(scores), len(graphs.first_columns) - 1

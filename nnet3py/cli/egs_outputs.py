@@ -11,6 +11,7 @@ from nnet3py.cli.options import Options, option
 from nnet3py.errors import ShapeError, within
 
 if TYPE_CHECKING:
+    from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
     from nnet3py.egs.example import NnetExample
 
 
@@ -30,10 +31,17 @@ e.g.:
 ])
 def compute_from_egs(args: list[str], options: Options) -> int:
     """Compute outputs for examples."""
+    from nnet3py.egs.example import read_egs
+
+    return write_outputs(args, options, read_egs(args[1]), options.output_name)
+
+
+def write_outputs(args: list[str], options: Options,
+                  examples: Iterable[tuple[str, NnetExample | NnetDiscriminativeExample]], output_name: str) -> int:
+    """Write the outputs of the network ``args[0]`` for examples to the table ``args[2]``; returns 0."""
     import numpy as np
 
     from nnet3py.cli.compute_setup import compiler_options, set_up
-    from nnet3py.egs.example import read_egs
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet
@@ -42,9 +50,9 @@ def compute_from_egs(args: list[str], options: Options) -> int:
     outputs = ExampleOutputs(read_nnet(args[0]), set_up(options), compiler_options(options))
     num_done = 0
     with TableWriter(args[2], FLOAT_MATRIX) as writer:
-        for key, eg in read_egs(args[1]):
+        for key, eg in examples:
             with within(f"example {key}"):
-                output = outputs.compute(eg, options.output_name)
+                output = outputs.compute(eg, output_name)
             writer.write(key, np.exp(output) if options.apply_exp else output)
             num_done += 1
     log.log(f"Processed {num_done} examples.")

@@ -180,6 +180,12 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                                 "Merge examples of discriminative training into minibatches."),
         "nnet3-discriminative-subset-egs": Entry("egs_subset", "discriminative_subset_egs",
                                                  "Select a random subset of examples of discriminative training."),
+        "nnet3-discriminative-train": Entry("discriminative_train", "train",
+                                            "Train with the objectives MMI, MPFE or sMBR of lattices."),
+        "nnet3-discriminative-compute-objf": Entry("discriminative_train", "compute_objf",
+                                                   "Print a model's objective MMI, MPFE or sMBR on examples."),
+        "nnet3-discriminative-compute-from-egs": Entry("discriminative_train", "compute_from_egs",
+                                                       "Compute a network's output for discriminative examples."),
     },
     "Computing outputs": {
         "nnet3-compute": Entry("compute", "compute", "Compute a network's output for features."),

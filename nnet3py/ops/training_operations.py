@@ -71,6 +71,17 @@ class Numerators(Protocol):
         NumeratorComputation.
         """
 
+    def lattice_accuracies(self, derivs: Out[Vec], alpha: Out[DVec], beta: Out[DVec], left: Out[DVec],
+                           right: Out[DVec], sums: Out[DMat], scores: Vec, costs: Vec, finals: Vec, accuracies: Vec,
+                           sources: IVec, nexts: IVec, in_starts: LVec, in_arcs: IVec, out_starts: LVec,
+                           out_arcs: IVec, level_starts: LVec, num_levels: Int, weight: F32) -> None:
+        """The expected sum of arcs' ``accuracies`` over paths, and ``derivs``: its derivatives, times ``weight``.
+
+        The graphs are those of ``chain_numerator``; a derivative is that with respect to an arc's score. ``sums[s]``
+        holds the logs of the sums over all paths and the expected accuracies, each forward and backward. Kaldi:
+        LatticeForwardBackwardMpeVariants.
+        """
+
     def chain_cyclic_numerator(self, posteriors: Out[Mat], alpha: Out[Mat], scales: Out[Mat], sums: Out[DMat],
                                scores: Mat, finals: Vec, in_weights: Vec, out_weights: Vec, in_starts: LVec,
                                in_sources: IVec, in_columns: IVec, out_starts: LVec, out_nexts: IVec,

@@ -4,12 +4,13 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.egs.example import NnetExample
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import to_dense
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer_cache import ComputerCache
-from nnet3py.training.example_request import example_request
+from nnet3py.training.example_request import chain_request, example_request
 
 
 class ExampleOutputs:
@@ -28,14 +29,18 @@ class ExampleOutputs:
         self._computers = ComputerCache(nnet, self.compiler, device=device)
         self._num_examples = 0
 
-    def compute(self, eg: NnetExample, output_name: str = "output") -> np.ndarray:
+    def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:
         """The output ``output_name``, float32 (rows, dim): a row for each of its indexes, in the example's order.
 
         Raises
         ------
         Nnet3Error : the example does not fit the network, or does not supervise that output
         """
-        request = example_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False)
+        if isinstance(eg, NnetDiscriminativeExample):
+            request, inputs = chain_request(self.nnet, eg, False, False, use_xent=False), eg.inputs
+        else:
+            request = example_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False)
+            inputs = [io for io in eg.io if self.nnet.is_input(self.nnet.node_index(io.name))]
         names = [io.name for io in request.outputs]
         if output_name not in names:
             raise Nnet3Error(f"the example does not supervise an output '{output_name}'; it has {', '.join(names)}",
@@ -43,8 +48,7 @@ class ExampleOutputs:
         computer = self._computers.computer(request)
         computer.ops.random.begin_minibatch(0, self._num_examples)     # for dropout
         self._num_examples += 1
-        for io in eg.io:
-            if self.nnet.is_input(self.nnet.node_index(io.name)):
-                computer.accept_input(io.name, to_dense(io.features))
+        for io in inputs:
+            computer.accept_input(io.name, to_dense(io.features))
         computer.run()
         return computer.output(output_name)

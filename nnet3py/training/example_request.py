@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.egs.chain_example import NnetChainExample
+from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.egs.example import NnetExample
 from nnet3py.errors import Nnet3Error
 from nnet3py.network.nnet import Nnet
@@ -35,9 +36,11 @@ def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
     return ComputationRequest(inputs, outputs, need_model_derivative, store_component_stats)
 
 
-def chain_request(nnet: Nnet, eg: NnetChainExample, need_model_derivative: bool, store_component_stats: bool,
-                  use_xent: bool) -> ComputationRequest:
-    """The request for a chain example. Kaldi: ``GetChainComputationRequest``.
+def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, need_model_derivative: bool,
+                  store_component_stats: bool, use_xent: bool) -> ComputationRequest:
+    """The request for a chain or discriminative example.
+
+    Kaldi: ``GetChainComputationRequest``, ``GetDiscriminativeComputationRequest``.
 
     With ``use_xent`` each supervised output NAME is computed together with its companion NAME-xent. Inputs whose names
     begin with ``__`` are not for the network.
@@ -58,7 +61,7 @@ def chain_request(nnet: Nnet, eg: NnetChainExample, need_model_derivative: bool,
                 raise Nnet3Error(f"Nnet example has {what} named '{wanted.name}', but no such {what} node is in the "
                                  f"network.", f"{hint}the network has {', '.join(_io_names(nnet))}")
     if not inputs:
-        raise Nnet3Error("a chain example has no input for the network")
+        raise Nnet3Error("an example has no input for the network")
     return ComputationRequest(inputs, outputs, need_model_derivative, store_component_stats)
 
 

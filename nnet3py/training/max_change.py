@@ -40,7 +40,7 @@ class MaxChangeStats:
 
 
 def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max_change_scale: float, scale: float,
-                           stats: MaxChangeStats) -> bool:
+                           stats: MaxChangeStats, of_components: bool = True) -> bool:
     """Add ``scale`` times ``delta`` to ``nnet``, in place, within the limits.
 
     Parameters
@@ -49,21 +49,23 @@ def update_with_max_change(nnet: Nnet, delta: Nnet, max_param_change: float, max
     max_change_scale : multiplies every limit
     scale : multiplies the change
     stats : counts how often limits were active
+    of_components : components' own limits hold; without, there is the global one only, and the log says so otherwise
 
     Returns
     -------
     False if the change is infinite and was therefore not applied.
     """
-    limits = component_limits(delta) * max_change_scale
+    limits = component_limits(delta, of_components) * max_change_scale
     factors = limiting_factors(delta.squares(), limits, max_param_change * max_change_scale, abs(scale))
-    applied = _report(delta, factors, max_param_change, stats)
+    applied = _report(delta, factors, max_param_change, stats, of_components)
     if applied:
         nnet.add_components(factors[:-1] * scale * factors[-1], delta)
     return applied
 
 
 def queue_update(nnet: ParameterStore, delta: ParameterStore, max_param_change: float, max_change_scale: float,
-                 scale: float, momentum: float, stats: MaxChangeStats) -> Callable[[], None]:
+                 scale: float, momentum: float, stats: MaxChangeStats,
+                 of_components: bool = True) -> Callable[[], None]:
     """The same on a device, for which the host does not wait; then ``delta`` is multiplied by ``momentum``.
 
     Parameters
@@ -74,18 +76,19 @@ def queue_update(nnet: ParameterStore, delta: ParameterStore, max_param_change: 
     -------
     What to call once when the device has done it, to count and to log.
     """
-    limits = component_limits(delta.host) * max_change_scale
+    limits = component_limits(delta.host, of_components) * max_change_scale
     counts = nnet.add_limited(delta, limits, max_param_change * max_change_scale, scale, momentum)
 
     def report() -> None:
-        _report(delta.host, counts(), max_param_change, stats)
+        _report(delta.host, counts(), max_param_change, stats, of_components)
 
     return report
 
 
-def component_limits(delta: Nnet) -> np.ndarray:
+def component_limits(delta: Nnet, of_components: bool = True) -> np.ndarray:
     """The limit of each component, float64; 0 for none, NaN for one that is not trained."""
-    return np.array([component.max_change if is_updatable(component) else math.nan for component in delta.components])
+    return np.array([component.max_change * of_components if is_updatable(component) else math.nan
+                     for component in delta.components])
 
 
 def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: float, scale: float) -> np.ndarray:
@@ -112,7 +115,8 @@ def _global_factor(size: float, limit: float) -> float:
     return math.nan if math.isinf(size) else limit / size
 
 
-def _report(delta: Nnet, factors: np.ndarray, max_param_change: float, stats: MaxChangeStats) -> bool:
+def _report(delta: Nnet, factors: np.ndarray, max_param_change: float, stats: MaxChangeStats,
+            of_components: bool) -> bool:
     """Count and log which limits were active; returns whether the change is applied."""
     stats.num_minibatches += 1
     trained = [c for c, component in enumerate(delta.components) if is_updatable(component)]
@@ -124,6 +128,12 @@ def _report(delta: Nnet, factors: np.ndarray, max_param_change: float, stats: Ma
         logger.warning("Infinite parameter change, will not apply.")
         return False
     stats.num_global += bool(factors[-1] < 1.0)
+    if not of_components:
+        if factors[-1] < 1.0:
+            logger.info(f"Parameter change too big: {max_param_change / factors[-1]:.6g} > --max-param-change="
+                        f"{max_param_change:.6g}, scaling by {factors[-1]:.6g}",
+                        extra=kaldi_place("Train", "nnet-discriminative-training.cc", 96))
+        return True
     message = ""
     if limited:
         worst = min(limited, key=lambda c: float(factors[c]))

@@ -115,6 +115,10 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     options : see :class:`TrainerOptions`
     """
 
+    # The change is only limited as a whole and added: no limits, l2 regularisation or constraints of components, no
+    # scaling of statistics, no backstitch. So is Kaldi's discriminative trainer.
+    _is_plain = False
+
     def __init__(self, nnet: Nnet, options: TrainerOptions) -> None:
         options.check()
         self.nnet, self.options = nnet, options
@@ -162,7 +166,9 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         """
         options = self.options
         computer = self._computers.computer(self._request(eg))
-        if self._is_backstitch_minibatch():
+        if self._is_plain:
+            self._run_step(computer, eg, _Step("", 1.0, 1.0 - options.momentum, 0.0, False, False))
+        elif self._is_backstitch_minibatch():
             alpha = options.backstitch_training_scale
             freeze_natural_gradient(self.delta, True)
             self._run_step(computer, eg, _Step("", alpha, -alpha, 0.0, True, False))
@@ -232,9 +238,11 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         momentum = self.options.momentum if not self.options.backstitch_training_scale else 0.0
         limits = self.options.max_param_change, step.max_change_scale, step.scale
         if self._stores is not None:
-            self._reports.append(queue_update(*self._stores, *limits, momentum, self.max_change_stats))
+            self._reports.append(queue_update(*self._stores, *limits, momentum, self.max_change_stats,
+                                              not self._is_plain))
             return
-        if not update_with_max_change(self.nnet, self.delta, *limits, self.max_change_stats):
+        if not update_with_max_change(self.nnet, self.delta, *limits, self.max_change_stats,
+                                      not self._is_plain):
             momentum = 0.0
         self.delta.scale_components(np.array([momentum if is_updatable(c) else 1.0
                                               for c in self.delta.components]))

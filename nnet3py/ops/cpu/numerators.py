@@ -1,4 +1,4 @@
-"""The numerators of chain training on the CPU: sums over the paths of each sequence's own graph, with logarithms.
+"""Sums over the paths of each sequence's own graph on the CPU, with logarithms: numerators of chain training, lattices.
 
 ``chain/numerator_graphs.py`` says what the tables hold. Threads share the sequences.
 """
@@ -25,20 +25,28 @@ def _log_add(a, b):
     return high if low == -np.inf else high + math.log1p(math.exp(low - high))
 
 
+@inline
+def _forward(begin, last_level, end, alpha, scores, costs, finals, sources, in_starts, in_arcs):
+    """Logs of the sums over the paths to each node of a graph; returns that over all paths."""
+    alpha[begin], total = 0.0, -np.inf
+    for i in range(begin + 1, end):
+        value = -np.inf
+        for place in range(in_starts[i], in_starts[i + 1]):
+            k = in_arcs[place]
+            value = _log_add(value, alpha[sources[k]] + (np.float64(scores[k]) - costs[k]))
+        alpha[i] = value
+    for i in range(last_level, end):
+        total = _log_add(total, alpha[i] - finals[i])
+    return total
+
+
 @operation(rows_of="sums", cost="scores.shape[0] * 50 // sums.shape[0]")
 def chain_numerator(first, last, posteriors, alpha, beta, sums, scores, costs, finals, sources, nexts, in_starts,
                     in_arcs, out_starts, out_arcs, level_starts, num_levels, weight):
     for s in range(first, last):
         begin, end = level_starts[s * num_levels], level_starts[(s + 1) * num_levels]
-        alpha[begin], total = 0.0, -np.inf
-        for i in range(begin + 1, end):
-            value = -np.inf
-            for place in range(in_starts[i], in_starts[i + 1]):
-                k = in_arcs[place]
-                value = _log_add(value, alpha[sources[k]] + (np.float64(scores[k]) - costs[k]))
-            alpha[i] = value
-        for i in range(level_starts[(s + 1) * num_levels - 1], end):
-            total = _log_add(total, alpha[i] - finals[i])
+        total = _forward(begin, level_starts[(s + 1) * num_levels - 1], end, alpha, scores, costs, finals, sources,
+                         in_starts, in_arcs)
         for back in range(end - begin):
             i = end - 1 - back
             value = -np.float64(finals[i])
@@ -49,6 +57,43 @@ def chain_numerator(first, last, posteriors, alpha, beta, sums, scores, costs, f
                 posteriors[k] = weight * np.float32(math.exp(alpha[i] + arc - total))
             beta[i] = value
         sums[s, 0], sums[s, 1] = total, beta[begin]
+
+
+@operation(rows_of="sums", cost="scores.shape[0] * 100 // sums.shape[0]")
+def lattice_accuracies(first, last, derivs, alpha, beta, left, right, sums, scores, costs, finals, accuracies, sources,
+                       nexts, in_starts, in_arcs, out_starts, out_arcs, level_starts, num_levels, weight):
+    for s in range(first, last):
+        begin, end = level_starts[s * num_levels], level_starts[(s + 1) * num_levels]
+        last_level = level_starts[(s + 1) * num_levels - 1]
+        total = _forward(begin, last_level, end, alpha, scores, costs, finals, sources, in_starts, in_arcs)
+        expected, left[begin] = 0.0, 0.0
+        for i in range(begin + 1, end):
+            value = 0.0
+            if alpha[i] > -np.inf:
+                for place in range(in_starts[i], in_starts[i + 1]):
+                    k = in_arcs[place]
+                    share = math.exp(alpha[sources[k]] + (np.float64(scores[k]) - costs[k]) - alpha[i])
+                    value += share * (left[sources[k]] + accuracies[k])
+            left[i] = value
+        for i in range(last_level, end):
+            if finals[i] < np.inf:
+                expected += math.exp(alpha[i] - finals[i] - total) * left[i]
+        for back in range(end - begin):
+            i = end - 1 - back
+            value, accuracy = -np.float64(finals[i]), 0.0
+            for place in range(out_starts[i], out_starts[i + 1]):
+                k = out_arcs[place]
+                value = _log_add(value, np.float64(scores[k]) - costs[k] + beta[nexts[k]])
+            beta[i] = value
+            for place in range(out_starts[i], out_starts[i + 1]):
+                k = out_arcs[place]
+                arc = np.float64(scores[k]) - costs[k] + beta[nexts[k]]
+                further = accuracies[k] + right[nexts[k]]
+                if arc > -np.inf:
+                    accuracy += math.exp(arc - value) * further
+                derivs[k] = weight * np.float32(math.exp(alpha[i] + arc - total) * (left[i] + further - expected))
+            right[i] = accuracy
+        sums[s, 0], sums[s, 1], sums[s, 2], sums[s, 3] = total, beta[begin], expected, right[begin]
 
 
 @inline

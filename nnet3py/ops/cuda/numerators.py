@@ -1,4 +1,4 @@
-"""The numerators of chain training on the GPU: a block of threads for each sequence; the twins of ``ops/cpu``'s.
+"""Sums over the paths of each sequence's own graph on the GPU, a block of threads for each; the twins of ``ops/cpu``'s.
 
 Threads of a block share the nodes of a level, or the states of a frame, and wait for each other before the next. A
 node's sum goes over its arcs in their order, so results are the same in each run.
@@ -37,25 +37,32 @@ def _log_add(a, b):
     return high if low == DOUBLE_NOTHING else high + math.log1p(math.exp(low - high))
 
 
+@device_function
+def _forward(first, num_levels, level_starts, alpha, scores, costs, finals, sources, in_starts, in_arcs):
+    """Logs of the sums over the paths to each node of a graph; returns that over all paths, to every thread."""
+    total = DOUBLE_NOTHING
+    if cuda.threadIdx.x == 0:
+        alpha[level_starts[first]] = DOUBLE_ZERO
+    for level in range(first + 1, first + num_levels):
+        cuda.syncthreads()
+        for i in range(level_starts[level] + cuda.threadIdx.x, level_starts[level + 1], cuda.blockDim.x):
+            value = DOUBLE_NOTHING
+            for place in range(in_starts[i], in_starts[i + 1]):
+                k = in_arcs[place]
+                value = _log_add(value, alpha[sources[k]] + (np.float64(scores[k]) - np.float64(costs[k])))
+            alpha[i] = value
+    cuda.syncthreads()
+    for i in range(level_starts[first + num_levels - 1], level_starts[first + num_levels]):
+        total = _log_add(total, alpha[i] - np.float64(finals[i]))
+    return total
+
+
 @operation(over=3, shape=launch_sequences)
 def chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, sources, nexts, in_starts, in_arcs,
                     out_starts, out_arcs, level_starts, num_levels, weight):
     for s in range(cuda.blockIdx.x, sums.shape[0], cuda.gridDim.x):
         first = s * num_levels
-        begin, total = level_starts[first], DOUBLE_NOTHING
-        if cuda.threadIdx.x == 0:
-            alpha[begin] = DOUBLE_ZERO
-        for level in range(first + 1, first + num_levels):
-            cuda.syncthreads()
-            for i in range(level_starts[level] + cuda.threadIdx.x, level_starts[level + 1], cuda.blockDim.x):
-                value = DOUBLE_NOTHING
-                for place in range(in_starts[i], in_starts[i + 1]):
-                    k = in_arcs[place]
-                    value = _log_add(value, alpha[sources[k]] + (np.float64(scores[k]) - np.float64(costs[k])))
-                alpha[i] = value
-        cuda.syncthreads()
-        for i in range(level_starts[first + num_levels - 1], level_starts[first + num_levels]):
-            total = _log_add(total, alpha[i] - np.float64(finals[i]))
+        total = _forward(first, num_levels, level_starts, alpha, scores, costs, finals, sources, in_starts, in_arcs)
         for back in range(num_levels):
             level = first + num_levels - 1 - back
             for i in range(level_starts[level] + cuda.threadIdx.x, level_starts[level + 1], cuda.blockDim.x):
@@ -69,7 +76,63 @@ def chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, source
             cuda.syncthreads()
         if cuda.threadIdx.x == 0:
             sums[s, 0] = total
-            sums[s, 1] = beta[begin]
+            sums[s, 1] = beta[level_starts[first]]
+
+
+@device_function
+def _expected_accuracy(first, num_levels, level_starts, left, alpha, total, scores, costs, finals, accuracies, sources,
+                       in_starts, in_arcs):
+    """The mean accuracies of the paths to each node of a graph; returns that of all paths, to every thread."""
+    expected = DOUBLE_ZERO
+    if cuda.threadIdx.x == 0:
+        left[level_starts[first]] = DOUBLE_ZERO
+    for level in range(first + 1, first + num_levels):
+        cuda.syncthreads()
+        for i in range(level_starts[level] + cuda.threadIdx.x, level_starts[level + 1], cuda.blockDim.x):
+            value = DOUBLE_ZERO
+            if alpha[i] > DOUBLE_NOTHING:
+                for place in range(in_starts[i], in_starts[i + 1]):
+                    k = in_arcs[place]
+                    arc = np.float64(scores[k]) - np.float64(costs[k])
+                    share = math.exp(alpha[sources[k]] + arc - alpha[i])
+                    value += share * (left[sources[k]] + np.float64(accuracies[k]))
+            left[i] = value
+    cuda.syncthreads()
+    for i in range(level_starts[first + num_levels - 1], level_starts[first + num_levels]):
+        if np.float64(finals[i]) < -DOUBLE_NOTHING:
+            expected += math.exp(alpha[i] - np.float64(finals[i]) - total) * left[i]
+    return expected
+
+
+@operation(over=5, shape=launch_sequences)
+def lattice_accuracies(derivs, alpha, beta, left, right, sums, scores, costs, finals, accuracies, sources, nexts,
+                       in_starts, in_arcs, out_starts, out_arcs, level_starts, num_levels, weight):
+    for s in range(cuda.blockIdx.x, sums.shape[0], cuda.gridDim.x):
+        first = s * num_levels
+        total = _forward(first, num_levels, level_starts, alpha, scores, costs, finals, sources, in_starts, in_arcs)
+        expected = _expected_accuracy(first, num_levels, level_starts, left, alpha, total, scores, costs, finals,
+                                      accuracies, sources, in_starts, in_arcs)
+        for back in range(num_levels):
+            level = first + num_levels - 1 - back
+            for i in range(level_starts[level] + cuda.threadIdx.x, level_starts[level + 1], cuda.blockDim.x):
+                value, accuracy = -np.float64(finals[i]), DOUBLE_ZERO
+                for place in range(out_starts[i], out_starts[i + 1]):
+                    k = out_arcs[place]
+                    value = _log_add(value, np.float64(scores[k]) - np.float64(costs[k]) + beta[nexts[k]])
+                beta[i] = value
+                for place in range(out_starts[i], out_starts[i + 1]):
+                    k = out_arcs[place]
+                    arc = np.float64(scores[k]) - np.float64(costs[k]) + beta[nexts[k]]
+                    further = np.float64(accuracies[k]) + right[nexts[k]]
+                    if arc > DOUBLE_NOTHING:
+                        accuracy += math.exp(arc - value) * further
+                    share = math.exp(alpha[i] + arc - total)
+                    derivs[k] = weight * np.float32(share * (left[i] + further - expected))
+                right[i] = accuracy
+            cuda.syncthreads()
+        if cuda.threadIdx.x == 0:
+            sums[s, 0], sums[s, 1] = total, beta[level_starts[first]]
+            sums[s, 2], sums[s, 3] = expected, right[level_starts[first]]
 
 
 @device_function
