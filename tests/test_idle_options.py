@@ -42,10 +42,11 @@ def shared_files() -> tuple[Path, ...]:
     files = [path for path in CLI.glob("*.py") if path.stem not in modules and path.stem != "option_groups"]
     files += [*(ROOT / "nnet3py/drivers").rglob("*.py"), *(ROOT / "nnet3py/fine_tuning").rglob("*.py"),
               ROOT / "nnet3py/egs/splitter.py"]
-    files += [path for room in ("recognition", "decoding", "lattices", "export")
+    files += [path for room in ("recognition", "decoding", "lattices", "export", "discriminative")
               for path in (ROOT / "nnet3py" / room).glob("*.py")]
     files += [ROOT / "nnet3py/features/speech_options.py", ROOT / "nnet3py/__init__.py"]
-    files.remove(ROOT / "nnet3py/recognition/option_tables.py")          # declares them
+    for declaring in ("recognition/option_tables.py", "discriminative/options.py"):
+        files.remove(ROOT / "nnet3py" / declaring)
     return tuple(files)                  # the library is given the options of features by their names
 
 

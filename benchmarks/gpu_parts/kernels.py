@@ -63,7 +63,7 @@ def operations(ops: Any, rows: int, cols: int) -> dict[str, tuple[Callable[[], A
         "batch_norm_propagate": (lambda: ops.batch_norm_propagate(dst, memo, a, parts, 1e-3, 1.0), 2),
         "batch_norm_backprop": (lambda: ops.batch_norm_backprop(dst, memo, a, b, parts, 1.0), 3),
         "batch_norm_relu_backprop": (lambda: ops.batch_norm_relu_backprop(dst, squares, memo, a, b, parts, a, vector,
-                                                                          1.0), 3),
+                                                                          vector, 1.0), 3),
         "philox_uniform": (lambda: ops.random.fill_uniform(dst), 1),
     }
 
