@@ -106,6 +106,16 @@ def test_posteriors() -> None:
     assert Path("out").read_text() == "u [ 0 0.9048374 ] [ 1 0.9048374 ] \n"
 
 
+def test_posteriors_of_alignments(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("post").write_text("u [ 1 0.5 3 0.25 ] [ 2 1 ] [ ]\nv [ 1 1 ] \nw [ 1 1 ] \n")
+    Path("ali").write_text("u 3 1 1\nw 1 1\n")
+    run("get-post-on-ali", "ark:post", "ark:ali", "ark,t:out")
+    assert Path("out").read_text() == "u  [ 0.25 0 0 ]\n"
+    text = capfd.readouterr().err
+    assert "There is no alignment of utterance v" in text and "an alignment of 2 frames for 1 of utterance w" in text
+    assert "Done 1 utterances, failed for 2" in text
+
+
 def test_alignments_to_look_at(capfd: pytest.CaptureFixture[str]) -> None:
     Path("ali").write_text("u 2 1 1 4\n")
     run("show-alignments", TREES / "phones.txt", TREES / "mono.mdl", "ark:ali")

@@ -119,6 +119,7 @@ def test_with_data_without_transcripts(tmp_path: Path, monkeypatch: pytest.Monke
     status = load("train-chain").execute([
         "--dir=exp", "--feat-dir=data", "--tree-dir=ali", "--ali-dir=ali", "--use-gpu=no", "--semisup.feat-dir=data",
         "--semisup.lat-dir=lat", "--semisup.weight=0.5", "--semisup.num-copies=2",
+        "--semisup.num-copies-sup=3",
         "--feat.cmvn-opts=--norm-means=false", "--egs.chunk-width=15", "--egs.opts=--nj 1 --num-egs-diagnostic 3",
         "--chain.leaky-hmm-coefficient=0.1",
         "--trainer.num-epochs=0.2", "--trainer.num-chunk-per-minibatch=4,2,1", "--num-threads=2", "--cleanup=false",
@@ -127,7 +128,7 @@ def test_with_data_without_transcripts(tmp_path: Path, monkeypatch: pytest.Monke
     weights = dict(SequentialReader("scp:exp/weights/weights.scp", FLOAT_VECTOR))
     assert set(weights) == set(NAMES) and all((vector == 0.5).all() for vector in weights.values())
     egs = EgsFolder("exp/egs")
-    assert egs.is_multitask and egs.num_archives == 3
+    assert egs.is_multitask and egs.num_archives == 5
     unsupervised = dict(read_chain_egs("ark:exp/egs_unsup/cegs.1.ark"))
     assert unsupervised and all(float(np.max(eg.outputs[0].deriv_weights)) <= 0.5 for eg in unsupervised.values())
     log = (tmp_path / "exp" / "log" / "train.0.1.log").read_text()

@@ -12,7 +12,7 @@ import pytest
 from kaldi_scripts import NO_NORMALISATION, run, write_work_folder
 
 from nnet3py.acoustic_model import read_model
-from nnet3py.formats.holders import INT_VECTOR
+from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR
 from nnet3py.io.tables import SequentialReader
 from nnet3py.network.model_file import read_nnet
 
@@ -22,6 +22,7 @@ UTTERANCES = {"train": 24, "test": 1}        # 24 are of three speakers
 JOBS = 1
 LEAVES = 40
 FACTOR = 3                                   # of frame rates, in chain models
+ROUNDING = 1e-3                              # of sums of posteriors in float32
 CONFIG = """
 input-node name=input dim=40
 component name=affine type=AffineComponent input-dim=40 output-dim=28
@@ -121,6 +122,18 @@ def test_tree_and_lattices(work: Path) -> None:
         key: -(-length // FACTOR) for key, length in frames(work).items()}
     found = lengths_of_alignments(work / "exp/lats/ali.1.gz")
     assert found and found.items() <= frames(work).items()
+
+
+def test_weights_of_frames(work: Path) -> None:
+    """best_path_weights.sh, of semi-supervised recipes: how sure lattices are of their best paths."""
+    shell(work, f"""
+cp exp/tdnn/tree exp/lats
+echo "{NO_NORMALISATION}" > exp/lats/cmvn_opts
+steps/best_path_weights.sh --cmd run.pl --acwt 0.1 kaldi/data/train exp/lats exp/weights""")
+    with SequentialReader(f"scp:{work}/exp/weights/weights.scp", FLOAT_VECTOR) as reader:
+        found = dict(reader)
+    assert {key: len(weights) for key, weights in found.items()}.items() <= frames(work).items() and found
+    assert all(0.0 < float(weights.min()) and float(weights.max()) <= 1.0 + ROUNDING for weights in found.values())
 
 
 def test_chain(work: Path) -> None:

@@ -88,6 +88,7 @@ class ChainOptions(CommonOptions):
                                           effect=HARMLESS)
     semisup_weight: float = opt("semisup.weight", 1.0, "Factor of its derivatives, besides their confidence")
     semisup_copies: int = opt("semisup.num-copies", 1, "How often it counts in an epoch")
+    semisup_sup_copies: int = opt("semisup.num-copies-sup", 1, "How often the data with transcripts counts then")
     semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning")
     semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor of the lattices' graph costs that stay, "
                                   "below 1")
@@ -134,7 +135,8 @@ class ChainOptions(CommonOptions):
             raise UsageError("semi-supervised training needs --semisup.feat-dir and --semisup.lat-dir, and neither "
                              "--e2e=true nor --egs.dir")
         for name, value in (("weight", self.semisup_weight), ("acwt", self.semisup_acwt),
-                            ("lattice-prune-beam", self.semisup_prune_beam), ("num-copies", self.semisup_copies)):
+                            ("lattice-prune-beam", self.semisup_prune_beam), ("num-copies", self.semisup_copies),
+                            ("num-copies-sup", self.semisup_sup_copies)):
             if not 0.0 < value < float("inf"):
                 raise UsageError(f"--semisup.{name}={value:g}: expected above 0")
 

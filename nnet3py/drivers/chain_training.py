@@ -199,8 +199,8 @@ class ChainTraining(FrameLevelTraining):
                                lattice_lm_scale=options.semisup_lm_scale, lattice_prune_beam=options.semisup_prune_beam,
                                left_tolerance=options.semisup_tolerance, right_tolerance=options.semisup_tolerance,
                                alignment_subsampling_factor=1), executor)
-        combine_egs([Source(supervised), Source(unsupervised, copies=options.semisup_copies)], self.egs_path,
-                    options.srand)
+        combine_egs([Source(supervised, copies=options.semisup_sup_copies),
+                     Source(unsupervised, copies=options.semisup_copies)], self.egs_path, options.srand)
 
     def _frame_weights(self, executor: Executor) -> Path:
         """A list of vectors: how sure the lattices of data without transcripts are of each frame's pdf, weighted.

@@ -19,6 +19,7 @@ from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
 
 LEAVES = np.float32(4096.0)        # the final cost of states whose arcs lead into other graphs, a mark for decoders
 _FORMAT = 1
+_LARGEST_LABEL = 2**31 - 1
 _TOP = "the top graph"
 _HINT = "is --nonterm-phones-offset the number of #nonterm_bos in phones.txt?"
 
@@ -42,9 +43,9 @@ class GrammarFst:
     def of(cls, nonterminals: Nonterminals, top: Fst, parts: Mapping[int, Fst]) -> GrammarFst:
         """Graphs as they are made, prepared. FormatError for what cannot be prepared, and for what cannot be called."""
         for number in parts:
-            if number < nonterminals.first_of_user:
+            if number < nonterminals.first_of_user or nonterminals.label(number, nonterminals.bos) > _LARGEST_LABEL:
                 raise UsageError(f"{number} is no nonterminal of the user: those are {nonterminals.first_of_user} and "
-                                 "above", _HINT)
+                                 "above, as far as labels go", _HINT)
         made = {}
         for number, part in parts.items():
             with within(f"the graph of nonterminal {number}"):
