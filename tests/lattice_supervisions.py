@@ -16,8 +16,11 @@ def model(name: str = "am.mdl") -> AcousticModel:
     return read_model(FOLDER / name)
 
 
-def lattice(rng: np.random.Generator, num_frames: int, width: int = 3, num_ids: int = 20) -> Fst:
-    """A random lattice of ``width`` states in each frame but the first and the last, two arcs to the state after."""
+def lattice(rng: np.random.Generator, num_frames: int, width: int = 3) -> Fst:
+    """A random lattice of ``width`` states in each frame but the first and the last.
+
+    Two arcs, of different transition-ids, lead from each to each of the next frame.
+    """
     layers = [[0], *[list(range(1 + width * t, 1 + width * (t + 1))) for t in range(num_frames - 1)]]
     layers.append([1 + width * (num_frames - 1)])
     arcs = [(source, target) for here, there in zip(layers[:-1], layers[1:], strict=True) for source in here
@@ -27,7 +30,7 @@ def lattice(rng: np.random.Generator, num_frames: int, width: int = 3, num_ids: 
     weights = rng.uniform(0.0, 2.0, (len(arcs), 2)).astype(np.float32)
     finals = np.full((num_states, 2), NO_WEIGHT, np.float32)
     finals[-1] = rng.uniform(0.0, 2.0, 2)
-    ids = rng.integers(1, num_ids + 1, len(arcs)).astype(np.int32)
+    ids = (1 + 2 * rng.integers(0, 10, len(arcs)) + np.arange(len(arcs)) % 2).astype(np.int32)
     starts = np.searchsorted(sources, np.arange(num_states + 1)).astype(np.int64)
     return Fst(0, finals, starts, ids, ids.copy(), weights, nexts, "lattice4")
 

@@ -45,7 +45,8 @@ def shared_files() -> tuple[Path, ...]:
     files += [path for room in ("recognition", "decoding", "lattices", "export", "discriminative")
               for path in (ROOT / "nnet3py" / room).glob("*.py")]
     files += [ROOT / "nnet3py/features/speech_options.py", ROOT / "nnet3py/__init__.py"]
-    for declaring in ("recognition/option_tables.py", "discriminative/options.py"):
+    for declaring in ("recognition/option_tables.py", "discriminative/options.py",
+                      "discriminative/splitting_options.py"):
         files.remove(ROOT / "nnet3py" / declaring)
     return tuple(files)                  # the library is given the options of features by their names
 

@@ -51,7 +51,7 @@ class _Job:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._splitter = _splitter(options)
+        self._splitter = utterance_splitter(options, options.srand)
         self._maker: ChainExampleMaker
         self._num_errors = 0
 
@@ -142,13 +142,14 @@ def _skipped(why: str) -> list[Any]:
     return []
 
 
-def _splitter(options: Options) -> UtteranceSplitter:
+def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
+    """Cuts utterances as the ``EGGEN`` group says; UsageError or Nnet3Error for values that make no sense."""
     from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
 
     if options.online_ivector_period <= 0:
         raise Nnet3Error("--online-ivector-period must be positive")
     cut = {option_.name.replace("-", "_"): options[option_.name] for option_ in EGGEN}
-    return UtteranceSplitter(SplitOptions.parse(cut.pop("num_frames"), **cut), options.srand)
+    return UtteranceSplitter(SplitOptions.parse(cut.pop("num_frames"), **cut), seed)
 
 
 @kaldi_command("nnet3-chain-e2e-get-egs", usage="""
@@ -172,8 +173,9 @@ def chain_e2e_get_egs(args: list[str], options: Options) -> int:
     from nnet3py.transducers.fst_text import FST
 
     normalization, features, fsts, model_in, egs = [""] * (5 - len(args)) + args
-    maker = ChainExampleMaker(_splitter(options), read_normalizer(normalization, 1.0) if normalization else None,
-                              None, options.compress, options.online_ivector_period)
+    maker = ChainExampleMaker(utterance_splitter(options, options.srand),
+                              read_normalizer(normalization, 1.0) if normalization else None, None,
+                              options.compress, options.online_ivector_period)
     model = read_object(model_in, TransitionModel.read)
     table = options.online_ivectors or options.ivectors
     num_done = num_errors = 0

@@ -14,8 +14,6 @@ _OLD_NETWORKS = "networks older than nnet3 are not part of it; the same is done 
 
 # What to use instead, and the names it holds for.
 _INSTEAD: dict[str, str] = {
-    "it is planned, and not there yet": """
-        nnet3-discriminative-get-egs""",
     _OTHER_MODELS: """
         gmm-acc-hlda gmm-acc-mllt gmm-acc-mllt-global gmm-acc-stats gmm-acc-stats-ali gmm-acc-stats-twofeats
         gmm-acc-stats2 gmm-adapt-map gmm-align gmm-align-compiled gmm-basis-fmllr-accs

@@ -172,6 +172,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                           "Compute posteriors of pdfs or phones by the denominator graph."),
     },
     "Discriminative training": {
+        "nnet3-discriminative-get-egs": Entry("discriminative_get_egs", "discriminative_get_egs",
+                                              "Make examples of discriminative training from lattices."),
         "nnet3-discriminative-copy-egs": Entry("egs_copy", "discriminative_copy_egs",
                                                "Copy examples of discriminative training; optionally shift them."),
         "nnet3-discriminative-shuffle-egs": Entry("egs_shuffle", "discriminative_shuffle_egs",
