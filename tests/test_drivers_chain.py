@@ -208,6 +208,7 @@ def test_another_tree_ends_a_training_that_was_begun(prepared: Path) -> None:
     ({"lat_dir": "l", "ali_dir": "a"}, "both --lat-dir and --ali-dir"),
     ({"lwf_model": "a.mdl"}, "expected a model with a scale"), ({"lwf_scale": 1.0}, "expected a model with a scale"),
     ({"semisup_feat_dir": "data"}, "needs --semisup.feat-dir and --semisup.lat-dir"),
+    ({"semisup_lm_repeats": "0"}, "expected two numbers"),
     ({"semisup_weight": 0.0}, "--semisup.weight=0: expected above 0"),
     ({"e2e": True, "ali_dir": "a"}, "trains without alignments"),
     ({"leaky_hmm_coefficient": 0.0}, "expected above 0"), ({"xent_regularize": -1.0}, "expected 0 or more"),

@@ -97,6 +97,15 @@ def test_another_models_posteriors(egs: EgsFolder) -> None:
         assert "add-post" not in other and "lwf" not in other
 
 
+def test_the_phones_of_lattices(egs: EgsFolder) -> None:
+    made = ChainCommands.phone_lm(ChainOptions(dir="exp/c", semisup_lat_dir="lat", semisup_lm_repeats="2,1"), "m.mdl",
+                                  "ark:a")
+    phones = 'ali-to-phones m.mdl "ark:a" ark:-'
+    assert made == (f'{{ {phones} && {phones} && lattice-best-path --acoustic-scale=0.1 "ark:gunzip -c lat/lat.*.gz |" '
+                    "ark:/dev/null ark:- | ali-to-phones lat/final.mdl ark:- ark:-; } | chain-est-phone-lm ark:- "
+                    "exp/c/phone_lm.fst")
+
+
 def test_diagnostics(egs: EgsFolder) -> None:
     made = commands(egs, compute_per_dim_accuracy=True)
     for subset in ("valid", "train"):

@@ -83,5 +83,5 @@ if [ $stage -le 3 ]; then
   echo "$0: training on both"
   # Otherwise the few transcripts would count far less than what was heard, with its mistakes.
   train $dir/chain_semisup --semisup.feat-dir=$dir/data/train_unsup --semisup.lat-dir=$dir/chain_sup/lat_unsup \
-    --semisup.num-copies-sup=4 --trainer.num-epochs=$num_epochs
+    --semisup.num-copies-sup=4 --semisup.lm-repeats=4,1 --trainer.num-epochs=$num_epochs
 fi

@@ -87,9 +87,21 @@ class ChainCommands(FrameCommands):
 
     @staticmethod
     def phone_lm(options: ChainOptions, model: str, alignments: str) -> str:
-        """Estimate the phone language model, from alignments with the transition model ``model``."""
+        """Estimate the phone language model, from alignments with the transition model ``model``.
+
+        In semi-supervised training from the best paths of lattices, too, each as often as --semisup.lm-repeats says.
+        Kaldi: make_weighted_den_fst.sh.
+        """
         estimate = " ".join(["chain-est-phone-lm", *(options.lm_opts or "").split()])
-        return f'ali-to-phones {model} "{alignments}" ark:- | {estimate} ark:- {options.dir}/phone_lm.fst'
+        phones = f'ali-to-phones {model} "{alignments}" ark:-'
+        if options.semisup_lat_dir:
+            best = (f"lattice-best-path --acoustic-scale={options.semisup_acwt:g} "
+                    f'"ark:gunzip -c {options.semisup_lat_dir}/lat.*.gz |" ark:/dev/null ark:- | '
+                    f"ali-to-phones {options.semisup_lat_dir}/final.mdl ark:- ark:-")
+            repeats = [int(number) for number in options.semisup_lm_repeats.split(",")]
+            sources = [phones] * repeats[0] + [best] * repeats[1]
+            phones = f"{{ {' && '.join(sources)}; }}"
+        return f"{phones} | {estimate} ark:- {options.dir}/phone_lm.fst"
 
     @staticmethod
     def den_fsts(folder: str) -> str:

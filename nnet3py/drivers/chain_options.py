@@ -4,6 +4,7 @@ Kaldi: steps/nnet3/chain/train.py. Ours are --ali-dir (alignments in place of la
 """
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from nnet3py.drivers.options import HARMLESS, CommonOptions, opt
@@ -89,6 +90,8 @@ class ChainOptions(CommonOptions):
     semisup_weight: float = opt("semisup.weight", 1.0, "Factor of its derivatives, besides their confidence")
     semisup_copies: int = opt("semisup.num-copies", 1, "How often it counts in an epoch")
     semisup_sup_copies: int = opt("semisup.num-copies-sup", 1, "How often the data with transcripts counts then")
+    semisup_lm_repeats: str = opt("semisup.lm-repeats", "1,1", "How often transcripts, and best paths of the lattices, "
+                                  "count in the phone language model")
     semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning")
     semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor of the lattices' graph costs that stay, "
                                   "below 1")
@@ -134,6 +137,9 @@ class ChainOptions(CommonOptions):
                 self.e2e or self.egs_dir):
             raise UsageError("semi-supervised training needs --semisup.feat-dir and --semisup.lat-dir, and neither "
                              "--e2e=true nor --egs.dir")
+        if not re.fullmatch("[1-9][0-9]?,[0-9][0-9]?", self.semisup_lm_repeats):
+            raise UsageError(f"--semisup.lm-repeats={self.semisup_lm_repeats}: expected two numbers below 100, "
+                             "such as 3,2")
         for name, value in (("weight", self.semisup_weight), ("acwt", self.semisup_acwt),
                             ("lattice-prune-beam", self.semisup_prune_beam), ("num-copies", self.semisup_copies),
                             ("num-copies-sup", self.semisup_sup_copies)):
