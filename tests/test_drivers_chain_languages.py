@@ -70,6 +70,8 @@ def test_two_languages(source: Path) -> None:
     command = Path("exp/log/train.0.1.log").read_text()
     assert "--multilingual-eg=true" in command and "--weights=ark:exp/egs/cegs.weight.1.ark" in command
     assert load("train-chain").execute(words) == 0                   # there is nothing left to do
+    Path("languages").write_text(f"en {LINE} weight=0.5\nde {LINE} copies=3\n")
+    assert load("train-chain").execute(words) == 255                 # begun with another list
 
 
 def test_the_list(source: Path) -> None:

@@ -263,6 +263,9 @@ class LanguagesTraining(ChainTraining):
         super()._end()
 
     def _configs(self) -> dict[str, Any]:
-        trees = {f"{language.language.name}/{key}": value for language in self.languages
-                 for key, value in language.fingerprints().items()}
-        return {**super(ChainTraining, self)._configs(), **trees}
+        found: dict[str, Any] = {}
+        for language in self.languages:
+            own = language.language
+            found |= {f"{own.name}/{key}": value for key, value in language.fingerprints().items()}
+            found[f"{own.name}/weight, copies"] = [own.weight, own.copies]
+        return {**super(ChainTraining, self)._configs(), **found}
