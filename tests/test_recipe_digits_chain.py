@@ -34,7 +34,7 @@ def test_the_network_is_made_for_the_tree(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
     for words, message in ((("--sage", 1), "unknown option --sage"), (("--decode", "maybe"), "not 'maybe'"),
-                           (("--variant", "tri"), "--variant is plain or biphone, not 'tri'"),
+                           (("--variant", "tri"), "--variant is plain, biphone or e2e, not 'tri'"),
                            (("--data", tmp_path), "feats.ark"), (("--stage", 1), "chain_tree/tree"),
                            (("--stage", 2), "configs/final.config")):
         failed = run_chain(*words, "--dir", tmp_path / "exp")
