@@ -8,6 +8,7 @@ import lattice_supervisions as cases
 import numpy as np
 import pytest
 
+from nnet3py.discriminative import objective
 from nnet3py.discriminative.objective import DiscriminativeObjective, DiscriminativeTotals
 from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.egs.discriminative_example import merge_supervisions, read_discriminative_egs
@@ -104,6 +105,14 @@ def test_merged_sequences_are_their_sum(rng, criterion, epsilons):
     found = np.empty_like(output)
     assert computed(merged, output, deriv=found, **options).objective == pytest.approx(total, rel=RELATIVE)
     np.testing.assert_allclose(found, deriv, atol=DERIV)
+
+
+def test_numbers_of_places(monkeypatch):
+    """By marks, and by sorting where there are too many."""
+    for most in (100, 0):
+        monkeypatch.setattr(objective, "MOST_MARKED", most)
+        places, (first, second) = objective._numbered(9, np.array([7, 2, 7]), np.array([0, 2]))
+        assert (places.tolist(), first.tolist(), second.tolist()) == ([0, 2, 7], [2, 1, 2], [0, 1])
 
 
 def test_a_sequence_is_a_graph_of_its_own(kaldi):

@@ -10,13 +10,14 @@ from nnet3py.cli.field_options import driver_options, fields_from
 from nnet3py.cli.options import Options
 from nnet3py.drivers.preparation_options import ExtractorOptions, FlatStartOptions, IvectorOptions, TreeOptions
 
-_RESUMES = """
+RESUMES = """
 Work that was interrupted in any way goes on where it stood when the command is given again; --stage=N begins at stage
 N instead. Jobs are processes on this machine, which share its cores, unless --cmd or --scheduler say otherwise; each
 has a log in log/ of the folder."""
 
 
-def _run(module: str, driver: str, declared: Any, options: Options) -> int:
+def run_work(module: str, driver: str, declared: Any, options: Options) -> int:
+    """Do the work ``driver`` of a module of :mod:`nnet3py.drivers` with the options of a command; returns 0."""
     values = fields_from(declared, options)
     values.check()
     from importlib import import_module
@@ -30,7 +31,7 @@ def _run(module: str, driver: str, declared: Any, options: Options) -> int:
 Train an extractor of i-vectors for online recognition: a transform of spliced features (PCA, or one that is given), a
 mixture of Gaussians, and the extractor. The folder holds final.ie, final.dubm, final.mat, global_cmvn.stats,
 online_cmvn.conf and splice_opts in the end, as those of Kaldi's steps/online/nnet2/train_ivector_extractor.sh do.
-{_RESUMES}
+{RESUMES}
 
 The stages: -6 lists, -5 transform, -4 mixture in memory, -3 passes over all data for it, -2 full covariances and the
 first extractor, -1 posteriors, 0 to --num-iters less one the iterations.
@@ -43,14 +44,14 @@ See also: extract-ivectors, ivector-extract-online2
 """, arguments=(0, 0), options=driver_options(ExtractorOptions), detached_values=True)
 def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
     """Train an extractor."""
-    return _run("ivector_extractor", "train_ivector_extractor", ExtractorOptions, options)
+    return run_work("ivector_extractor", "train_ivector_extractor", ExtractorOptions, options)
 
 
 @kaldi_command("extract-ivectors", usage=f"""
 Extract the i-vectors of a data directory, one every so many frames, as an online recogniser would: ivector_online.scp,
 ivector_period, final.ie.id and conf/, as of Kaldi's steps/online/nnet2/extract_ivectors_online.sh. The folder is what
 --feat.online-ivector-dir of train-chain wants.
-{_RESUMES}
+{RESUMES}
 
 Usage:  extract-ivectors [options]
 
@@ -61,7 +62,7 @@ See also: train-ivector-extractor, ivector-extract-online2, train-chain
 """, arguments=(0, 0), options=driver_options(IvectorOptions), detached_values=True)
 def extract_ivectors(args: Sequence[str], options: Options) -> int:
     """Extract i-vectors."""
-    return _run("ivector_extraction", "extract_ivectors", IvectorOptions, options)
+    return run_work("ivector_extraction", "extract_ivectors", IvectorOptions, options)
 
 
 @kaldi_command("nnet3-build-tree", usage=f"""
@@ -69,7 +70,7 @@ Build a tree of alignments and features, for the topology of a language's folder
 and the alignments converted to it. The folder holds tree, final.mdl, ali.*.gz, num_jobs and phones.txt in the end, as
 that of Kaldi's steps/nnet3/chain/build_tree.sh, and is what --tree-dir of train-chain wants. The program that builds a
 tree of statistics is build-tree.
-{_RESUMES}
+{RESUMES}
 
 The stages: -5 model without context, -4 statistics, -3 questions and tree, -2 model, -1 alignments.
 
@@ -82,14 +83,14 @@ See also: build-tree, tree-info, draw-tree, train-chain
 """, arguments=(0, 0), options=driver_options(TreeOptions), detached_values=True)
 def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
     """Build a tree."""
-    return _run("tree", "build_tree", TreeOptions, options)
+    return run_work("tree", "build_tree", TreeOptions, options)
 
 
 @kaldi_command("prepare-e2e", usage=f"""
 Prepare end-to-end training from a flat start, which needs no alignments: a tree without statistics, a phone language
 model and a graph of each transcript. The folder is the --tree-dir of train-chain --e2e=true; it has what that of
 Kaldi's steps/nnet3/chain/e2e/prepare_e2e.sh has, and phone_lm.fst.
-{_RESUMES}
+{RESUMES}
 
 The stages: -1 lists, 0 tree and model, 1 phone language model, 2 graphs.
 
@@ -101,4 +102,4 @@ See also: train-chain, nnet3-chain-e2e-get-egs, text-to-phones
 """, arguments=(0, 0), options=driver_options(FlatStartOptions), detached_values=True)
 def prepare_e2e(args: Sequence[str], options: Options) -> int:
     """Prepare a flat start."""
-    return _run("flat_start", "prepare_e2e", FlatStartOptions, options)
+    return run_work("flat_start", "prepare_e2e", FlatStartOptions, options)

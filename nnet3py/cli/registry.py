@@ -172,6 +172,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
                                           "Compute posteriors of pdfs or phones by the denominator graph."),
     },
     "Discriminative training": {
+        "train-discriminative": Entry("train_discriminative", "train_discriminative",
+                                      "Train a model further with MMI, MPFE or sMBR, from data on."),
         "nnet3-discriminative-get-egs": Entry("discriminative_get_egs", "discriminative_get_egs",
                                               "Make examples of discriminative training from lattices."),
         "nnet3-discriminative-copy-egs": Entry("egs_copy", "discriminative_copy_egs",

@@ -35,6 +35,7 @@ LOWEST_LOG_PROB = np.float32(-20.0 * math.log(10.0))    # scores below count as 
 FAILED_OBJECTIVE = -10.0                                # per frame, of a minibatch whose computation failed
 TOTALS_TOLERANCE = {"mmi": 1e-8, "mpfe": 1e-6, "smbr": 1e-6}    # relative, between forward and backward sums
 ACCURACY_TOLERANCE = 1e-4                               # the same for expected accuracies
+MOST_MARKED = 1 << 24                                   # elements of an output that are numbered by marks
 
 _PLACE = kaldi_place("ComputeObjfAndDeriv", "discriminative-training.cc", 251)
 
@@ -77,7 +78,7 @@ class _Entries(NamedTuple):
     """The places of an output that a minibatch needs, a sparse matrix: those of the lattice and of the reference.
 
     ``rows``, ``columns``: int32 (entries,), sorted; ``row_starts``: int64 (rows + 1,); ``of_arcs``: int32 (arcs,), with
-    one more entry for epsilon arcs; ``reference``: int64 (frames,), of frames in the supervision's order.
+    one more entry for epsilon arcs; ``reference``: integers (frames,), of frames in the supervision's order.
     """
 
     rows: np.ndarray
@@ -85,6 +86,20 @@ class _Entries(NamedTuple):
     row_starts: np.ndarray
     of_arcs: np.ndarray
     reference: np.ndarray
+
+
+def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The different ones of places below ``size``, in order, and for each array which of them its places are."""
+    if size > MOST_MARKED:
+        found, which = np.unique(np.concatenate(places), return_inverse=True)
+        return found, np.split(which.reshape(-1), np.cumsum([len(part) for part in places])[:-1])
+    marks = np.zeros(size, bool)       # a mark for each is quicker than sorting
+    for part in places:
+        marks[part] = True
+    found = np.flatnonzero(marks)
+    numbers = np.empty(size, np.int32)
+    numbers[found] = np.arange(len(found))
+    return found, [numbers[part] for part in places]
 
 
 class DiscriminativeObjective:
@@ -172,12 +187,11 @@ class DiscriminativeObjective:
         emits, num_frames = graphs.ids != 0, len(supervision.num_ali)
         arcs = output_rows(graphs.times[emits].astype(np.int64), supervision) * num_pdfs + self.pdfs(graphs.ids[emits])
         reference = output_rows(np.arange(num_frames), supervision) * num_pdfs + self.pdfs(supervision.num_ali)
-        places, which = np.unique(np.concatenate((arcs, reference)), return_inverse=True)
-        which = which.reshape(-1)
+        places, (of_emitting, of_reference) = _numbered(num_frames * num_pdfs, arcs, reference)
         of_arcs = np.full(len(emits), len(places), np.int32)
-        of_arcs[emits] = which[:len(arcs)]
+        of_arcs[emits] = of_emitting
         rows, columns = (part.astype(np.int32) for part in np.divmod(places, num_pdfs))
-        return _Entries(rows, columns, starts_by(rows, num_frames), of_arcs, which[len(arcs):])
+        return _Entries(rows, columns, starts_by(rows, num_frames), of_arcs, of_reference)
 
     def _scores(self, output: np.ndarray, entries: _Entries) -> np.ndarray:
         """float32 (entries + 1,): scaled log-likelihoods of elements of the output, and 0 for epsilon arcs."""
