@@ -8,7 +8,7 @@ TORCH ?= yes
 CUDA_COMPILER ?= yes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: all install demo test coverage test-slow test-browser test-oldest test-newest test-gpu gpu-kit lint bench bench-gpu fuzz launchers dist clean help
+.PHONY: all install demo test coverage test-slow test-browser test-oldest test-newest test-gpu gpu-kit mutants lint bench bench-gpu fuzz launchers dist clean help
 
 all: install
 
@@ -25,6 +25,7 @@ help:
 	@echo "make test-gpu   all that wants a GPU, with a report after each step (GPU_STEPS=... chooses some)"
 	@echo "make gpu-kit    what a machine with a GPU but without a network lacks for these steps, in build/gpu-kit"
 	@echo "                (GPU_KIT='--python 3.12 --has numba numpy ...' says what it has)"
+	@echo "make mutants    draws small changes to the code, and counts those that the tests catch"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmarks"
 	@echo "make bench-gpu  the benchmarks of the GPU, kept in benchmarks/results/ (TORCH= leaves PyTorch out)"
@@ -45,7 +46,7 @@ $(STAMPS)/install: setup.cfg setup.py pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m compileall -q nnet3py  # starting is twice as quick, even where Python may not write bytecode
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/dist $(STAMPS)/bench: $(STAMPS)/%: $(STAMPS)/install
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/mutants $(STAMPS)/dist $(STAMPS)/bench: $(STAMPS)/%: $(STAMPS)/install
 	@echo "Installing into $(VENV) what make $(@F) needs (packages of the extra '$*' in setup.cfg$(DOWNLOAD_$*))"
 	$(PIP) -e '.[$*]'
 	@touch $@
@@ -107,6 +108,10 @@ test-gpu: $(STAMPS)/test-ptx
 # For a machine with a GPU that has no network: python3 tests/gpu_steps.py --kit build/gpu-kit, in this checkout.
 gpu-kit: $(STAMPS)/test
 	$(BIN)/python tests/gpu_kit.py $(GPU_KIT)
+
+# Small changes to the code are drawn, and the tests of each changed file are to notice (MUTANTS='--rooms io --number 10').
+mutants: $(STAMPS)/test $(STAMPS)/mutants
+	$(BIN)/python tests/mutants.py $(MUTANTS)
 
 lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
