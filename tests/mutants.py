@@ -132,7 +132,7 @@ def imports(path: Path, module: str) -> bool:
 
 def named_tests(module: str, root: Path) -> list[Path]:
     """The test files of a module's name, with the names of some of its rooms before it or without."""
-    _, *rooms, stem = module.split(".")
+    *rooms, stem = module.split(".")
     names = {"_".join([*rooms[first:last], stem]) for first in range(len(rooms) + 1)
              for last in range(first, len(rooms) + 1)}
     return [path for path in (root / "tests" / f"test_{name}.py" for name in sorted(names)) if path.is_file()]
