@@ -133,7 +133,7 @@ NOT_MEASURED = {
     **{name: "it works with a model of speakers or its statistics, which no few lines of text can be"
        for name in GROUPS["Speakers and i-vectors"] if name not in {name for name, *_ in COMMANDS}},
     **dict.fromkeys(("train-dnn", "train-rnn", "train-raw-dnn", "train-raw-rnn", "train-chain", "make-egs",
-                     "make-chain-egs", "prepare-e2e", "train-discriminative",
+                     "make-chain-egs", "prepare-e2e", "train-discriminative", "make-denlats",
                      "nnet3-build-tree", "train-ivector-extractor", "extract-ivectors"), _CHILDREN),
     **dict.fromkeys(("nnet3-export", "nnet3-import"), "it loads onnx or torch, which takes half a second or more"),
     "nnet3-report": "it draws with matplotlib, which takes a second to load",

@@ -12,7 +12,8 @@ from job_recorder import Recorder
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.cli.main import load
-from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions
+from nnet3py.drivers.denominator_lattices import make_denlats
+from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions, LatticesOptions
 from nnet3py.drivers.discriminative_training import DiscriminativeTraining
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
@@ -127,6 +128,18 @@ def test_jobs_run_in_order_and_again_where_they_stood(source: Path) -> None:
     assert not again.ran
     lines = Path("exp/split/1/text").read_text().splitlines()
     assert lines and all(word.isdigit() for line in lines for word in line.split()[1:])
+
+
+def test_lattices_alone(source: Path) -> None:
+    """The same jobs for all of the data, and their number in the end."""
+    recorder = Recorder()
+    make_denlats(LatticesOptions(feat_dir="data", lang="lang", src_dir="src", dir="lats", nj=2), recorder)
+    assert [command.split()[0] for command in recorder.ran] == ["make-graph", "nnet3-latgen-faster",
+                                                                "nnet3-latgen-faster"]
+    assert Path("lats/num_jobs").read_text() == "2\n"
+    lines = [line for n in (1, 2) for line in Path(f"lats/split/{n}/feats.scp").read_text().splitlines()]
+    utterances = [line.split()[0] for line in lines]
+    assert sorted(utterances) == sorted(NAMES)
 
 
 @pytest.mark.slow

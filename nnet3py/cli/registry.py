@@ -174,6 +174,8 @@ GROUPS: dict[str, dict[str, Entry]] = {
     "Discriminative training": {
         "train-discriminative": Entry("train_discriminative", "train_discriminative",
                                       "Train a model further with MMI, MPFE or sMBR, from data on."),
+        "make-denlats": Entry("train_discriminative", "make_denlats",
+                              "Make lattices of training data for discriminative training."),
         "nnet3-discriminative-get-egs": Entry("discriminative_get_egs", "discriminative_get_egs",
                                               "Make examples of discriminative training from lattices."),
         "nnet3-discriminative-copy-egs": Entry("egs_copy", "discriminative_copy_egs",

@@ -1,4 +1,4 @@
-"""train-discriminative: sequence-discriminative training of a model, from data to a new model."""
+"""make-denlats, train-discriminative: lattices of training data, and a model trained on them."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.field_options import driver_options
 from nnet3py.cli.options import Options
-from nnet3py.cli.preparation_drivers import RESUMES, run_work
-from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions
+from nnet3py.cli.staged_work import RESUMES, run_work
+from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions, LatticesOptions
 
 
 @kaldi_command("train-discriminative", usage=f"""
@@ -28,3 +28,22 @@ See also: train-dnn, train-chain, nnet3-discriminative-train
 def train_discriminative(args: Sequence[str], options: Options) -> int:
     """Train on lattices."""
     return run_work("discriminative_training", "train_discriminative", DiscriminativeTrainingOptions, options)
+
+
+@kaldi_command("make-denlats", usage=f"""
+Make denominator lattices: training data decoded with a model and a weak language model, a unigram of its transcripts,
+as lattices at the level of states. The folder has lat.1.gz and so on, and num_jobs, as that of Kaldi's
+steps/nnet3/make_denlats.sh. train-discriminative makes its own.
+{RESUMES}
+
+The stages: -4 lists, -2 graph and lattices.
+
+Usage:  make-denlats [options]
+
+e.g.:
+make-denlats --feat-dir=data/train --lang=data/lang --src-dir=exp/tdnn --dir=exp/tdnn_denlats --nj=4
+See also: train-discriminative, nnet3-discriminative-get-egs
+""", arguments=(0, 0), options=driver_options(LatticesOptions), detached_values=True)
+def make_denlats(args: Sequence[str], options: Options) -> int:
+    """Make denominator lattices."""
+    return run_work("denominator_lattices", "make_denlats", LatticesOptions, options)

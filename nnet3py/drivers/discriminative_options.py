@@ -1,4 +1,4 @@
-"""The options of train-discriminative; defaults are those of Kaldi's scripts."""
+"""The options of make-denlats and train-discriminative; defaults are those of Kaldi's scripts."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ _CRITERIA = ("mmi", "mpfe", "smbr")
 
 
 @dataclass(init=False, repr=False, eq=False)
-class DiscriminativeTrainingOptions(WorkOptions):
-    """Options of train-discriminative."""
+class LatticesOptions(WorkOptions):
+    """Options of make-denlats, and of train-discriminative besides."""
 
     feat_dir: str = opt("feat-dir", "", "Folder of data with text, feats.scp and utt2spk", effect=HARMLESS)
     src_dir: str = opt("src-dir", "", "Folder of the model to begin with: final.mdl, tree, cmvn_opts, phones.txt; of a "
@@ -32,8 +32,25 @@ class DiscriminativeTrainingOptions(WorkOptions):
     lattice_beam: float = opt("denlats.lattice-beam", 7.0, "Beam of the lattices")
     max_active: int = opt("denlats.max-active", 5000, "Most states of a frame of decoding")
     min_active: int = opt("denlats.min-active", 200, "Fewest states of a frame of decoding")
+    use_gpu: str = opt("use-gpu", "no", "Whether decoding, alignment and training use a GPU: yes, no, wait, optional")
+
+    folders = (*WorkOptions.folders, "src_dir", "lang")
+    more_folders = ("online_ivector_dir", "graph_dir")
+    least = {**WorkOptions.least, "beam": 0, "lattice_beam": 0, "max_active": 1, "min_active": 0}
+
+    def check(self) -> None:
+        super().check()
+        for name, value in (("acoustic-scale", self.acoustic_scale), ("self-loop-scale", self.self_loop_scale)):
+            if value is not None and value < 0.0:
+                raise UsageError(f"--{name}={value:g}: expected 0 or more")
+
+
+@dataclass(init=False, repr=False, eq=False)
+class DiscriminativeTrainingOptions(LatticesOptions):
+    """Options of train-discriminative."""
+
     frames_per_eg: str = opt("egs.frames-per-eg", "150", "Input frames of an example: a list, the usual one first")
-    frames_overlap: int = opt("egs.frames-overlap-per-eg", 30, "Frames by which neighbouring examples overlap")
+    frames_overlap_per_eg: int = opt("egs.frames-overlap-per-eg", 30, "Frames by which neighbouring examples overlap")
     frames_per_iter: int = opt("egs.frames-per-iter", 400000, "Input frames that a job sees in an iteration, about")
     num_utts_subset: int = opt("egs.num-utts-subset", 80, "Utterances held out, and as many of the training data, for "
                                "objectives; at most a tenth of all")
@@ -57,18 +74,12 @@ class DiscriminativeTrainingOptions(WorkOptions):
     use_frame_shift: bool = opt("trainer.use-frame-shift", False, "Shift the input of chain models by some frames, "
                                 "others in each pass")
     srand: int = opt("srand", 0, "Seed of the order of examples")
-    use_gpu: str = opt("use-gpu", "no", "Whether decoding, alignment and training use a GPU: yes, no, wait, optional")
 
-    folders = (*WorkOptions.folders, "src_dir", "lang")
-    more_folders = ("online_ivector_dir", "graph_dir")
-    least = {**WorkOptions.least, "beam": 0, "lattice_beam": 0, "max_active": 1, "min_active": 0, "frames_per_iter": 1,
-             "num_utts_subset": 1, "boost": 0, "l2_regularize": 0, "xent_regularize": 0, "learning_rate": 0,
-             "num_epochs": 1, "num_jobs": 1, "max_param_change": 0, "momentum": 0, "frames_overlap": 0}
+    least = {**LatticesOptions.least, "frames_per_iter": 1, "num_utts_subset": 1, "boost": 0, "l2_regularize": 0,
+             "xent_regularize": 0, "learning_rate": 0, "num_epochs": 1, "num_jobs": 1, "max_param_change": 0,
+             "momentum": 0, "frames_overlap_per_eg": 0}
 
     def check(self) -> None:
         super().check()
         if self.criterion not in _CRITERIA:
             raise UsageError(f"--trainer.criterion={self.criterion}: expected {', '.join(_CRITERIA)}")
-        for name, value in (("acoustic-scale", self.acoustic_scale), ("self-loop-scale", self.self_loop_scale)):
-            if value is not None and value < 0.0:
-                raise UsageError(f"--{name}={value:g}: expected 0 or more")

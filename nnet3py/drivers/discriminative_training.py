@@ -14,45 +14,33 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable, read_text
+from nnet3py.drivers.denominator_lattices import LISTS, LatticeMaking
 from nnet3py.drivers.discriminative_options import DiscriminativeTrainingOptions
-from nnet3py.drivers.egs.data_folder import DataFolder, read_lengths, select, write_list
-from nnet3py.drivers.egs.parts import Features, Ivectors, choose_subsets, split
+from nnet3py.drivers.egs.data_folder import read_lengths, select, write_list
+from nnet3py.drivers.egs.parts import choose_subsets, split
 from nnet3py.drivers.jobs.executor import Executor, Job
-from nnet3py.drivers.staged import StagedWork, Step
-from nnet3py.errors import FormatError, UsageError
+from nnet3py.drivers.staged import Step
+from nnet3py.errors import UsageError
 from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.io.streams import write_text
 from nnet3py.io.tables import SequentialReader
 
-LISTS, ALIGN, LATTICES, EGS = -4, -3, -2, -1          # stages; the iterations are 0 and up
-_LANG = ("L.fst", "L_disambig.fst", "words.txt", "phones.txt", "phones/disambig.int", "phones/silence.csl")
+ALIGN, EGS = -3, -1                                   # stages; the iterations are 0 and up
 _SUBSETS = ("valid", "train")
 _PRIOR_EXAMPLES, _PRIOR_JOBS = 20000, 4               # that priors are estimated of, at most, and by so many jobs
 _SHUFFLED = 1000                                      # examples among which the next is drawn
 
 
-class DiscriminativeTraining(StagedWork):
+class DiscriminativeTraining(LatticeMaking):
     """train-discriminative."""
 
     options: DiscriminativeTrainingOptions
 
     def begin(self) -> None:
-        options, self.lang, self.source = self.options, Path(self.options.lang), Path(self.options.src_dir)
-        for folder, names, hint in ((self.lang, _LANG, "such as prepare-lang and utils/prepare_lang.sh make"),
-                                    (self.source, ("final.mdl", "tree"), "such as train-dnn and train-chain leave")):
-            for name in names:
-                if not (folder / name).is_file():
-                    raise FormatError(f"expected a folder with {name}", path=str(folder), hint=hint)
-        self.data = DataFolder(options.feat_dir)
-        self.features = Features(self.data, self._line("cmvn_opts"), False, self.path)
-        self.data.check(["text", *self.features.need])
-        self.ivectors = Ivectors.read(options.online_ivector_dir) if options.online_ivector_dir else None
-        if options.graph_dir and not (Path(options.graph_dir) / "HCLG.fst").is_file():
-            raise FormatError("expected a folder with HCLG.fst", path=options.graph_dir)
-        self.factor = int(self._line("frame_subsampling_factor") or 1)
+        super().begin()
+        options = self.options
         if options.use_frame_shift and self.factor == 1:
             raise UsageError("--trainer.use-frame-shift=true is for chain models, whose frames are subsampled")
         self.context = self.model.contexts()
@@ -61,42 +49,9 @@ class DiscriminativeTraining(StagedWork):
         self.subsets = dict(zip(_SUBSETS, (subsets.valid, subsets.train_diagnostic), strict=True))
         self.parts = split(subsets.training, self.data.utt2spk, options.nj, by_speaker=False)
 
-    def inputs(self) -> Iterator[Path]:
-        yield from (self.data.path / name for name in ("feats.scp", "utt2spk", "text"))
-        yield from (self.lang / name for name in _LANG)
-        yield from (self.source / name for name in ("final.mdl", "tree", "cmvn_opts"))
-        if self.options.graph_dir:
-            yield Path(self.options.graph_dir) / "HCLG.fst"
-
     @property
     def product(self) -> Path:
         return self.path / "final.mdl"
-
-    @cached_property
-    def model(self) -> AcousticModel:
-        """The model to begin with."""
-        return read_model(self.source / "final.mdl")
-
-    def _line(self, name: str) -> str:
-        path = self.source / name
-        return read_text(path).strip() if path.is_file() else ""
-
-    @property
-    def is_chain(self) -> bool:
-        """Whether the model is a chain model: it has no priors, and its scales are 1."""
-        return self.factor > 1 or not len(self.model.priors)
-
-    @property
-    def acoustic_scale(self) -> float:
-        """The factor of acoustic scores."""
-        given = self.options.acoustic_scale
-        return given if given is not None else 1.0 if self.is_chain else 0.1
-
-    @property
-    def self_loop_scale(self) -> float:
-        """The factor of the costs of self-loops."""
-        given = self.options.self_loop_scale
-        return given if given is not None else 1.0 if self.is_chain else 0.1
 
     @cached_property
     def num_frames(self) -> int:
@@ -116,14 +71,14 @@ class DiscriminativeTraining(StagedWork):
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
-        return [Step(LISTS, "lists", "Looking at the data", action=self._write_lists), self._align_step(),
-                *self._lattice_steps(), *self._egs_steps(), *self._iterations(), self._last_step()]
+        return [Step(LISTS, "lists", "Looking at the data", action=self.write_lists), self._align_step(),
+                *self.lattice_steps(), *self._egs_steps(), *self._iterations(), self._last_step()]
 
-    def _write_lists(self) -> None:
+    def write_lists(self) -> None:
+        super().write_lists()
         words, transcripts = SymbolTable.read(str(self.lang / "words.txt")), self.data.lines("text")
         unknown = read_text(self.lang / "oov.txt").strip() if (self.lang / "oov.txt").is_file() else ""
-        for name, utterances in self._named_parts():
-            self.features.write_part(name, utterances)
+        for name, utterances in self.named_parts():
             lines = {utterance: [word if word in words or not unknown else unknown for word in text.split()]
                      for utterance, text in select(transcripts, utterances).items()}
             write_list(self.path / "split" / name / "text", {
@@ -133,52 +88,28 @@ class DiscriminativeTraining(StagedWork):
                 shutil.copyfile(self.source / name, self.path / name)
         write_text(str(self.path / "num_jobs"), f"{len(self.parts)}\n")
 
-    def _named_parts(self) -> list[tuple[str, list[str]]]:
+    def named_parts(self) -> list[tuple[str, list[str]]]:
         """What is aligned and decoded: a part for each job, and what objectives are computed of."""
-        return [*((str(number), part) for number, part in enumerate(self.parts, 1)),
-                *((name, list(utterances)) for name, utterances in self.subsets.items())]
-
-    def _computing(self) -> str:
-        """Options of programs that compute the network."""
-        words = [f"--use-gpu={self.options.use_gpu}", f"--acoustic-scale={self.acoustic_scale:g}"]
-        if self.factor > 1:
-            words.append(f"--frame-subsampling-factor={self.factor}")
-        return " ".join([*words, *(self.ivectors.options if self.ivectors else [])])
+        return [*super().named_parts(), *((name, list(utterances)) for name, utterances in self.subsets.items())]
 
     def _align_step(self) -> Step:
         lang, source, loops = self.lang, self.source, self.self_loop_scale
         words, jobs = [f"--self-loop-scale={loops:g}", "--transition-scale=1.0"], []
-        for name, _ in self._named_parts():
+        for name, _ in self.named_parts():
             part = self.path / "split" / name
             jobs.append(self.job(
                 f"compile-train-graphs --read-disambig-syms={lang}/phones/disambig.int {source}/tree "
                 f"{source}/final.mdl {lang}/L.fst ark,t:{part}/text ark:- | "
-                f"nnet3-align-compiled {' '.join(words)} --beam=10 --retry-beam=40 {self._computing()} "
+                f"nnet3-align-compiled {' '.join(words)} --beam=10 --retry-beam=40 {self.computing()} "
                 f'{source}/final.mdl ark:- "{self.features.rspecifier(name)}" '
                 f'"ark:| gzip -c > {self.path}/ali.{name}.gz"', f"align.{name}"))
         return Step(ALIGN, "align", "Aligning the transcripts", jobs)
-
-    def _lattice_steps(self) -> Iterator[Step]:
-        options, lang, source = self.options, self.lang, self.source
-        graph = Path(options.graph_dir) if options.graph_dir else self.path / "dengraph"
-        if not options.graph_dir:
-            yield Step(LATTICES, "graph", "Making a graph of a unigram model of the transcripts", [self.job(
-                f"make-graph --order=1 --self-loop-scale={self.self_loop_scale:g} {lang} text:{self.data.path}/text "
-                f"{source}/tree {source}/final.mdl {graph}", "make_graph")])
-        decoding = (f"--determinize-lattice=false --word-determinize=false --phone-determinize=false "
-                    f"--max-active={options.max_active} --min-active={options.min_active} --beam={options.beam:g} "
-                    f"--lattice-beam={options.lattice_beam:g} --allow-partial=false {self._computing()}")
-        yield Step(LATTICES, "decode", "Making denominator lattices", [self.job(
-            f'nnet3-latgen-faster {decoding} {source}/final.mdl {graph}/HCLG.fst "{self.features.rspecifier(name)}" '
-            f"ark:- | lattice-determinize-non-compact --acoustic-scale={self.acoustic_scale:g} --prune=true "
-            f'--minimize=false --beam={options.lattice_beam:g} ark:- "ark:| gzip -c > {self.path}/lat.{name}.gz"',
-            f"decode_den.{name}") for name, _ in self._named_parts()])
 
     def _egs_steps(self) -> Iterator[Step]:
         options, path = self.options, self.path
         left, right = (frames + self.factor // 2 for frames in self.context)
         cutting = [f"--left-context={left}", f"--right-context={right}", f"--num-frames={options.frames_per_eg}",
-                   f"--num-frames-overlap={options.frames_overlap}", f"--frame-subsampling-factor={self.factor}",
+                   f"--num-frames-overlap={options.frames_overlap_per_eg}", f"--frame-subsampling-factor={self.factor}",
                    f"--acoustic-scale={self.acoustic_scale:g}", *(self.ivectors.options if self.ivectors else [])]
 
         def made(name: str) -> str:
