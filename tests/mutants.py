@@ -214,7 +214,11 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--at-least", type=float, default=0.85, help="the share that has to be caught")
+    parser.add_argument("--as-root", action="store_true", help="all the same: in a container that may be thrown away")
     options = parser.parse_args(args)
+    if hasattr(os, "geteuid") and os.geteuid() == 0 and not options.as_root:
+        parser.error("mutants of what writes files may write anywhere, such as over /dev/null: be another user than "
+                     "root, or use --as-root in a container that may be thrown away")
     places = {"files": options.files} if options.files else {
         room: [str(path.relative_to(ROOT)) for path in sorted((ROOT / "nnet3py" / room).rglob("*.py"))]
         for room in options.rooms}

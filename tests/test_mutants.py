@@ -42,3 +42,10 @@ def test_tests_of_a_module():
     assert mutants.tests_of("nnet3py/ops/cpu/rows.py")[0] == "tests/test_ops_rows.py"
     assert "tests/test_fuse_copies.py" in mutants.tests_of("nnet3py/compiler/fuse/copies.py")
     assert all(Path(mutants.ROOT, test).is_file() for test in mutants.tests_of("nnet3py/runtime/binding.py"))
+
+
+def test_root_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(mutants.os, "geteuid", lambda: 0, raising=False)
+    with pytest.raises(SystemExit):
+        mutants.main(["--rooms", "io", "--number=1"])
+    assert "another user than root" in capsys.readouterr().err
