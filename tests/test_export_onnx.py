@@ -30,14 +30,18 @@ from random_networks import config, few_waves
 
 import nnet3py
 from nnet3py.cli.export import export, import_weights
+from nnet3py.components.registry import COMPONENT_MODULES
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.export import limits
+from nnet3py.export import layers, layers_over_time, limits
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.models import graph_of
 from nnet3py.export.plain_weights import named_arrays, read_weights, set_arrays, write_weights
+from nnet3py.export.times import statistics_reach
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import set_batchnorm_test_mode
+from nnet3py.runtime.compute import ComputeOptions, UtteranceComputer
 from nnet3py.runtime.xvectors import XvectorComputer
 
 onnx = pytest.importorskip("onnx")
@@ -48,6 +52,7 @@ from hypothesis import given, settings  # noqa: E402
 from nnet3py.export.onnx_file import onnx_model, run, session  # noqa: E402
 from nnet3py.export.onnx_weights import set_from_onnx  # noqa: E402
 
+MOST_WITHOUT = 5            # component types that cannot be exported
 FEW = ["nets/net-lstm", "nets/net-tdnn", "nets/rnn-simple", "cases/restricted-attention", "cases/statistics-pooling",
        "cases/time-height-convolution", "cases/gru-nonlinearity"]
 
@@ -140,6 +145,21 @@ def test_the_caller_gives_the_context() -> None:
     assert_close(outputs(running, padded, ivectors), computed(nnet, feats, ivectors), TOLERANCE)
 
 
+def test_an_ivector_for_each_chunk() -> None:
+    """As nnet3-compute takes one from --online-ivectors for each of its chunks."""
+    nnet, size, period = chain_nnet(), 8, 5
+    feats = random_inputs(nnet, 3 * size, 1)[0]
+    ivectors = np.random.default_rng(1).standard_normal((5, nnet.input_dim("ivector"))).astype(np.float32)
+    running = made_session(nnet, edges="given")
+    padded = np.pad(feats, ((0, 0), (4, 4), (0, 0)), mode="edge")
+    rows = [outputs(running, padded[:, t:t + size + 8], ivectors[[(t + (size - 1) // 2) // period]])
+            for t in range(0, 3 * size, size)]
+    set_batchnorm_test_mode(nnet, True)
+    computer = UtteranceComputer(nnet, ComputeOptions(frames_per_chunk=size))
+    expected = computer.compute(feats[0], online_ivectors=ivectors, online_ivector_period=period)
+    assert_close(np.concatenate(rows, axis=1)[0], expected, TOLERANCE)
+
+
 def test_what_comes_after_the_output(tmp_path: Path) -> None:
     nnet = chain_nnet()
     given = random_inputs(nnet, 16, 2)
@@ -198,7 +218,10 @@ def test_one_vector_for_each_utterance() -> None:
 
 
 def test_what_cannot_be_exported_is_said_before() -> None:
-    assert len(limits.UNSUPPORTED) <= 5
+    statistics = {type(c).__name__ for c in read_case("cases/statistics-pooling").components if statistics_reach(c)}
+    with_rule = {*layers.RULES, *layers_over_time.RULES, *statistics}
+    assert len(limits.UNSUPPORTED) <= MOST_WITHOUT and with_rule.isdisjoint(limits.UNSUPPORTED)
+    assert with_rule | set(limits.UNSUPPORTED) == set(COMPONENT_MODULES)
     with pytest.raises(Nnet3Error, match="DistributeComponent 'c'|DistributeComponent 'd'"):
         graph_of(read_case("cases/distribute"), ExportOptions())
     untrained = Nnet.from_config("""input-node name=input dim=2
@@ -288,6 +311,29 @@ def test_quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytes
     given = random_inputs(nnet, 40, 1)
     found, expected = outputs(session("a.onnx"), *given), computed(nnet, *given)
     assert 0 < np.sqrt(((found - expected)**2).mean()) <= allowed * expected.std()
+
+
+@pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
+@pytest.mark.parametrize(("kind", "limit", "beside"), [("int8", 1000, True), ("int8", 20000, False),
+                                                       ("float16", 1000, True), ("float16", 20000, False)])
+def test_quantized_weights_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, limit: int,
+                                            beside: bool) -> None:
+    """A model that is too large for a single file becomes smaller; it stays two files only if it is still too large."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("nnet3py.export.onnx_file.LARGEST_FILE", limit)
+    nnet = Nnet.from_config("""input-node name=input dim=80
+component name=a type=LinearComponent input-dim=80 output-dim=80
+component-node name=a component=a input=input
+output-node name=output input=a
+""", seed=1)
+    nnet.write("a.raw")
+    write_feats(Path("feats.ark"), nnet)
+    assert export.execute(["--print-args=false", f"--quantize={kind}", "--quantize-feats=ark:feats.ark", "a.raw",
+                           "a.onnx"]) == 0
+    assert Path("a.onnx.weights").exists() == beside
+    given = random_inputs(nnet, 9, 1)
+    quantized, expected = outputs(session("a.onnx"), *given), computed(nnet, *given)
+    assert 0 < np.sqrt(((quantized - expected)**2).mean()) <= 0.1 * expected.std()
 
 
 def write_feats(path: Path, nnet: Nnet) -> None:

@@ -107,17 +107,17 @@ class Frames:
         assert window is not None, "only values with one frame are the same at all times"
         if table.is_plain:
             return self.read(table.nodes[0], table.offsets[0], window)
-        found = None
+        rows = None
         for node in sorted(set(table.nodes)):
             value = self._by_residue(table, node, window)
-            if found is None:
-                found = value
+            if rows is None:
+                rows = value
                 continue
             mask = self.builder.shared("table_bool", self.when(window).times,
                                        table=tuple(int(n == node) for n in table.nodes))
-            found = self.builder.op("choose", mask, value, found, dim=value.dim)
-        assert found is not None
-        return found
+            rows = self.builder.op("choose", mask, value, rows, dim=value.dim)
+        assert rows is not None
+        return rows
 
     def _by_residue(self, table: LeafMap, node: int, window: Window) -> Value:
         """The rows of one node at times that depend on t mod the leaf's modulus."""
@@ -216,11 +216,11 @@ class Frames:
         return When(self.builder.shared("int_add", when.times, value=offset), when.lo + offset, when.hi + offset)
 
     def _all(self, masks: list[Value | None]) -> Value | None:
-        found = None
+        together = None
         for mask in masks:
             if mask is not None:
-                found = mask if found is None else self.builder.shared("and", found, mask)
-        return found
+                together = mask if together is None else self.builder.shared("and", together, mask)
+        return together
 
     def _within(self, interval: Interval, when: When) -> Value | None:
         if when.lo >= interval.lo and when.hi <= interval.hi:
@@ -263,10 +263,10 @@ class Frames:
         masks = [None if self.times.constant[n] else self.can_node(n, self._moved(table, n, when)) for n in nodes]
         if all(mask is None for mask in masks):
             return None
-        found = None
+        can = None
         for node, mask in zip(nodes, masks, strict=True):
             chosen = self.builder.shared("table_bool", when.times, table=tuple(int(n == node) for n in table.nodes))
             both = chosen if mask is None else self.builder.shared("and", chosen, mask)
-            found = both if found is None else self.builder.shared("or", found, both)
-        return found
+            can = both if can is None else self.builder.shared("or", can, both)
+        return can
 

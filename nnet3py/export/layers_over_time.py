@@ -96,8 +96,8 @@ def extraction(frames: Frames, c: Any, source: int, window: Window) -> Value:
     b = frames.builder
     every = c.output_period == 1
     x = b.op("double", frames.read(source, 0, window) if every else frames.available(source))
-    one = b.op("shift", b.op("scale", columns(b, x, 0, 1), by=0.0), by=1.0)
-    parts = [one, x, b.op("mul", x, x)] if c.include_variance else [one, x]
+    count = b.op("shift", b.op("scale", columns(b, x, 0, 1), by=0.0), by=1.0)
+    parts = [count, x, b.op("mul", x, x)] if c.include_variance else [count, x]
     x = b.op("concat", *parts, dim=sum(p.dim for p in parts))
     if every:
         return b.op("single", x)

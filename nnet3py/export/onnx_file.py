@@ -41,15 +41,26 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
     Nnet3Error : what cannot be exported, before anything is written; the package onnx is not installed
     """
     options = options or ExportOptions(**settings)
-    onnx = import_onnx()
     graph = graph_of(model, options)
-    made = onnx_model(graph)
-    if _weight_bytes(made) > LARGEST_FILE:
-        _write_in_two(onnx, made, os.fspath(path))
-    else:
-        with open_output(path) as file:
-            file.write(made.SerializeToString())
+    write_model(onnx_model(graph), path)
     return graph
+
+
+def write_model(made: Any, path: str | os.PathLike[str]) -> None:
+    """Write an ONNX model as a file, or, where that would be too large, as two: the weights are beside the graph."""
+    if _weight_bytes(made) > LARGEST_FILE:
+        _write_in_two(import_onnx(), made, os.fspath(path))
+        return
+    with open_output(path) as file:
+        file.write(made.SerializeToString())
+
+
+def weights_beside(path: str) -> list[str]:
+    """The files that hold weights of an ONNX file; none if it has them all itself."""
+    onnx = import_onnx()
+    names = {entry.value for each in onnx.load(path, load_external_data=False).graph.initializer
+             for entry in each.external_data if entry.key == "location"}
+    return [os.path.join(os.path.dirname(path), name) for name in sorted(names)]
 
 
 def _weight_bytes(made: Any) -> int:

@@ -401,13 +401,13 @@ class OnnxWriter:
         begin = [c.begin or self._add("Expand", [self._constant(0.0, np.float32), self._add(
             "Concat", ["batch", self._constant([loop.fold, c.dim])], axis=0)]) for c in loop.carried]
         body = self._body(loop)
-        states, found = [self._new() for _ in loop.carried], [self._new() for _ in loop.collected]
+        states, all_frames = [self._new() for _ in loop.carried], [self._new() for _ in loop.collected]
         direction = int(loop.is_backward)
         self.scope = loop.scope
-        self._add("Scan", begin + given, states + found, body=body, num_scan_inputs=len(given),
+        self._add("Scan", begin + given, states + all_frames, body=body, num_scan_inputs=len(given),
                   scan_input_axes=[1] * len(given), scan_input_directions=[direction] * len(given),
-                  scan_output_axes=[1] * len(found), scan_output_directions=[direction] * len(found))
-        for folded, (_, value) in zip(found, loop.collected, strict=True):
+                  scan_output_axes=[1] * len(all_frames), scan_output_directions=[direction] * len(all_frames))
+        for folded, (_, value) in zip(all_frames, loop.collected, strict=True):
             y = self._add("Reshape", [folded, self._constant([0, -1, value.dim])])
             start, end = (missing, self._constant([TO_THE_END])) if loop.is_backward else (self._constant([0]), rows)
             self._add("Slice", [y, start, end, self._constant([1])], [value.name])

@@ -67,15 +67,15 @@ class OnnxStream:
         return self._left + self._right + self._shift - self._factor + 1
 
     def _run_chunks(self, ivector: np.ndarray | None) -> np.ndarray:
-        found = []
+        outputs = []
         while self._waiting is not None and self._waiting.shape[1] >= self._next_size():
             size = self._next_size()
             output = self._run(self._waiting[:, :size], ivector)[:, self._discarded:]
             self._discarded = max(self._discarded - self._chunk_outputs, 0)
             self._waiting = self._waiting[:, size:]
             self._num_outputs += output.shape[1]
-            found.append(output)
-        return np.concatenate(found, axis=1) if found else np.zeros((0, 0, 0), np.float32)
+            outputs.append(output)
+        return np.concatenate(outputs, axis=1) if outputs else np.zeros((0, 0, 0), np.float32)
 
     def _run(self, feats: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
         states = self._states or [np.zeros((len(feats), frames, dim), np.float32) for frames, dim in self._starts]

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.export.onnx_file import run, session
+from nnet3py.export.onnx_file import run, session, weights_beside, write_model
 from nnet3py.export.onnx_graph import import_onnx
 from nnet3py.extras import install_command
-from nnet3py.io.streams import open_output
 
 KINDS = ("int8", "float16")
 
@@ -72,22 +71,32 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
         except Exception as error:
             raise Nnet3Error(f"onnxruntime cannot quantize the model: {error}") from error
         loss = _loss(path, made, inputs)
-        with open(made, "rb") as source, open_output(target) as file:
-            file.write(source.read())
+        replaced = weights_beside(path) if os.path.abspath(path) == os.path.abspath(target) else []
+        write_model(import_onnx().load(made), target)
+        for file in set(replaced) - set(weights_beside(os.fspath(target)) if replaced else []):
+            os.remove(file)
     return loss
 
 
 def _convert(path: str, made: str, kind: str, calibration: Sequence[dict[str, np.ndarray]]) -> None:
+    is_large = bool(weights_beside(path))
     if kind == "float16":
         from onnxruntime.transformers.float16 import convert_float_to_float16
 
         onnx = import_onnx()
-        onnx.save_model(convert_float_to_float16(onnx.load(path), keep_io_types=True), made)
+        half = convert_float_to_float16(onnx.load(path), keep_io_types=True)
+        given = {each.name for each in half.graph.input}
+        # the tool appends the casts of inputs, and operators must come after what they read
+        in_order = sorted(half.graph.node, key=lambda node: not (node.op_type == "Cast" and node.input[0] in given))
+        del half.graph.node[:]
+        half.graph.node.extend(in_order)
+        onnx.save_model(half, made, save_as_external_data=is_large)
         return
     from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic, quantize_static
 
     if not calibration:
-        quantize_dynamic(path, made, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"])
+        quantize_dynamic(path, made, weight_type=QuantType.QInt8, op_types_to_quantize=["MatMul"],
+                         use_external_data_format=is_large)
         return
 
     class Reader(CalibrationDataReader):       # type: ignore[misc]
@@ -101,7 +110,7 @@ def _convert(path: str, made: str, kind: str, calibration: Sequence[dict[str, np
             return next(self._left, None)
 
     quantize_static(path, made, Reader(), weight_type=QuantType.QInt8, per_channel=True,
-                    op_types_to_quantize=["MatMul"])
+                    op_types_to_quantize=["MatMul"], use_external_data_format=is_large)
 
 
 def _loss(path: str, made: str, inputs: Sequence[dict[str, np.ndarray]]) -> Loss:
@@ -109,7 +118,12 @@ def _loss(path: str, made: str, inputs: Sequence[dict[str, np.ndarray]]) -> Loss
     first, second = ([_output(each, given) for given in inputs] for each in (exact, quantized))
     a, b = np.concatenate(first), np.concatenate(second)
     return Loss(float(np.sqrt(((a - b) ** 2).mean()) / max(float(a.std()), 1e-30)), float(np.abs(a - b).max()),
-                float((a.argmax(axis=1) == b.argmax(axis=1)).mean()), os.path.getsize(path), os.path.getsize(made))
+                float((a.argmax(axis=1) == b.argmax(axis=1)).mean()), _bytes(path), _bytes(made))
+
+
+def _bytes(path: str) -> int:
+    """Of a file, and of those with its weights."""
+    return sum(map(os.path.getsize, [path, *weights_beside(path)]))
 
 
 def _output(running: Any, given: dict[str, np.ndarray]) -> np.ndarray:

@@ -215,56 +215,56 @@ class Times:
         return min((lo for lo, _ in inputs), default=0), max((hi for _, hi in inputs), default=0)
 
     def _find_computable(self) -> list[Interval]:
-        found = [Interval()] * len(self.nnet.nodes)
+        computable = [Interval()] * len(self.nnet.nodes)
         for group, is_loop in zip(self.order, self.is_loop, strict=True):
             for _ in range(len(group) + 1 if is_loop else 1):
-                before = [found[i] for i in group]
+                before = [computable[i] for i in group]
                 for i in group:
-                    found[i] = self._computable_of(i, found)
-                if before == [found[i] for i in group]:
+                    computable[i] = self._computable_of(i, computable)
+                if before == [computable[i] for i in group]:
                     break
-        return found
+        return computable
 
-    def _computable_of(self, i: int, found: list[Interval]) -> Interval:
+    def _computable_of(self, i: int, computable: list[Interval]) -> Interval:
         node = self.nnet.nodes[i]
         if isinstance(node, InputNode):
             return Interval() if self.constant[i] else Interval(-self.left, self.right)
         interval = Interval()
         if isinstance(node, DescriptorNode):
             for part in node.descriptor.parts:
-                interval = interval.both(self._computable_part(part, found))
+                interval = interval.both(self._computable_part(part, computable))
             return interval
         if isinstance(node, ComponentNode):
-            component, below = self.nnet.component_of(i), found[i - 1]
+            component, below = self.nnet.component_of(i), computable[i - 1]
             reach = statistics_reach(component)
             if reach:          # extraction: at the beginnings of periods, the others are not read
                 is_extraction = type(component).__name__ == "StatisticsExtractionComponent"
                 return Interval(below.lo - reach[1], below.hi + (0 if is_extraction else reach[0]), False)
         for read in self._reads[i]:
             if not read.is_optional:
-                interval = interval.both(found[read.source].shifted(read.first))
+                interval = interval.both(computable[read.source].shifted(read.first))
         return interval
 
     def computable_part(self, part: Part) -> Interval:
         """When a part of a descriptor can be computed."""
         return self._computable_part(part, self.computable)
 
-    def _computable_part(self, part: Part, found: list[Interval]) -> Interval:
+    def _computable_part(self, part: Part, computable: list[Interval]) -> Interval:
         if isinstance(part, IfDefined | Const):
             return Interval()
         if isinstance(part, Failover):
-            return self._computable_part(part.a, found).either(self._computable_part(part.b, found))
+            return self._computable_part(part.a, computable).either(self._computable_part(part.b, computable))
         if not isinstance(part, Leaf):
             interval = Interval()
             for child in part.children():
-                interval = interval.both(self._computable_part(child, found))
+                interval = interval.both(self._computable_part(child, computable))
             return interval
         table = leaf_map(part)
         if table.is_plain:
-            return found[table.nodes[0]].shifted(table.offsets[0])
+            return computable[table.nodes[0]].shifted(table.offsets[0])
         if table.fixed:
-            return Interval(exact=all(found[n] == Interval() for n in table.nodes))
-        moved = [found[n].shifted(o) for n, o in zip(table.nodes, table.offsets, strict=True)]
+            return Interval(exact=all(computable[n] == Interval() for n in table.nodes))
+        moved = [computable[n].shifted(o) for n, o in zip(table.nodes, table.offsets, strict=True)]
         lo, hi = min(m.lo for m in moved), max(m.hi for m in moved)
         return Interval(lo, hi, (lo, hi) == (-ALWAYS, ALWAYS))
 
@@ -330,7 +330,7 @@ class Times:
 
     def _loop_windows(self, group: list[int], need: dict[int, tuple[int, int]]) -> None:
         backward = self.is_backward(group)
-        shifts = self._find_shifts(group, backward)
+        shifts = self._find_shifts(group, backward, need)
         self.shifts.update(shifts)
         bases = [(need[i][0] - shifts[i], need[i][1] - shifts[i]) for i in group if i in need]
         lo, hi = min(b[0] for b in bases), max(b[1] for b in bases)
@@ -370,19 +370,30 @@ class Times:
 
     def is_backward(self, group: list[int]) -> bool:
         """Whether a recurrence goes back in time: around its circles, what is read are later frames."""
-        return self._shifts_for(group, False) is None and self._shifts_for(group, True) is not None
+        start = dict.fromkeys(group, 0)
+        return self._shifts_from(start, group, False) is None and self._shifts_from(start, group, True) is not None
 
-    def _find_shifts(self, group: list[int], backward: bool) -> dict[int, int]:
-        """Shifts in time with which no member reads another at a step that comes later. Raises Nnet3Error."""
-        shifts = self._shifts_for(group, backward)
+    def _find_shifts(self, group: list[int], backward: bool, need: dict[int, tuple[int, int]]) -> dict[int, int]:
+        """Shifts in time with which no member reads another at a step that comes later. Raises Nnet3Error.
+
+        The steps of a member end with the last frame that is needed of it: one that only later chunks of a stream need
+        may look further ahead than there are frames yet, and is left to them.
+        """
+        ends = {}
+        for i in group:
+            if i in need:
+                (lo, hi), (step, residue) = need[i], self.steps[i]
+                ends[i] = lo - (lo - residue) % step if backward else hi + (residue - hi) % step
+        shifts = self._shifts_from(ends, group, backward)
         if shifts is None:
             names = ", ".join(dict.fromkeys(self.nnet.nodes[i].name.removesuffix("_input") for i in group))
             raise Nnet3Error(f"the recurrence of {names} cannot be exported: it reads both earlier and later frames")
         return shifts
 
-    def _shifts_for(self, group: list[int], backward: bool) -> dict[int, int] | None:
+    def _shifts_from(self, ends: dict[int, int], group: list[int], backward: bool) -> dict[int, int] | None:
+        """The same from where some members end; None if there is no end of it."""
         sign = -1 if backward else 1
-        shifts = dict.fromkeys(group, 0)
+        shifts = {i: sign * ends[i] if i in ends else -ALWAYS for i in group}
         for _ in range(len(group) + 1):
             changed = False
             for i in group:

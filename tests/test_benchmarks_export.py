@@ -1,0 +1,49 @@
+"""benchmarks/export.py, in a short form: all runtimes compute the same, and the table says which are faster."""
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from paths import ROOT
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("torch")
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import export  # noqa: E402
+
+CONFIG = """input-node name=input dim=4
+component name=a type=NaturalGradientAffineComponent input-dim=8 output-dim=6
+component-node name=a component=a input=Append(Offset(input, -1), input)
+component name=b type=BatchNormComponent dim=6
+component-node name=b component=b input=a
+output-node name=output input=b
+"""
+EXACT, INT8 = 1e-4, 0.1       # of the largest value: other orders of float32 sums; weights of 8 bits
+
+
+@pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
+def test_all_runtimes_compute_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "small.config").write_text(CONFIG)
+    monkeypatch.setattr(export, "NETS", tmp_path)
+    try:
+        done = CliRunner().invoke(export.main, ["--frames=40", "--runs=1", "--threads=1"], catch_exceptions=False)
+    finally:
+        export.engine_threads.set_num_threads(None)
+    tables = re.split(r"^small, .*\n", done.output, flags=re.MULTILINE)[1:]
+    assert len(tables) == 2
+    for table in tables:
+        rows = re.findall(r"^  (.+?) +\d+\.\d ms +(\S+)$", table, re.MULTILINE)
+        assert [name for name, _ in rows] == ["nnet3py, one chunk", "nnet3py, chunks of 150", "onnxruntime",
+                                              "onnxruntime int8", "torch"]
+        assert all(float(difference) <= (INT8 if "int8" in name else EXACT) for name, difference in rows)
+        assert table.splitlines()[-1].startswith("  faster than nnet3py, one chunk: ")
+
+
+def test_who_is_faster() -> None:
+    assert export.faster_than_ours({"nnet3py, one chunk": 3.0, "nnet3py, chunks of 150": 1.0, "torch": 4.0,
+                                    "onnxruntime": 2.0}) == "  faster than nnet3py, one chunk: onnxruntime (1.5 times)"
