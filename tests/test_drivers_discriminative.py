@@ -160,3 +160,20 @@ def test_a_whole_training(source: Path, criterion: str) -> None:
     assert len(logs) >= 2 and all(f"Overall {criterion} objective for 'output' is " in text for text in logs)
     time = Path("exp/final.mdl").stat().st_mtime_ns
     assert command.execute(options) == 0 and Path("exp/final.mdl").stat().st_mtime_ns == time      # nothing was left
+
+
+@pytest.mark.slow
+def test_a_chain_model_with_frame_shifts(source: Path) -> None:
+    pytest.importorskip("kaldifst", reason="graphs are made with kaldifst")
+    write_model(with_priors=False)
+    Path("src/frame_subsampling_factor").write_text("3\n")
+    assert load("train-discriminative").execute(
+        ["--feat-dir=data", "--lang=lang", "--src-dir=src", "--dir=exp", "--nj=1", "--egs.frames-per-eg=21",
+         "--egs.frames-overlap-per-eg=3", "--trainer.num-epochs=1", "--trainer.num-jobs=1",
+         "--trainer.use-frame-shift=true", "--trainer.learning-rate=0.0001", "--trainer.l2-regularize=0.0001",
+         "--trainer.minibatch-size=8", "--denlats.beam=6", "--denlats.lattice-beam=1"]) == 0
+    assert not len(read_model("exp/final.mdl").priors) and not list(Path("exp").glob("*_adj.mdl"))
+    assert sorted(path.name for path in Path("exp/log").glob("train.*.log")) == ["train.0.1.log", "train.1.1.log",
+                                                                                "train.2.1.log"]
+    before, after = (read_model(path).nnet.components[0].vectorize() for path in ("src/final.mdl", "exp/final.mdl"))
+    assert not np.array_equal(before, after)
