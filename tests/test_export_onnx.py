@@ -145,6 +145,20 @@ def test_the_caller_gives_the_context() -> None:
     assert_close(outputs(running, padded, ivectors), computed(nnet, feats, ivectors), TOLERANCE)
 
 
+def test_a_recurrence_that_hands_on_a_value_twice() -> None:
+    """A node and a range of all its columns, both read a step later, are the same value in the loop."""
+    affine = "type=AffineComponent input-dim=2 output-dim=2"
+    nnet = with_numbers(Nnet.from_config(f"""input-node name=input dim=2
+component name=a {affine}
+component-node name=a component=a input=Sum(input, IfDefined(Offset(b, -1)))
+dim-range-node name=part input-node=a dim-offset=0 dim=2
+component name=b {affine}
+component-node name=b component=b input=Sum(a, part)
+output-node name=output input=part
+""", seed=2))
+    assert_exports("loop", nnet, 1, (2, 7))
+
+
 def test_an_ivector_for_each_chunk() -> None:
     """As nnet3-compute takes one from --online-ivectors for each of its chunks."""
     nnet, size, period = chain_nnet(), 8, 5

@@ -96,13 +96,14 @@ class Recurrence:
 
     def _chains(self) -> list[Carried]:
         """What is handed on: of each node that is read, its values one, two, ... rounds of the loop ago."""
-        carried = []
+        carried: list[Carried] = []
         for node in sorted({node for node, _ in self.carried}):
             last = max(lag for n, lag in self.carried if n == node)
             for lag in range(1, last + 1):
                 inside = self._register(node, lag)
                 value = self._from_the_start(node) if lag == 1 else self._register(node, lag - 1)
-                if lag > 1 or value.name in {v.name for v in self.scanned.values()}:
+                taken = {v.name for v in self.scanned.values()} | {c.next for c in carried}
+                if lag > 1 or value.name in taken:
                     value = self.body.op("scale", value, by=1.0)
                 carried.append(Carried(inside.name, value.name, inside.dim))
         return carried
