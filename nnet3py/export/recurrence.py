@@ -59,7 +59,7 @@ class Recurrence:
             if i in self.needed:
                 inside = self.values[i]
                 outside = replace(inside, name=self.body.new_name(f"{self.nnet.nodes[i].name}/all"), is_constant=False)
-                if inside.is_constant or inside.name in {value.name for value in self.scanned.values()}:
+                if inside.is_constant or inside.name in self._given():
                     inside = self.body.op("scale", self._full(inside), by=1.0, constant=False)
                 collected.append((inside, outside))
                 self.outer.values[i] = outside
@@ -102,11 +102,15 @@ class Recurrence:
             for lag in range(1, last + 1):
                 inside = self._register(node, lag)
                 value = self._from_the_start(node) if lag == 1 else self._register(node, lag - 1)
-                taken = {v.name for v in self.scanned.values()} | {c.next for c in carried}
+                taken = self._given() | {c.next for c in carried}
                 if lag > 1 or value.name in taken:
                     value = self.body.op("scale", value, by=1.0)
                 carried.append(Carried(inside.name, value.name, inside.dim))
         return carried
+
+    def _given(self) -> set[str]:
+        """What the body is given: none of it may be a result as it is, for runtimes write over it."""
+        return {value.name for value in (*self.scanned.values(), *self.carried.values())}
 
     def _from_the_start(self, node: int) -> Value:
         """The values of a node; zero before the first frame of a stream, if chunks begin there earlier."""

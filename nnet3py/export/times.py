@@ -6,8 +6,9 @@ that as their step.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -69,6 +70,9 @@ class Interval(NamedTuple):
         return Interval(max(self.lo - offset, -ALWAYS), min(self.hi - offset, ALWAYS), self.exact)
 
 
+NEVER = Interval(ALWAYS, -ALWAYS)
+
+
 @dataclass
 class Window:
     """The times for which a node's rows are made: lo, lo + step, ..., E + hi."""
@@ -117,8 +121,8 @@ class Times:
     nnet : in the form for inference
     outputs : nodes whose values are wanted, at multiples of ``factor``
     factor : the frame subsampling factor
-    has_context : whether there are frames around those of the outputs, as many as the network needs
-    find_windows : without, only where nodes can be computed is worked out
+    context : frames before and after those of the outputs; None: as many as the network needs
+    is_stream : whether what is not needed yet is left to later chunks, which can compute it with more frames
 
     Attributes
     ----------
@@ -129,9 +133,9 @@ class Times:
     left, right : the context of the network in frames
     """
 
-    def __init__(self, nnet: Nnet, outputs: list[int], factor: int, has_context: bool = True,
-                 find_windows: bool = True) -> None:
-        self.nnet, self.outputs, self.factor = nnet, outputs, factor
+    def __init__(self, nnet: Nnet, outputs: list[int], factor: int, context: tuple[int, int] | None = None,
+                 is_stream: bool = False) -> None:
+        self.nnet, self.outputs, self.factor, self.is_stream = nnet, outputs, factor, is_stream
         count = len(nnet.nodes)
         self._reads = [list(self._find_reads(i)) for i in range(count)]
         arcs = [sorted({read.source for read in reads}) for reads in self._reads]
@@ -142,13 +146,13 @@ class Times:
         self.order = [groups[g] for g in sorted(groups)]
         self.is_loop = [len(g) > 1 or g[0] in arcs[g[0]] for g in self.order]
         self.constant = self._find_constant()
-        self.left, self.right = self._context() if has_context else (0, 0)
+        self.left, self.right = context or self._context()
         self.computable = self._find_computable()
         self.steps = self._find_steps()
+        self._asked: set[int] = set()                # nodes whose times are being worked out
         self.windows: dict[int, Window] = {}
         self.shifts: dict[int, int] = {}             # of members of recurrences: at step s they have time s + shift
-        if find_windows:
-            self._find_windows()
+        self._find_windows()
 
     # -- what reads what -------------------------------------------------------------------------------------------
 
@@ -264,9 +268,65 @@ class Times:
             return computable[table.nodes[0]].shifted(table.offsets[0])
         if table.fixed:
             return Interval(exact=all(computable[n] == Interval() for n in table.nodes))
-        moved = [computable[n].shifted(o) for n, o in zip(table.nodes, table.offsets, strict=True)]
+        moved = [self._with_residue(computable[n].shifted(o), r, len(table.nodes))
+                 for r, (n, o) in enumerate(zip(table.nodes, table.offsets, strict=True))]
         lo, hi = min(m.lo for m in moved), max(m.hi for m in moved)
         return Interval(lo, hi, (lo, hi) == (-ALWAYS, ALWAYS))
+
+    def _with_residue(self, interval: Interval, residue: int, modulus: int) -> Interval:
+        """The same with its ends at times t = residue (mod modulus), as far as the residue of E is known."""
+        lo, hi, _ = interval
+        if lo > -ALWAYS:
+            lo += (residue - lo) % modulus
+        if hi < ALWAYS and self.is_stream:          # the next chunk begins at a multiple of the network's modulus
+            hi -= (hi - self.factor - residue) % modulus
+        return Interval(lo, hi)
+
+    def is_sure(self, part: Part, window: Window) -> bool:
+        """Whether a part of a descriptor can be computed at all times of a window."""
+        sure = self._sure_part(part)
+        return sure.lo <= window.lo and window.hi <= sure.hi
+
+    def _sure_part(self, part: Part) -> Interval:
+        """Times at which a part can be computed, perhaps not all of them."""
+        if isinstance(part, IfDefined | Const):
+            return Interval()
+        if isinstance(part, Failover):
+            first, second = self._sure_part(part.a), self._sure_part(part.b)
+            joined = first.either(second)
+            return joined if joined.exact else first
+        if not isinstance(part, Leaf):
+            return self._intersection(self._sure_part(child) for child in part.children())
+        table = leaf_map(part)
+        if table.fixed:
+            return Interval() if all(self.constant[n] for n in table.nodes) else NEVER
+        return self._intersection(self._sure_residue(table, r) for r in range(len(table.nodes)))
+
+    def _sure_residue(self, table: LeafMap, residue: int) -> Interval:
+        """The same of a leaf where only times with one residue count."""
+        lo, hi, _ = self._sure(table.nodes[residue]).shifted(table.offsets[residue])
+        last_not = lo - 1 - (lo - 1 - residue) % len(table.nodes)
+        return Interval(max(last_not + 1, -ALWAYS) if lo > -ALWAYS else lo, hi)
+
+    def _sure(self, i: int) -> Interval:
+        """Times at which a node can be computed, perhaps not all of them."""
+        if self.computable[i].exact:
+            return self.computable[i]
+        node = self.nnet.nodes[i]
+        if i in self._asked or isinstance(node, ComponentNode) and statistics_reach(self.nnet.component_of(i)):
+            return NEVER
+        self._asked.add(i)
+        if isinstance(node, DescriptorNode):
+            sure = self._intersection(self._sure_part(part) for part in node.descriptor.parts)
+        else:
+            sure = self._intersection(self._sure(read.source).shifted(read.first) for read in self._reads[i]
+                                      if not read.is_optional)
+        self._asked.discard(i)
+        return sure
+
+    @staticmethod
+    def _intersection(intervals: Iterable[Interval]) -> Interval:
+        return reduce(Interval.both, intervals, Interval())
 
     # -- steps and windows -----------------------------------------------------------------------------------------
 
@@ -323,8 +383,9 @@ class Times:
             lo, hi = min(read.first, 0), max(read.last, 0)
         if read.is_optional:
             can = self.computable[read.source]
-            lo, hi = self._snapped(read.source, min(max(lo, can.lo), max(can.hi, can.lo)),
-                                   max(min(hi, can.hi), min(can.lo, can.hi)))
+            least = -ALWAYS if self.is_stream else min(can.lo, can.hi)
+            lo, hi = self._snapped(read.source, min(max(lo, can.lo), max(can.hi, can.lo)), max(min(hi, can.hi), least))
+            lo = min(lo, hi)
         known = need.get(read.source)
         need[read.source] = (lo, hi) if known is None else (min(lo, known[0]), max(hi, known[1]))
 

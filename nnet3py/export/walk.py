@@ -66,17 +66,19 @@ class Walk:
     def __init__(self, nnet: Nnet, options: GraphOptions) -> None:
         self.nnet, self.options = nnet, options
         self.outputs = [i for i in range(len(nnet.nodes)) if nnet.is_output(i)]
-        about = nnet, self.outputs, options.frame_subsampling_factor, options.edges != "none"
-        if any(isinstance(part, Failover) for part in _parts(nnet)):
-            remove_unread_choices(nnet, Times(*about, find_windows=False))
-        self.times = Times(*about)
+        is_stream = options.edges == "stream"
+        context = (0, 0) if options.edges == "none" else None
+        self.times = Times(nnet, self.outputs, options.frame_subsampling_factor, context, is_stream)
+        while any(isinstance(part, Failover) for part in _parts(nnet)) and remove_unread_choices(nnet, self.times):
+            context = self.times.left, self.times.right                # that of the network with all its choices
+            self.times = Times(nnet, self.outputs, options.frame_subsampling_factor, context, is_stream)
         self.builder = Builder()
-        if options.edges == "stream":
+        if is_stream:
             limits.check_streaming(nnet, self.times)
         self._same_context()
         fixed = options.fixed_chunk_outputs
         self.chunks = FixedChunks(fixed, self._first_time()) if fixed else None
-        self.frames = Frames(self.builder, self.times, options.edges == "stream", self.chunks)
+        self.frames = Frames(self.builder, self.times, is_stream, self.chunks)
 
     def graph(self) -> Graph:
         """All operations."""
