@@ -49,7 +49,7 @@ pytest.importorskip("onnxruntime")
 
 from hypothesis import given, settings  # noqa: E402
 
-from nnet3py.export.onnx_file import onnx_model, run, session  # noqa: E402
+from nnet3py.export.onnx_file import onnx_model, run, session, utterance_output  # noqa: E402
 from nnet3py.export.onnx_weights import set_from_onnx  # noqa: E402
 
 MOST_WITHOUT = 5            # component types that cannot be exported
@@ -157,6 +157,20 @@ component-node name=b component=b input=Sum(a, part)
 output-node name=output input=part
 """, seed=2))
     assert_exports("loop", nnet, 1, (2, 7))
+
+
+def test_a_recurrence_that_reads_the_past_of_what_it_is_given() -> None:
+    """``part`` is what ``a`` was two steps ago: the loop was given it, and hands it on under another name."""
+    affine = "type=AffineComponent input-dim=2 output-dim=2"
+    nnet = with_numbers(Nnet.from_config(f"""input-node name=input dim=2
+component name=a {affine}
+component-node name=a component=a input=Sum(input, IfDefined(Offset(b, -2)))
+dim-range-node name=part input-node=a dim-offset=0 dim=2
+component name=b {affine}
+component-node name=b component=b input=Sum(Round(part, 3), IfDefined(Offset(b, -3)))
+output-node name=output input=a
+""", seed=2))
+    assert_exports("loop", nnet, 1, (2, 12))
 
 
 def test_an_ivector_for_each_chunk() -> None:
@@ -348,6 +362,46 @@ output-node name=output input=a
     given = random_inputs(nnet, 9, 1)
     quantized, expected = outputs(session("a.onnx"), *given), computed(nnet, *given)
     assert 0 < np.sqrt(((quantized - expected)**2).mean()) <= 0.1 * expected.std()
+
+
+@pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
+@pytest.mark.parametrize(("kind", "form"), [("int8", "--streaming=true"), ("float16", "--streaming=true"),
+                                            ("int8", "--edges=given")])
+def test_quantized_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+                           kind: str, form: str) -> None:
+    """Ranges are found on the chunks that a stream is given, or with the frames around an utterance."""
+    monkeypatch.chdir(tmp_path)
+    nnet = read_case("nets/net-tdnn")
+    nnet.write("a.raw")
+    write_feats(Path("feats.ark"), nnet)
+    assert export.execute(["--print-args=false", form, f"--quantize={kind}", "--quantize-feats=ark:feats.ark", "a.raw",
+                           "a.onnx"]) == 0
+    assert f"Quantized a.onnx to {kind}" in capfd.readouterr().err
+    feats, ivectors = random_inputs(nnet, 40, 1)
+    given = {"input": feats} | ({} if ivectors is None else {"ivector": ivectors})
+    found, expected = utterance_output(session("a.onnx"), given), computed(nnet, feats, ivectors)
+    assert 0 < np.sqrt(((found - expected)**2).mean()) <= 0.1 * expected.std()
+
+
+@pytest.mark.parametrize("form", ["--edges=given", "--streaming=true", "--streaming=true --fixed-chunks=true"])
+def test_other_forms_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+                                  form: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    chain_nnet().write("a.raw")
+    options = ["--print-args=false", "--frame-subsampling-factor=3", "--chunk-outputs=4", *form.split()]
+    assert export.execute([*options, "a.raw", "a.onnx"]) == 0
+    assert "onnxruntime and nnet3py differ by" in capfd.readouterr().err
+    monkeypatch.setattr("nnet3py.cli.export.ONNX_TOLERANCE", 0.0)
+    assert export.execute([*options, "a.raw", "a.onnx"]) == 1
+
+
+def test_more_metadata(tmp_path: Path) -> None:
+    nnet3py.export_onnx(chain_nnet(), tmp_path / "a.onnx", metadata="sample_rate=16000, language = en")
+    known = session(str(tmp_path / "a.onnx")).get_modelmeta().custom_metadata_map
+    assert (known["sample_rate"], known["language"], known["subsampling_factor"]) == ("16000", "en", "1")
+    with pytest.raises(UsageError, match="key=value"):
+        nnet3py.export_onnx(chain_nnet(), tmp_path / "b.onnx", metadata="16000")
+    assert not (tmp_path / "b.onnx").exists()
 
 
 def write_feats(path: Path, nnet: Nnet) -> None:

@@ -53,17 +53,24 @@ def clockwork() -> Nnet:
     return with_numbers(Nnet.from_config(CLOCKWORK, seed=1))
 
 
-def assert_streams(name: str, nnet: Nnet, factor: int, sizes: tuple[int, ...] = (2, 7)) -> None:
-    """Chunks of any size, and of one size, are looped computation; two streams side by side."""
+def assert_streams(name: str, nnet: Nnet, factor: int, sizes: tuple[int, ...] = (2, 7),
+                   skip_dependent: bool = False) -> None:
+    """Chunks of any size, and of one size, are looped computation; two streams side by side.
+
+    ``skip_dependent``: leaves fixed chunks out where values depend on where chunks end. The frames before the first are
+    chunks there, which looped computation does not have.
+    """
     feats, ivectors = random_inputs(nnet, 50, 2)
     running = made_session(nnet, streaming=True, frame_subsampling_factor=factor)
     for size in sizes:
         looped = nnet3py.LoopedComputer(nnet, size * factor, frame_subsampling_factor=factor)
         expected = [looped.compute(x, None if ivectors is None else ivectors[n]) for n, x in enumerate(feats)]
         rows = looped.frames_per_chunk // factor                  # a multiple of what the network repeats itself after
-        fixed = made_session(nnet, streaming=True, frame_subsampling_factor=factor, chunk_outputs=rows,
-                             fixed_chunks=True)
-        for stream in (OnnxStream(running, rows), OnnxStream(fixed)):
+        streams = [OnnxStream(running, rows)]
+        if not (skip_dependent and running.get_modelmeta().custom_metadata_map["chunk_dependent"]):
+            streams.append(OnnxStream(made_session(nnet, streaming=True, frame_subsampling_factor=factor,
+                                                   chunk_outputs=rows, fixed_chunks=True)))
+        for stream in streams:
             found = [stream.accept(feats[:, t:t + 9], ivectors) for t in range(0, 50, 9)] + [stream.finish(ivectors)]
             assert_close(np.concatenate([y for y in found if y.size], axis=1), np.stack(expected), tolerance(name))
 
@@ -90,14 +97,40 @@ def test_streams_of_many_random_networks(text: str) -> None:
     nnet = with_numbers(Nnet.from_config(text, seed=2))
     with few_waves():
         try:
-            nnet3py.LoopedComputer(nnet, 2).compute(random_inputs(nnet, 20, 1)[0][0])
-            nnet3py.LoopedComputer(nnet, 5).compute(random_inputs(nnet, 20, 1)[0][0])
+            for size in (2, 5):
+                for feats in random_inputs(nnet, 50, 2)[0]:
+                    nnet3py.LoopedComputer(nnet, size).compute(feats)
         except Nnet3Error:
             return
         try:
-            assert_streams("random", nnet, 1, (2, 5))
+            assert_streams("random", nnet, 1, (2, 5), skip_dependent=True)
         except Nnet3Error as error:
-            assert "a fixed number" in str(error) and "ReplaceIndex" in text
+            is_fixed = "a fixed number" in str(error) and "ReplaceIndex" in text
+            others = "it reads both earlier and later frames", "the second choice of its Failover()"
+            assert is_fixed or any(other in str(error) for other in others)
+
+
+@pytest.mark.parametrize("nodes", [
+    # the second choice is never read, and must not make others be computed too early
+    {"a": "Sum(Round(input, 2), Failover(input, IfDefined(Offset(input, -2))))",
+     "output": "Failover(a, IfDefined(Offset(a, 2)))"},
+    # what only the next chunk needs can be computed there with a frame more
+    {"a": "Sum(Round(input, 2), IfDefined(Offset(b, -3)))", "b": "Sum(Round(input, 2), IfDefined(Round(a, 1)))",
+     "c": "Sum(Offset(Round(b, 2), -1), IfDefined(Offset(input, 1)))", "output": "Sum(b, IfDefined(Offset(c, -2)))"},
+    # computable at every other time only, and chunks end at the others
+    {"a": "Failover(Round(input, 2), input)", "output": "Sum(a, IfDefined(Offset(a, 1)))"},
+    # needed at every other time only
+    {"a": "Sum(input, IfDefined(Offset(input, 1)))", "b": "Sum(Offset(a, 1), IfDefined(a))", "output": "Switch(b, a)"},
+])
+def test_what_is_computed_when_it_is_needed(nodes: dict[str, str]) -> None:
+    """The value of a node with optional input depends on the frames that there are when it is first needed."""
+    lines = ["input-node name=input dim=2"]
+    for name, descriptor in nodes.items():
+        if name != "output":
+            lines += [f"component name={name} type=AffineComponent input-dim=2 output-dim=2",
+                      f"component-node name={name} component={name} input={descriptor}"]
+    lines.append(f"output-node name=output input={nodes['output']}\n")
+    assert_streams("optional", with_numbers(Nnet.from_config("\n".join(lines), seed=2)), 1, (2, 5), skip_dependent=True)
 
 
 def test_the_time_of_a_long_stream_begins_anew() -> None:
@@ -121,6 +154,15 @@ output-node name=output input=Sum(input, IfDefined(ReplaceIndex(input, t, 0)))
         graph_of(nnet, ExportOptions(streaming=True))
     with pytest.raises(UsageError, match="--chunk-outputs"):
         graph_of(chain_nnet(), ExportOptions(streaming=True, fixed_chunks=True))
+    early = Nnet.from_config("""input-node name=input dim=2
+component name=a type=SigmoidComponent dim=2
+component-node name=a component=a input=Sum(input, IfDefined(Offset(input, 1)))
+output-node name=output input=Failover(Offset(a, -2), a)
+""")
+    with pytest.raises(Nnet3Error, match="'output': the second choice"):
+        graph_of(early, ExportOptions(streaming=True))
+    with pytest.raises(UsageError, match="repeats itself after 6 rows of output.*such as 6"):
+        graph_of(clockwork(), ExportOptions(streaming=True, chunk_outputs=5))
     backward = Nnet.from_config("""input-node name=input dim=2
 component name=a type=SigmoidComponent dim=2
 component-node name=a component=a input=Sum(input, IfDefined(Offset(a, 1)))

@@ -36,6 +36,8 @@ class ExportOptions:
                              "from the first on; the metadata say how many rows of output are to be thrown away at "
                              "the start")
     comment: str = opt("comment", "", "A line for the metadata")
+    metadata: str = opt("metadata", "", "More metadata, as key=value,key=value: what a runtime wants to know that no "
+                        "model says, such as sample_rate=16000,language=en")
 
     def check(self) -> None:
         """Raise UsageError for what makes no sense."""
@@ -47,3 +49,12 @@ class ExportOptions:
             raise UsageError(f"--chunk-outputs={self.chunk_outputs} must be 0 or more")
         if self.fixed_chunks and not (self.streaming and self.chunk_outputs):
             raise UsageError("--fixed-chunks needs --streaming and a number of rows of output, --chunk-outputs")
+        self.more_metadata()
+
+    def more_metadata(self) -> dict[str, str]:
+        """The metadata that were given by key. Raises UsageError for what is not key=value."""
+        pairs = [pair.partition("=") for pair in self.metadata.split(",") if pair]
+        for key, equals, _ in pairs:
+            if not (key.strip() and equals):
+                raise UsageError(f"--metadata: found '{key}', expected key=value,key=value")
+        return {key.strip(): value.strip() for key, _, value in pairs}

@@ -1,10 +1,11 @@
 """Failover() whose first choice can be computed wherever it is asked for, or whose second only where the first can."""
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from nnet3py.export.times import Interval, Times
+from nnet3py.export.times import ALWAYS, Interval, Times, Window
 from nnet3py.network.descriptor import Const, Descriptor, Failover, IfDefined, Part
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import DescriptorNode
@@ -26,6 +27,41 @@ def remove_unread_choices(nnet: Nnet, times: Times) -> bool:
     return changed
 
 
+def read_too_early(nnet: Nnet, times: Times, dependent: set[int]) -> Iterator[int]:
+    """Nodes with a Failover() that a stream cannot have.
+
+    Its second choice is read at the beginning only, but frames are computed for it in all chunks, and some of them
+    depend on where chunks end: they are too early for who reads them later.
+
+    Parameters
+    ----------
+    dependent : nodes whose values depend on where chunks end
+    """
+    for i in times.windows if dependent else ():
+        node = nnet.nodes[i]
+        if isinstance(node, DescriptorNode):
+            parts = tuple(_first_choices(part, i, times) for part in node.descriptor.parts)
+            if parts != node.descriptor.parts:
+                other = nnet.copy()
+                other.nodes[i] = replace(node, descriptor=Descriptor(parts))
+                other.structure_changed()
+                later = Times(other, times.outputs, times.factor, (times.left, times.right), is_stream=True).windows
+                if any(n not in later or later[n].hi < times.windows[n].hi for n in dependent):
+                    yield i
+
+
+def _first_choices(part: Any, i: int, times: Times) -> Any:
+    """The part without the second choices that the end of a chunk never reads."""
+    if isinstance(part, Failover) and times.is_sure(part.a, Window(ALWAYS, times.windows[i].hi)):
+        return _first_choices(part.a, i, times)
+    return _with_parts(part, lambda child: _first_choices(child, i, times))
+
+
+def _with_parts(part: Any, change: Callable[[Part], Part]) -> Any:
+    fields = {name: change(value) for name, value in vars(part).items() if isinstance(value, Part)}
+    return replace(part, **fields) if fields else part
+
+
 def _without_unread(part: Any, i: int, times: Times) -> Any:
     if isinstance(part, Failover):
         first, own = times.computable_part(part.a), times.computable[i]
@@ -34,8 +70,7 @@ def _without_unread(part: Any, i: int, times: Times) -> Any:
             return _without_unread(part.a, i, times)
         if isinstance(part.b, IfDefined) and _is_zero(times.computable_part(part.b.child), first, own):
             return replace(part, a=_without_unread(part.a, i, times), b=Const(0.0, part.b.dim(times.nnet)))
-    fields = {name: _without_unread(value, i, times) for name, value in vars(part).items() if isinstance(value, Part)}
-    return replace(part, **fields) if fields else part
+    return _with_parts(part, lambda child: _without_unread(child, i, times))
 
 
 def _is_zero(second: Interval, first: Interval, own: Interval) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 from nnet3py.components.base import with_children
 from nnet3py.errors import Nnet3Error
 from nnet3py.export import layers, layers_over_time
+from nnet3py.export.failovers import read_too_early
 from nnet3py.export.times import Times, leaf_map, statistics_reach
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.nodes import DescriptorNode
@@ -76,6 +77,10 @@ def _node_problems(nnet: Nnet) -> Iterator[Problem]:
 
 def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:
     """What cannot be computed chunk by chunk."""
+    for i in read_too_early(nnet, times, set(_chunk_dependent(times))):
+        name = nnet.nodes[i].name.removesuffix("_input")
+        yield Problem(name, "node", "the second choice of its Failover() is for the beginning, but makes later chunks "
+                      "compute frames before those that they depend on are there")
     if not any(nnet.is_input(i) for i in times.windows):
         yield Problem("output", "network", "it has no input of frames")
     for node in nnet.nodes:
@@ -92,7 +97,11 @@ def chunk_dependent(nnet: Nnet, times: Times) -> list[str]:
 
     Such are recurrences that go back in time, which begin anew at the end of each chunk.
     """
-    names = [nnet.nodes[i].name.removesuffix("_input") for i, window in times.windows.items()
-             if any(read.is_optional and window.hi + read.last > times.computable[read.source].hi
-                    for read in times.reads(i))]
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(nnet.nodes[i].name.removesuffix("_input") for i in _chunk_dependent(times)))
+
+
+def _chunk_dependent(times: Times) -> Iterator[int]:
+    for i, window in times.windows.items():
+        optional = [read for read in times.reads(i) if read.is_optional]
+        if any(window.hi + read.last > times.computable[read.source].hi for read in optional):
+            yield i

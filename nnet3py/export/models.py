@@ -1,6 +1,7 @@
 """From a model to the list of operations: which outputs, in which form, with what metadata."""
 from __future__ import annotations
 
+import math
 import os
 from typing import TYPE_CHECKING
 
@@ -83,9 +84,16 @@ def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
     walk = Walk(in_test_mode(selected, options.collapse), GraphOptions(
         "stream" if options.streaming else options.edges, factor, priors, options.log_softmax, options.apply_exp,
         options.chunk_outputs if options.fixed_chunks else 0))
+    _check_chunks(options.chunk_outputs, math.lcm(walk.nnet.modulus(), factor) // factor)
     graph = walk.graph()
-    graph.metadata = _metadata(walk, graph, options)
+    graph.metadata = {**_metadata(walk, graph, options), **options.more_metadata()}
     return graph
+
+
+def _check_chunks(chunk_outputs: int, unit: int) -> None:
+    if chunk_outputs % unit:
+        raise UsageError(f"--chunk-outputs={chunk_outputs}: the network repeats itself after {unit} rows of output",
+                         f"give a multiple, such as {chunk_outputs + -chunk_outputs % unit}")
 
 
 def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> dict[str, str]:
@@ -94,10 +102,15 @@ def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> di
     shift = options.chunk_outputs * factor
     if graph.fixed:
         first_input = graph.fixed.first_time - factor + spec.right + 1
-        return {"chunk_shift": str(shift), "chunk_length": str(shift), "left_context": str(-first_input),
-                "fixed_chunks": "1", "discarded_outputs": str(-graph.fixed.first_time // factor)}
-    length = spec.left + spec.right + shift - factor + 1
-    return {"chunk_shift": str(shift), "chunk_length": str(length)} if shift else {}
+        return {**_chunk_sizes(shift, shift), "left_context": str(-first_input), "fixed_chunks": "1",
+                "discarded_outputs": str(-graph.fixed.first_time // factor)}
+    return _chunk_sizes(spec.left + spec.right + shift - factor + 1, shift) if shift else {}
+
+
+def _chunk_sizes(length: int, shift: int) -> dict[str, str]:
+    """How many frames a first chunk has, and later ones, under all names that classes of sherpa-onnx have for it."""
+    return {**dict.fromkeys(("chunk_length", "window_size", "T"), str(length)),
+            **dict.fromkeys(("chunk_shift", "decode_chunk_len"), str(shift))}
 
 
 def _metadata(walk: Walk, graph: Graph, options: ExportOptions) -> dict[str, str]:
@@ -106,7 +119,8 @@ def _metadata(walk: Walk, graph: Graph, options: ExportOptions) -> dict[str, str
     known = {
         "producer": "nnet3py", "model_type": "nnet3", "version": VERSION, "modulus": str(walk.nnet.modulus()),
         "left_context": str(timed[0].left if timed else 0), "right_context": str(timed[0].right if timed else 0),
-        "frame_subsampling_factor": str(graph.frame_subsampling_factor), "edges": graph.edges,
+        **dict.fromkeys(("frame_subsampling_factor", "subsampling_factor"), str(graph.frame_subsampling_factor)),
+        "edges": graph.edges,
         "input_dim": str(dims.get("input", 0)), "ivector_dim": str(dims.get("ivector", 0)),
         "output_dim": str(graph.outputs[0][1].dim), "vocab_size": str(graph.outputs[0][1].dim),
         "outputs": ",".join(name for name, _ in graph.outputs), "exported_output": options.output,

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.export.export_options import ExportOptions
 from nnet3py.export.models import graph_of
 from nnet3py.export.onnx_graph import OnnxWriter, import_onnx
+from nnet3py.export.onnx_stream import CHUNK_OUTPUTS, OnnxStream
 from nnet3py.export.operations import Graph
 from nnet3py.extras import load
 from nnet3py.io.specifiers import Medium, parse_wxfilename
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
 LARGEST_FILE = 2**31 - 2**20      # bytes in one file; weights of larger models lie beside it
+SMALL_WEIGHT = 1024               # bytes; smaller ones stay in it
 
 
 def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
@@ -74,13 +78,19 @@ def _write_in_two(onnx: Any, made: Any, path: str) -> None:
         raise UsageError(f"the model's weights have {_weight_bytes(made)} bytes, too many for a single ONNX file; they "
                          f"would lie beside it, and '{path}' is no file in a folder", "give the path of a file")
     weights = f"{name}.weights"
-    if os.path.exists(os.path.join(folder, weights)):          # onnx would write after what is there
-        os.remove(os.path.join(folder, weights))
     try:
-        onnx.save_model(made, path, save_as_external_data=True, location=weights)
-        onnx.checker.check_model(path, full_check=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder or ".") as unfinished:
+            graph = os.path.join(unfinished, name)
+            for tensor in made.graph.initializer:
+                if len(tensor.raw_data) >= SMALL_WEIGHT:
+                    onnx.external_data_helper.set_external_data(tensor, weights)
+            onnx.save_model(made, graph)
+            onnx.checker.check_model(graph, full_check=True)
+            shutil.copymode(graph, os.path.join(unfinished, weights))
+            os.replace(os.path.join(unfinished, weights), os.path.join(folder, weights))
+            os.replace(graph, path)
     except OSError as error:
-        raise Nnet3Error(f"cannot write {path}: {error.strerror}") from error
+        raise Nnet3Error(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def onnx_model(graph: Graph) -> Any:
@@ -109,23 +119,52 @@ def run(running: Any, *inputs: np.ndarray) -> list[np.ndarray]:
     return list(running.run(None, dict(zip(names, inputs, strict=True))))
 
 
+def utterance_output(running: Any, given: dict[str, np.ndarray], chunk_outputs: int = CHUNK_OUTPUTS) -> np.ndarray:
+    """The first output of a session for whole utterances, float32 (N, rows, dim), also of a model for streams.
+
+    Parameters
+    ----------
+    chunk_outputs : rows of output of the chunks of streams, if these may have any number
+    given : name of an input -> float32 (N, frames, dim) or (N, dim), without frames around them or states
+    """
+    known = running.get_modelmeta().custom_metadata_map
+    if known.get("streaming") == "1":
+        stream = OnnxStream(running, chunk_outputs)
+        rows = [stream.accept(given["input"], given.get("ivector")), stream.finish(given.get("ivector"))]
+        return np.concatenate([each for each in rows if each.size], axis=1)
+    if known.get("edges") == "given":
+        context = int(known["left_context"]), int(known["right_context"])
+        given = given | {"input": np.pad(given["input"], ((0, 0), context, (0, 0)), mode="edge")}
+    return run(running, *[given[each.name] for each in running.get_inputs()])[0]
+
+
 def difference_from_compute(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
                             graph: Graph, options: ExportOptions, frames: int = 40) -> float:
-    """The largest difference of an exported whole-utterance model from nnet3py.compute, on random input.
+    """The largest difference of an exported model from nnet3py.compute, or of a stream from looped computation.
 
-    It is relative to the largest value. Priors, log-softmax and exponential are not compared.
+    It is relative to the largest value, on random input. Priors, log-softmax and exponential are not compared.
     """
-    from nnet3py.export.models import read
+    from nnet3py.export.models import read, select_outputs
     from nnet3py.runtime.compute import compute
+    from nnet3py.runtime.looped import LoopedComputer
 
     rng, (nnet, _) = np.random.default_rng(0), read(model)
     given = [rng.standard_normal((1, frames, spec.dim) if spec.has_time else (1, spec.dim)).astype(np.float32)
              for spec in graph.inputs]
-    computed = run(session(os.fspath(path)), *given)[0][0]
-    by_name = {spec.name: array[0] for spec, array in zip(graph.inputs, given, strict=True)}
-    ivector = by_name.get("ivector")
+    by_name = {spec.name: array for spec, array in zip(graph.inputs, given, strict=True)}
+    running = session(os.fspath(path))
+    ivector = by_name["ivector"][0] if "ivector" in by_name else None
     if ivector is None and nnet.input_dim("ivector") > 0:         # an input that this output does not need
         ivector = np.zeros(nnet.input_dim("ivector"), np.float32)
-    expected = compute(nnet, by_name["input"], ivector, frames_per_chunk=frames, output=options.output,
-                       frame_subsampling_factor=graph.frame_subsampling_factor)
+    factor, feats = graph.frame_subsampling_factor, by_name["input"][0]
+    if graph.edges == "stream":
+        chunk_outputs = options.chunk_outputs or CHUNK_OUTPUTS
+        looped = LoopedComputer(select_outputs(nnet, options.output), chunk_outputs * factor,
+                                frame_subsampling_factor=factor)
+        expected = looped.compute(feats, ivector)
+        computed = utterance_output(running, by_name, looped.frames_per_chunk // factor)[0]
+    else:
+        computed = utterance_output(running, by_name)[0]
+        expected = compute(nnet, feats, ivector, frames_per_chunk=frames, output=options.output,
+                           frame_subsampling_factor=factor)
     return float(np.abs(computed - expected).max() / max(np.abs(expected).max(), np.finfo(np.float32).tiny))

@@ -1,9 +1,12 @@
 """Running an ONNX file that was exported for streams: chunk after chunk, with its states."""
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
+
+CHUNK_OUTPUTS = 7        # rows of output for each run, if nothing else is asked for
 
 
 class OnnxStream:
@@ -14,18 +17,21 @@ class OnnxStream:
     Parameters
     ----------
     session : of onnxruntime
-    chunk_outputs : rows of output for each run of the model, which may have a number of its own
+    chunk_outputs : rows of output for each run of the model, rounded up to what the network repeats itself after; a
+        model of fixed chunks has a number of its own
     """
 
-    def __init__(self, session: Any, chunk_outputs: int = 7) -> None:
+    def __init__(self, session: Any, chunk_outputs: int = CHUNK_OUTPUTS) -> None:
         known = session.get_modelmeta().custom_metadata_map
         self._is_fixed = known.get("fixed_chunks") == "1"
         self._discarded = int(known.get("discarded_outputs", 0))     # rows of output that are still to be thrown away
         self._session = session
-        self._chunk_outputs = chunk_outputs if not self._is_fixed else (
-            int(known["chunk_shift"]) // int(known["frame_subsampling_factor"]))
         self._left, self._right, self._factor = (int(known[key]) for key in (
             "left_context", "right_context", "frame_subsampling_factor"))
+        unit = math.lcm(int(known["modulus"]), self._factor) // self._factor
+        self._chunk_outputs = chunk_outputs + -chunk_outputs % unit
+        if self._is_fixed:
+            self._chunk_outputs = int(known["chunk_shift"]) // self._factor
         self._names = known["state_names"].split(",")
         frames, dims = (list(map(int, known[key].split(","))) for key in ("state_frames", "state_dims"))
         self._starts = list(zip(frames, dims, strict=True))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.export.onnx_file import run, session, weights_beside, write_model
+from nnet3py.export.onnx_file import session, utterance_output, weights_beside, write_model
 from nnet3py.export.onnx_graph import import_onnx
 from nnet3py.extras import install_command
 
@@ -44,15 +44,16 @@ class Loss(NamedTuple):
 
 def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind: str,
              inputs: Sequence[dict[str, np.ndarray]], calibrate: bool = False) -> Loss:
-    """Write an ONNX file of whole utterances with weights in ``int8``, or all numbers in ``float16``.
+    """Write an ONNX file with weights in ``int8``, or all numbers in ``float16``.
 
-    Inputs and outputs stay float32. The weights inside of a recurrence's loop stay as they are with int8, which
-    onnxruntime's tools do not look into.
+    Inputs, outputs and the states of streams stay float32. With int8, so do the weights inside of a recurrence's loop,
+    which onnxruntime's tools do not look into.
 
     Parameters
     ----------
     path, target : the float32 file, and the one that is written
-    inputs : utterances on which the loss is measured: name of an input -> float32 (1, frames, dim) or (1, dim)
+    inputs : utterances on which the loss is measured: name of an input -> float32 (1, frames, dim) or (1, dim);
+        without the frames around them, also for models that are given them, and for streams
     calibrate : with int8, fix the ranges of all values by what they are on ``inputs``; else they are found as it runs
 
     Raises
@@ -100,10 +101,10 @@ def _convert(path: str, made: str, kind: str, calibration: Sequence[dict[str, np
         return
 
     class Reader(CalibrationDataReader):       # type: ignore[misc]
-        """Gives one utterance after the other."""
+        """Gives one utterance, or one chunk of it, after the other."""
 
         def __init__(self) -> None:
-            self._left = iter(calibration)
+            self._left = iter(_given_to(session(path), calibration))
 
         def get_next(self) -> dict[str, np.ndarray] | None:
             """The next, or None."""
@@ -128,7 +129,31 @@ def _bytes(path: str) -> int:
 
 def _output(running: Any, given: dict[str, np.ndarray]) -> np.ndarray:
     """The first output, (rows, columns)."""
-    return np.asarray(run(running, *[given[each.name] for each in running.get_inputs()])[0][0], np.float64)
+    return np.asarray(utterance_output(running, given)[0], np.float64)
+
+
+class _Recorder:
+    """A session that keeps what it is given."""
+
+    def __init__(self, running: Any) -> None:
+        self._running = running
+        self.given: list[dict[str, np.ndarray]] = []
+
+    def run(self, outputs: Any, given: dict[str, np.ndarray]) -> list[np.ndarray]:
+        """What the session gives."""
+        self.given.append(given)
+        return list(self._running.run(outputs, given))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._running, name)
+
+
+def _given_to(running: Any, inputs: Sequence[dict[str, np.ndarray]]) -> list[dict[str, np.ndarray]]:
+    """What a model is given when it runs through utterances: chunks with their states, if it is for streams."""
+    recorder = _Recorder(running)
+    for given in inputs:
+        utterance_output(recorder, given)
+    return recorder.given
 
 
 @contextlib.contextmanager
@@ -149,6 +174,5 @@ def utterances_for(running_inputs: Sequence[Any], feats: Sequence[np.ndarray]) -
     ----------
     running_inputs : the inputs of an onnxruntime session
     """
-    return [{each.name: (np.asarray(utterance, np.float32)[None] if each.name == "input"
-                         else np.zeros((1, each.shape[-1]), np.float32)) for each in running_inputs}
-            for utterance in feats]
+    zeros = {each.name: np.zeros((1, each.shape[-1]), np.float32) for each in running_inputs if each.name == "ivector"}
+    return [{"input": np.asarray(utterance, np.float32)[None], **zeros} for utterance in feats]

@@ -83,13 +83,18 @@ class Window:
 
 
 class Read(NamedTuple):
-    """A node reads rows of ``source`` from offset ``first`` to ``last``; optional: where they can be computed."""
+    """A node reads rows of ``source`` from offset ``first`` to ``last``; optional: where they can be computed.
+
+    With a modulus, it reads them only at times t = residue (mod modulus).
+    """
 
     source: int
     first: int
     last: int
     is_optional: bool
     fixed: bool = False
+    residue: int = 0
+    modulus: int = 1
 
 
 def component_offsets(component: Component) -> tuple[list[int], list[bool]]:
@@ -176,6 +181,10 @@ class Times:
     def _part_reads(self, part: Part, is_optional: bool) -> Iterator[Read]:
         if isinstance(part, Leaf):
             table = leaf_map(part)
+            if self.is_stream and not (table.is_plain or table.fixed):
+                for residue, (source, offset) in enumerate(zip(table.nodes, table.offsets, strict=True)):
+                    yield Read(source, offset, offset, is_optional, False, residue, len(table.nodes))
+                return
             for source in sorted(set(table.nodes)):
                 offsets = [o for o, n in zip(table.offsets, table.nodes, strict=True) if n == source]
                 yield Read(source, min(offsets), max(offsets), is_optional, table.fixed)
@@ -377,8 +386,8 @@ class Times:
         self.windows[i] = Window(lo - (lo - residue) % step, hi + (residue - hi) % step, step)
 
     def _add_need(self, need: dict[int, tuple[int, int]], i: int, read: Read) -> None:
-        window = self.windows[i]
-        lo, hi = window.lo + read.first, window.hi + read.last
+        lo, hi, _ = self._with_residue(Interval(self.windows[i].lo, self.windows[i].hi), read.residue, read.modulus)
+        lo, hi = lo + read.first, hi + read.last
         if read.fixed:
             lo, hi = min(read.first, 0), max(read.last, 0)
         if read.is_optional:
