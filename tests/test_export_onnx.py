@@ -121,6 +121,27 @@ output-node name=output input=Sum(c0, ReplaceIndex(c0, t, 2))
 """, 3)
 
 
+def test_a_recurrence_that_can_begin_at_any_even_time() -> None:
+    """It begins after the last odd time at which it cannot be computed."""
+    check_random_network("""input-node name=input dim=2
+component name=c0 type=AffineComponent input-dim=2 output-dim=2
+component-node name=c0 component=c0 input=Offset(input, 1)
+component name=first type=NoOpComponent dim=2
+component-node name=first component=first input=ReplaceIndex(c0, t, 0)
+component name=c1 type=AffineComponent input-dim=2 output-dim=2
+component-node name=c1 component=c1 input=Sum(Switch(first, c0), IfDefined(Offset(c1, -1)))
+output-node name=output input=ReplaceIndex(c1, t, 1)
+""", 1)
+
+
+def test_a_switch_of_a_frame_with_a_fixed_number() -> None:
+    nnet = Nnet.from_config("""input-node name=input dim=2
+output-node name=output input=Switch(ReplaceIndex(input, t, 0), input)
+""")
+    with pytest.raises(Nnet3Error, match="'output': a Switch.. of a frame with a fixed number"):
+        graph_of(nnet, ExportOptions())
+
+
 @settings(max_examples=12, deadline=None, derandomize=True, database=None)
 @given(config("type=AffineComponent input-dim=2 output-dim=2"))
 def test_random_networks(text: str) -> None:
@@ -214,7 +235,7 @@ def test_other_outputs_and_metadata() -> None:
         each.name for each in onnx_model(graph_of(nnet, ExportOptions(collapse=False))).graph.initializer}
 
 
-def test_two_inputs_of_frames() -> None:
+def test_two_inputs_of_frames(tmp_path: Path) -> None:
     """Not a network of nnet3-compute: the second input goes the same way as the first."""
     nnet = read_case("nets/multi-input-output")
     running = made_session(nnet)
@@ -234,6 +255,8 @@ def test_two_inputs_of_frames() -> None:
         computer.accept_input(name, array.reshape(-1, array.shape[2]))
     computer.run()
     assert_close(found, computer.output("output").reshape(2, 6, -1), TOLERANCE)
+    nnet.write(tmp_path / "a.raw")
+    assert export.execute(["--print-args=false", str(tmp_path / "a.raw"), str(tmp_path / "a.onnx")]) == 0
 
 
 def test_one_vector_for_each_utterance() -> None:

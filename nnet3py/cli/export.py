@@ -112,6 +112,7 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
     changed = wanted.use_priors or wanted.log_softmax or wanted.apply_exp
     # the frames before the first of a fixed chunk end chunks that looped computation does not have
     is_other = graph.edges == "none" or wanted.fixed_chunks and graph.metadata["chunk_dependent"]
+    is_other = is_other or not {spec.name for spec in graph.inputs} <= {"input", "ivector"}
     if not options.check or changed or is_other or wanted.output == ALL_OUTPUTS or not _has_runtime():
         return 0
     difference = difference_from_compute(source, target, graph, wanted)

@@ -52,9 +52,15 @@ def read_too_early(nnet: Nnet, times: Times, dependent: set[int]) -> Iterator[in
 
 def _first_choices(part: Any, i: int, times: Times) -> Any:
     """The part without the second choices that the end of a chunk never reads."""
-    if isinstance(part, Failover) and times.is_sure(part.a, Window(ALWAYS, times.windows[i].hi)):
+    if isinstance(part, Failover) and times.is_sure(part.a, Window(ALWAYS, _used(i, times).hi)):
         return _first_choices(part.a, i, times)
     return _with_parts(part, lambda child: _first_choices(child, i, times))
+
+
+def _used(i: int, times: Times) -> Window:
+    """The times at which anything reads a node: frames that it has beyond those at which it can be computed are not."""
+    window, can = times.windows.get(i, Window(-ALWAYS, ALWAYS)), times.computable[i]
+    return Window(max(window.lo, can.lo), min(window.hi, can.hi))
 
 
 def _with_parts(part: Any, change: Callable[[Part], Part]) -> Any:
@@ -66,7 +72,7 @@ def _without_unread(part: Any, i: int, times: Times) -> Any:
     if isinstance(part, Failover):
         first, own = times.computable_part(part.a), times.computable[i]
         is_always_read = first.exact and own.exact and first.lo <= own.lo and own.hi <= first.hi
-        if is_always_read or i in times.windows and times.is_sure(part.a, times.windows[i]):
+        if is_always_read or times.is_sure(part.a, _used(i, times)):
             return _without_unread(part.a, i, times)
         if isinstance(part.b, IfDefined) and _is_zero(times.computable_part(part.b.child), first, own):
             return replace(part, a=_without_unread(part.a, i, times), b=Const(0.0, part.b.dim(times.nnet)))

@@ -71,8 +71,13 @@ def _node_problems(nnet: Nnet) -> Iterator[Problem]:
         if isinstance(node, DescriptorNode):
             for leaf in node.descriptor.leaves():
                 _, mapped = leaf.map(np.zeros((1, 3), np.int32))
+                name = node.name.removesuffix("_input")
                 if mapped[0, 2] != 0:
-                    yield Problem(node.name.removesuffix("_input"), "node", "it reads rows of another x")
+                    yield Problem(name, "node", "it reads rows of another x")
+                try:
+                    leaf_map(leaf)
+                except Nnet3Error as error:
+                    yield Problem(name, "node", str(error))
 
 
 def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:

@@ -38,13 +38,17 @@ class LeafMap(NamedTuple):
 
 
 def leaf_map(leaf: Leaf) -> LeafMap:
-    """The table of a leaf, which is as long as its modulus."""
+    """The table of a leaf, which is as long as its modulus. Raises Nnet3Error for some frames with a fixed number."""
     modulus = leaf.modulus()
     indexes = np.zeros((2 * modulus, 3), np.int32)
     indexes[:, 1] = np.arange(2 * modulus)
     nodes, mapped = leaf.map(indexes)
     times = mapped[:, 1].astype(int)
-    fixed = bool((times[:modulus] == times[modulus:]).all())
+    is_fixed = times[:modulus] == times[modulus:]
+    fixed = bool(is_fixed.all())
+    if is_fixed.any() and not fixed:
+        raise Nnet3Error("a Switch() of a frame with a fixed number and of other frames cannot be exported",
+                         "make the frame with a fixed number a component-node of its own, with a NoOpComponent")
     offsets = times[:modulus] if fixed else times[:modulus] - np.arange(modulus)
     return LeafMap(tuple(nodes[:modulus].tolist()), tuple(offsets.tolist()), fixed)
 
@@ -128,6 +132,7 @@ class Times:
     factor : the frame subsampling factor
     context : frames before and after those of the outputs; None: as many as the network needs
     is_stream : whether what is not needed yet is left to later chunks, which can compute it with more frames
+    find_windows : without, only where nodes can be computed is worked out
 
     Attributes
     ----------
@@ -139,7 +144,7 @@ class Times:
     """
 
     def __init__(self, nnet: Nnet, outputs: list[int], factor: int, context: tuple[int, int] | None = None,
-                 is_stream: bool = False) -> None:
+                 is_stream: bool = False, find_windows: bool = True) -> None:
         self.nnet, self.outputs, self.factor, self.is_stream = nnet, outputs, factor, is_stream
         count = len(nnet.nodes)
         self._reads = [list(self._find_reads(i)) for i in range(count)]
@@ -157,7 +162,8 @@ class Times:
         self._asked: set[int] = set()                # nodes whose times are being worked out
         self.windows: dict[int, Window] = {}
         self.shifts: dict[int, int] = {}             # of members of recurrences: at step s they have time s + shift
-        self._find_windows()
+        if find_windows:
+            self._find_windows()
 
     # -- what reads what -------------------------------------------------------------------------------------------
 
@@ -279,8 +285,7 @@ class Times:
             return Interval(exact=all(computable[n] == Interval() for n in table.nodes))
         moved = [self._with_residue(computable[n].shifted(o), r, len(table.nodes))
                  for r, (n, o) in enumerate(zip(table.nodes, table.offsets, strict=True))]
-        lo, hi = min(m.lo for m in moved), max(m.hi for m in moved)
-        return Interval(lo, hi, (lo, hi) == (-ALWAYS, ALWAYS))
+        return Interval(min(m.lo for m in moved), max(m.hi for m in moved), all(m == Interval() for m in moved))
 
     def _with_residue(self, interval: Interval, residue: int, modulus: int) -> Interval:
         """The same with its ends at times t = residue (mod modulus), as far as the residue of E is known."""
@@ -405,13 +410,25 @@ class Times:
         bases = [(need[i][0] - shifts[i], need[i][1] - shifts[i]) for i in group if i in need]
         lo, hi = min(b[0] for b in bases), max(b[1] for b in bases)
         margin = self._margin(group, shifts, backward)
-        first = min((self._snapped(i, self.computable[i].lo, 0)[0] - shifts[i] for i in group
-                     if self.computable[i].lo > -ALWAYS), default=lo) - margin
-        last = max((self._snapped(i, 0, self.computable[i].hi)[1] - shifts[i] for i in group
-                    if self.computable[i].hi < ALWAYS), default=hi) + margin
+        limits = {i: self._limits(i) for i in group}
+        first = min((self._snapped(i, can.lo, 0)[0] - shifts[i] for i, can in limits.items() if abs(can.lo) < ALWAYS),
+                    default=lo) - margin
+        last = max((self._snapped(i, 0, can.hi)[1] - shifts[i] for i, can in limits.items() if abs(can.hi) < ALWAYS),
+                   default=hi) + margin
         lo, hi = (lo, max(hi, last)) if backward else (min(lo, first), hi)
         for i in group:
             self._set_window(i, min(lo, hi) + shifts[i], hi + shifts[i])
+
+    def _limits(self, i: int) -> Interval:
+        """Where a node begins and ceases to be computable; if it never does at some residues of t, where at others."""
+        node, can = self.nnet.nodes[i], self.computable[i]
+        leaves = node.descriptor.leaves() if isinstance(node, DescriptorNode) else []
+        tables = [table for table in map(leaf_map, leaves) if not (table.is_plain or table.fixed)]
+        others = [(self.computable[n].shifted(o), len(table.nodes)) for table in tables
+                  for n, o in zip(table.nodes, table.offsets, strict=True)]
+        lo = min((other.lo - m for other, m in others if other.lo > -ALWAYS), default=can.lo)
+        hi = max((other.hi + m for other, m in others if other.hi < ALWAYS), default=can.hi)
+        return Interval(can.lo if can.lo > -ALWAYS else lo, can.hi if can.hi < ALWAYS else hi)
 
     def _margin(self, group: list[int], shifts: dict[int, int], backward: bool) -> int:
         """How much earlier a loop begins for nodes that can be computed at any time, and are read at later ones."""

@@ -66,19 +66,26 @@ class Walk:
     def __init__(self, nnet: Nnet, options: GraphOptions) -> None:
         self.nnet, self.options = nnet, options
         self.outputs = [i for i in range(len(nnet.nodes)) if nnet.is_output(i)]
-        is_stream = options.edges == "stream"
-        context = (0, 0) if options.edges == "none" else None
-        self.times = Times(nnet, self.outputs, options.frame_subsampling_factor, context, is_stream)
-        while any(isinstance(part, Failover) for part in _parts(nnet)) and remove_unread_choices(nnet, self.times):
-            context = self.times.left, self.times.right                # that of the network with all its choices
-            self.times = Times(nnet, self.outputs, options.frame_subsampling_factor, context, is_stream)
+        self.times = self._without_unread((0, 0) if options.edges == "none" else None)
         self.builder = Builder()
+        is_stream = options.edges == "stream"
         if is_stream:
             limits.check_streaming(nnet, self.times)
         self._same_context()
         fixed = options.fixed_chunk_outputs
         self.chunks = FixedChunks(fixed, self._first_time()) if fixed else None
         self.frames = Frames(self.builder, self.times, is_stream, self.chunks)
+
+    def _without_unread(self, context: tuple[int, int] | None) -> Times:
+        """The times of the network, from which choices that are never read are removed; its context stays."""
+        is_stream, factor = self.options.edges == "stream", self.options.frame_subsampling_factor
+        for find_windows in (False, True):         # a recurrence may have windows only without such choices
+            times = Times(self.nnet, self.outputs, factor, context, is_stream, find_windows)
+            context = times.left, times.right
+            while any(isinstance(part, Failover) for part in _parts(self.nnet)) and remove_unread_choices(
+                    self.nnet, times):
+                times = Times(self.nnet, self.outputs, factor, context, is_stream, find_windows)
+        return times
 
     def graph(self) -> Graph:
         """All operations."""
