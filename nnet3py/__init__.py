@@ -15,6 +15,7 @@ _PUBLIC = {
     "read_model": "nnet3py.acoustic_model",
     "AcousticModel": "nnet3py.acoustic_model",
     "info": "nnet3py.model_info",
+    "summary": "nnet3py.inspection.summary",
     "inspect": "nnet3py.inspection",
     "IoSpecification": "nnet3py.compiler.request",
     "ComputationRequest": "nnet3py.compiler.request",

@@ -382,3 +382,56 @@ def test_threads_compute_the_same_network():
         found = list(pool.map(lambda one: compute(nnet, one), feats))
     for one, output in zip(feats, found, strict=True):
         np.testing.assert_array_equal(output, compute(nnet, one))
+
+
+# -- several nodes, several utterances --------------------------------------------------------------------------------
+
+
+def test_several_nodes_come_from_one_pass(preparations):
+    nnet, feats = Nnet.from_config(TDNN, seed=3), features()
+    found = compute(nnet, feats, output=["t", "output", "input"])
+    assert list(found) == ["t", "output", "input"] and len(preparations) == 1
+    for name, values in found.items():
+        assert_close(values, compute(nnet, feats, output=name))
+    with pytest.raises(Nnet3Error, match="no node is asked for"):
+        compute(nnet, feats, output=[])
+    with pytest.raises(Nnet3Error, match="no node 'nobody'"):
+        compute(nnet, feats, output=["t", "nobody"])
+
+
+def test_several_utterances_of_any_lengths():
+    nnet, lengths = Nnet.from_config(TDNN, seed=3), (5, 40, 1)
+    several = [features(frames, seed=frames) for frames in lengths]
+    expected = [compute(nnet, feats) for feats in several]
+    seen = []
+    for given in (several, tuple(several), iter(several)):
+        for found, wanted in zip(compute(nnet, given, progress=lambda *done: seen.append(done)), expected, strict=True):
+            assert_close(found, wanted)
+    assert seen[:3] == [(1, 3), (2, 3), (3, 3)]
+    by_key = compute(nnet, dict(zip("abc", several, strict=True)), output=["t"], progress=True)
+    assert {key: values["t"].shape for key, values in by_key.items()} == {"a": (5, 5), "b": (40, 5), "c": (1, 5)}
+    assert compute(nnet, []) == []
+    np.testing.assert_array_equal(compute(nnet, several[0].tolist()), expected[0])       # rows of one
+
+
+def test_several_ivectors():
+    nnet = Nnet.from_config(WITH_IVECTOR, seed=3)
+    several, vectors = [features(5), features(7, seed=1)], [np.ones(2), np.zeros(2)]
+    expected = [compute(nnet, feats, vector) for feats, vector in zip(several, vectors, strict=True)]
+    for found, wanted in zip(compute(nnet, several, vectors), expected, strict=True):
+        assert_close(found, wanted)
+    keyed = compute(nnet, {"a": several[0]}, {"a": vectors[0], "other": vectors[1]})
+    assert_close(keyed["a"], expected[0])
+    with pytest.raises(ShapeError, match="expected 2 i-vectors, float .dim,. each"):
+        compute(nnet, several, vectors[:1])
+    with pytest.raises(ShapeError, match="no i-vector for utterance b"):
+        compute(nnet, {"b": several[0]}, {"a": vectors[0]})
+
+
+def test_a_bad_utterance_among_several_is_named():
+    nnet, bad = Nnet.from_config(TDNN), features(4)
+    bad[1, 1] = np.nan
+    with pytest.raises(NumericError, match="utterance 1: "):
+        compute(nnet, [features(5), bad])
+    with pytest.raises(ShapeError, match="expected features, float"):
+        compute(nnet, 3)

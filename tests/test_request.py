@@ -56,3 +56,11 @@ def test_text_is_kaldis() -> None:
     assert text == (" # Computation request:\ninput-0: name=input, has-deriv=false, indexes=[(0,-1:1)]\n"
                     "output-0: name=output, has-deriv=true, indexes=[(0,0)]\nneed-model-derivative: true\n"
                     "store-component-stats: true\n")
+
+
+def test_frames_of_sequences_in_the_order_of_an_array() -> None:
+    io = IoSpecification.frames("input", 2, -1, 3, step=2, has_deriv=True)
+    assert io.indexes.tolist() == [[0, -1, 0], [0, 1, 0], [1, -1, 0], [1, 1, 0]] and io.has_deriv
+    for n, t0, t1, step in ((0, 0, 1, 1), (1, 2, 2, 1), (1, 0, 2, 0)):
+        with pytest.raises(Nnet3Error, match="no frames in"):
+            IoSpecification.frames("input", n, t0, t1, step)

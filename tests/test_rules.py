@@ -18,7 +18,7 @@ PACKAGE = ROOT / "nnet3py"
 
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
 STAGES = [
-    {"errors", "log", "cached_property", "trusted_files"},
+    {"errors", "log", "cached_property", "trusted_files", "shown"},
     {"engine", "extras"},
     {"config_line", "option_file", "index", "io", "ops", "random_sequence"},
     {"formats", "transducers", "option_fields"},
@@ -42,7 +42,7 @@ STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
 WITHOUT_KERNELS = ("io", "formats", "transducers", "hmm", "index", "features", "components", "network", "xconfig",
                    "compiler")
-LIGHT = ("errors", "log", "cached_property", "trusted_files", "engine/cache_folder", "extras", "option_file",
+LIGHT = ("errors", "log", "shown", "cached_property", "trusted_files", "engine/cache_folder", "extras", "option_file",
          "option_fields", "config_line", "io/specifiers", "features/cmvn_options", "features/speech_options",
          "ivectors/online_settings", "lattices/determinize_options", "decoding/decoder_options",
          "decoding/search_layout", "recognition/stream_options", "recognition/option_tables",

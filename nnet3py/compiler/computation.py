@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from nnet3py.compiler.command_list import CommandList, Fused, MatrixDebugInfo, MatrixInfo, SubMatrix
 from nnet3py.compiler.commands import COMMANDS, Command, CommandType, Role, command
 from nnet3py.compiler.describe import describe_computation
+from nnet3py.shown import Shown
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
@@ -23,8 +24,8 @@ __all__ = ["COMMANDS", "Command", "CommandType", "Computation", "Fused", "Matrix
 _Made = TypeVar("_Made")
 
 
-@dataclass
-class Computation(CommandList):
+@dataclass(repr=False)
+class Computation(CommandList, Shown):
     """A command list with what is made of it: remembered until a list changes."""
 
     _kept: dict[Callable[..., Any], tuple[list[list[Any]], Any]] = field(
@@ -82,6 +83,12 @@ class Computation(CommandList):
     def invalidate_caches(self) -> None:
         """Free the memory of all that :meth:`made` remembers."""
         self._kept.clear()
+
+    def __repr__(self) -> str:
+        size = 4 * sum(matrix.num_rows * matrix.num_cols for matrix in self.matrices)
+        return (f"<Computation: {len(self.commands)} commands, {len(self.matrices) - 1} matrices of {size:,} bytes "
+                f"together{', with a backward pass' if self.need_model_derivative else ''}; "
+                "print(computation.describe(nnet)) lists them>")
 
     def describe(self, nnet: Nnet) -> str:
         """The text that Kaldi prints for a computation."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.index import NO_TIME, as_indexes, first_duplicate, format_indexes
+from nnet3py.index import NO_TIME, as_indexes, first_duplicate, format_indexes, sequence_indexes
+from nnet3py.shown import Shown
 
 
 class IoSpecification:
@@ -42,11 +43,27 @@ class IoSpecification:
             raise Nnet3Error(f"'{name}': the index (n={n}, t={t}, x={x}) is listed more than once in the "
                              "computation request")
 
+    @classmethod
+    def frames(cls, name: str, n: int, t0: int, t1: int, step: int = 1, has_deriv: bool = False) -> IoSpecification:
+        """The frames t0, t0 + step, … before t1 of ``n`` sequences: all of the first sequence, then of the next.
+
+        So the rows of a matrix for it, of shape (rows, dim), are those of an array (n, frames, dim).
+
+        >>> IoSpecification.frames("input", 2, -1, 2)
+        IoSpecification('input', [(0,-1:1), (1,-1:1)], has_deriv=False)
+
+        Raises Nnet3Error if there are none.
+        """
+        if n < 1 or step < 1 or t1 <= t0:
+            raise Nnet3Error(f"'{name}': no frames in n={n}, t0={t0}, t1={t1}, step={step}",
+                             "n and step must be 1 or more, and t1, which is not among the frames, above t0")
+        return cls(name, sequence_indexes(n, np.arange(t0, t1, step)), has_deriv)
+
     def __repr__(self) -> str:
         return f"IoSpecification({self.name!r}, {format_indexes(self.indexes)}, has_deriv={self.has_deriv})"
 
 
-class ComputationRequest:
+class ComputationRequest(Shown):
     """A whole request: inputs, outputs, and whether parameters get derivatives. Hashable, by its contents.
 
     Parameters
@@ -106,6 +123,11 @@ class ComputationRequest:
         return "\n".join(lines) + "\n"
 
     __str__ = describe
+
+    def __repr__(self) -> str:
+        return (f"ComputationRequest({list(self.inputs)}, {list(self.outputs)}, "
+                f"need_model_derivative={self.need_model_derivative}, "
+                f"store_component_stats={self.store_component_stats})")
 
 
 def _check_names(kind: str, ios: Sequence[IoSpecification]) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from nnet3py.components.fields import InFiles, fields_info
 from nnet3py.errors import ShapeError
+from nnet3py.shown import Shown
 
 if TYPE_CHECKING:
     from nnet3py.config_line import ConfigLine
@@ -55,7 +56,7 @@ def compiled_for_others(what: str, x: DeviceArray, y: DeviceArray) -> ShapeError
                       "compiled for other dimensions", "compile the request again")
 
 
-class Component(InFiles):
+class Component(InFiles, Shown):
     """One layer's function. Subclasses are named as in Kaldi, and ``type(c).__name__`` is the type in files.
 
     Array attributes that live on after a minibatch are declared by name: ``PARAMETERS`` (float32, trained),
@@ -199,6 +200,10 @@ class Component(InFiles):
         return copy.deepcopy(self)
 
     # -- files and text --------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        arrays = ", ".join(f"{name} {' x '.join(map(str, value.shape))}" for name, value in self.parameters().items())
+        return f"<{type(self).__name__} {self.input_dim} -> {self.output_dim}{arrays and ': ' + arrays}>"
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:

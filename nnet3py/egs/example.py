@@ -14,14 +14,16 @@ from nnet3py.errors import ShapeError
 from nnet3py.formats.general import GeneralMatrix, compressed, read_general_matrix, write_general_matrix
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.index_vector import read_index_vector, write_index_vector
+from nnet3py.index import format_indexes
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.shown import Shown
 
 MAX_IO = 1_000_000             # more inputs and outputs in one example are taken for garbage
 
 
-@dataclass
-class NnetIo:
+@dataclass(repr=False)
+class NnetIo(Shown):
     """One input or output of an example.
 
     Attributes
@@ -34,6 +36,11 @@ class NnetIo:
     name: str
     indexes: np.ndarray
     features: GeneralMatrix
+
+    def __repr__(self) -> str:
+        rows, cols = self.features.shape
+        return (f"<NnetIo {self.name!r}: {rows} x {cols} {type(self.features).__name__}, indexes "
+                f"{format_indexes(self.indexes)}>")
 
     @classmethod
     def read(cls, reader: TokenReader) -> NnetIo:
@@ -58,11 +65,14 @@ class NnetIo:
         writer.token("</NnetIo>")
 
 
-@dataclass
-class NnetExample:
+@dataclass(repr=False)
+class NnetExample(Shown):
     """An example: its inputs and outputs, in the file's order."""
 
     io: list[NnetIo]
+
+    def __repr__(self) -> str:
+        return f"NnetExample({self.io})"
 
     @classmethod
     def read(cls, reader: TokenReader) -> NnetExample:

@@ -30,19 +30,22 @@ def for_inference(nnet: Nnet, training_mode: bool = False) -> Nnet:
     return nnet if training_mode or is_prepared(nnet) else prepare_for_test(nnet.copy())
 
 
-def compute_only(nnet: Nnet, name: str) -> None:
-    """Make node ``name``, of any kind, the network's only output, which is called ``output``; in place.
+def compute_only(nnet: Nnet, *names: str) -> None:
+    """Make the nodes of these names, of any kind, the network's only output, which is called ``output``; in place.
 
-    Nodes and components that it does not need go; inputs stay. Raises Nnet3Error if there is no such node.
+    The columns of several nodes stand side by side. Nodes and components that it does not need go; inputs stay. Raises
+    Nnet3Error if there is no such node.
     """
-    i = nnet.node_index(name)
+    wanted = [nnet.node_index(name) for name in names]
     outputs = {o for o in range(len(nnet.nodes)) if nnet.is_output(o)}
-    if outputs != {i} or name != "output":
-        descriptor = nnet.descriptor_of(i).descriptor if nnet.is_descriptor(i) else Descriptor((Source(i),))
+    if outputs != set(wanted) or names != ("output",):
+        parts = [part for i in wanted
+                 for part in (nnet.descriptor_of(i).descriptor.parts if nnet.is_descriptor(i) else (Source(i),))]
+        objective = nnet.descriptor_of(wanted[0]).objective if set(wanted) <= outputs else "linear"
         for node in nnet.nodes:
             if node.name == "output":
                 node.name = _unused_name(nnet)
-        nnet.nodes.append(DescriptorNode("output", descriptor))
+        nnet.nodes.append(DescriptorNode("output", Descriptor(tuple(parts)), objective))
         remove_nodes(nnet, outputs)
     remove_nodes(nnet, [orphan for orphan in orphan_nodes(nnet) if not nnet.is_input(orphan)])
     remove_orphan_components(nnet)
@@ -59,7 +62,7 @@ class InferenceForm:
     Parameters
     ----------
     original : the network; it stays as it is
-    output : the node, of any kind, that becomes ``output``
+    output : the node, of any kind, that becomes ``output``; of several, the columns stand side by side
     reads_shared : whether who computes with the form reads shared arrays where they are, so that an edit of them is
         seen; else all arrays are compared with what they were
 
@@ -72,12 +75,12 @@ class InferenceForm:
     Nnet3Error : the network has no node of that name
     """
 
-    def __init__(self, original: Nnet, output: str = "output", reads_shared: bool = True) -> None:
+    def __init__(self, original: Nnet, output: str | tuple[str, ...] = "output", reads_shared: bool = True) -> None:
         copies = [_copy_for_test(component) for component in original.components]
         self.nnet = copy.copy(original)
         self.nnet.nodes = [copy.copy(node) for node in original.nodes]
         self.nnet.components, self.nnet.component_names = list(copies), list(original.component_names)
-        compute_only(self.nnet, output)
+        compute_only(self.nnet, *((output,) if isinstance(output, str) else output))
         used = {id(component) for component in self.nnet.components}
         prepare_for_test(self.nnet)
         shared = {id(array) for array in _arrays(self.nnet.components)} if reads_shared else set()

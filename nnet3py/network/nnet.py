@@ -13,11 +13,13 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.body import read_body, write_body
 from nnet3py.network.config_reader import read_config_into
 from nnet3py.network.consistency import check_nnet
-from nnet3py.network.surgery_nodes import NodeEdits
+from nnet3py.network.shortcuts import Shortcuts
 
 
-class Nnet(NodeEdits):
-    """A network. ``structure.py`` has how it is looked at, ``surgery*.py`` how it is edited.
+class Nnet(Shortcuts):
+    """A network.
+
+    ``structure.py`` has how it is looked at, ``shortcuts.py`` short ways to do so, ``surgery*.py`` how it is edited.
 
     Attributes
     ----------

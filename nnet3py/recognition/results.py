@@ -16,6 +16,7 @@ from nnet3py.lattices.composition import Composer, concatenation
 from nnet3py.lattices.mbr import minimum_bayes_risk
 from nnet3py.lattices.scaling import Scales, scaled
 from nnet3py.lattices.word_alignment import Alignment
+from nnet3py.shown import Shown
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class Alternative(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Result(Shown):
     """What was recognised in a segment of a stream, or in all of them.
 
     Attributes

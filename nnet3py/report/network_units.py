@@ -117,12 +117,12 @@ def _node_text(nnet: Nnet, i: int) -> tuple[str, list[str]]:
         component = nnet.components[node.component_index]
         text = nnet.descriptor_of(i - 1).descriptor.text(nnet.node_names)
         return "component", [f"{short_type(component)} {component.input_dim} → {component.output_dim}"
-                             + _own_offsets(component), *_wrapped(f"of {text}", 2)]
+                             + own_offsets(component), *_wrapped(f"of {text}", 2)]
     text = nnet.descriptor_of(i).descriptor.text(nnet.node_names)
     return "output", [f"{nnet.node_dim(i)} columns", *_wrapped(f"of {text}", 2)]
 
 
-def _own_offsets(component: Any) -> str:
+def own_offsets(component: Any) -> str:
     """Of a component that looks at other times by itself."""
     offsets = getattr(component, "time_offsets", None)
     return f" at {', '.join(minus(f'{int(t):+d}') if t else '0' for t in offsets)}" if offsets is not None else ""
@@ -206,7 +206,7 @@ def _layer_words(nnet: Nnet, nodes: set[int]) -> list[str]:
             word = short_type(component)
             if component.input_dim != component.output_dim or word in ("affine", "linear", "tdnn"):
                 word += f" {component.output_dim}"
-            words.append(word + _own_offsets(component))
+            words.append(word + own_offsets(component))
     return words
 
 

@@ -9,13 +9,16 @@ import os
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 
+from nnet3py import log
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import ENVIRONMENT
+from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.network.inference import InferenceForm, for_inference
 from nnet3py.network.model_file import read_nnet, subsampling_beside
 from nnet3py.network.nnet import Nnet
@@ -79,7 +82,7 @@ class UtteranceComputer(MinibatchComputer):
 class _Wanted(NamedTuple):
     """What is asked of a network."""
 
-    output: str
+    output: str | tuple[str, ...]
     frames_per_chunk: int
     frame_subsampling_factor: int
     device: str
@@ -147,11 +150,29 @@ def _prepared(nnet: Nnet, wanted: _Wanted) -> tuple[InferenceForm, UtteranceComp
 _memory = _Memory()
 
 
+Features = np.ndarray | Iterable[np.ndarray] | Mapping[str, np.ndarray]
+Progress = Callable[[int, int], None]
+
+
+@overload
 def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
             ivector: np.ndarray | None = None, frames_per_chunk: int = 50, device: str = "cpu",
             cache_dir: str | os.PathLike[str] | None = None, *, output: str = "output",
-            frame_subsampling_factor: int | None = None) -> np.ndarray:
-    """Output of a network for one utterance, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
+            frame_subsampling_factor: int | None = None, progress: bool | Progress = False) -> np.ndarray: ...
+
+
+@overload
+def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Features, ivector: Features | None = None,
+            frames_per_chunk: int = 50, device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *,
+            output: str | Sequence[str] = "output", frame_subsampling_factor: int | None = None,
+            progress: bool | Progress = False) -> Any: ...
+
+
+def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Features, ivector: Features | None = None,
+            frames_per_chunk: int = 50, device: str = "cpu", cache_dir: str | os.PathLike[str] | None = None, *,
+            output: str | Sequence[str] = "output", frame_subsampling_factor: int | None = None,
+            progress: bool | Progress = False) -> Any:
+    """Output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` gives it.
 
     What was prepared is remembered, so that the next call with the same network does little else than compute. A
     network whose parameters or structure were changed in the meantime is prepared again, and so is a file that was.
@@ -159,19 +180,24 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndar
     Parameters
     ----------
     model : a network, an acoustic model (its priors are not used), or the file of one; left as it is
-    feats : float (frames, input dim)
-    ivector : float (ivector dim,), or None where the network has no such input
+    feats : float (frames, input dim); or several of them, of any lengths, in a list (or what else gives one after
+        another) or in a dict
+    ivector : float (ivector dim,), or None where the network has no such input; with several features as many, in the
+        same way
     frames_per_chunk : frames computed at a time
     device : "cpu" or "cuda"
     cache_dir : a folder where compiled computations are kept for other processes; None: the one that the environment
         variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
-    output : the node whose values are returned, an output of the network or any other
+    output : the node whose values are returned, an output of the network or any other; or a list of nodes, whose values
+        come from one pass
     frame_subsampling_factor : frames for each row of output; None: what the file of that name in the model's folder
         says, as that of a chain model does, else 1
+    progress : True: on a terminal, show how many of several are done; a function gets (done, all of them)
 
     Returns
     -------
-    float32 (ceil(frames / frame_subsampling_factor), dim of the node)
+    float32 (ceil(frames / frame_subsampling_factor), dim of the node); for a list of nodes a dict of these by node. For
+    several features a list or a dict of what one would give; they are computed together, which is faster.
 
     Raises
     ------
@@ -181,7 +207,7 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndar
 
     Notes
     -----
-    Many utterances are computed faster by one :class:`UtteranceComputer`, which computes several at a time.
+    For more utterances than memory has room for, :class:`UtteranceComputer` takes and gives one after another.
     """
     from nnet3py.acoustic_model import AcousticModel
 
@@ -191,5 +217,66 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndar
     if frame_subsampling_factor is None:
         frame_subsampling_factor = subsampling_beside(nnet.path)
     folder = None if cache_dir is None else os.fspath(cache_dir)
-    computer = _memory.computer(nnet, _Wanted(output, frames_per_chunk, frame_subsampling_factor, device, folder))
-    return computer.compute(np.asarray(feats), None if ivector is None else np.asarray(ivector))
+    nodes = output if isinstance(output, str) else tuple(output)
+    if not nodes:
+        raise UsageError("no node is asked for: output is empty", f"its nodes are {', '.join(nnet.node_names)}")
+    columns = None if isinstance(nodes, str) else _columns(nnet, nodes)
+    computer = _memory.computer(nnet, _Wanted(nodes, frames_per_chunk, frame_subsampling_factor, device, folder))
+    several = _several(feats)
+    if several is None:
+        vector = None if ivector is None else np.asarray(ivector)
+        return _by_node(computer.compute(np.asarray(feats), vector), columns)
+    vectors = _several_ivectors(ivector, several)
+    utterances = [Utterance(key, np.asarray(matrix), vectors[key]) for key, matrix in several.items()]
+    outputs = {}
+    for key, result in log.progress(computer.compute_all(utterances), "computing", len(utterances)) \
+            if progress is True else computer.compute_all(utterances):
+        if not isinstance(result, np.ndarray):
+            with within(f"utterance {key}"):
+                raise result
+        outputs[key] = _by_node(result, columns)
+        if callable(progress):
+            progress(len(outputs), len(utterances))
+    return outputs if isinstance(feats, Mapping) else list(outputs.values())
+
+
+def _several(feats: Features) -> dict[str, np.ndarray] | None:
+    """Several matrices by key, or by their number; None if it is one matrix."""
+    if isinstance(feats, np.ndarray):
+        return None
+    if isinstance(feats, Mapping):
+        return dict(feats)
+    if not isinstance(feats, Iterable):
+        raise ShapeError(f"expected features, float (frames, dim), found {type(feats).__name__}")
+    listed = list(feats)
+    if listed and all(np.ndim(rows) < 2 for rows in listed):         # the rows of one
+        return None
+    return {str(i): matrix for i, matrix in enumerate(listed)}
+
+
+def _several_ivectors(ivector: Features | None, several: Mapping[str, np.ndarray]) -> Mapping[str, Any]:
+    """For each of several matrices its i-vector, or None."""
+    if ivector is None:
+        return dict.fromkeys(several)
+    if not isinstance(ivector, Mapping):
+        vectors = list(ivector)
+        if len(vectors) != len(several) or any(np.ndim(vector) != 1 for vector in vectors):
+            raise ShapeError(f"expected {len(several)} i-vectors, float (dim,) each, for as many matrices of features, "
+                             f"found {len(vectors)} of shape {np.shape(vectors[0]) if vectors else ()}")
+        ivector = dict(zip(several, vectors, strict=True))
+    missing = next((key for key in several if key not in ivector), None)
+    if missing is not None:
+        raise ShapeError(f"there is no i-vector for utterance {missing}")
+    return {key: np.asarray(ivector[key]) for key in several}
+
+
+def _columns(nnet: Nnet, nodes: tuple[str, ...]) -> dict[str, slice]:
+    """Where the values of each node stand when those of all are side by side."""
+    ends = np.cumsum([nnet.node_dim(nnet.node_index(name)) for name in nodes]).tolist()
+    return {name: slice(begin, end) for name, begin, end in zip(nodes, [0, *ends], ends, strict=False)}
+
+
+def _by_node(values: np.ndarray, columns: dict[str, slice] | None) -> np.ndarray | dict[str, np.ndarray]:
+    if columns is None:
+        return values
+    return {name: np.ascontiguousarray(values[:, place]) for name, place in columns.items()}

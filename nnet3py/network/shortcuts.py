@@ -1,0 +1,74 @@
+"""What one types first: ``nnet(feats)``, ``nnet["affine1"]``, ``nnet.summary()``.
+
+Each is short for what is said elsewhere at length, some of it in later stages, which are asked for by name.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from nnet3py.components.base import Component
+from nnet3py.config_line import did_you_mean
+from nnet3py.errors import Nnet3Error
+from nnet3py.network.nodes import ComponentNode, Node
+from nnet3py.network.surgery_nodes import NodeEdits
+from nnet3py.shown import Shown
+
+
+class Shortcuts(NodeEdits, Shown):
+    """Short ways to look at and to use a network."""
+
+    def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None, **options: Any) -> Any:
+        """:func:`nnet3py.compute` of this network: float (frames, dim) -> float32 (frames, output dim).
+
+        >>> nnet(feats).shape
+        (100, 10)
+        """
+        return import_module("nnet3py.runtime.compute").compute(self, feats, ivector, **options)
+
+    def __getitem__(self, name: str) -> Component | Node:
+        """The component of that name; or of that component node; or the input, output or dim-range node.
+
+        >>> nnet["affine1"].output_dim
+        32
+
+        Raises Nnet3Error if there is none of that name.
+        """
+        if isinstance(name, str):
+            if name in self.component_names:
+                return self.component(name)
+            if name in self.node_names:
+                node = self.node(name)
+                return self.components[node.component_index] if isinstance(node, ComponentNode) else node
+        known = [*dict.fromkeys((*self.component_names, *(node for node, _ in self.named_nodes())))]
+        hint = did_you_mean(name, known) if isinstance(name, str) else None
+        raise Nnet3Error(f"the network has no component or node {name!r}", hint or f"it has {', '.join(known)}")
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a component or a node has that name."""
+        return name in self.component_names or name in self.node_names
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the components, in the order of the file; more by ``named_components()``."""
+        return iter(list(self.component_names))
+
+    def summary(self) -> Any:
+        """A table of the layers with dimensions, frames, parameters; in a notebook with a drawing.
+
+        See :func:`nnet3py.summary`, which this is.
+        """
+        return import_module("nnet3py.inspection.summary").summary(self)
+
+    def __repr__(self) -> str:
+        parameters = sum(component.num_parameters() for component in self.components)
+        return (f"<Nnet: {self._ports(self.is_input) or 'no input'} -> {self._ports(self.is_output) or 'no output'}, "
+                f"{len(self.components)} components, {parameters:,} parameters>")
+
+    def _ports(self, wanted: Callable[[int], bool]) -> str:
+        try:
+            return ", ".join(f"{node.name} ({self.node_dim(i)})" for i, node in enumerate(self.nodes) if wanted(i))
+        except Nnet3Error:      # it is being edited, and the dimensions do not fit
+            return ", ".join(node.name for i, node in enumerate(self.nodes) if wanted(i))
