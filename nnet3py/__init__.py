@@ -23,6 +23,7 @@ _PUBLIC = {
     "Computer": "nnet3py.runtime.computer",
     "compute": "nnet3py.runtime.compute",
     "LoopedComputer": "nnet3py.runtime.looped",
+    "gradients": "nnet3py.training.gradients",
     "Recognizer": "nnet3py.recognition.recognizer",
     "fine_tune": "nnet3py.fine_tuning.fine_tuning",
     "export_onnx": "nnet3py.export.onnx_file",

@@ -1,0 +1,169 @@
+"""Derivatives of a loss of a network's output with respect to its inputs and its parameters, without index arrays."""
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from nnet3py.acoustic_model import AcousticModel
+from nnet3py.compiler import compile
+from nnet3py.compiler.context import compute_simple_nnet_context
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.errors import ShapeError, UsageError
+from nnet3py.network.inference import compute_only
+from nnet3py.network.model_file import read_nnet, subsampling_beside
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+from nnet3py.ops import get_ops
+from nnet3py.runtime.computer import Computer
+from nnet3py.runtime.network_io import NetworkIo
+from nnet3py.training.objective import compute_objective
+from nnet3py.training.targets import as_supervision
+
+Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What :func:`gradients` found; unpacks as ``input, nnet``.
+
+    Attributes
+    ----------
+    input : float32 (frames, input dim), the derivative for the features
+    nnet : a network of the same form whose parameters are the derivatives: ``nnet["tdnn1.affine"].parameters()``
+    output : float32 (rows, dim), what the network put out
+    value : the loss or objective; NaN where ``output_deriv`` was given
+    ivector : float32 (ivector dim,), the derivative for the i-vector; None without one
+    """
+
+    input: np.ndarray
+    nnet: Nnet
+    output: np.ndarray = field(repr=False)
+    value: float
+    ivector: np.ndarray | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.input, self.nnet))
+
+
+def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.ndarray,
+              output_deriv: np.ndarray | None = None, *, loss: Loss | None = None, targets: Any = None,
+              ivector: np.ndarray | None = None, output: str = "output", frame_subsampling_factor: int | None = None,
+              training_mode: bool = False, device: str = "cpu") -> Gradients:
+    """Derivatives with respect to features and parameters, of one utterance computed in one piece.
+
+    Of what: of a ``loss``, of the objective that training has with ``targets``, or, with ``output_deriv``, of the sum
+    of ``output_deriv`` times the output. Exactly one of the three is given.
+
+    >>> found = nnet3py.gradients(nnet, feats, targets=classes)
+    >>> found.value, found.input.shape, found.nnet["affine1"].parameters()["bias_params"].shape
+
+    Parameters
+    ----------
+    model : a network, an acoustic model, or the file of one; left as it is
+    feats : float (frames, input dim)
+    output_deriv : float (rows, dim), the derivative at the output
+    loss : a function of the output, float32 (rows, dim), that returns the loss and its derivative, of the same shape
+    targets : as for :func:`nnet3py.training.targets.as_targets`; the objective is that of the output node, a sum over
+        rows: the larger, the better
+    ivector : float (ivector dim,), where the network has that input
+    output : the node, an output or any other
+    frame_subsampling_factor : frames for each row of output; None: what the model's folder says, else 1
+    training_mode : batch-norm with the utterance's own statistics, and dropout, as they are set in the network; else
+        both in test mode, as :func:`nnet3py.compute` has them
+    device : "cpu" or "cuda"
+
+    Frames before the first and after the last are copies of these, to which their derivatives are added.
+
+    Raises
+    ------
+    UsageError : none or several of ``output_deriv``, ``loss`` and ``targets``
+    ShapeError : arrays of other shapes than the network has
+    NumericError : NaN or infinity in them
+    Nnet3Error : no such node in the network, a file that cannot be read
+    """
+    if sum(given is not None for given in (output_deriv, loss, targets)) != 1:
+        raise UsageError("expected one of output_deriv, loss and targets",
+                         "gradients(nnet, feats, targets=classes), or loss=lambda y: (value, derivative)")
+    nnet = _network(model)
+    factor = subsampling_beside(nnet.path) if frame_subsampling_factor is None else frame_subsampling_factor
+    if factor < 1:
+        raise UsageError(f"frame_subsampling_factor={factor} must be 1 or more")
+    form = _form(nnet, output, training_mode)
+    feats, vector = np.asarray(feats), None if ivector is None else np.asarray(ivector)
+    io = NetworkIo(form)
+    io.check_features(feats)
+    io.check_ivectors(vector, None, 0)
+    if not len(feats):
+        raise ShapeError("expected features of one frame or more, found none")
+
+    num_rows = -(-len(feats) // factor)
+    left, right = compute_simple_nnet_context(form)
+    last = (num_rows - 1) * factor
+    times = np.clip(np.arange(-left, last + right + 1), 0, len(feats) - 1)
+    request = _request(left, right, last, factor, vector is not None)
+    gradient = form.as_gradient()
+    computer = Computer(compile(form, request), form, update=gradient, device=device)
+    computer.accept_input("input", feats[times])
+    if vector is not None:
+        computer.accept_input("ivector", vector[None])
+    computer.run()
+    values = computer.output("output")
+    if targets is not None:
+        value, deriv = _objective(form, values, targets)
+    elif loss is not None:
+        value, deriv = loss(values.copy())
+    else:
+        value, deriv = float("nan"), np.asarray(output_deriv)
+    if np.shape(deriv) != values.shape:
+        raise ShapeError(f"expected the derivative of the output to be float {values.shape}, found {np.shape(deriv)}")
+    computer.accept_input("output", np.asarray(deriv, dtype=np.float32))
+    computer.run()
+    of_input = np.zeros(feats.shape, dtype=np.float32)
+    np.add.at(of_input, times, computer.output("input"))
+    return Gradients(of_input, _whole(nnet, gradient), values, float(value),
+                     None if vector is None else computer.output("ivector")[0])
+
+
+def _network(model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
+    if isinstance(model, str | os.PathLike):
+        return read_nnet(model)
+    return model.nnet if isinstance(model, AcousticModel) else model
+
+
+def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
+    """A copy with the one output that is asked for."""
+    form = copy.copy(nnet) if training_mode else nnet.copy()
+    form.nodes = [copy.copy(node) for node in nnet.nodes]
+    form.components, form.component_names = list(form.components), list(form.component_names)
+    compute_only(form, output)
+    if not training_mode:
+        set_batchnorm_test_mode(form, True)
+        set_dropout_test_mode(form, True)
+    return form
+
+
+def _request(left: int, right: int, last: int, factor: int, has_ivector: bool) -> ComputationRequest:
+    inputs = [IoSpecification.frames("input", 1, -left, last + right + 1, has_deriv=True)]
+    if has_ivector:
+        inputs.append(IoSpecification.frames("ivector", 1, 0, 1, has_deriv=True))
+    return ComputationRequest(inputs, [IoSpecification.frames("output", 1, 0, last + 1, factor, has_deriv=True)],
+                              need_model_derivative=True)
+
+
+def _objective(form: Nnet, values: np.ndarray, targets: Any) -> tuple[float, np.ndarray]:
+    supervision, deriv = as_supervision(targets, *values.shape), np.empty_like(values)
+    kind = form.descriptor_of(form.node_index("output")).objective
+    return compute_objective(get_ops("cpu"), kind, supervision, values, deriv).value, deriv
+
+
+def _whole(nnet: Nnet, gradient: Nnet) -> Nnet:
+    """The gradient with all components of the network; zero for those that the node does not need."""
+    whole = nnet.as_gradient()
+    for name, component in gradient.named_components():
+        whole.components[whole.component_index(name)] = component
+    return whole

@@ -1,0 +1,85 @@
+"""What is wanted of an output, given as plain arrays: classes, dense values, sparse weights."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from nnet3py.errors import ShapeError
+from nnet3py.formats.general import GeneralMatrix, check_finite
+from nnet3py.formats.posteriors import Posterior
+from nnet3py.formats.sparse import SparseMatrix
+
+NO_TARGET = -1       # the class of a frame that does not count
+
+
+def as_targets(targets: Any, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
+    """Targets of an output as posteriors, or where they are dense as a matrix.
+
+    Parameters
+    ----------
+    targets : int (rows,), the class of each row, -1 for a row that does not count; or float (rows, dim); or a sparse
+        matrix of that shape, a SparseMatrix or one of scipy's; for an output of one column also float (rows,)
+    num_rows, dim : shape of the output
+    where : what they are called in messages
+
+    Returns
+    -------
+    Posterior of ``num_rows`` frames, or float32 (num_rows, dim)
+
+    Raises
+    ------
+    ShapeError : another shape, or a class that the output has not
+    NumericError : NaN or infinity
+    """
+    if isinstance(targets, SparseMatrix) or hasattr(targets, "tocsr"):
+        matrix = targets if isinstance(targets, SparseMatrix) else _from_scipy(targets)
+        _check_shape(tuple(targets.shape), "a sparse matrix", num_rows, dim, where)
+        check_finite(matrix, where)
+        return Posterior(matrix.row_starts, matrix.columns, matrix.values)
+    array = np.asarray(targets)
+    if array.dtype.kind in "iub" and array.ndim == 1:
+        return _of_classes(array, num_rows, dim, where)
+    if array.ndim == 1 and dim == 1:
+        array = array[:, None]
+    if array.dtype.kind not in "fiub":
+        raise ShapeError(f"{where}: expected {_wanted(num_rows, dim)}; found {array.dtype} {array.shape}",
+                         "np.asarray(targets, dtype=np.int32) or np.float32 may make numbers of them")
+    _check_shape(array.shape, str(array.dtype), num_rows, dim, where)
+    check_finite(array, where)
+    return np.asarray(array, dtype=np.float32)
+
+
+def as_supervision(targets: Any, num_rows: int, dim: int, where: str = "the targets") -> GeneralMatrix:
+    """The same as a matrix of an example: sparse for classes and sparse weights, else float32 (rows, dim)."""
+    wanted = as_targets(targets, num_rows, dim, where)
+    if isinstance(wanted, np.ndarray):
+        return wanted
+    return SparseMatrix.from_arrays(wanted.row_starts, wanted.ids, wanted.weights, dim)
+
+
+def _of_classes(classes: np.ndarray, num_rows: int, dim: int, where: str) -> Posterior:
+    if len(classes) != num_rows:
+        _check_shape(classes.shape, str(classes.dtype), num_rows, dim, where)
+    classes = classes.astype(np.int64)
+    wrong = classes[(classes < NO_TARGET) | (classes >= dim)]
+    if len(wrong):
+        raise ShapeError(f"{where}: found the class {wrong[0]}, but the output has the classes 0 to {dim - 1} "
+                         f"({NO_TARGET}: a row that does not count)")
+    counts = classes != NO_TARGET
+    return Posterior(np.concatenate(([0], np.cumsum(counts))), classes[counts].astype(np.int32),
+                     np.ones(int(counts.sum()), dtype=np.float32))
+
+
+def _from_scipy(targets: Any) -> SparseMatrix:
+    rows = targets.tocsr()
+    return SparseMatrix.from_arrays(rows.indptr, rows.indices, rows.data, rows.shape[1])
+
+
+def _check_shape(shape: tuple[int, ...], kind: str, num_rows: int, dim: int, where: str) -> None:
+    if shape != (num_rows, dim):
+        raise ShapeError(f"{where}: expected {_wanted(num_rows, dim)}; found {kind} {shape}")
+
+
+def _wanted(num_rows: int, dim: int) -> str:
+    return f"integers ({num_rows},) for classes below {dim}, or numbers ({num_rows}, {dim}), dense or sparse"
