@@ -24,6 +24,7 @@ _PUBLIC = {
     "compute": "nnet3py.runtime.compute",
     "LoopedComputer": "nnet3py.runtime.looped",
     "gradients": "nnet3py.training.gradients",
+    "train": "nnet3py.training.train",
     "Recognizer": "nnet3py.recognition.recognizer",
     "fine_tune": "nnet3py.fine_tuning.fine_tuning",
     "export_onnx": "nnet3py.export.onnx_file",

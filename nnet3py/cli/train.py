@@ -69,6 +69,7 @@ def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
     """Train on features and targets, ``--num-epochs`` passes with falling learning rates."""
     from nnet3py.network.whole_model import set_learning_rate
     from nnet3py.training.minibatches import MinibatchOptions, TableMinibatches
+    from nnet3py.training.train import rate_of_pass
 
     if not (options.feats and options.targets):
         raise UsageError("--feats and --targets go together; one of them is missing")
@@ -82,8 +83,7 @@ def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
     log.log(f"Training on {data.num_utterances} utterances, failed for {data.num_failed}")
     for epoch in range(options.num_epochs):
         if options.learning_rate >= 0.0:
-            fall = options.final_learning_rate / options.learning_rate if options.final_learning_rate > 0.0 else 1.0
-            rate = options.learning_rate * fall ** (epoch / options.num_epochs)
+            rate = rate_of_pass(epoch, options.num_epochs, options.learning_rate, options.final_learning_rate)
             for network in (nnet, trainer.delta):
                 set_learning_rate(network, rate)
             log.log(f"Pass {epoch + 1} of {options.num_epochs} with learning rate {rate:.6g}")

@@ -48,7 +48,7 @@ def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> N
             raise ShapeError("Merging examples with inconsistent feature dims: "
                              + " vs. ".join(str(d) for d in sorted({io.features.shape[1] for _, io in parts}))
                              + f" (io '{name}')")
-        features = _append_rows([io.features for _, io in parts])
+        features = append_rows([io.features for _, io in parts])
         indexes = joined_indexes(examples, [io for _, io in parts], [j for j, _ in parts])
         merged.append(NnetIo(name, indexes, compressed(features) if compress else features))
     return NnetExample(merged)
@@ -63,7 +63,7 @@ def joined_indexes(examples: Sequence[NnetExample], parts: Sequence[NnetIo], pla
     return indexes
 
 
-def _append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:
+def append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:
     """The rows of all ``parts``: sparse if all are sparse, else float32 (rows, cols)."""
     if all(isinstance(part, SparseMatrix) for part in parts):
         return SparseMatrix.concatenate(parts)  # type: ignore[arg-type]

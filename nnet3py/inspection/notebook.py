@@ -17,6 +17,7 @@ from nnet3py.recognition.results import Result
 from nnet3py.report.draw_network import draw_network
 from nnet3py.report.html_page import table_of
 from nnet3py.report.tables import bytes_text
+from nnet3py.training.train import COLUMNS, History
 
 
 @singledispatch
@@ -83,3 +84,8 @@ def _(io: NnetIo) -> str:
 def _(result: Result) -> str:
     return f"<p>{html.escape(result.text)}</p>" + table_of(("word", "from", "to", "confidence"), [
         (word.word, f"{word.start:.2f} s", f"{word.end:.2f} s", f"{word.confidence:.2f}") for word in result.words])
+
+
+@html_of.register
+def _(history: History) -> str:
+    return table_of(COLUMNS, [[f"{getattr(epoch, name):.5g}" for name in COLUMNS] for epoch in history.epochs])

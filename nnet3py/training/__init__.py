@@ -9,4 +9,7 @@ training: ``chain/denominator.py`` (``DenominatorComputation(ops, graph, leaky).
 scale)``) and ``chain/numerator.py`` are put together in ``chain_objective.py``; ``chain_outputs.py`` computes all
 outputs of an example with it, for ``chain_trainer.py`` and ``chain_diagnostics.py``. ``combine_nnets`` takes what
 makes diagnostics, so it serves both kinds of training.
+
+``train.py``: ``train(nnet, data, …)`` from Python, on what ``training_data.py`` makes minibatches of: arrays
+(``targets.py`` says in which forms), tables, examples, archives. ``gradients.py``: derivatives of one utterance.
 """

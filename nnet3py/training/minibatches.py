@@ -1,8 +1,8 @@
-"""Minibatches made on the fly from tables of features and targets, without example files in between."""
+"""Minibatches made on the fly from features and targets in tables or arrays, without example files in between."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from nnet3py.egs.splitter import SplitOptions, UtteranceSplitter
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.general import GeneralMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR
-from nnet3py.formats.posteriors import Posterior
+from nnet3py.formats.posteriors import Posterior, posterior_of_alignment
 from nnet3py.io.tables import RandomAccessReader, SequentialReader
 from nnet3py.network.nnet import Nnet
 
@@ -35,7 +35,55 @@ class MinibatchOptions:
     dense_targets: bool = False    # targets are matrices (frames, dim), not integer vectors (frames,)
 
 
-class TableMinibatches:
+class ExampleMinibatches:
+    """Examples held in memory, and shuffled into minibatches for each pass.
+
+    Parameters
+    ----------
+    examples : of one sequence each, to be merged; or minibatches, which are only shuffled
+    minibatch_size : rules for how many are merged, ``64``, ``1:64``
+    """
+
+    def __init__(self, examples: Iterable[NnetExample], minibatch_size: str) -> None:
+        self._sizes, self._minibatch_size = MinibatchSizes(minibatch_size), minibatch_size
+        self._examples = list(examples)
+
+    def minibatches(self, seed: int) -> Iterator[NnetExample]:
+        """One pass over the examples in an order that depends on ``seed``.
+
+        Examples that are left over at the end of a pass and too few for ``minibatch_size`` are not used in it.
+
+        Raises
+        ------
+        Nnet3Error : there are too few examples for a single minibatch
+        """
+        if any(is_minibatch(example) for example in self._examples):
+            yield from shuffle(self._examples, seed)
+            return
+        is_empty = True
+        for _, example in ExampleMerger(self._sizes).merge(shuffle(self._examples, seed)):
+            is_empty = False
+            yield example
+        if is_empty:
+            raise Nnet3Error(f"the {len(self._examples)} examples are too few for a minibatch of "
+                             f"--minibatch-size={self._minibatch_size}", "give a range, such as --minibatch-size=1:64")
+
+
+def is_minibatch(example: NnetExample) -> bool:
+    """Whether an example holds several sequences."""
+    return any(len(io.indexes) and io.indexes[-1, 0] > 0 for io in example.io)
+
+
+def example_maker(nnet: Nnet, options: MinibatchOptions) -> ExampleMaker:
+    """What cuts utterances into examples for a network, with the context that it needs unless the options say."""
+    left, right = compute_simple_nnet_context(nnet)
+    splitter = UtteranceSplitter(SplitOptions.parse(
+        options.num_frames, left_context=left if options.left_context < 0 else options.left_context,
+        right_context=right if options.right_context < 0 else options.right_context))
+    return ExampleMaker(splitter, compress=False, num_pdfs=nnet.output_dim("output"))
+
+
+class TableMinibatches(ExampleMinibatches):
     """The examples of all utterances of two tables, held in memory, and shuffled into minibatches for each pass.
 
     Parameters
@@ -52,16 +100,11 @@ class TableMinibatches:
     """
 
     def __init__(self, nnet: Nnet, feats: str, targets: str, options: MinibatchOptions) -> None:
-        self._sizes, self._minibatch_size = MinibatchSizes(options.minibatch_size), options.minibatch_size
-        left, right = compute_simple_nnet_context(nnet)
-        splitter = UtteranceSplitter(SplitOptions.parse(
-            options.num_frames, left_context=left if options.left_context < 0 else options.left_context,
-            right_context=right if options.right_context < 0 else options.right_context))
+        super().__init__((), options.minibatch_size)
         self._dim, self._input_dim = nnet.output_dim("output"), nnet.input_dim("input")
         self._dense_targets = options.dense_targets
-        maker = ExampleMaker(splitter, compress=False, num_pdfs=self._dim)
+        maker = example_maker(nnet, options)
         self.num_utterances, self.num_failed = 0, 0
-        self._examples: list[NnetExample] = []
         with SequentialReader(feats, GENERAL_MATRIX) as features, \
                 RandomAccessReader(targets, FLOAT_MATRIX if options.dense_targets else INT_VECTOR) as labels:
             for utterance, matrix in features:
@@ -75,23 +118,6 @@ class TableMinibatches:
         if not self._examples:
             raise Nnet3Error(f"no examples could be made: {self.num_utterances} utterances were used, "
                              f"{self.num_failed} failed", "have features and targets the same keys and lengths?")
-
-    def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """One pass over the examples in an order that depends on ``seed``.
-
-        Examples that are left over at the end of a pass and too few for ``minibatch_size`` are not used in it.
-
-        Raises
-        ------
-        Nnet3Error : there are too few examples for a single minibatch
-        """
-        is_empty = True
-        for _, example in ExampleMerger(self._sizes).merge(shuffle(self._examples, seed)):
-            is_empty = False
-            yield example
-        if is_empty:
-            raise Nnet3Error(f"the {len(self._examples)} examples are too few for a minibatch of "
-                             f"--minibatch-size={self._minibatch_size}", "give a range, such as --minibatch-size=1:64")
 
     def _add(self, maker: ExampleMaker, utterance: str, features: GeneralMatrix, label: np.ndarray) -> bool:
         """Keep the examples of one utterance; False, with a warning, where it is at fault."""
@@ -119,4 +145,4 @@ class TableMinibatches:
             wrong = label.max() if label.max() >= self._dim else label.min()
             raise ShapeError(f"utterance {utterance} has a target {wrong}, but the network's output has the classes "
                              f"0 to {self._dim - 1}")
-        return Posterior(np.arange(len(label) + 1), label, np.ones(len(label), dtype=np.float32))
+        return posterior_of_alignment(label)

@@ -1,0 +1,258 @@
+"""Training from Python, on arrays, tables or examples: passes, validation, early stopping, checkpoints, a history."""
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from nnet3py import log
+from nnet3py.compiler.cache import CachingCompiler
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode, set_learning_rate
+from nnet3py.shown import Shown
+from nnet3py.training.diagnostics import DiagnosticOptions, NnetDiagnostics
+from nnet3py.training.minibatches import MinibatchOptions
+from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+from nnet3py.training.training_data import Minibatches, training_data
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """A pass over the training data. Objectives are per frame, sums over outputs, the larger the better.
+
+    Attributes
+    ----------
+    epoch : 1 for the first
+    learning_rate : NaN where the network's own rates are used
+    objective : mean over the pass, while the network changed
+    validation_objective, validation_accuracy : after the pass, in test mode; NaN without validation data. Accuracy is
+        the fraction of frames whose largest output is the largest target
+    num_minibatches : in this pass
+    seconds : that it took, validation included
+    """
+
+    epoch: int
+    learning_rate: float
+    objective: float
+    validation_objective: float
+    validation_accuracy: float
+    num_minibatches: int
+    seconds: float
+
+    def __str__(self) -> str:
+        validation = "" if math.isnan(self.validation_objective) else (
+            f", validation objective {self.validation_objective:.6g}, accuracy {self.validation_accuracy:.4g}")
+        return f"pass {self.epoch}: objective {self.objective:.6g} per frame{validation}, {self.seconds:.1f} s"
+
+
+COLUMNS = tuple(column.name for column in fields(Epoch))
+
+
+@dataclass
+class History(Shown):
+    """What :func:`train` did, an :class:`Epoch` for each pass.
+
+    ``history["objective"]`` is an array (epochs,) of that attribute; ``best`` counts in it.
+
+    Attributes
+    ----------
+    best : the number of the epoch whose parameters the network has: with ``patience`` the one with the best validation
+        objective, else the last; 0 before the first has ended
+    checkpoints : the files that were written
+    """
+
+    epochs: list[Epoch] = field(default_factory=list)
+    best: int = 0
+    checkpoints: list[str] = field(default_factory=list)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        if name not in COLUMNS:
+            raise Nnet3Error(f"a history has no {name!r}", f"it has {', '.join(COLUMNS)}")
+        return np.array([getattr(epoch, name) for epoch in self.epochs])
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of it, an array (epochs,) by name."""
+        return {name: self[name] for name in COLUMNS}
+
+    def __len__(self) -> int:
+        return len(self.epochs)
+
+
+@dataclass
+class Progress:
+    """What a callback is given after each pass.
+
+    Attributes
+    ----------
+    epoch : the pass that has ended
+    nnet : the network as it is now; a callback may change its parameters
+    history : all passes so far
+    """
+
+    epoch: Epoch
+    nnet: Nnet
+    history: History
+
+
+Callback = Callable[[Progress], object]
+
+
+def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> float:
+    """The learning rate of pass ``number`` of ``count`` (0 is the first): from ``first`` falling towards ``final``.
+
+    A ``final`` that is not above 0 lets it stay as it is.
+    """
+    return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
+
+
+def train(nnet: Nnet, data: Any, *, validation: Any = None, num_epochs: int = 1, learning_rate: float | None = None,
+          final_learning_rate: float | None = None, minibatch_size: int = 64,
+          minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
+          callbacks: Sequence[Callback] = (), patience: int = 0,
+          checkpoints: str | os.PathLike[str] | None = None) -> History:
+    """Train a network in place, with what ``nnet3-train`` has: natural gradient, max-change, momentum.
+
+    >>> history = nnet3py.train(nnet, (feats, classes), validation=(more, their_classes), num_epochs=5)
+    >>> history["validation_accuracy"]
+
+    Parameters
+    ----------
+    nnet : changed in place
+    data : arrays, a list of (feats, targets), examples, the rspecifier of an archive of examples, or those of two
+        tables: see :func:`nnet3py.training.training_data.training_data`; targets are integers (frames,), or numbers
+        (frames, dim), dense or sparse
+    validation : the same for what objective and accuracy are measured on, after each pass
+    num_epochs : passes over the data
+    learning_rate : of the first pass, None: the network's own; each component multiplies it by its factor
+    final_learning_rate : towards which it falls exponentially, None: it stays
+    minibatch_size : examples, or frames for a network that has no context; what is left over is a smaller minibatch
+    minibatches : how utterances become examples (context, lengths); its ``minibatch_size`` counts for nothing here
+    options : of the trainer; ``options.srand`` seeds dropout and the order of the data
+    callbacks : each is called after each pass with a :class:`Progress`; the training ends if one returns True
+    patience : passes without a better validation objective after which the training ends, the network being then as it
+        was after the best pass; 0: it is not ended so
+    checkpoints : a folder, made if it is missing, that gets the network after each pass as ``1.raw``, ``2.raw``, …:
+        files with which ``read_nnet``, ``nnet3-train`` and a driver's ``--input-model`` go on
+
+    Raises
+    ------
+    UsageError : options that make no sense, or no data
+    ShapeError : data of other dimensions than the network's
+    NumericError : NaN or infinity in the data, or in what training makes of the network
+    Nnet3Error : files that cannot be read or written
+    """
+    options = options or TrainerOptions()
+    _check(num_epochs, minibatch_size, learning_rate, final_learning_rate, patience, validation)
+    held = _held(minibatches or MinibatchOptions(), minibatch_size)
+    source = training_data(nnet, data, held)
+    validator = None if validation is None else _Validator(training_data(nnet, validation, held), options)
+    folder = None if checkpoints is None else _folder(checkpoints)
+    trainer, history, best = NnetTrainer(nnet, options), History(), None
+    for number in range(num_epochs):
+        rate = math.nan
+        if learning_rate is not None:
+            rate = rate_of_pass(number, num_epochs, learning_rate, final_learning_rate or -1.0)
+            for network in (nnet, trainer.delta):
+                set_learning_rate(network, rate)
+        epoch = _pass(trainer, source, number, rate, validator)
+        history.epochs.append(epoch)
+        logger.info("%s", epoch)
+        if folder is not None:
+            history.checkpoints.append(os.path.join(folder, f"{epoch.epoch}.raw"))
+            nnet.write(history.checkpoints[-1])
+        if not patience or epoch.validation_objective > max(history["validation_objective"][:-1], default=-math.inf):
+            history.best, best = epoch.epoch, nnet.copy() if patience else None
+        ends = [callback(Progress(epoch, nnet, history)) is True for callback in callbacks]
+        if any(ends) or (patience and epoch.epoch - history.best >= patience):
+            break
+    trainer.log_totals()
+    if best is not None and history.best < len(history):
+        nnet.scale(0.0)
+        nnet.add(1.0, best)
+    return history
+
+
+def _pass(trainer: NnetTrainer, source: Minibatches, number: int, rate: float, validator: _Validator | None) -> Epoch:
+    begin, first = time.monotonic(), trainer.num_minibatches
+    before = _totals(trainer)
+    for eg in log.progress(source.minibatches(trainer.options.srand + number), f"pass {number + 1}"):
+        trainer.train(eg)
+    trainer.synchronise()
+    objective, weight = (after - earlier for after, earlier in zip(_totals(trainer), before, strict=True))
+    measured = (math.nan, math.nan) if validator is None else validator.measure(trainer.nnet)
+    return Epoch(number + 1, rate, objective / weight if weight else math.nan, *measured,
+                 trainer.num_minibatches - first, time.monotonic() - begin)
+
+
+def _totals(trainer: NnetTrainer) -> tuple[float, float]:
+    stats = [stats for name, stats in trainer.objectives.items() if not name.endswith("_backstitch")]
+    return sum(each.total_objective for each in stats), sum(each.total_weight for each in stats)
+
+
+class _Validator:
+    """Objective and accuracy on data that are not trained on; what is compiled for them is kept."""
+
+    def __init__(self, source: Minibatches, options: TrainerOptions) -> None:
+        self._egs = list(source.minibatches(0))
+        self._options = DiagnosticOptions(optimize=options.optimize, compiler=options.compiler, device=options.device)
+        self._form: Nnet | None = None
+        self._compiler: CachingCompiler | None = None
+
+    def measure(self, nnet: Nnet) -> tuple[float, float]:
+        """Objective per frame, and accuracy, of a copy of the network in test mode."""
+        if self._form is None:
+            self._form = nnet.copy()
+            set_batchnorm_test_mode(self._form, True)
+            set_dropout_test_mode(self._form, True)
+            self._compiler = self._options.compiler.compiler(self._form, self._options.optimize)
+        tested = self._form.copy()
+        tested.scale(0.0)
+        tested.add(1.0, nnet)
+        diagnostics = NnetDiagnostics(tested, self._options, compiler=self._compiler)
+        for eg in self._egs:
+            diagnostics.compute(eg)
+        objective, weight = diagnostics.totals()
+        outputs = diagnostics.outputs.values()
+        counted = sum(output.accuracy_weight for output in outputs)
+        return (objective / weight if weight else math.nan,
+                sum(output.num_correct for output in outputs) / counted if counted else math.nan)
+
+
+def _held(minibatches: MinibatchOptions, size: int) -> MinibatchOptions:
+    settings = {column.name: getattr(minibatches, column.name) for column in fields(minibatches)}
+    return MinibatchOptions(**{**settings, "minibatch_size": f"1:{size}"})
+
+
+def _check(num_epochs: int, minibatch_size: int, learning_rate: float | None, final_learning_rate: float | None,
+           patience: int, validation: Any) -> None:
+    rules = ((num_epochs >= 1, "num_epochs", num_epochs, "1 or more"),
+             (minibatch_size >= 1, "minibatch_size", minibatch_size, "1 or more"),
+             (patience >= 0, "patience", patience, "0 (never) or more"),
+             (learning_rate is None or learning_rate > 0, "learning_rate", learning_rate, "above 0"),
+             (final_learning_rate is None or final_learning_rate > 0, "final_learning_rate", final_learning_rate,
+              "above 0"))
+    for holds, name, value, wanted in rules:
+        if not holds:
+            raise UsageError(f"{name}={value} must be {wanted}")
+    if final_learning_rate is not None and learning_rate is None:
+        raise UsageError("final_learning_rate needs learning_rate")
+    if patience and validation is None:
+        raise UsageError(f"patience={patience} needs validation data")
+
+
+def _folder(path: str | os.PathLike[str]) -> str:
+    folder = os.fspath(path)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot make the folder {folder} for checkpoints ({error.strerror})") from None
+    return folder

@@ -1,0 +1,114 @@
+"""nnet3py/training/train.py: passes, validation, early stopping, checkpoints, the history."""
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runtime_cases import class_example, parameters
+
+import nnet3py
+from nnet3py.errors import UsageError
+from nnet3py.network.nnet import Nnet
+from nnet3py.training.train import Progress, rate_of_pass, train
+from nnet3py.training.trainer import NnetTrainer, TrainerOptions
+
+CLASSIFIER = """
+input-node name=input dim=2
+component name=a type=NaturalGradientAffineComponent input-dim=2 output-dim=8 learning-rate=0.01
+component name=r type=RectifiedLinearComponent dim=8
+component name=n type=BatchNormComponent dim=8
+component name=b type=NaturalGradientAffineComponent input-dim=8 output-dim=2 learning-rate=0.01
+component name=l type=LogSoftmaxComponent dim=2
+component-node name=a component=a input=input
+component-node name=r component=r input=a
+component-node name=n component=n input=r
+component-node name=b component=b input=n
+component-node name=l component=l input=b
+output-node name=output input=l
+"""
+
+
+def points(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points of the plane, and on which side of a circle they lie."""
+    feats = np.random.default_rng(seed).standard_normal((count, 2)).astype(np.float32)
+    return feats, (np.linalg.norm(feats, axis=1) > 1.2).astype(np.int64)
+
+
+def test_a_network_learns_from_arrays(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "nnet3py.training.train")
+    nnet, seen = Nnet.from_config(CLASSIFIER), []
+    history = nnet3py.train(nnet, points(600, 0), validation=points(200, 1), num_epochs=6, learning_rate=0.02,
+                            final_learning_rate=0.005, minibatch_size=32, callbacks=[seen.append])
+    assert len(history) == 6 and history.best == 6
+    accuracy = history["validation_accuracy"]
+    assert accuracy.shape == (6,) and accuracy[-1] > 0.9
+    assert history["objective"][-1] > history["objective"][0] and history["num_minibatches"].tolist() == [19] * 6
+    np.testing.assert_allclose(history["learning_rate"], 0.02 * 0.25 ** (np.arange(6) / 6))
+    feats, classes = points(200, 1)
+    assert accuracy[-1] == pytest.approx((nnet(feats).argmax(axis=1) == classes).mean())
+    assert [progress.epoch.epoch for progress in seen] == [1, 2, 3, 4, 5, 6] and seen[0].nnet is nnet
+    assert list(history.arrays()) == ["epoch", "learning_rate", "objective", "validation_objective",
+                                      "validation_accuracy", "num_minibatches", "seconds"]
+    assert caplog.messages[0].startswith("pass 1: objective -0.")
+    assert "<table" in history._repr_html_() and "validation_accuracy" in history._repr_html_()
+    with pytest.raises(nnet3py.Nnet3Error, match="a history has no 'loss' .it has epoch, "):
+        history["loss"]
+
+
+def test_it_does_what_the_trainer_does() -> None:
+    egs = [class_example(3, seed=seed, in_dim=2, out_dim=2) for seed in range(3)]
+    mine, theirs = Nnet.from_config(CLASSIFIER), Nnet.from_config(CLASSIFIER)
+    train(mine, egs[:1], num_epochs=2, options=TrainerOptions(srand=3))
+    trainer = NnetTrainer(theirs, TrainerOptions(srand=3))
+    for _ in range(2):
+        trainer.train(egs[0])
+    for name, value in parameters(theirs).items():
+        np.testing.assert_array_equal(parameters(mine)[name], value)
+
+
+def test_the_best_network_is_kept() -> None:
+    nnet, kept = Nnet.from_config(CLASSIFIER), []
+
+    def spoil(progress: Progress) -> None:
+        kept.append(parameters(progress.nnet))
+        if progress.epoch.epoch == 2:
+            progress.nnet["b"].parameters()["linear_params"][:] *= -1
+
+    history = train(nnet, points(200, 0), validation=points(100, 1), num_epochs=9, learning_rate=0.002, patience=2,
+                    callbacks=[spoil])
+    assert history.best == 2 and len(history) == 4
+    for name, value in parameters(nnet).items():
+        np.testing.assert_array_equal(kept[1][name], value)
+
+
+def test_a_callback_ends_the_training_and_checkpoints_are_networks(tmp_path: Path) -> None:
+    nnet = Nnet.from_config(CLASSIFIER)
+    history = train(nnet, points(64, 0), num_epochs=5, checkpoints=tmp_path / "exp" / "mine",
+                    callbacks=[lambda progress: progress.epoch.epoch == 2])
+    assert [Path(name).relative_to(tmp_path).as_posix() for name in history.checkpoints] == [
+        "exp/mine/1.raw", "exp/mine/2.raw"]
+    last = nnet3py.read_nnet(history.checkpoints[-1])
+    for name, value in parameters(nnet).items():
+        np.testing.assert_array_equal(parameters(last)[name], value)
+    assert np.isnan(history["validation_objective"]).all() and "validation" not in str(history.epochs[0])
+    train(last, points(64, 0))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="cannot make the folder"):
+        train(nnet, points(64, 0), checkpoints=tmp_path / "file" / "mine")
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"num_epochs": 0}, "num_epochs=0 must be 1 or more"), ({"minibatch_size": 0}, "minibatch_size=0"),
+    ({"patience": -1}, "patience=-1"), ({"patience": 1}, "patience=1 needs validation data"),
+    ({"learning_rate": 0.0}, "learning_rate=0.0 must be above 0"),
+    ({"final_learning_rate": 0.1}, "final_learning_rate needs learning_rate")])
+def test_wrong_options(options: dict, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        train(Nnet.from_config(CLASSIFIER), points(8, 0), **options)
+
+
+def test_rates_of_passes() -> None:
+    assert [rate_of_pass(number, 2, 0.4, 0.1) for number in range(2)] == pytest.approx([0.4, 0.2])
+    assert rate_of_pass(1, 2, 0.4) == 0.4

@@ -1,0 +1,131 @@
+"""nnet3py/training/training_data.py: minibatches of arrays, pairs, examples and archives."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from runtime_cases import TDNN, class_example, plain
+
+from nnet3py.egs.example import EXAMPLE, NnetExample
+from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.formats.general import to_dense
+from nnet3py.formats.sparse import SparseMatrix
+from nnet3py.io.tables import TableWriter
+from nnet3py.network.nnet import Nnet
+from nnet3py.training.minibatches import ExampleMinibatches, MinibatchOptions, TableMinibatches
+from nnet3py.training.training_data import ArchiveMinibatches, FrameMinibatches, training_data
+
+OPTIONS = MinibatchOptions(minibatch_size="1:4")
+RNG = np.random.default_rng(0)
+
+WITH_IVECTOR = """
+input-node name=input dim=3
+input-node name=ivector dim=2
+component name=a type=AffineComponent input-dim=5 output-dim=4
+component-node name=a component=a input=Append(input, ReplaceIndex(ivector, t, 0))
+output-node name=output input=a
+"""
+
+
+def features(frames: int) -> np.ndarray:
+    """The first column numbers the frames."""
+    feats = RNG.standard_normal((frames, 3)).astype(np.float32)
+    feats[:, 0] = np.arange(frames)
+    return feats
+
+
+def frames_and_classes(egs: list[NnetExample]) -> list[tuple[int, int]]:
+    """The first column and the class of each supervised frame."""
+    found = []
+    for eg in egs:
+        inputs, outputs = eg.io[0], eg.io[-1]
+        at = {(n, t): row for row, (n, t, _) in enumerate(inputs.indexes.tolist())}
+        feats, targets = to_dense(inputs.features), to_dense(outputs.features)
+        found += [(int(feats[at[n, t], 0]), int(targets[row].argmax()))
+                  for row, (n, t, _) in enumerate(outputs.indexes.tolist()) if targets[row].any()]
+    return sorted(found)
+
+
+def test_frames_of_a_network_without_context() -> None:
+    data = training_data(plain(objective="linear"), (features(10), np.arange(10) % 4), OPTIONS)
+    assert isinstance(data, FrameMinibatches)
+    egs = list(data.minibatches(3))
+    assert [len(eg.io[0].indexes) for eg in egs] == [4, 4, 2]
+    assert egs[0].io[0].indexes.tolist() == [[n, 0, 0] for n in range(4)]
+    assert isinstance(egs[0].io[1].features, SparseMatrix)
+    assert frames_and_classes(egs) == [(t, t % 4) for t in range(10)]
+    orders = [[to_dense(eg.io[0].features)[:, 0].tolist() for eg in data.minibatches(seed)] for seed in (3, 3, 4, -1)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_dense_targets_and_several_sequences() -> None:
+    feats = np.stack([features(5), features(5)])
+    data = training_data(plain(), (feats, np.ones((2, 5, 4))), OPTIONS)
+    assert sum(to_dense(eg.io[1].features).sum() for eg in data.minibatches(0)) == 40
+    with pytest.raises(ShapeError, match="expected targets of 2 sequences"):
+        training_data(plain(), (feats, np.ones((3, 5, 4))), OPTIONS)
+    with pytest.raises(ShapeError, match=r"float \(frames, dim\) or \(sequences, frames, dim\), found \(5,\)"):
+        training_data(plain(), (np.ones(5), np.ones(5)), OPTIONS)
+
+
+@pytest.mark.parametrize("form", [list, iter, lambda pairs: {f"utt{i}": pair for i, pair in enumerate(pairs)}])
+def test_pairs_of_any_lengths(form) -> None:
+    pairs = [(features(frames), np.arange(frames) % 4) for frames in (16, 3, 8)]
+    data = training_data(Nnet.from_config(TDNN), form(pairs), OPTIONS)
+    assert isinstance(data, ExampleMinibatches)
+    assert frames_and_classes(list(data.minibatches(0))) == sorted(
+        (t, t % 4) for frames in (16, 3, 8) for t in range(frames))
+
+
+def test_ivectors() -> None:
+    nnet = Nnet.from_config(WITH_IVECTOR)
+    data = training_data(nnet, [(features(8), np.zeros(8, int), [1.0, 2.0])], OPTIONS)
+    eg, = data.minibatches(0)
+    np.testing.assert_array_equal(eg.find("ivector").features, [[1, 2]])          # type: ignore[union-attr]
+    with pytest.raises(ShapeError, match=r"utterance 0: expected an i-vector \(2,\), found none"):
+        training_data(nnet, [(features(8), np.zeros(8, int))], OPTIONS)
+    with pytest.raises(ShapeError, match=r"expected no i-vector, found \(2,\)"):
+        training_data(plain(), [(features(8), np.ones((8, 4)), [1.0, 2.0])], OPTIONS)
+
+
+def test_examples_and_archives(tmp_path: Path) -> None:
+    single = [class_example(1, seed=seed) for seed in range(6)]
+    merged = [class_example(3, seed=seed) for seed in range(2)]
+    nnet = plain(objective="linear")
+    for examples, sizes in ((single, [4, 2]), (merged, [3, 3])):
+        archive = f"ark:{tmp_path}/egs.{len(examples)}.ark"
+        with TableWriter(archive, EXAMPLE) as writer:
+            for i, example in enumerate(examples):
+                writer.write(str(i), example)
+        for given in (examples, [("key", example) for example in examples], archive):
+            data = training_data(nnet, given, OPTIONS)
+            assert isinstance(data, ArchiveMinibatches if given is archive else ExampleMinibatches)
+            for seed in (0, 1):
+                assert [eg.io[0].indexes[:, 0].max() + 1 for eg in data.minibatches(seed)] == sizes
+    data = TableMinibatches.__new__(TableMinibatches)
+    assert training_data(nnet, data, OPTIONS) is data
+    (tmp_path / "empty.ark").write_bytes(b"")
+    with pytest.raises(Exception, match="no examples in ark:"):
+        list(training_data(nnet, f"ark:{tmp_path}/empty.ark", OPTIONS).minibatches(0))
+
+
+@pytest.mark.parametrize(("data", "error", "message"), [
+    (3, UsageError, "cannot train on int"),
+    ([], UsageError, "the data is empty"),
+    ({}, UsageError, "the data is empty"),
+    ([3], UsageError, "utterance 0: expected .feats, targets. or .feats, targets, ivector., found int"),
+    ([class_example(1), 3], UsageError, "expected examples only, found int"),
+    ([(np.ones((4, 2)), [0] * 4)], ShapeError, r"utterance 0: expected features \(frames, 3\), .* found \(4, 2\)"),
+    ([(np.ones((4, 3)), [0] * 5)], ShapeError, r"utterance 0: the targets: expected integers \(4,\)"),
+    ([(np.full((4, 3), np.inf), [0] * 4)], NumericError, "utterance 0: the feature matrix"),
+])
+def test_what_is_refused(data: object, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        training_data(plain(), data, OPTIONS)
+
+
+def test_arrays_want_a_network_with_the_usual_names() -> None:
+    other = Nnet.from_config(TDNN.replace("output-node name=output", "output-node name=result"))
+    with pytest.raises(UsageError, match="train it on examples"):
+        training_data(other, [(np.ones((4, 3)), [0] * 4)], OPTIONS)
