@@ -18,7 +18,7 @@ from runtime_cases import (
 )
 
 from nnet3py.compiler import compile
-from nnet3py.compiler.computation import CommandType
+from nnet3py.compiler.commands import CommandType, command
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import freeze_natural_gradient
@@ -115,6 +115,37 @@ def test_stages_are_the_forward_and_the_backward_pass():
     ops = get_ops("cpu")
     forward = BoundComputation(compile(nnet, forward_request()), nnet, ops, Arena(ops), None, None)
     assert [(list(s.inputs), list(s.outputs)) for s in forward.stages()] == [(["input"], ["output"])]
+
+
+def test_an_output_is_read_before_what_follows_runs():
+    nnet, ops = Nnet.from_config(TDNN), get_ops("cpu")
+    computation = compile(nnet, forward_request())
+    commands = list(computation.commands)
+    output = next(c for c, provide in enumerate(commands) if provide.type == CommandType.PROVIDE_OUTPUT)
+    commands.insert(output + 1, command(CommandType.SET_CONST, commands[output].args[0], alpha=7.0))
+    computation.set_commands(commands)
+    stages = BoundComputation(computation, nnet, ops, Arena(ops), None, None).stages()
+    assert [(list(stage.inputs), list(stage.outputs)) for stage in stages] == [(["input"], ["output"]), ([], [])]
+    assert len(stages[1].calls) == 1
+
+
+def test_an_input_is_taken_after_what_comes_before_it_has_run():
+    nnet, ops = Nnet.from_config(TDNN), get_ops("cpu")
+    computation = compile(nnet, forward_request())
+    commands = list(computation.commands)
+    accept = next(c for c, taking in enumerate(commands) if taking.type == CommandType.ACCEPT_INPUT)
+    commands.insert(accept, command(CommandType.SET_CONST, commands[accept].args[0], alpha=7.0))
+    computation.set_commands(commands)
+    stages = BoundComputation(computation, nnet, ops, Arena(ops), None, None).stages()
+    assert [(len(stage.calls) == 1, list(stage.inputs)) for stage in stages] == [(True, []), (False, ["input"])]
+
+
+def test_an_input_that_is_an_output_is_given_back_before_its_derivative_comes():
+    nnet, ops = Nnet.from_config("input-node name=input dim=2\noutput-node name=output input=input\n"), get_ops("cpu")
+    given, wanted = (IoSpecification(name, grid(1, range(3)), True) for name in ("input", "output"))
+    bound = BoundComputation(compile(nnet, ComputationRequest([given], [wanted])), nnet, ops, Arena(ops), None, None)
+    assert [(list(s.inputs), list(s.outputs)) for s in bound.stages()] == [(["input"], ["output"]),
+                                                                           (["output"], ["input"])]
 
 
 def test_commands_without_effect_make_no_calls():

@@ -301,3 +301,10 @@ def test_the_same_seed_makes_the_same_component():
         one, two, other = (from_config(kind, text, seed) for seed in (1, 1, 2))
         np.testing.assert_array_equal(one.vectorize(), two.vectorize())
         assert (one.vectorize() != other.vectorize()).all()
+
+
+def test_the_orthonormal_constraint_of_an_affine_component():
+    component = from_config(AffineComponent, "input-dim=3 output-dim=2 orthonormal-constraint=-1")
+    assert component.orthonormal_constraint == -1.0 and "orthonormal-constraint=-1" in component.info()
+    assert component.copy().orthonormal_constraint == -1.0
+    assert from_config(AffineComponent, "input-dim=3 output-dim=2").orthonormal_constraint == 0.0

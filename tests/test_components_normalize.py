@@ -255,3 +255,15 @@ def test_batch_norm_config():
     for text in ("block-dim=4", "block-dim=0", "epsilon=0", "target-rms=-1"):
         with pytest.raises(ConfigError, match="Invalid initializer for layer of type BatchNormComponent"):
             from_config(BatchNormComponent, "dim=6 " + text)
+
+
+def test_a_negative_variance_counts_as_none(ops):
+    """As float32 differences may give it: in test mode of statistics, in training of columns that do not vary."""
+    component = with_statistics()
+    component.sumsq[:] = 0.0
+    component.set_test_mode(True)
+    np.testing.assert_allclose(component.test_scale, np.full(4, 0.7 / np.sqrt(0.01)), rtol=1e-6)
+    x = np.repeat(1000 + 0.1 * np.arange(40, dtype=np.float32)[None], 30, axis=0)
+    component, y = BatchNormComponent(40, None, 1e-3, 1.0), np.empty_like(x)
+    component.propagate(ops, None, x, y, component.new_memo(ops, 30))
+    assert np.isfinite(y).all()

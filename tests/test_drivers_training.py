@@ -58,6 +58,27 @@ def test_models_that_are_needed_no_more_are_removed(folder: Path) -> None:
     assert not list(folder.glob("cache.*"))
 
 
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_models_are_there_as_long_as_diagnostics_may_read_them(folder: Path, monkeypatch: pytest.MonkeyPatch,
+                                                               interrupted: bool) -> None:
+    """In an iteration the progress of the one before it is still shown, from the two models before this one's."""
+    at_hand, run_jobs = {}, frame_level.RawTraining.run_jobs
+
+    def look_and_run(training: frame_level.RawTraining, commands: dict[str, str], on_gpu: bool = False) -> None:
+        at_hand.update(dict.fromkeys(commands, numbered(folder)))
+        run_jobs(training, commands, on_gpu)
+
+    if interrupted:
+        train(max_models_combine=1, exit_stage=3, cleanup=False)
+    monkeypatch.setattr(frame_level.RawTraining, "run_jobs", look_and_run)
+    train(max_models_combine=1)
+    iterations = {int(name.split(".")[1]): models for name, models in at_hand.items()
+                  if name.startswith(("select.", "average."))}
+    assert sorted(iterations) == ([3] if interrupted else [0, 1, 2, 3])
+    for iteration, models in iterations.items():
+        assert {f"{number}.raw" for number in range(max(iteration - 2, 0), iteration + 1)} <= set(models)
+
+
 def test_without_cleaning_up_everything_is_kept(folder: Path) -> None:
     train(cleanup=False, do_final_combination=False)
     assert numbered(folder) == ["0.raw", "1.raw", "2.raw", "3.raw", "4.raw", "final.raw"]

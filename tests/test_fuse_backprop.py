@@ -6,7 +6,11 @@ from fuse_cases import LAYER, assert_same, compiled, fusions, results
 from paths import ROOT
 
 import nnet3py
+from nnet3py.compiler.commands import BACKPROPS, CommandType, command
+from nnet3py.compiler.fuse.backprop import FuseBackprop
+from nnet3py.compiler.fuse.fusion import Scope
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.components.nonlinear import RectifiedLinearComponent
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer
 
@@ -43,3 +47,40 @@ def test_it_writes_over_nothing_that_it_reads() -> None:
         for read in map(bound.view, (*norm.args[3:5], relu.args[3])):
             in_place = read.ctypes.data == dx.ctypes.data and read.strides == dx.strides
             assert in_place or not np.may_share_memory(read, dx)
+
+
+def fused(reader_after: int | None = None) -> list[str]:
+    """The fusions of the layer, if a command copies the derivative between batch norm and rectifier elsewhere.
+
+    ``reader_after``: how many commands after the rectifier's way back; None for no such command.
+    """
+    nnet = Nnet.from_config(LAYER, 3)
+    computation = compiled(nnet, True, "fuse-backprop").unfused()
+    commands = list(computation.commands)
+    relu = next(c for c, back in enumerate(commands) if back.type in BACKPROPS
+                and isinstance(nnet.components[back.args[0]], RectifiedLinearComponent))
+    between = commands[relu].args[4]
+    shape = computation.submatrices[between][2:]
+    target = next(s for s, sub in enumerate(computation.submatrices)
+                  if sub[2:] == shape and sub.matrix != computation.submatrices[between].matrix)
+    if reader_after is not None:
+        commands.insert(relu + 1 + reader_after, command(CommandType.MATRIX_COPY, target, between))
+    computation.set_commands(commands)
+    return fusions(FuseBackprop().run(computation, nnet))
+
+
+def test_a_derivative_that_is_read_later_is_written() -> None:
+    assert fused() == ["fuse-backprop"] and fused(0) == fused(1) == []
+
+
+def test_what_is_used_after_a_command() -> None:
+    nnet = Nnet.from_config(LAYER, 3)
+    computation = compiled(nnet, True, "none")
+    scope, commands = Scope(computation, nnet), computation.commands
+    last = len(commands) - 1
+    output = next(c.args[0] for c in commands if c.type == CommandType.PROVIDE_OUTPUT)
+    freed = next(c for c, freeing in enumerate(commands) if freeing.type == CommandType.DEALLOC_MATRIX)
+    assert scope.is_used_after(output, last)                       # the caller reads it
+    assert scope.is_used_after(commands[freed].args[0], 0) and not scope.is_used_after(commands[freed].args[0], freed)
+    computation.set_commands([command(CommandType.NO_OPERATION_LABEL), *commands, command(CommandType.GOTO_LABEL, 0)])
+    assert Scope(computation, nnet).is_used_after(commands[freed].args[0], last)        # in the next round, perhaps

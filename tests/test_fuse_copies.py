@@ -6,8 +6,9 @@ import pytest
 
 import nnet3py
 from nnet3py.compiler.cache import CachingCompiler
-from nnet3py.compiler.commands import BACKPROPS, CommandType
+from nnet3py.compiler.commands import BACKPROPS, Command, CommandType, command
 from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.fuse.copies import needless_copies
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import Nnet3Error
@@ -101,3 +102,44 @@ def test_dropout_that_is_set_later_is_not_overlooked() -> None:
     assert dropout_commands(nnet, second.computation)
     set_dropout_proportion(nnet, 0.0)
     assert cache.computer(request()) is second       # which does what it should, if slower
+
+
+def edited(after: int | None = None, *inserted: Command, last: Command | None = None) -> dict[int, tuple[int, int]]:
+    """The needless copies of a forward pass.
+
+    ``inserted`` comes after the command of that number; ``last`` takes the place of the one that reads the copy last.
+    """
+    nnet = network(0.0)
+    forward = made(nnet, "none")
+    commands = list(forward.commands[:OUTPUT])
+    assert commands[READ] == command(CommandType.MATRIX_ADD, SUM, COPY)
+    commands[READ] = last or commands[READ]
+    if after is not None:
+        commands[after + 1:after + 1] = inserted
+    forward.set_commands(commands)
+    return needless_copies(forward, nnet)
+
+
+# In the listing of the network: the commands that copy, read the copy for the last time and give the output; and the
+# sub-matrices.
+MADE, READ, OUTPUT = 6, 9, 12
+SOURCE, COPY, SUM, OTHER = 3, 6, 7, 4
+
+
+def test_a_copy_is_needed_if_its_source_changes_before_it_was_read_last() -> None:
+    change = command(CommandType.SET_CONST, SOURCE, alpha=0.0)
+    assert edited() and edited(READ, change)
+    assert not edited(MADE, change) and not edited(READ - 1, change)
+    assert not edited(last=command(CommandType.MATRIX_ADD, SOURCE, COPY))        # what reads it changes the source
+
+
+def test_a_copy_is_needed_if_its_sources_memory_ends_before_it_was_read_last() -> None:
+    freed, given = command(CommandType.DEALLOC_MATRIX, SOURCE), command(CommandType.SWAP_MATRIX, OTHER, SOURCE)
+    read_both = command(CommandType.BACKPROP, 1, 0, 0, SOURCE, COPY, OTHER, 1)      # of the batch norm
+    assert edited(READ, freed) and edited(READ, given, last=read_both)
+    assert not edited(READ - 1, freed) and not edited(READ - 1, given)
+
+
+def test_a_copy_that_is_written_is_needed() -> None:
+    assert not edited(MADE, command(CommandType.SET_CONST, COPY, alpha=0.0))
+    assert not edited(last=command(CommandType.MATRIX_ADD, COPY, SUM))

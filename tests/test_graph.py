@@ -15,8 +15,11 @@ from reference_graph import EndlessError, ReferenceGraph
 from nnet3py.compiler.build_graph import build_graph
 from nnet3py.compiler.graph import Graph, graph_builder, ragged
 from nnet3py.compiler.node_rules import node_rules
+from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.errors import CompileError, Nnet3Error, NotComputableError
 from nnet3py.network.nnet import Nnet
+
+FAR = 20      # frames: more than the first sweeps go back
 
 
 def contents(graph: Graph) -> dict:
@@ -121,3 +124,34 @@ def test_unknown_nodes_and_endless_recursions_are_errors() -> None:
 def test_ragged_joins_ranges() -> None:
     assert ragged(np.array([5, 0, 9]), np.array([2, 0, 3])).tolist() == [5, 6, 9, 10, 11]
     assert ragged(np.zeros(0, int), np.zeros(0, int)).tolist() == []
+
+
+def test_what_is_optional_is_used_only_as_a_whole() -> None:
+    """``b`` could be computed, but not the sum that it is part of, so that nothing needs it."""
+    nnet = Nnet.from_config("""
+input-node name=input dim=2
+component name=a type=NoOpComponent dim=2
+component-node name=a component=a input=input
+component name=b type=NoOpComponent dim=2
+component-node name=b component=b input=input
+output-node name=output input=Sum(a, IfDefined(Sum(b, Offset(a, 9))))
+""")
+    graph = build_graph(nnet, request(product([0], range(3)), product([0], range(3))))
+    rows_of = {name: graph.rows(node) for node, name in enumerate(nnet.node_names)}
+    assert len(graph.indexes[rows_of["a"]]) == 3 and not len(graph.indexes[rows_of["b"]])
+
+
+def test_a_recurrence_is_followed_until_something_is_given() -> None:
+    """Whether the output can be computed is unknown until the sweeps have gone back to the only row of the input."""
+    nnet = Nnet.from_config("""
+input-node name=input dim=2
+input-node name=step dim=2
+component name=a type=NoOpComponent dim=2
+component-node name=a component=a input=Failover(input, Sum(step, Offset(a, -1)))
+output-node name=output input=a
+""")
+    ask = ComputationRequest([IoSpecification("input", product([0], [0])),
+                              IoSpecification("step", product([0], range(1, FAR + 1)))],
+                             [IoSpecification("output", product([0], [FAR]))])
+    graph = build_graph(nnet, ask)
+    assert graph.indexes[graph.rows(nnet.node_names.index("a"))][:, 1].tolist() == list(range(FAR + 1))

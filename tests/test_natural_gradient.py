@@ -267,3 +267,12 @@ def test_rows_are_what_they_are_joined():
     rows.find_rest(ops, numbers, projected, w)
     assert numbers[0] == pytest.approx((whole ** 2).sum())
     assert numbers[1] == pytest.approx(((whole - projected @ w) ** 2).sum())
+
+
+@pytest.mark.parametrize(("num_rows", "times"), [(1, 1), (4, 1), (5, 3)])
+def test_the_first_rows_are_seen_thrice_if_they_are_more_than_the_rank(monkeypatch, num_rows, times):
+    """And then, as those of every call, once more."""
+    learned, finish = [], OnlineNaturalGradient.finish_learning
+    monkeypatch.setattr(OnlineNaturalGradient, "finish_learning", lambda *args: learned.append(finish(*args)))
+    OnlineNaturalGradient(rank=4).precondition(NumpyOps(), rows_of(np.random.default_rng(0), num_rows, 6))
+    assert len(learned) == times + 1

@@ -1,6 +1,8 @@
 """nnet3py/egs/packed_example.py: what is merged from bytes is what is merged of decoded examples, to the byte."""
 from __future__ import annotations
 
+import struct
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo
 from nnet3py.egs.make import time_indexes
 from nnet3py.egs.merger import merge_examples
 from nnet3py.egs.packed_example import PACKED_EXAMPLE, PackedExample, merge_packed
-from nnet3py.errors import NumericError
+from nnet3py.errors import FormatError, NumericError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.sparse import SparseMatrix
 from nnet3py.io.byte_pieces import BytePieces
@@ -87,3 +89,28 @@ def test_numbers_that_cannot_be_compressed(tmp_path) -> None:
     made[1].io[0].features[2, 1] = np.nan
     with pytest.raises(NumericError, match="cannot be compressed"):
         merge_packed(packed(made, tmp_path), compress=True)
+
+
+@pytest.mark.parametrize("column", [-1, 2, 3])
+def test_columns_that_a_sparse_matrix_does_not_have(column: int, tmp_path) -> None:
+    """The bytes of a later example are damaged: what is merged as bytes is checked as well as what is decoded."""
+    rng = np.random.default_rng(0)
+    made = [NnetExample([NnetIo("input", time_indexes(0, 6), rng.normal(size=(6, 2)).astype(np.float32)),
+                         NnetIo("output", time_indexes(0, 6), SparseMatrix.from_rows([[(1, value)]] * 6, 2))])
+            for value in (1.0, 1.0, 1.0, 0.625)]
+    with TableWriter(f"ark:{tmp_path / 'x.ark'}", EXAMPLE) as writer:
+        for number, example in enumerate(made):
+            writer.write(f"key-{number}", example)
+    data, sound, damaged = (tmp_path / "x.ark").read_bytes(), pair(1, 0.625), pair(column, 0.625)
+    assert data.count(sound) == 6
+    for content, message in ((data, ""), (data.replace(sound, damaged, 1), "expected")):
+        (tmp_path / "x.ark").write_bytes(content)
+        reader = SequentialReader(f"ark:{tmp_path / 'x.ark'}", PACKED_EXAMPLE)
+        assert len(list(reader)) == (3 if message else 4)
+        with pytest.raises(FormatError, match=message) if message else nullcontext():
+            reader.close()
+
+
+def pair(column: int, value: float) -> bytes:
+    """An element of a sparse matrix in a binary file."""
+    return struct.pack("<bibf", 4, column, 4, value)

@@ -166,3 +166,12 @@ def test_a_reader_that_goes_away():
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == ClosedOutput.exit_code == 141
+
+
+def test_a_command_that_a_pipe_breaks_is_excused_only_if_we_stopped_reading():
+    with open_input("echo abc; kill -PIPE $$ |") as stream:
+        assert stream.read() == b"abc\n"
+    assert stream.status in (-13, 128 + 13)
+    with open_input("yes; exit 141 |") as stream:
+        assert stream.read(2) == b"y\n"
+    assert stream.status == 0

@@ -1,0 +1,138 @@
+"""nnet3py/io/tables.py: entries in their order, archives and scripts that are written, and broken ones."""
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
+from nnet3py.io.tables import SequentialReader, TableWriter
+
+BROKEN = "a 1\nb 2\nc x\nd 4\n"
+
+
+def numbers(rspecifier: str) -> dict[str, list[int]]:
+    with SequentialReader(rspecifier, INT_VECTOR) as reader:
+        return {key: value.tolist() for key, value in reader}
+
+
+def keys(reader: SequentialReader) -> list[str]:
+    return [key for key, _ in reader]
+
+
+def test_a_broken_archive_is_an_error_when_it_is_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "x").write_text(BROKEN)
+    reader = SequentialReader(f"ark:{tmp_path / 'x'}", INT_VECTOR)
+    assert keys(reader) == ["a", "b"]
+    assert caplog.messages[0].startswith("Stopped reading ark:")
+    with pytest.raises(FormatError):
+        reader.close()
+    reader.close()                                   # once is enough
+
+
+def test_permission_for_a_broken_archive(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "x").write_text(BROKEN)
+    assert numbers(f"ark,p:{tmp_path / 'x'}") == {"a": [1], "b": [2]}
+    assert caplog.messages[0].startswith("Stopped reading ark,p:")
+
+
+def test_a_broken_archive_hides_no_other_error(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text(BROKEN)
+    with pytest.raises(ZeroDivisionError), SequentialReader(f"ark:{tmp_path / 'x'}", INT_VECTOR) as reader:
+        assert keys(reader) == ["a", "b"]
+        raise ZeroDivisionError
+
+
+def test_a_broken_first_entry_is_an_error_at_once(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("a x\n")
+    with pytest.raises(FormatError):
+        numbers(f"ark,p:{tmp_path / 'x'}")
+
+
+def test_a_failing_command_is_an_error_only_if_its_end_was_read() -> None:
+    with SequentialReader("ark:echo a 1; echo b 2; exit 3 |", INT_VECTOR) as reader:
+        next(iter(reader))
+    with pytest.raises(Nnet3Error, match="failed with status 3"):
+        numbers("ark:echo a 1; echo b 2; exit 3 |")
+    assert numbers("ark,p:echo a 1; exit 3 |") == {"a": [1]}
+
+
+@pytest.mark.parametrize("background", ["", "bg,"])
+def test_scripts(tmp_path: Path, background: str, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "x").write_text("a 1\nb 2\n")
+    script = tmp_path / "x.scp"
+    script.write_text(f"a {tmp_path / 'x'}:2\nmissing {tmp_path / 'nothing'}\nb {tmp_path / 'x'}:6\n")
+    with pytest.raises(Nnet3Error, match="nothing"):
+        numbers(f"scp,{background}t:{script}")
+    assert numbers(f"scp,{background}p:{script}") == {"a": [1], "b": [2]}
+    assert [message.split(" of ")[0] for message in caplog.messages] == ["Skipping missing"]
+
+
+def test_a_script_is_read_lazily_and_its_lines_are_checked(tmp_path: Path) -> None:
+    script = tmp_path / "x.scp"
+    script.write_text(f"a {tmp_path / 'nothing'}\nb\n")
+    reader = SequentialReader(f"scp:{script}", INT_VECTOR)
+    (key, load), = reader.lazy()
+    assert key == "a" and reader.archive_size is None
+    with pytest.raises(Nnet3Error, match="nothing"):
+        load()
+    with pytest.raises(FormatError, match="a script line is KEY FILE, found b'b"):
+        reader.close()
+
+
+def test_an_archive_is_no_script(tmp_path: Path) -> None:
+    script = tmp_path / "x.scp"
+    script.write_bytes(b"\0B\4\1\0\0\0")
+    with pytest.raises(FormatError, match="a script file cannot begin with the binary header"):
+        SequentialReader(f"scp:{script}", INT_VECTOR)
+
+
+@pytest.mark.parametrize("form", ["", "t,"])
+def test_an_archive_with_a_script(tmp_path: Path, form: str) -> None:
+    matrices = {f"m{rows}": np.arange(2.0 * rows, dtype=np.float32).reshape(rows, 2) for rows in (1, 3)}
+    with TableWriter(f"ark,scp,{form}f:{tmp_path / 'x.ark'},{tmp_path / 'x.scp'}", FLOAT_MATRIX) as writer:
+        assert writer.takes_runs is (form == "")
+        for key, matrix in matrices.items():
+            writer.write(key, matrix)
+    for rspecifier in (f"ark:{tmp_path / 'x.ark'}", f"scp:{tmp_path / 'x.scp'}"):
+        with SequentialReader(rspecifier, FLOAT_MATRIX) as reader:
+            entries = dict(reader)
+        assert list(entries) == list(matrices)
+        for key, matrix in matrices.items():
+            np.testing.assert_array_equal(entries[key], matrix)
+
+
+def test_neither_archive_nor_script_is_left_of_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(Nnet3Error, match="'a b' cannot be a key"), \
+            TableWriter(f"ark,scp:{tmp_path / 'x.ark'},{tmp_path / 'x.scp'}", INT_VECTOR) as writer:
+        writer.write("a", [1])
+        writer.write("a b", [1])
+    with pytest.raises(Nnet3Error, match="cannot open"):
+        TableWriter(f"ark,scp:{tmp_path / 'x.ark'},{tmp_path / 'no-folder' / 'x.scp'}", INT_VECTOR)
+    assert os.listdir(tmp_path) == []
+
+
+def test_files_that_a_script_names(tmp_path: Path) -> None:
+    script = tmp_path / "targets"
+    script.write_text(f"a {tmp_path / 'a.vec'}\nraw {tmp_path / 'raw.vec'}\n")
+    with TableWriter(f"scp,t:{script}", INT_VECTOR) as writer:
+        writer.write("a", [1, 2])
+        writer.write("raw", b"5 6\n")
+        with pytest.raises(Nnet3Error, match="has no entry for key b"):
+            writer.write("b", [3])
+    assert numbers(f"scp:{script}") == {"a": [1, 2], "raw": [5, 6]}
+    with TableWriter(f"scp,p:{script}", INT_VECTOR) as writer:
+        writer.write("a", [7])
+        writer.write("b", [3])
+    assert (tmp_path / "a.vec").read_bytes().startswith(b"\0B")
+    assert numbers(f"scp:{script}")["a"] == [7]
+
+
+def test_a_script_of_a_pipe_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with TableWriter(f"ark,scp:| cat > {tmp_path / 'x.ark'},{tmp_path / 'x.scp'}", INT_VECTOR) as writer:
+        writer.write("a", [1])
+    assert "is not a file, so its script cannot be used" in caplog.text
+    assert numbers(f"ark:{tmp_path / 'x.ark'}") == {"a": [1]}
