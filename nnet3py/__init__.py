@@ -1,15 +1,82 @@
 """nnet3py: Kaldi's nnet3 neural networks in Python, compiled with numba.
 
-Importing the package imports nothing heavy: every public name loads its module on first use.
+Importing the package imports nothing heavy: every public name loads its module on first use. The list of public names
+is ``_PUBLIC``; docs/python.md has it with what each does. Submodules that are public, too: ``nnet3py.sklearn``
+(estimators), ``nnet3py.torch_data`` (data sets of examples).
 """
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:      # for editors and type checkers, which do not run __getattr__
+    from nnet3py.acoustic_model import AcousticModel as AcousticModel
+    from nnet3py.acoustic_model import read_model as read_model
+    from nnet3py.compiler import compile as compile
+    from nnet3py.compiler.request import ComputationRequest as ComputationRequest
+    from nnet3py.compiler.request import IoSpecification as IoSpecification
+    from nnet3py.components.base import Component as Component
+    from nnet3py.components.base import Properties as Properties
+    from nnet3py.components.function import FunctionComponent as FunctionComponent
+    from nnet3py.components.registry import register_component as register_component
+    from nnet3py.decoding.decoder_options import DecoderOptions as DecoderOptions
+    from nnet3py.decoding.decoding_graph import DecodingGraph as DecodingGraph
+    from nnet3py.decoding.lattice_decoder import LatticeDecoder as LatticeDecoder
+    from nnet3py.egs.chain_example import read_chain_egs as read_chain_egs
+    from nnet3py.egs.example import NnetExample as NnetExample
+    from nnet3py.egs.example import NnetIo as NnetIo
+    from nnet3py.egs.example import read_egs as read_egs
+    from nnet3py.errors import Nnet3Error as Nnet3Error
+    from nnet3py.export.onnx_file import export_onnx as export_onnx
+    from nnet3py.export.torch_module import from_torch as from_torch
+    from nnet3py.export.torch_module import to_torch as to_torch
+    from nnet3py.fine_tuning.fine_tuning import fine_tune as fine_tune
+    from nnet3py.formats.matrix_files import read_matrices as read_matrices
+    from nnet3py.inspection.inspect import inspect as inspect
+    from nnet3py.inspection.summary import summary as summary
+    from nnet3py.log import show_log as show_log
+    from nnet3py.model_info import info as info
+    from nnet3py.network.inference import for_inference as for_inference
+    from nnet3py.network.model_file import read_nnet as read_nnet
+    from nnet3py.network.nnet import Nnet as Nnet
+    from nnet3py.network.whole_model import (
+        set_batchnorm_test_mode as set_batchnorm_test_mode,
+    )
+    from nnet3py.network.whole_model import (
+        set_dropout_test_mode as set_dropout_test_mode,
+    )
+    from nnet3py.network.whole_model import (
+        set_learning_rate as set_learning_rate,
+    )
+    from nnet3py.recognition.model_folder import ModelFolder as ModelFolder
+    from nnet3py.recognition.model_folder import read_model_folder as read_model_folder
+    from nnet3py.recognition.recognizer import Recognizer as Recognizer
+    from nnet3py.recognition.stream_decoder import StreamDecoder as StreamDecoder
+    from nnet3py.runtime.batch import Utterance as Utterance
+    from nnet3py.runtime.compute import (
+        ComputeOptions as ComputeOptions,
+    )
+    from nnet3py.runtime.compute import (
+        UtteranceComputer as UtteranceComputer,
+    )
+    from nnet3py.runtime.compute import (
+        compute as compute,
+    )
+    from nnet3py.runtime.computer import Computer as Computer
+    from nnet3py.runtime.looped import LoopedComputer as LoopedComputer
+    from nnet3py.training.gradients import Gradients as Gradients
+    from nnet3py.training.gradients import gradients as gradients
+    from nnet3py.training.minibatches import MinibatchOptions as MinibatchOptions
+    from nnet3py.training.train import History as History
+    from nnet3py.training.train import train as train
+    from nnet3py.training.trainer import NnetTrainer as NnetTrainer
+    from nnet3py.training.trainer import TrainerOptions as TrainerOptions
 
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    # networks and model files
     "Nnet": "nnet3py.network.nnet",
     "read_nnet": "nnet3py.network.model_file",
     "read_model": "nnet3py.acoustic_model",
@@ -17,25 +84,56 @@ _PUBLIC = {
     "info": "nnet3py.model_info",
     "summary": "nnet3py.inspection.summary",
     "inspect": "nnet3py.inspection",
+    "for_inference": "nnet3py.network.inference",
+    "set_batchnorm_test_mode": "nnet3py.network.whole_model",
+    "set_dropout_test_mode": "nnet3py.network.whole_model",
+    "set_learning_rate": "nnet3py.network.whole_model",
+    # computing
+    "compute": "nnet3py.runtime.compute",
+    "UtteranceComputer": "nnet3py.runtime.compute",
+    "ComputeOptions": "nnet3py.runtime.compute",
+    "Utterance": "nnet3py.runtime.batch",
+    "LoopedComputer": "nnet3py.runtime.looped",
+    "gradients": "nnet3py.training.gradients",
+    "Gradients": "nnet3py.training.gradients",
+    # training
+    "train": "nnet3py.training.train",
+    "History": "nnet3py.training.train",
+    "NnetTrainer": "nnet3py.training.trainer",
+    "TrainerOptions": "nnet3py.training.trainer",
+    "MinibatchOptions": "nnet3py.training.minibatches",
+    "fine_tune": "nnet3py.fine_tuning.fine_tuning",
+    # examples and tables
+    "NnetExample": "nnet3py.egs.example",
+    "NnetIo": "nnet3py.egs.example",
+    "read_egs": "nnet3py.egs.example",
+    "read_chain_egs": "nnet3py.egs.chain_example",
+    "read_matrices": "nnet3py.formats.matrix_files",
+    # the compiler
     "IoSpecification": "nnet3py.compiler.request",
     "ComputationRequest": "nnet3py.compiler.request",
     "compile": "nnet3py.compiler",
     "Computer": "nnet3py.runtime.computer",
-    "compute": "nnet3py.runtime.compute",
-    "LoopedComputer": "nnet3py.runtime.looped",
-    "gradients": "nnet3py.training.gradients",
-    "train": "nnet3py.training.train",
+    # from sound to words
     "Recognizer": "nnet3py.recognition.recognizer",
-    "fine_tune": "nnet3py.fine_tuning.fine_tuning",
+    "ModelFolder": "nnet3py.recognition.model_folder",
+    "read_model_folder": "nnet3py.recognition.model_folder",
+    "StreamDecoder": "nnet3py.recognition.stream_decoder",
+    "LatticeDecoder": "nnet3py.decoding.lattice_decoder",
+    "DecoderOptions": "nnet3py.decoding.decoder_options",
+    "DecodingGraph": "nnet3py.decoding.decoding_graph",
+    # other programs
     "export_onnx": "nnet3py.export.onnx_file",
     "to_torch": "nnet3py.export.torch_module",
     "from_torch": "nnet3py.export.torch_module",
-    "read_matrices": "nnet3py.formats.matrix_files",
-    "read_egs": "nnet3py.egs.example",
+    # components of one's own
     "Component": "nnet3py.components.base",
     "Properties": "nnet3py.components.base",
+    "FunctionComponent": "nnet3py.components.function",
     "register_component": "nnet3py.components.registry",
+    # errors and the log
     "Nnet3Error": "nnet3py.errors",
+    "show_log": "nnet3py.log",
 }
 
 __all__ = ["__version__", *_PUBLIC]
@@ -52,3 +150,7 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_PUBLIC})
+
+
+if hasattr(sys, "ps1"):      # at a prompt
+    import_module("nnet3py.log").show_log_if_interactive()

@@ -35,6 +35,9 @@ _status = ""             # what stands on the terminal's last line
 _shows_status = True
 _verbose = 0
 _show_warning_before: Any = None   # warnings.showwarning before connect_logging
+_shown: Any = None       # the handler of show_log
+# What these say at INFO is of no interest to somebody who tries things at a prompt.
+_HOUSEKEEPING = ("nnet3py.network.", "nnet3py.compiler.", "nnet3py.runtime.")
 
 T = TypeVar("T")
 
@@ -120,6 +123,48 @@ def _logging_level() -> int:
     return max(1, _DEBUG + 1 - _verbose) if _verbose > 0 else _DEBUG + 1
 
 
+def show_log(level: str | None = "INFO") -> None:
+    """Show on standard error what the ``nnet3py`` loggers say, a line each: for programs and notebooks.
+
+    It is so by default where Python is used interactively and nothing else was done about logging.
+
+    Parameters
+    ----------
+    level : "INFO" shows passes of a training and the like, "DEBUG" all there is, "WARNING" what may be wrong; None
+        shows nothing any more
+    """
+    global _shown
+    import logging
+
+    from nnet3py.errors import UsageError
+
+    number = logging.NOTSET if level is None else logging.getLevelName(level.upper())
+    if not isinstance(number, int):
+        raise UsageError(f"expected a level such as INFO, DEBUG or WARNING, found {level!r}")
+    logger = logging.getLogger("nnet3py")
+    if _shown is not None:
+        logger.removeHandler(_shown)
+        logger.setLevel(0)
+        _shown = None
+    if level is None:
+        return
+    _shown = logging.StreamHandler()
+    _shown.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    _shown.addFilter(lambda record: record.levelno != logging.INFO or number < logging.INFO
+                     or not record.name.startswith(_HOUSEKEEPING))
+    logger.addHandler(_shown)
+    logger.setLevel(number)
+
+
+def show_log_if_interactive() -> None:
+    """Call :func:`show_log` at a prompt or in a notebook, unless the program has seen to logging itself."""
+    if hasattr(sys, "ps1"):
+        import logging
+
+        if not logging.getLogger("nnet3py").hasHandlers():
+            show_log()
+
+
 def connect_logging() -> None:
     """Show what the ``nnet3py`` loggers say as Kaldi's lines: INFO as LOG, DEBUG as VLOG[1], 9 as VLOG[2] and so on.
 
@@ -129,6 +174,7 @@ def connect_logging() -> None:
     import logging
     import warnings
 
+    show_log(None)
     logger = logging.getLogger("nnet3py")
     if not any(getattr(handler, "writes_kaldi_lines", False) for handler in logger.handlers):
         handler = logging.Handler()
@@ -160,6 +206,7 @@ def disconnect_logging() -> None:
         logger.removeHandler(handler)
     logger.propagate = True
     logger.setLevel(0)
+    show_log_if_interactive()
 
 
 def _emit(record: logging.LogRecord) -> None:

@@ -5,12 +5,15 @@ import io
 import logging
 import os
 import re
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
 from nnet3py import log
+from nnet3py.errors import UsageError
 
 CLEAR = "\r\x1b[K"
 HEADER = re.compile(r"^(LOG|WARNING|ERROR|VLOG\[\d+\]) \((\S+)\[5\.5\]:(\w+)\(\):([^:]+):(\d+)\) (.*)$")
@@ -168,3 +171,50 @@ def test_a_terminal_that_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytes
         log._opened_terminal.cache_clear()
         os.close(main)
         os.close(other)
+
+
+# -- at a prompt -------------------------------------------------------------------------------------------------------
+
+TRY = """
+import logging, sys
+{before}
+import nnet3py
+logging.getLogger("nnet3py.training.train").info("a pass")
+logging.getLogger("nnet3py.network.collapse").info("housekeeping")
+logging.getLogger("nnet3py.network.collapse").warning("careful")
+{after}
+"""
+
+
+def said(before: str, after: str = "") -> list[str]:
+    code = TRY.format(before=before, after=after)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stderr.splitlines()
+
+
+def test_at_a_prompt_the_log_is_shown() -> None:
+    assert said("sys.ps1 = '>>> '") == ["INFO a pass", "WARNING careful"]
+    assert said("") == ["careful"], "as logging does it where nobody has asked for anything"
+    assert said("sys.ps1 = '>>> '; logging.basicConfig(level=30)") == ["WARNING:nnet3py.network.collapse:careful"]
+
+
+def test_what_is_shown_can_be_chosen(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("nnet3py.network.collapse")
+    try:
+        log.show_log("debug")
+        log.show_log("debug")
+        logger.info("once")
+        logger.debug("all")
+        log.show_log("WARNING")
+        logger.info("no more")
+        log.connect_logging()
+        logger.warning("Kaldi's way")
+        with pytest.raises(UsageError, match="expected a level such as INFO"):
+            log.show_log("LOUD")
+    finally:
+        log.disconnect_logging()
+        log.show_log(None)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["INFO once", "DEBUG all"] and len(lines) == 3
+    assert lines[2].startswith("WARNING (nnet3-train[5.5]") and lines[2].endswith("Kaldi's way")
+    assert not any(isinstance(handler, logging.StreamHandler) for handler in logging.getLogger("nnet3py").handlers)

@@ -1,12 +1,15 @@
 """The Python interface that outside programs call: every line of it, for real, on a small network."""
 from __future__ import annotations
 
+import ast
+import importlib
+import re
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from paths import DATA
+from paths import DATA, ROOT
 from runtime_cases import ROUNDING, TDNN, assert_close, class_example, matrices_for, parameters, training_request
 
 import nnet3py
@@ -169,3 +172,27 @@ def test_imports_are_lazy(nnet):
                 "r = nnet3py.ComputationRequest([io('input', [(0, t, 0) for t in range(-6, 8)])], "
                 "[io('output', [(0, 0, 0)])])\nnnet3py.compile(nnet, r).describe(nnet)\nnnet3py.info(nnet)")
     assert heavy_modules_after(compile_) == {"numpy"}
+
+
+def test_every_public_name_is_documented():
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    for name in set(nnet3py.__all__) - {"__version__"}:
+        value = getattr(nnet3py, name)
+        assert value.__doc__ and value.__doc__.strip(), name
+        assert len(re.findall(rf"^\| `{name}` \| .{{15,}} \|$", page, re.MULTILINE)) == 1, f"{name} in the table"
+    listed = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert sorted(listed) == sorted(set(nnet3py.__all__) - {"__version__"})
+
+
+def test_type_checkers_see_every_public_name():
+    tree = ast.parse((ROOT / "nnet3py" / "__init__.py").read_text(encoding="utf-8"))
+    block, = (node for node in tree.body if isinstance(node, ast.If))
+    seen = {}
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        for alias in node.names:
+            assert alias.asname == alias.name
+            seen[alias.name] = node.module
+    assert seen.keys() == set(nnet3py.__all__) - {"__version__"}
+    for name, module in seen.items():
+        assert getattr(importlib.import_module(module), name) is getattr(nnet3py, name)

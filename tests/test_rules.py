@@ -18,7 +18,8 @@ PACKAGE = ROOT / "nnet3py"
 
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
 STAGES = [
-    {"errors", "log", "cached_property", "trusted_files", "shown"},
+    {"errors", "cached_property", "trusted_files", "shown"},
+    {"log"},
     {"engine", "extras"},
     {"config_line", "option_file", "index", "io", "ops", "random_sequence"},
     {"formats", "transducers", "option_fields"},
