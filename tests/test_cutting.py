@@ -1,6 +1,8 @@
 """nnet3py/runtime/cutting.py: outputs are those of one chunk after the other, however utterances are cut."""
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 from runtime_cases import LSTM, TDNN, assert_close, computer_for
@@ -155,3 +157,12 @@ def test_errors_come_in_order():
     assert [next(results)[0], next(results)[0]] == ["u0", "u2"]
     with pytest.raises(ShapeError, match="utterance wide: Neural net expects 'input' features with dimension 3"):
         next(results)
+
+
+def test_commands_are_logged_only_if_that_is_asked_for(caplog):
+    caplog.set_level(logging.DEBUG)
+    nnet, (utterance,) = Nnet.from_config(TDNN), utterances((5,))
+    UtteranceComputer(nnet, ComputeOptions()).compute(utterance.feats)
+    assert ".Propagate(" not in caplog.text
+    UtteranceComputer(nnet, ComputeOptions(debug=True)).compute(utterance.feats)
+    assert ".Propagate(" in caplog.text

@@ -24,7 +24,7 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import Arena
-from nnet3py.runtime.chunk_batch import ChunkBatch
+from nnet3py.runtime.chunk_batch import ChunkBatch, _Moves
 from nnet3py.runtime.looped import Chunk, LoopedComputer, LoopedStream
 from nnet3py.runtime.stream_states import StreamState, StreamStates
 
@@ -230,3 +230,26 @@ def test_random_networks(text: str, frames_per_chunk: int, left: int, right: int
         found.append(output[1])
         slots.reverse()                         # the first and the last change places
     assert_close(np.concatenate(found), expected, ROUNDING)
+
+
+def test_rows_that_no_stream_uses_belong_to_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of six computes five streams after six: its last row must not change the sixth stream's state."""
+    looped = LoopedComputer(network("lstm"), 4, max_batch=6)
+    feats = [features(looped.nnet, 60, seed) for seed in range(6)]
+    streams = [looped.stream() for _ in feats]
+    begun = [stream.accept(frames[:30]) for stream, frames in zip(streams, feats, strict=True)]
+    assert all(len(rows) for rows in begun)
+    given_slots, offsets_for = [], _Moves.offsets_for
+
+    def offsets_seen(moves: _Moves, slots: np.ndarray) -> np.ndarray:
+        given_slots.append(slots.tolist())
+        return offsets_for(moves, slots)
+
+    monkeypatch.setattr(_Moves, "offsets_for", offsets_seen)
+    for count, frames_from in ((6, 30), (5, 40)):
+        given_slots.clear()
+        for stream, frames in zip(streams[:count], feats, strict=False):
+            stream.take(frames[frames_from:frames_from + 10])
+        compute_pending(looped, streams[:count], [[] for _ in feats])
+        assert given_slots and all(len(slots) == 7 and slots[-1] == -1 for slots in given_slots)
+    assert all(slots[5] == 0 and len(set(slots[:5])) == 5 for slots in given_slots)

@@ -133,3 +133,11 @@ def test_factor(place, value, factor, second):
     assert found[0][0] == pytest.approx(factor * (1.0 if second else 0.5))
     fault = 0 if factor != 0.0 else 2 if place == TRACE else 1
     assert get_ops("cpu").natural_gradient_fault(numbers) == fault == reference.natural_gradient_fault(numbers)
+
+
+def test_small_moments_are_not_scaled():
+    spectrum, settings, _, square, cross = given(5)
+    small = 1e-5
+    _, found, _ = compare("natural_gradient_moments", (unset(5, 5), NUMBERS, unset(5)), small * small * square,
+                          small * cross, small * spectrum, *settings)
+    assert found[TRACE] == 1.0

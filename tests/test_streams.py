@@ -1,6 +1,7 @@
 """Files, pipes and offsets: what appears on disk, and what is said when something fails."""
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import os
@@ -175,3 +176,36 @@ def test_a_command_that_a_pipe_breaks_is_excused_only_if_we_stopped_reading():
     with open_input("yes; exit 141 |") as stream:
         assert stream.read(2) == b"y\n"
     assert stream.status == 0
+
+
+def test_bytes_are_copied_where_the_system_does_not(tmp_path, monkeypatch):
+    def refuse(*args):
+        refusals.append(args)
+        raise OSError(errno.EINVAL, "refused")
+
+    refusals = []
+    monkeypatch.setattr(os, "sendfile", refuse)
+    (tmp_path / "source").write_bytes(PAYLOAD)
+    with open_input(str(tmp_path / "source")) as source, open_output(str(tmp_path / "copy")) as stream:
+        stream.copy_range(source, 5, 300_000)
+        assert stream.tell() == 300_000
+        with pytest.raises(Nnet3Error, match="became shorter"):
+            stream.copy_range(source, len(PAYLOAD) - 3, 4)
+    assert (tmp_path / "copy").read_bytes() == PAYLOAD[5:300_005] + PAYLOAD[-3:] and len(refusals) == 2
+
+
+def test_what_may_not_be_written_stays(tmp_path, monkeypatch):
+    """Root may write anything, so the system's answers are made up."""
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    forbidden = {str(path)}
+    monkeypatch.setattr(os, "access", lambda asked, mode: str(asked) not in forbidden)
+    with pytest.raises(Nnet3Error, match="cannot open '.*' for writing: Permission denied"):
+        open_output(str(path))
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["out"]
+    forbidden = {str(tmp_path)}                        # a file that may be written in a folder that may not
+    before = path.stat().st_ino
+    with open_output(str(path)) as stream:
+        stream.write(b"new")
+        assert os.listdir(tmp_path) == ["out"]
+    assert path.read_bytes() == b"new" and path.stat().st_ino == before

@@ -143,6 +143,10 @@ def test_what_cannot_be_used():
             count_transitions(transitions, np.array([1, wrong, 2], dtype=np.int32), counts)
     count_transitions(transitions, np.zeros(0, dtype=np.int32), counts)
     assert not counts.any()
+    for ids in ([1], [transitions.num_transition_ids], [2, 2, 1, transitions.num_transition_ids]):
+        counted = np.zeros_like(counts)
+        count_transitions(transitions, np.array(ids, dtype=np.int32), counted)
+        assert np.repeat(np.arange(len(counted)), counted.astype(int)).tolist() == sorted(ids)
     with pytest.raises(ShapeError, match="counts of transitions"):
         train_transitions(transitions, counts[1:])
     with pytest.raises(UsageError, match="--transition-floor=0"):
