@@ -186,7 +186,7 @@ def test_every_public_name_is_documented():
 
 def test_type_checkers_see_every_public_name():
     tree = ast.parse((ROOT / "nnet3py" / "__init__.py").read_text(encoding="utf-8"))
-    block, = (node for node in tree.body if isinstance(node, ast.If))
+    block, = (node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
     seen = {}
     for node in block.body:
         assert isinstance(node, ast.ImportFrom)
