@@ -130,6 +130,15 @@ def test_what_cannot_be_learnt_from_is_refused(tmp_path: Path) -> None:
         checked(folder, tmp_path, unknown_words="leave-out", max_unknown=1.0)
 
 
+def test_data_of_the_old_domain_have_names_of_their_own(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path / "data", 12)
+    work, _ = checked(folder, tmp_path, old_data=str(folder))
+    for name in ("wav.scp", "text", "utt2spk", "utt2dur"):
+        assert {line.split()[0] for line in (work.data("old_data") / name).read_text().splitlines()} == {
+            f"old-speaker-good{number}" for number in range(12)}
+    assert (work.data("old_data") / "utt2spk").read_text().splitlines()[0] == "old-speaker-good0 old-speaker"
+
+
 def test_whole_speakers_are_held_out(tmp_path: Path) -> None:
     for speaker in range(5):
         folder_with(tmp_path / "data" / f"s{speaker}", 4)

@@ -1,23 +1,27 @@
 """Tree and lexicon recovered from a decoding graph, and sentences drawn from it."""
 from __future__ import annotations
 
+import math
 from functools import cache
 
+import numpy as np
 import pytest
 from graph_systems import context_system, monophone_system
 
 from nnet3py.decoding.graph import make_graph
 from nnet3py.decoding.lang_folder import with_positions
 from nnet3py.decoding.lexicon import Lang, Pronunciation, Silence, make_lang
+from nnet3py.decoding.lookahead import Lookahead
+from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.graph_contexts import WiderContext, neighbours, recover_tree
-from nnet3py.fine_tuning.graph_lexicon import draw_sentences, recover_lexicon
+from nnet3py.fine_tuning.graph_lexicon import draw_sentences, draw_spoken, recover_lexicon
 from nnet3py.hmm.topology_kinds import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency, Map, Split, Table
 from nnet3py.lattices.word_alignment import BEGIN, END, INTERNAL, NONWORD, SINGLETON
-from nnet3py.transducers.fst import Fst
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 pytest.importorskip("kaldifst")
 
@@ -26,6 +30,8 @@ LEXICON = [Pronunciation(word, tuple(phones.split())) for word, phones in (
     ("two", "t u"), ("too", "t u"), ("to", "t u"), ("to", "t a"), ("a", "a"), ("tutu", "t u t u"), ("at", "a t"))]
 SENTENCES = ["to a two", "a tutu", "at two", "too a tutu at", "to to two"]
 NUM_DRAWN = 400
+DISAMBIG = 5000               # an input label that is no transition-id
+HALF = math.log(2)            # a cost
 DRAWN_TOLERANCE = 0.12        # of a relative frequency of 400: five standard deviations of a coin's, 0.025, at most
 
 
@@ -124,3 +130,40 @@ def test_sentences_are_as_probable_as_the_graph_says():
     begins_with_to = sum(sentence.words[:1] == (words["to"],) for sentence in drawn) / NUM_DRAWN
     once = 10 ** Ngram.estimate([sentence.split() for sentence in SENTENCES], 2).log10_prob(["<s>"], "to")
     assert abs(begins_with_to - 2 * once / (1 + once)) < DRAWN_TOLERANCE       # it has two pronunciations
+
+
+def lookahead_graph() -> LookaheadGraph:
+    """The graph without its language model, and a grammar of two words that backs off from one of them."""
+    _, model, graph = system("biphone")
+    to, two = lang().words["to"], lang().words["two"]
+    unused = int(graph.output_labels.max()) + 1                    # stands for backing off, as #0 does
+    hcl = Fst.from_arcs(graph.start, graph.final_weights, [*graph.sources, 0], [*graph.input_labels, DISAMBIG],
+                        [*graph.output_labels, unused], [*graph.weights, 0.0], [*graph.next_states, 0])
+    lookahead = Lookahead.of_fst(hcl)
+    grammar = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 0, 1], [to, two, unused], [to, two, 0],
+                            [HALF, HALF, 3.0], [1, 1, 0])
+    return LookaheadGraph.of_words(lookahead, grammar, [DISAMBIG], model)
+
+
+def test_the_first_part_of_a_lookahead_graph_has_words_again():
+    graph, model = system("biphone")[2], system("biphone")[1]
+    hcl = lookahead_graph().hcl_of_words()
+    assert hcl.start == graph.start
+    for name in ("sources", "input_labels", "output_labels", "next_states", "weights", "final_weights"):
+        np.testing.assert_array_equal(getattr(hcl, name), getattr(graph, name))
+    assert recover_lexicon(hcl, model, kinds()) == recover_lexicon(graph, model, kinds())
+
+
+def test_sentences_of_a_grammar_are_pronounced():
+    _, model, graph = system("biphone")
+    lexicon = recover_lexicon(graph, model, kinds())
+    to = lang().words["to"]
+    drawn = list(draw_spoken(lookahead_graph().grammar_fst, lexicon, NUM_DRAWN, seed=1))
+    assert len(drawn) == NUM_DRAWN
+    assert abs(sum(sentence.words[0] == to for sentence in drawn) / NUM_DRAWN - 0.5) < DRAWN_TOLERANCE
+    for sentence in drawn:
+        phones = [phone for phone in sentence.phones if phone != lexicon.silence]
+        assert phones == [phone for word in sentence.words for phone in lexicon.pronunciations[word][0]]
+    silences = sum(phone == lexicon.silence for sentence in drawn for phone in sentence.phones)
+    places = sum(len(sentence.words) + 1 for sentence in drawn)
+    assert abs(silences / places - 0.5) < DRAWN_TOLERANCE

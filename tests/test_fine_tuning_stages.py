@@ -13,7 +13,7 @@ from nnet3py.errors import FormatError
 from nnet3py.fine_tuning import align, egs, features, model
 from nnet3py.fine_tuning.forgetting import towards
 from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
-from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.train import rate_factors
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
@@ -33,15 +33,17 @@ SAME = 1e-5                   # of sums of squares of float32 parameters
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> WorkFolder:
-    """Up to the alignments: utt1 and utt2 to train on, the latter once more with other words; utt3 held out."""
+    """Up to the alignments: utt1 and utt2 to train on, the latter once more with other words; utt3 held out, and of the
+    old domain."""
     folder = WorkFolder(tmp_path_factory.mktemp("work"))
     options = FineTuneOptions(dir=str(folder.path), model=str(PACKAGE), data="data", out="new", volume_perturb=False)
     sounds = {path.stem: f"{path}" for path in SOUNDS}
     for part, utterances in (("train", {"utt1": sounds["utt1"], "utt2": sounds["utt2"], "wrong": sounds["utt2"]}),
-                             ("held_out", {"utt3": sounds["utt3"]})):
+                             ("held_out", {"utt3": sounds["utt3"]}), ("old_data", {"old-utt3": sounds["utt3"]})):
         folder.data(part).mkdir(parents=True)
         write_list(folder.data(part) / "wav.scp", utterances)
-        write_list(folder.data(part) / "text", {key: TEXTS.get(key, "one unheard-of") for key in utterances})
+        write_list(folder.data(part) / "text", {key: TEXTS.get(key.removeprefix(OLD_MARK), "one unheard-of")
+                                                       for key in utterances})
         write_list(folder.data(part) / "utt2spk", dict.fromkeys(utterances, "speaker"))
     monkey = pytest.MonkeyPatch()
     monkey.setattr(model, "NUM_SENTENCES", 200)
@@ -50,7 +52,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> WorkFolder:
     folder.lang.mkdir()
     SymbolTable.read(str(PACKAGE / "graph" / "words.txt")).write(str(folder.lang / "words.txt"))
     models = features.folder_pipeline(features.read_model_folder(options.model))
-    for part, speeds in (("train", SPEEDS), ("held_out", (1.0,))):
+    for part, speeds in (("train", SPEEDS), ("held_out", (1.0,)), ("old_data", (1.0,))):
         features.make_features(models, folder.data(part), folder.features(part), folder.ivectors(part), speeds)
     align.run(folder, options)
     return folder
@@ -83,7 +85,7 @@ def test_alignments_have_the_words_and_others_are_set_aside(work):
     transitions = read_object(work.align / "final.mdl", TransitionModel.read)
     with SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR) as reader:
         aligned = dict(reader)
-    assert sorted(aligned) == ["sp1-utt1", "sp1-utt2", "sp1.1-utt1", "sp1.1-utt2", "utt3"]
+    assert sorted(aligned) == ["old-utt3", "sp1-utt1", "sp1-utt2", "sp1.1-utt1", "sp1.1-utt2", "utt3"]
     frames = read_list(work.features("train") / "utt2num_frames")
     for key, ids in aligned.items():
         assert phone_starts(transitions, ids)[1]
@@ -91,6 +93,17 @@ def test_alignments_have_the_words_and_others_are_set_aside(work):
             assert len(ids) == -(-int(frames[key]) // 3)
     aside = work.set_aside.read_text().splitlines()
     assert len(aside) == 2 and all("unheard-of" in line for line in aside)
+
+
+def test_old_data_are_trained_on_but_are_not_new(work):
+    """The denominator has phone sequences of the model's own for them."""
+    data, ivectors, held_out = egs._together(work)
+    utterances = ["old-utt3", "sp1-utt1", "sp1-utt2", "sp1.1-utt1", "sp1.1-utt2", "utt3"]
+    assert list(read_list(data / "feats.scp")) == list(read_list(data / "text")) == utterances
+    assert ivectors is not None and list(read_list(ivectors / "ivector_online.scp")) == utterances
+    assert held_out.read_text() == "utt3\n"
+    transitions = read_object(work.align / "final.mdl", TransitionModel.read)
+    assert [key for key, _ in egs._aligned_phones(work, transitions)] == ["sp1-utt1", "sp1-utt2"]
 
 
 def test_words_that_are_not_heard_stand_out():

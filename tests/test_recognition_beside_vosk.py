@@ -1,7 +1,6 @@
 """Packages by the public vosk and by ours: an old one, normalised input, rescoring (the extra test-vosk)."""
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from recognition_cases import PACKAGE, RATE, dialogue
+from vosk_results import vosk_results
 
 from nnet3py.cli.language_models import arpa_to_const_arpa
 from nnet3py.io.streams import open_output
@@ -64,23 +64,18 @@ def check(found: Result, expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("change", [flat, normalised, rescored])
 def test_results_are_vosks(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    vosk = pytest.importorskip("vosk", reason="the extra test-vosk")
-    vosk.SetLogLevel(-1)
     folder = tmp_path / "model"
     shutil.copytree(PACKAGE, folder)
     change(folder)
-    theirs = vosk.KaldiRecognizer(vosk.Model(str(folder)), RATE)
-    theirs.SetWords(True)
+    *theirs, (_, last) = vosk_results(folder, dialogue(), RATE, PIECE)
     stream = Recognizer(folder).stream()
     num_results = 0
-    for first in range(0, len(dialogue()), PIECE):
-        block = dialogue()[first:first + PIECE]
-        ended = stream.accept_waveform(block)
-        assert bool(theirs.AcceptWaveform(block.tobytes())) == ended
-        if ended:
-            check(stream.result(), json.loads(theirs.Result()))
+    for first, (has_ended, expected) in zip(range(0, len(dialogue()), PIECE), theirs, strict=True):
+        assert stream.accept_waveform(dialogue()[first:first + PIECE]) == has_ended
+        if has_ended:
+            check(stream.result(), expected)
             num_results += 1
         else:
-            assert stream.partial == json.loads(theirs.PartialResult())["partial"]
+            assert stream.partial == expected["partial"]
     assert num_results
-    check(stream.finish(), json.loads(theirs.FinalResult()))
+    check(stream.finish(), last)

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import struct
 from functools import cache
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue, recognised, samples_of
+from vosk_results import vosk_results
 
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lookahead import Lookahead
@@ -23,6 +23,7 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import write_binary_fst
 
 NUM_WORDS = 10
+PIECE = 2880                                # samples
 WORD_COST = float(np.log(NUM_WORDS))        # that HCLG.fst has on each word; costs of being silent are others
 SECONDS, CONFIDENCE, COST = 1.0e-3, 1.0e-3, 1.0e-3       # costs are sums in another order
 
@@ -134,18 +135,13 @@ def test_what_cannot_be_said(lookahead: Recognizer, phrases: list[str], boost: d
 
 
 def test_beside_vosk(package: Path, lookahead: Recognizer) -> None:
-    vosk = pytest.importorskip("vosk", reason="the extra test-vosk")
-    vosk.SetLogLevel(-1)
-    theirs = vosk.KaldiRecognizer(vosk.Model(str(package)), RATE)
-    theirs.SetWords(True)
     stream = lookahead.stream()
-    for first in range(0, len(dialogue()), 2880):
-        block = dialogue()[first:first + 2880]
-        ended = stream.accept_waveform(block)
-        assert theirs.AcceptWaveform(block.tobytes()) == ended
-        if ended:
-            expected, found = json.loads(theirs.Result()), stream.result()
-            assert found.text == expected["text"]
-            for word, other in zip(found.words, expected["result"], strict=True):
+    *theirs, _ = vosk_results(package, dialogue(), RATE, PIECE)
+    for first, (has_ended, expected) in zip(range(0, len(dialogue()), PIECE), theirs, strict=True):
+        assert stream.accept_waveform(dialogue()[first:first + PIECE]) == has_ended
+        if has_ended:
+            result = stream.result()
+            assert result.text == expected["text"]
+            for word, other in zip(result.words, expected["result"], strict=True):
                 assert (word.start, word.end) == pytest.approx((other["start"], other["end"]), abs=SECONDS)
                 assert word.confidence == pytest.approx(other["conf"], abs=CONFIDENCE)

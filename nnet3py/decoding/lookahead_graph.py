@@ -113,6 +113,25 @@ class LookaheadGraph:
         labels[0] = 0
         return labels
 
+    def hcl_of_words(self) -> Fst:
+        """HCL from transition-ids to words, without anything that stands for neither, as #0 where G backs off."""
+        lookahead, grammar = self.lookahead, self.grammar_fst
+        labels = self.label_of_word()
+        arcs, num_arcs = lookahead.arcs, lookahead.states[:, search_layout.NUM_ARCS]
+        outputs = arcs[:, search_layout.ARC_OUTPUT].astype(np.int64)
+        word_of_label = np.zeros(int(max(outputs.max(initial=0), labels.max(initial=0))) + 1, dtype=np.int32)
+        word_of_label[labels] = np.arange(len(labels))
+        no_words = grammar.input_labels[grammar.output_labels == 0]
+        word_of_label[no_words[no_words < len(word_of_label)]] = 0
+        inputs = arcs[:, search_layout.ARC_INPUT].astype(np.int32)
+        inputs = np.where(self.is_disambig[inputs] != 0, 0, inputs)
+        words, targets = word_of_label[outputs], arcs[:, search_layout.ARC_NEXT].astype(np.int64)
+        sources = np.repeat(np.arange(len(num_arcs)), num_arcs)
+        stays = (inputs != 0) | (words != 0) | (sources != targets)
+        return Fst.from_arcs(lookahead.start, lookahead.states[:, search_layout.FINAL].view(np.float32).copy(),
+                             sources[stays], inputs[stays], words[stays],
+                             arcs[:, search_layout.ARC_COST].view(np.float32)[stays], targets[stays])
+
     def with_phrases(self, phrases: Sequence[Sequence[int]]) -> LookaheadGraph:
         """A graph in which only these phrases, of numbers of words, can be said, any number of times.
 

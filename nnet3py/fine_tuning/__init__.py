@@ -10,12 +10,12 @@ folder allows.
 
 Stages, and what they read and write in the work folder (``WorkFolder`` has the paths):
 
-1. ``check.run``. Reads the user's data and, if given, ``--held-out-data`` and ``--old-test``. Writes Kaldi data
-   folders ``data/train``, ``data/held_out``, ``data/old_test`` (only if given): ``wav.scp`` (into an archive; 16
-   bits, one channel, an entry for each utterance, at the model's rate, segments cut out already), ``text`` (only
-   words as ``words.txt`` of the model writes them, or words to be learnt), ``utt2spk``, ``spk2utt``, ``utt2dur``;
-   ``problems.txt`` for people and ``problems.json``; ``unknown_words.txt`` (COUNT WORD). Nnet3Error if too little is
-   left.
+1. ``check.run``. Reads the user's data and, if given, ``--held-out-data``, ``--old-data`` and ``--old-test``. Writes
+   Kaldi data folders ``data/train``, ``data/held_out``, ``data/old_data`` (names begin with ``old-``) and
+   ``data/old_test`` (both only if given): ``wav.scp`` (into an archive; 16 bits, one channel, an entry for each
+   utterance, at the model's rate, segments cut out already), ``text`` (only words as ``words.txt`` of the model writes
+   them, or words to be learnt), ``utt2spk``, ``spk2utt``, ``utt2dur``; ``problems.txt`` for people and
+   ``problems.json``; ``unknown_words.txt`` (COUNT WORD). Nnet3Error if too little is left.
 2. ``model.run``. Writes ``model/``: ``final.mdl``, ``tree``, ``phones.txt``, ``lexicon.txt`` (phones as in phones.txt
    without ``_B`` … if they are position-dependent), ``word_boundary.int`` (if phones are), ``lm.arpa`` (if there is
    one): what the model folder has, or else what can be recovered from its graph. A tree that is recovered is a
@@ -26,9 +26,9 @@ Stages, and what they read and write in the work folder (``WorkFolder`` has the 
    ``lang/lm.arpa`` (old and new text interpolated) and ``graph/`` (HCLG.fst, words.txt, phones.txt,
    phones/word_boundary.int); no ``graph/`` where the old one stays. Without tree or lexicon only ``lang/words.txt``
    and ``lang/phones.txt``.
-4. ``features.run``. Writes ``features/train`` and ``features/held_out``: the data folders (speed- and
-   volume-perturbed copies with them in train, ``utt2uniq``) with ``feats.scp`` and ``utt2num_frames``, ``ivectors/…``
-   with ``ivector_online.scp`` if the model has i-vectors.
+4. ``features.run``. Writes ``features/train``, ``features/held_out`` and perhaps ``features/old_data``: the data
+   folders (speed- and volume-perturbed copies with them in train, ``utt2uniq``) with ``feats.scp`` and
+   ``utt2num_frames``, ``ivectors/…`` with ``ivector_online.scp`` if the model has i-vectors.
 5. ``align.run``. Writes ``align/`` (``ali.1.gz``, ``num_jobs``, ``final.mdl``, ``tree``, ``phones.txt``) and
    ``align/set_aside.txt`` (UTTERANCE REASON).
 6. ``egs.run``. Writes ``egs/``, a folder of chain examples, with ``den.fst`` and ``normalization.fst`` in ``train/``.

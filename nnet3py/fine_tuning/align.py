@@ -20,7 +20,8 @@ from nnet3py.decoding.graph import make_training_graph, with_transition_costs, w
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import read_list
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.features import PERIOD
+from nnet3py.fine_tuning.features import PERIOD, trained_parts
+from nnet3py.fine_tuning.model import words_graph
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.fst.openfst import compose, from_openfst
@@ -91,7 +92,7 @@ class Aligner:
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Write ``align/``, of training and held-out data. Nnet3Error if too few utterances are left."""
+    """Write ``align/``, of training and held-out data, and of old data. Nnet3Error if too few utterances are left."""
     folder = read_model_folder(options.model)
     model = read_model(work.model / "final.mdl")
     aligner = Aligner(model.transition_model, SymbolTable.read(str(work.lang / "words.txt")),
@@ -99,7 +100,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     work.align.mkdir(parents=True, exist_ok=True)
     aside: dict[str, str] = {}
     aligned: dict[str, np.ndarray] = {}
-    for part in ("train", "held_out"):
+    for part in trained_parts(work):
         done, failed = _align_part(work, part, aligner, model, folder)
         aligned |= {key: utterance.ids for key, utterance in done.items()}
         aside |= failed
@@ -138,10 +139,7 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
                                                              model), model)
 
         return by_lexicon
-    if folder.is_lookahead:
-        raise Nnet3Error("without tree and lexicon, utterances cannot be aligned with a graph that is composed while "
-                         "decoding", "give the model folder a tree and a lexicon")
-    graph = read_fst_file(folder.graph)
+    graph, _ = words_graph(folder, model)
 
     def by_graph(words: Sequence[int]) -> Fst:
         part = from_openfst(compose(graph, word_line(np.array(words, dtype=np.int32))))

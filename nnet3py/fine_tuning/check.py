@@ -16,7 +16,7 @@ from nnet3py.decoding.lexicon import read_lexicon
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import spk2utt, write_list
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.plan import FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
+from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
 from nnet3py.fine_tuning.sounds import Limits, read_sounds
 from nnet3py.fine_tuning.speech_data import read_data
 from nnet3py.fine_tuning.texts import Spelling, text_problems, unknown_words
@@ -65,8 +65,10 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     """
     spelling, limits = measures(options)
     (work.path / "data").mkdir(parents=True, exist_ok=True)
-    names = {"train": options.data, "held_out": options.held_out_data, "old_test": options.old_test}
-    parts = {part: _checked_into(work.data(part).with_suffix(".ark"), name, options, spelling, limits)
+    names = {"train": options.data, "held_out": options.held_out_data, "old_data": options.old_data,
+             "old_test": options.old_test}
+    parts = {part: _checked_into(work.data(part).with_suffix(".ark"), name, options, spelling, limits,
+                                 OLD_MARK if part == "old_data" else "")
              for part, name in names.items() if name}
     checked = parts["train"].checked
     problems = [problem._asdict() for part in parts.values() for problem in part.checked.problems]
@@ -110,9 +112,12 @@ class _Part(NamedTuple):
     places: dict[str, str]
 
 
-def _checked_into(ark: Path, name: str, options: FineTuneOptions, spelling: Spelling, limits: Limits) -> _Part:
-    """Look at data, and write their sound into an archive."""
-    data = written_as(read_data(name, options.speaker_column), spelling, options)
+def _checked_into(ark: Path, name: str, options: FineTuneOptions, spelling: Spelling, limits: Limits,
+                  mark: str) -> _Part:
+    """Look at data, and write their sound into an archive. ``mark``: put before names of utterances and speakers."""
+    data = read_data(name, options.speaker_column)
+    data.utterances = [each._replace(key=mark + each.key, speaker=mark + each.speaker) for each in data.utterances]
+    data = written_as(data, spelling, options)
     index = ark.with_suffix(".scp")
     with TableWriter(f"ark,scp:{ark.absolute()},{index}", WAVE) as writer:
         def write(key: str, samples: np.ndarray) -> None:

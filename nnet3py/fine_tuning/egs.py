@@ -18,7 +18,8 @@ from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
 from nnet3py.drivers.egs.options import ChainEgsOptions
 from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.errors import Nnet3Error
-from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.features import trained_parts
+from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, WorkFolder
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
@@ -109,7 +110,7 @@ def _aligned_phones(work: WorkFolder, model: TransitionModel) -> Iterator[tuple[
     with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:
         for key, ids in reader:
             name = uniq.get(key, key)
-            if key not in held_out and name not in taken:
+            if key not in held_out and name not in taken and not key.startswith(OLD_MARK):
                 taken.add(name)
                 starts, _ = phone_starts(model, ids)
                 yield key, model.transition_id_to_phone[ids[starts]]
@@ -123,26 +124,25 @@ def chunk_widths(lengths: Sequence[int]) -> str:
 
 
 def _together(work: WorkFolder) -> tuple[Path, Path | None, Path]:
-    """Training and held-out data that were aligned as one data folder; that of i-vectors; the list of those held out.
-
-    """
+    """All data that were aligned as one data folder; that of i-vectors; the list of those held out."""
     data, ivectors = work.path / "egs_data", work.path / "egs_ivectors"
     aligned: set[str] = set()
     with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:
         aligned.update(key for key, _ in reader)
 
-    def both(name: str, folder_of: object) -> dict[str, str]:
-        lists = [read_list(folder_of(part) / name) for part in ("train", "held_out")]      # type: ignore[operator]
-        return {key: value for key, value in sorted((lists[0] | lists[1]).items()) if key in aligned}
+    def joined_list(name: str, folder_of: object) -> dict[str, str]:
+        lists = [read_list(folder_of(part) / name) for part in trained_parts(work)]      # type: ignore[operator]
+        entries = {key: value for each in lists for key, value in each.items() if key in aligned}
+        return dict(sorted(entries.items()))
 
     data.mkdir(exist_ok=True)
     for name in ("feats.scp", "utt2spk", "utt2uniq", "utt2num_frames", "text"):
-        write_list(data / name, both(name, work.features))
+        write_list(data / name, joined_list(name, work.features))
     held_out = [key for key in read_list(work.features("held_out") / "utt2spk") if key in aligned]
     write_text(str(data / "held_out"), "".join(f"{key}\n" for key in held_out))
     if not (work.ivectors("train") / "ivector_online.scp").is_file():
         return data, None, data / "held_out"
     ivectors.mkdir(exist_ok=True)
-    write_list(ivectors / "ivector_online.scp", both("ivector_online.scp", work.ivectors))
+    write_list(ivectors / "ivector_online.scp", joined_list("ivector_online.scp", work.ivectors))
     shutil.copyfile(work.ivectors("train") / "ivector_period", ivectors / "ivector_period")
     return data, ivectors, data / "held_out"

@@ -45,13 +45,21 @@ class Inputs(NamedTuple):
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
-    """Write ``features/`` and ``ivectors/`` of both parts. Nnet3Error if no utterance is long enough for a frame."""
+    """Write ``features/`` and ``ivectors/`` of what is learnt, held out, and of old data.
+
+    Nnet3Error if no utterance is long enough for a frame.
+    """
     models = folder_pipeline(read_model_folder(options.model))
-    for part in ("train", "held_out"):
+    for part in trained_parts(work):
         is_train = part == "train"
         speeds = SPEEDS if is_train and options.speed_perturb else (1.0,)
         make_features(models, work.data(part), work.features(part), work.ivectors(part), speeds,
                       options.srand if is_train and options.volume_perturb else None)
+
+
+def trained_parts(work: WorkFolder) -> list[str]:
+    """The parts of the data of which examples are made; data of the old domain only if they were given."""
+    return [part for part in ("train", "held_out", "old_data") if work.data(part).is_dir()]
 
 
 def make_features(models: PipelineModels, data: Path, features: Path, ivectors: Path,

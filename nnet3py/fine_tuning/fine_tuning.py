@@ -44,7 +44,8 @@ class FineTuning(StagedWork):
         if not needed.can_fine_tune:
             raise Nnet3Error(f"{options.model} cannot be fine-tuned: {'; '.join(needed.notes)}")
         for name, path in (("data", options.data), ("held-out-data", options.held_out_data),
-                           ("old-test", options.old_test), ("lexicon", options.lexicon), ("lm-text", options.lm_text)):
+                           ("old-data", options.old_data), ("old-test", options.old_test),
+                           ("lexicon", options.lexicon), ("lm-text", options.lm_text)):
             if path and not os.path.exists(path):
                 raise UsageError(f"there is no {path}, which was given for {name}")
         if os.path.exists(options.out) and not self.work.published.is_file():
@@ -53,7 +54,8 @@ class FineTuning(StagedWork):
 
     def inputs(self) -> Iterator[Path]:
         yield from map(Path, requirements(self.options.model).files.values())
-        for name in (self.options.data, self.options.held_out_data, self.options.old_test):
+        options = self.options
+        for name in (options.data, options.held_out_data, options.old_data, options.old_test):
             if name and os.path.isdir(name):
                 yield from (Path(name, file) for file in ("wav.scp", "text", "utt2spk", "segments")
                             if os.path.isfile(os.path.join(name, file)))

@@ -25,6 +25,7 @@ _PATIENCE = 10                   # times as many, then what is missing stays so
 _UNKNOWN = 1 << 30
 _END = -1
 _LONGEST = 2000                  # arcs of a sentence that is drawn
+_SILENCE_PROB = 0.5              # Kaldi's prepare_lang.sh
 
 
 class GraphLexicon(NamedTuple):
@@ -60,13 +61,42 @@ def recover_lexicon(graph: Fst, model: TransitionModel, kinds: Mapping[int, str]
     return _Words(graph, model, kinds).lexicon()
 
 
+def draw_spoken(grammar: Fst, lexicon: GraphLexicon, count: int, seed: int = 0) -> Iterator[Sentence]:
+    """``count`` random sentences of a grammar whose output labels are words, as a lexicon pronounces them.
+
+    Half of the places between words, and at both ends, have a silence, as Kaldi's graphs take it.
+    """
+    random = np.random.default_rng([seed, 1])
+    for taken in draw_paths(grammar, np.arange(grammar.num_arcs), count, seed):
+        labels = grammar.output_labels[taken]
+        words = tuple(int(word) for word in labels[labels > 0])
+        if all(word in lexicon.pronunciations for word in words):
+            phones: list[int] = []
+            for word in (0, *words):
+                phones += lexicon.pronunciations[word][0] if word else ()
+                if lexicon.silence and random.random() < _SILENCE_PROB:
+                    phones.append(lexicon.silence)
+            yield Sentence(words, tuple(phones))
+
+
 def draw_sentences(graph: Fst, model: TransitionModel, count: int, seed: int = 0) -> Iterator[Sentence]:
     """``count`` random sentences of a graph, as probable as it says, but for very long ones, which are left out.
 
     Its costs are those of the language model, pronunciations and silences. Raises Nnet3Error if it has no paths.
     """
     ids = _ids(graph, model)
-    kept = np.flatnonzero(~model.is_self_loop[ids])
+    begins = (model.transition_id_to_hmm_state == 0) & ~model.is_self_loop
+    phones = np.where(begins, model.transition_id_to_phone, 0)[ids]
+    for taken in draw_paths(graph, np.flatnonzero(~model.is_self_loop[ids]), count, seed):
+        said, words = phones[taken], graph.output_labels[taken]
+        yield Sentence(tuple(words[words > 0].tolist()), tuple(said[said > 0].tolist()))
+
+
+def draw_paths(graph: Fst, kept: np.ndarray, count: int, seed: int) -> Iterator[np.ndarray]:
+    """The arcs of ``count`` random paths that take only the arcs ``kept``; very long ones are left out.
+
+    Raises Nnet3Error if no path ends.
+    """
     finals = np.flatnonzero(graph.is_final)
     # The ends are arcs, too: to no state.
     sources = np.concatenate((graph.sources[kept], finals))
@@ -100,14 +130,9 @@ def draw_sentences(graph: Fst, model: TransitionModel, count: int, seed: int = 0
     paths, taken = (np.concatenate(values) for values in zip(*passed, strict=True))
     order = np.argsort(paths, kind="stable")
     paths, taken = paths[order], taken[order]
-    begins = (model.transition_id_to_hmm_state == 0) & ~model.is_self_loop
-    phones = np.where(begins, model.transition_id_to_phone, 0)[ids[taken]]
-    words = graph.output_labels[taken]
     bounds = np.searchsorted(paths, np.arange(count + 1))
     for path in np.setdiff1d(np.arange(count), going).tolist():
-        of_path = slice(bounds[path], bounds[path + 1])
-        yield Sentence(tuple(words[of_path][words[of_path] > 0].tolist()),
-                       tuple(phones[of_path][phones[of_path] > 0].tolist()))
+        yield taken[bounds[path]:bounds[path + 1]]
 
 
 def _ids(graph: Fst, model: TransitionModel) -> np.ndarray:

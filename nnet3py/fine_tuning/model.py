@@ -14,11 +14,18 @@ import numpy as np
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.decoding.lang_folder import POSITIONS
+from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.ngram import Ngram
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fine_tuning.graph_contexts import base_name, recover_tree
-from nnet3py.fine_tuning.graph_lexicon import Sentence, draw_sentences, recover_lexicon
+from nnet3py.fine_tuning.graph_lexicon import (
+    GraphLexicon,
+    Sentence,
+    draw_sentences,
+    draw_spoken,
+    recover_lexicon,
+)
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.requirements import known_files
 from nnet3py.formats.holders import INT_VECTOR
@@ -30,6 +37,7 @@ from nnet3py.io.tables import TableWriter
 from nnet3py.io.text_lines import read_text
 from nnet3py.lattices.word_alignment import read_word_boundaries
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
+from nnet3py.recognition.recognizer import read_decoding_graph
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst_file
 
@@ -50,6 +58,7 @@ class Parts:
     lexicon : (word, phones), phones without marks of their position
     silence : the name of the phone between words; empty for none
     sentences : drawn of the graph
+    can_grow : whether a graph with more words can be made
     notes : what was recovered, and what cannot be had, in a line each
     """
 
@@ -59,6 +68,7 @@ class Parts:
     lexicon: list[tuple[str, tuple[str, ...]]] | None = None
     silence: str = ""
     sentences: list[Sentence] = field(default_factory=list)
+    can_grow: bool = True
     notes: list[str] = field(default_factory=list)
 
 
@@ -67,14 +77,16 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
     folder = read_model_folder(options.model)
     files = known_files(folder)
     parts = parts_of(folder, files, options.srand)
+    if parts.tree is None:
+        raise Nnet3Error(f"{options.model} cannot be trained: {parts.notes[0]}",
+                         "put the file 'tree' of the model's training into its folder")
     place = work.model
     place.mkdir(parents=True, exist_ok=True)
     for note in parts.notes:
         logger.info("%s", note)
     shutil.copyfile(folder.model, place / "final.mdl")
     parts.phones.write(str(place / "phones.txt"))
-    if parts.tree is not None:
-        write_object(str(place / "tree"), parts.tree.write)
+    write_object(str(place / "tree"), parts.tree.write)
     if parts.kinds is not None:
         write_text(str(place / "word_boundary.int"),
                    "".join(f"{phone} {kind}\n" for phone, kind in sorted(parts.kinds.items())))
@@ -83,9 +95,9 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
                    "".join(f"{word} {' '.join(phones)}\n" for word, phones in parts.lexicon))
     write_text(str(place / "silence.txt"), f"{parts.silence}\n" if parts.silence else "")
     words = SymbolTable.read(folder.words)
-    if "lm" in files:
+    if "lm" in files and parts.can_grow:
         shutil.copyfile(files["lm"], place / os.path.basename(files["lm"]))
-    elif parts.sentences:
+    elif parts.sentences and parts.can_grow:
         texts = [words.text(sentence.words).split() for sentence in parts.sentences]
         write_text(str(place / "text"), "".join(f"{' '.join(text)}\n" for text in texts))
         Ngram.estimate(texts, options.lm_order).write(str(place / "lm.arpa"))
@@ -98,7 +110,7 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
 def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0) -> Parts:
     """What is known of a model, by its files (``known_files``) or by its graph. Nnet3Error for bad files."""
     model = read_model(folder.model).transition_model
-    graph = None if folder.is_lookahead else read_fst_file(folder.graph)
+    graph, grammar = words_graph(folder, model)
     kinds = read_word_boundaries(read_text(folder.word_boundary), folder.word_boundary) if folder.word_boundary else (
         None)
     parts = Parts(_phones(files.get("phones", ""), model), kinds)
@@ -106,15 +118,30 @@ def parts_of(folder: ModelFolder, files: Mapping[str, str], seed: int = 0) -> Pa
     words = SymbolTable.read(folder.words)
     if "lexicon" in files:
         parts.lexicon = _read_lexicon(files["lexicon"], parts.phones)
-    if graph is not None:
-        _read_graph(graph, model, words, parts)
+    recovered = _read_graph(graph, model, words, parts)
+    if grammar is None:
         parts.sentences = list(draw_sentences(graph, model, NUM_SENTENCES, seed))
     else:
         parts.notes.append("the graph is composed while decoding (HCLr.fst, Gr.fst): it stays as it is, without new "
                            "words")
+        parts.can_grow = False
+        if recovered is not None:
+            parts.sentences = list(draw_spoken(grammar, recovered, NUM_SENTENCES, seed))
     if not parts.silence:
         parts.silence = _silence_by_options(folder, parts.phones)
     return parts
+
+
+def words_graph(folder: ModelFolder, model: TransitionModel) -> tuple[Fst, Fst | None]:
+    """A folder's graph from transition-ids to words, of any words one after the other if it is in two parts.
+
+    And the second part of it, the grammar.
+    """
+    if not folder.is_lookahead:
+        return read_fst_file(folder.graph), None
+    graph = read_decoding_graph(folder, model)
+    assert isinstance(graph, LookaheadGraph)
+    return graph.hcl_of_words(), graph.grammar_fst
 
 
 def _phones(path: str, model: TransitionModel) -> SymbolTable:
@@ -128,16 +155,13 @@ def _phones(path: str, model: TransitionModel) -> SymbolTable:
     return SymbolTable({0: "<eps>", **{phone: f"p{phone}" for phone in model.topology.phones}}, "phone")
 
 
-def _tree(path: str, graph: Fst | None, model: TransitionModel, parts: Parts) -> ContextDependency | None:
+def _tree(path: str, graph: Fst, model: TransitionModel, parts: Parts) -> ContextDependency | None:
     if path:
         tree = read_object(path, ContextDependency.read)
         if tree.num_pdfs != model.num_pdfs:
             raise FormatError(f"the tree has {tree.num_pdfs} pdfs, the model {model.num_pdfs}", path=path,
                               hint="a folder's files must be of one model")
         return tree
-    if graph is None:
-        parts.notes.append("there is no tree, and none can be had from a graph that is composed while decoding")
-        return None
     try:
         recovered = recover_tree(graph, model, parts.phones.names)
     except Nnet3Error as error:
@@ -156,18 +180,18 @@ def _read_lexicon(path: str, phones: SymbolTable) -> list[tuple[str, tuple[str, 
                    for entry in read_lexicon(path)})
 
 
-def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: Parts) -> None:
-    """The lexicon and the silence phone of a graph."""
+def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: Parts) -> GraphLexicon | None:
+    """The lexicon and the silence phone of a graph; None if it does not say them."""
     if parts.kinds is None:
         if parts.lexicon is None:
             parts.notes.append("there is no lexicon, and without phones/word_boundary.int none can be had from the "
                                "graph")
-        return
+        return None
     try:
         recovered = recover_lexicon(graph, model, parts.kinds)
     except Nnet3Error as error:
         parts.notes.append(f"no lexicon can be had from the graph: {error.message}")
-        return
+        return None
     names = parts.phones.names
     if recovered.silence:
         parts.silence = names[recovered.silence]
@@ -176,6 +200,7 @@ def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: P
                                 for word, all_phones in recovered.pronunciations.items() for phones in all_phones})
         parts.notes.append(f"the lexicon was recovered from the graph: {len(recovered.pronunciations)} words, "
                            f"{len(parts.lexicon)} pronunciations")
+    return recovered
 
 
 def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
@@ -185,4 +210,4 @@ def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
     return next((phones.names[number] for number in numbers if number in phones.names), "")
 
 
-__all__ = ["Parts", "parts_of", "run"]
+__all__ = ["Parts", "parts_of", "run", "words_graph"]

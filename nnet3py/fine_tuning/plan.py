@@ -11,7 +11,8 @@ from nnet3py.errors import UsageError
 
 LAYERS = ("last", "upper", "lower", "all")
 UNKNOWN_WORDS = ("pronounce", "spell", "leave-out")
-PARTS = ("train", "held_out", "old_test")
+PARTS = ("train", "held_out", "old_data", "old_test")
+OLD_MARK = "old-"            # before the names of utterances and speakers of the old domain that are trained on
 
 
 class Utterance(NamedTuple):
@@ -95,6 +96,8 @@ class FineTuneOptions(WorkOptions):
     held_out_data: str | None = opt("held-out-data", None, "Data that decide when training stops and are scored before "
                                     "and after; blank: a part of the data", effect=HARMLESS)
     held_out: float = opt("held-out", 0.1, "That part: whole speakers if there are several")
+    old_data: str | None = opt("old-data", None, "Speech and text like those that the model was made for, of many "
+                               "speakers: trained on beside the new data, so that less is forgotten", effect=HARMLESS)
     old_test: str | None = opt("old-test", None, "Data like those that the model was made for: scored before and "
                                "after, so that forgetting is seen", effect=HARMLESS)
     max_forgetting: float = opt("max-forgetting", 0.1, "Per cent (absolute) by which the word error rate on --old-test "
@@ -171,13 +174,13 @@ class WorkFolder:
         self.report_text, self.report_page = self.path / "report.txt", self.path / "report.html"
 
     def data(self, part: str) -> Path:
-        """The sound and text of a part: train, held_out or old_test."""
+        """The sound and text of a part, one of PARTS."""
         return self.path / "data" / part
 
     def features(self, part: str) -> Path:
-        """The features of a part: train or held_out."""
+        """The features of a part: train, held_out or old_data."""
         return self.path / "features" / part
 
     def ivectors(self, part: str) -> Path:
-        """The i-vectors of a part: train or held_out."""
+        """The i-vectors of a part: train, held_out or old_data."""
         return self.path / "ivectors" / part

@@ -57,16 +57,13 @@ def _look_at_words(needed: Requirements, folder: ModelFolder) -> None:
     if folder.is_lookahead:
         notes.append("the graph is composed while decoding (HCLr.fst, Gr.fst): it stays as it is, and no words can be "
                      "added")
-        if not (needed.has_tree and needed.has_lexicon):
-            _refuse(needed, "without tree and lexicon beside such a graph, utterances cannot be aligned: put the tree "
-                    "of the training and lexicon.txt into the folder")
-        return
     if not needed.has_tree:
         notes.append("there is no tree: which pdfs a phone has after another is taken from the graph; pairs that it "
                      "lacks are guessed")
     if not needed.has_lexicon:
         notes.append("there is no lexicon.txt: pronunciations are taken from the graph" if folder.word_boundary else
-                     "there is neither lexicon.txt nor phones/word_boundary.int: no words can be added")
+                     "there is neither lexicon.txt nor phones/word_boundary.int: no words can be added, and utterances "
+                     "are aligned with the graph alone")
     if not needed.has_lm and needed.can_add_words:
         notes.append("there is no lm.arpa: if words are added, sentences drawn from the graph stand for the old "
                      "language model")

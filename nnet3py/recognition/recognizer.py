@@ -17,6 +17,7 @@ from nnet3py.decoding.lookahead_graph import LookaheadGraph
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import UsageError, within
 from nnet3py.features.speech import speech_options
+from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.text_lines import read_integer_lines
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.network.collapse import prepare_for_test
@@ -72,7 +73,7 @@ class Recognizer:
         self._endpoint_options = tables.endpoint_options(values)
         self._chunk_seconds = float(values.get("chunk-length", tables.DECODING["chunk-length"]))
         self.words = SymbolTable.read(folder.words)
-        self._graph = _read_graph(folder, model)
+        self._graph = read_decoding_graph(folder, model.transition_model)
         self._changed_graphs: OrderedDict[Any, Graph] = OrderedDict()
         self.looped = _looped(model, folder, device)
         scale = _acoustic_scale(folder, model)
@@ -194,11 +195,12 @@ def _segments(stream: Stream, blocks: Iterable[Block]) -> list[Result]:
     return [*segments, stream.finish()]
 
 
-def _read_graph(folder: ModelFolder, model: AcousticModel) -> Graph:
+def read_decoding_graph(folder: ModelFolder, model: TransitionModel) -> DecodingGraph | LookaheadGraph:
+    """The graph of a model folder, in one part or two. Nnet3Error for bad files."""
     if not folder.is_lookahead:
-        return DecodingGraph.read(folder.graph, model.transition_model)
+        return DecodingGraph.read(folder.graph, model)
     disambig = [number for line in read_integer_lines(folder.disambig) for number in line]
-    return LookaheadGraph.read(folder.graph, folder.grammar, disambig, model.transition_model)
+    return LookaheadGraph.read(folder.graph, folder.grammar, disambig, model)
 
 
 def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedComputer:

@@ -6,8 +6,9 @@
 A child's voice: espeak-ng's highest, with a vocal tract a fifth shorter than any that the model was trained with. Half
 of the sentences are those of the recipe's grammar, half have one of the ten words.
 
-Writes train/ (200 recordings), test/ (100 others), old_dev/ and old/ (the recipe's own voices for development and for
-tests, as in its corpus) as Kaldi's data directories, and lexicon.txt with the ten words.
+Writes train/ (200 recordings), test/ (100 others), and, of the recipe's own voices, old_data/ (those for development,
+to be trained on as well), old_test/ (six of those for tests) and old/ (five others, which take no part in anything) as
+Kaldi's data directories; and lexicon.txt with the ten words.
 """
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder to make")
     parser.add_argument("--num-train", type=int, default=200)
     parser.add_argument("--num-test", type=int, default=100)
-    parser.add_argument("--num-old", type=int, default=21, help="recordings of each of the old speakers")
+    parser.add_argument("--num-old", type=int, default=40, help="recordings of each of the old speakers")
     parser.add_argument("--seed", type=int, default=3)
     args = parser.parse_args()
     need_program("espeak-ng")
@@ -59,9 +60,11 @@ def main() -> None:
             for number, words in enumerate(sentences(count, grammar, rng))))
     # The corpus has 11 speakers in these parts, of --seed 0.
     grammar = Grammar(grammar_file, args.seed + 2000)
-    for part, folder in (("test", "old"), ("dev", "old_dev")):
-        write_data(args.out / folder, utterances(part, speakers(part, 11, 0, False), args.num_old, grammar, scratch,
-                                                 args.seed))
+    old = speakers("test", 11, 0, False)
+    for number, (part, folder, its_speakers) in enumerate((("dev", "old_data", speakers("dev", 11, 0, False)),
+                                                           ("test", "old_test", old[:6]), ("test", "old", old[6:]))):
+        write_data(args.out / folder, utterances(part, its_speakers, args.num_old, grammar, scratch,
+                                                 args.seed + number))
     scratch.unlink(missing_ok=True)
     (args.out / "lexicon.txt").write_text("".join(
         f"{word} {' '.join(its_phones)}\n" for word, (its_phones, *_) in zip(WORDS, phones(list(WORDS)), strict=True)))
