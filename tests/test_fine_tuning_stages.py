@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from recognition_cases import PACKAGE, SOUNDS, samples_of
 
+from nnet3py.acoustic_model import read_model
+from nnet3py.decoding.decoder import Decoder
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.egs.data_folder import read_list, write_list
 from nnet3py.errors import FormatError
@@ -95,21 +97,46 @@ def test_alignments_have_the_words_and_others_are_set_aside(work):
     assert len(aside) == 2 and all("unheard-of" in line for line in aside)
 
 
+def test_the_denominator_has_the_phones_of_all_that_was_aligned(work):
+    transitions = read_object(work.align / "final.mdl", TransitionModel.read)
+    phones = egs._aligned_phones(work, transitions)
+    assert list(phones) == ["old_data", "train", "held_out"] and len(phones["held_out"]) == len(phones["old_data"]) == 1
+    assert 2 <= len(phones["train"]) <= 4, "both utterances, at each speed if these differ"
+    assert np.array_equal(phones["held_out"][0], phones["old_data"][0]), "the same sound"
+
+
 def test_old_data_are_trained_on_but_are_not_new(work):
-    """The denominator has phone sequences of the model's own for them."""
     data, ivectors, held_out = egs._together(work)
     utterances = ["old-utt3", "sp1-utt1", "sp1-utt2", "sp1.1-utt1", "sp1.1-utt2", "utt3"]
     assert list(read_list(data / "feats.scp")) == list(read_list(data / "text")) == utterances
     assert ivectors is not None and list(read_list(ivectors / "ivector_online.scp")) == utterances
     assert held_out.read_text() == "utt3\n"
-    transitions = read_object(work.align / "final.mdl", TransitionModel.read)
-    assert [key for key, _ in egs._aligned_phones(work, transitions)] == ["sp1-utt1", "sp1-utt2"]
+
+
+def test_other_words_are_less_likely_than_what_is_recognised(work):
+    folder = features.read_model_folder(PACKAGE)
+    nnet = read_model(work.model / "final.mdl")
+    transitions = nnet.transition_model
+    aligner = align.Aligner(transitions, SymbolTable.read(str(work.lang / "words.txt")),
+                            align._graphs(work, folder, transitions),
+                            Decoder(align._graph_of_all_words(work, folder, transitions), transitions))
+    for key, log_likes in align.log_likelihoods(nnet, work, "held_out", folder):
+        right = aligner.align(TEXTS[key].split(), log_likes)
+        assert abs(aligner.excess(right, log_likes)) < align._LEAST_DIFFERENCE
+        other = aligner.align(TEXTS["utt2"].split(), log_likes)
+        assert aligner.excess(other, log_likes) > align._LEAST_DIFFERENCE
+
+
+def test_a_text_is_judged_by_the_copy_at_its_own_speed():
+    copies = {"sp0.9-a": "a", "sp1-a": "a", "sp1.1-a": "a", "b": "b"}
+    assert [align._unchanged(key, copies) for key in ("a", "b")] == ["sp1-a", "b"]
 
 
 def test_words_that_are_not_heard_stand_out():
-    usual = {f"u{number}": 0.4 + 0.01 * number for number in range(20)}
-    assert list(align.unlike_others({**usual, "bad": 2.0})) == ["bad"]
-    assert not align.unlike_others(usual) and not align.unlike_others({"a": 0.1, "b": 9.0})
+    usual = [0.01 * (number % 10) for number in range(20)]
+    reasons = align.unlike_others({"good": 0.2, "bad": 0.4}, usual)
+    assert list(reasons) == ["bad"] and "likelier by 0.40 a frame, where 0.04 is usual" in reasons["bad"]
+    assert not align.unlike_others({"a": 0.1, "b": 9.0}, [0.1, 9.0]), "two say nothing about what is usual"
 
 
 def test_old_and_new_phones_are_mixed_by_weight():

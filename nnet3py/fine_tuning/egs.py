@@ -19,7 +19,7 @@ from nnet3py.drivers.egs.options import ChainEgsOptions
 from nnet3py.drivers.jobs.executor import Executor
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import trained_parts
-from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, WorkFolder
+from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
@@ -67,11 +67,13 @@ def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
     work.train.mkdir(parents=True, exist_ok=True)
     model = read_object(work.model / "final.mdl", TransitionModel.read)
     tree = read_object(work.model / "tree", ContextDependency.read)
-    new = [phones for _, phones in _aligned_phones(work, model)]
+    aligned = _aligned_phones(work, model)
     old = list(_vectors(f"ark:{work.model}/phones.ark")) if (work.model / "phones.ark").is_file() else []
     phone_lm = PhoneLmEstimator(PhoneLmOptions(num_extra_lm_states=LM_STATES))
-    for phones in mixed(old, new, options.lm_weight):
+    for phones in mixed(old + aligned.get("old_data", []), aligned.get("train", []), options.lm_weight):
         phone_lm.add(phones)
+    for held_out in aligned.get("held_out", []):     # once: what a denominator lacks can be no example
+        phone_lm.add(held_out.tolist())
     lm_fst = phone_lm.estimate()
     den = make_den_fst(tree, model, lm_fst)
     shutil.copyfile(work.model / "tree", work.train / "tree")
@@ -103,17 +105,19 @@ def _vectors(rspecifier: str) -> Iterator[np.ndarray]:
             yield values
 
 
-def _aligned_phones(work: WorkFolder, model: TransitionModel) -> Iterator[tuple[str, np.ndarray]]:
-    """The phones of aligned utterances of the training data, each at one of its speeds."""
-    uniq, held_out = read_list(work.features("train") / "utt2uniq"), read_list(work.features("held_out") / "text")
-    taken = set()
+def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[np.ndarray]]:
+    """Sequences of phones by part of the data. Those of an utterance's copies can differ, in pauses and variants."""
+    part_of: dict[str, tuple[str, str]] = {
+        key: (part, original) for part in trained_parts(work)
+        for key, original in read_list(work.features(part) / "utt2uniq").items()}
+    phones_of: dict[str, dict[tuple[str, bytes], np.ndarray]] = {}
     with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:
         for key, ids in reader:
-            name = uniq.get(key, key)
-            if key not in held_out and name not in taken and not key.startswith(OLD_MARK):
-                taken.add(name)
-                starts, _ = phone_starts(model, ids)
-                yield key, model.transition_id_to_phone[ids[starts]]
+            part, original = part_of[key]
+            starts, _ = phone_starts(model, ids)
+            phones = model.transition_id_to_phone[ids[starts]]
+            phones_of.setdefault(part, {})[original, phones.tobytes()] = phones
+    return {part: list(sequences.values()) for part, sequences in phones_of.items()}
 
 
 def chunk_widths(lengths: Sequence[int]) -> str:
