@@ -20,7 +20,7 @@ from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 
 CLI = ROOT / "nnet3py" / "cli"
-OPTIMIZER = tuple((ROOT / "nnet3py/compiler/optimize").glob("*.py"))
+OPTIMIZER = (*(ROOT / "nnet3py/compiler/optimize").glob("*.py"), ROOT / "nnet3py/compiler/optimize_options.py")
 
 
 def command(name: str) -> KaldiCommand:

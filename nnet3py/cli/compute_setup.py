@@ -1,18 +1,18 @@
 """What a command that computes makes of its options: the device, the threads, the optimisations of the compiler."""
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from typing import TYPE_CHECKING
 
 from nnet3py import log
-from nnet3py.cli.option_groups import OPTIM, unprefixed
 from nnet3py.cli.options import Options
+from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.errors import DeviceError
+from nnet3py.option_fields import with_values
 
 if TYPE_CHECKING:
-    from nnet3py.compiler.cache import CompilerOptions, OptimizeOptions
+    from nnet3py.compiler.cache import CompilerOptions
 
 RETRY_ONCE_AFTER, RETRY_EVERY = 20, 5      # seconds, as Kaldi's
 _GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under Windows' Linux
@@ -35,12 +35,7 @@ def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions
 
     ``prefixed`` says whether the command has the group with its prefix, or without.
     """
-    from nnet3py.compiler.cache import OptimizeOptions
-
-    known = {field_.name for field_ in dataclasses.fields(OptimizeOptions)}
-    values = options.group("optimization") if prefixed else {
-        name.replace("-", "_"): options[name] for name in (field_.name for field_ in unprefixed(OPTIM))}
-    return OptimizeOptions(**{name: value for name, value in values.items() if name in known})
+    return with_values(OptimizeOptions(), options.as_dict(), "optimization." if prefixed else "")
 
 
 def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nnet3py.cli.options import INT_MAX, INT_MIN, Option, normalise, option
+from nnet3py.cli.options import Option, declared, normalise, option
+from nnet3py.compiler.optimize_options import OptimizeOptions
+from nnet3py.option_fields import settings_of
 
 Group = tuple[Option, ...]
 
@@ -35,33 +37,10 @@ def unprefixed(group: Sequence[Option]) -> Group:
     return tuple(option_.but(option_.name.rpartition(".")[2]) for option_ in group)
 
 
-OPTIM: Group = (
-    option("optimization.optimize", bool, True, "Set this to false to turn off all optimizations"),
-    option("optimization.consolidate-model-update", bool, True,
-           "Combine the model updates of a component that occurs at several times"),
-    option("optimization.propagate-in-place", bool, True, "Let components propagate in place where they can"),
-    option("optimization.backprop-in-place", bool, True, "Let components backpropagate in place where they can"),
-    option("optimization.extend-matrices", bool, True, "Extend matrices where that saves copying parts of them"),
-    option("optimization.optimize-row-ops", bool, True, "Replace copies of rows by copies of whole submatrices"),
-    option("optimization.split-row-ops", bool, True, "Split operations on many matrices into simpler ones"),
-    option("optimization.convert-addition", bool, True, "Turn additions into copies where the target is new"),
-    option("optimization.remove-assignments", bool, True, "Remove assignments by merging matrices"),
-    option("optimization.allow-left-merge", bool, True, "Allow merging into the left side of an assignment"),
-    option("optimization.allow-right-merge", bool, True, "Allow merging into the right side of an assignment"),
-    option("optimization.initialize-undefined", bool, True, "Leave matrices undefined where zeroing is not needed"),
-    option("optimization.move-sizing-commands", bool, True, "Allocate late and free early"),
-    option("optimization.allocate-from-other", bool, True, "Reuse the memory of a freed matrix of the same size"),
-    option("optimization.snip-row-ops", bool, True, "Leave out rows at the edges that no operation uses"),
-    option("optimization.min-deriv-time", int, INT_MIN, "Earliest time (t) at which derivatives are computed"),
-    option("optimization.max-deriv-time", int, INT_MAX, "Latest time (t) at which derivatives are computed"),
-    option("optimization.max-deriv-time-relative", int, INT_MAX,
-           "Latest time at which derivatives are computed, relative to the largest t of the outputs"),
-    option("optimization.memory-compression-level", int, 1,
-           "No effect: nothing is compressed, so that derivatives are exact, as with 0 and 1 (2 rounds in Kaldi)",
-           idle=lambda level, options: "" if level < 2 else "nothing is compressed, and derivatives are exact"),
-    option("optimization.fuse", str, "all", "What to run as one that Kaldi runs one by one: all, none, or passes with "
-           "commas: omit-marks, omit-copies, fuse-sums, fuse-affine, fuse-backprop, share-places (not in Kaldi)"),
-)
+OPTIM: Group = tuple(
+    option_.but(idle=lambda level, options: "" if level < 2 else "nothing is compressed, and derivatives are exact")
+    if option_.name == "optimization.memory-compression-level" else option_
+    for option_ in declared(settings_of(OptimizeOptions(), "optimization.")))
 
 COMPUTE: Group = (
     option("computation.debug", bool, False, "Log every command that is run, with norms of what it changes"),

@@ -47,9 +47,9 @@ class Option(click.Option):
         self.name, self.idle = name, idle
 
     def but(self, name: str | None = None, **changed: Any) -> Option:
-        """The same option with another name, another ``default`` or another ``help``."""
+        """The same option with another name, ``default``, ``help`` or ``idle``."""
         return Option(name or self.name, self.type, changed.get("default", self.default),
-                      changed.get("help", self.help) or "", self.idle)
+                      changed.get("help", self.help) or "", changed.get("idle", self.idle))
 
     def warning(self, options: Options) -> str:
         """What a user has to be told who gave a value that does nothing; "" if it does what it should."""

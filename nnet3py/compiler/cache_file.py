@@ -10,7 +10,7 @@ from typing import Any
 
 from nnet3py.compiler.computation import Computation
 from nnet3py.compiler.computation_file import read_computation, read_request, write_computation, write_request
-from nnet3py.compiler.optimize.options import OptimizeOptions
+from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.io.tokens import TokenReader, TokenWriter
 

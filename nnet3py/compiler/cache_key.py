@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 
 from nnet3py import __version__
-from nnet3py.compiler.optimize.options import OptimizeOptions
+from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.components.base import Component
 from nnet3py.io.tokens import TokenWriter

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.features.cmvn_options import OnlineOptions
 from nnet3py.features.speech_options import OUTPUT_FORMAT, conf_settings
@@ -21,13 +22,7 @@ _ENDPOINT, _WEIGHTING = "endpoint.", "ivector-silence-weighting."
 _IDLE: dict[str, Any] = {
     "memory-pool-tokens-block-size": 256, "memory-pool-links-block-size": 256, "determinize-lattice": True,
     "debug-computation": False, "computation.debug": False, "print-args": False, "verbose": 0, "num-threads-startup": 8,
-    **{f"optimization.{name}": True for name in (
-        "optimize", "consolidate-model-update", "propagate-in-place", "backprop-in-place", "extend-matrices",
-        "optimize-row-ops", "split-row-ops", "convert-addition", "remove-assignments", "allow-left-merge",
-        "allow-right-merge", "initialize-undefined", "move-sizing-commands", "allocate-from-other", "snip-row-ops",
-        "optimize-looped-computation")},
-    **{f"optimization.{name}": 0 for name in ("min-deriv-time", "max-deriv-time", "max-deriv-time-relative",
-                                              "memory-compression-level")}}
+    **defaults(settings_of(OptimizeOptions(), "optimization.")), "optimization.optimize-looped-computation": True}
 
 # Kaldi: NnetSimpleLoopedComputationOptions.
 LOOPED_SETTINGS = (

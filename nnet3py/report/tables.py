@@ -16,7 +16,7 @@ from nnet3py.report.lifetimes import lifetimes, peak_memory
 
 if TYPE_CHECKING:
     from nnet3py.compiler.computation import Command, Computation
-    from nnet3py.compiler.optimize.options import OptimizeOptions
+    from nnet3py.compiler.optimize_options import OptimizeOptions
     from nnet3py.compiler.request import ComputationRequest
     from nnet3py.network.nnet import Nnet
 

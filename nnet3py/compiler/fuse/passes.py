@@ -11,7 +11,7 @@ from nnet3py.compiler.fuse.fusion import Fusion, Pass
 from nnet3py.compiler.fuse.marks import OmitMarks
 from nnet3py.compiler.fuse.places import SharePlaces
 from nnet3py.compiler.fuse.sums import FuseSums
-from nnet3py.compiler.optimize.options import OptimizeOptions
+from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 

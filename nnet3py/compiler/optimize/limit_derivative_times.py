@@ -12,8 +12,8 @@ import numpy as np
 from nnet3py.compiler.analyze import submatrix_accesses
 from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
 from nnet3py.compiler.optimize.command_lists import drop_commands
-from nnet3py.compiler.optimize.options import INT32_MAX, INT32_MIN
 from nnet3py.compiler.optimize.renumber import renumber
+from nnet3py.compiler.optimize_options import INT32_MAX, INT32_MIN
 from nnet3py.compiler.tables import command_table
 from nnet3py.components.base import Properties
 from nnet3py.errors import CompileError

@@ -15,8 +15,8 @@ import numpy as np
 
 from nnet3py.compiler.analyze import READ, submatrix_accesses
 from nnet3py.compiler.computation import CommandType, Computation
-from nnet3py.compiler.optimize.options import OptimizeOptions
 from nnet3py.compiler.optimize.renumber import renumbered
+from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.compiler.tables import (
     CommandTable,
     command_table,

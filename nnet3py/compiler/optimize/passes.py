@@ -14,12 +14,12 @@ from nnet3py.compiler.optimize.form_loop import form_loop
 from nnet3py.compiler.optimize.limit_derivative_times import limit_derivative_times
 from nnet3py.compiler.optimize.merge_variables import merge_variables
 from nnet3py.compiler.optimize.move_sizing import move_sizing_commands
-from nnet3py.compiler.optimize.options import OptimizeOptions
 from nnet3py.compiler.optimize.remove_zeroing import remove_unnecessary_zeroing
 from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.compiler.optimize.replace_row_ops import replace_row_ops
 from nnet3py.compiler.optimize.snip_row_ops import snip_row_ops
 from nnet3py.compiler.optimize.split_row_ops import split_row_ops
+from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.network.nnet import Nnet
 
 # Kaldi's option and the pass that it switches, in order, before and after merging.

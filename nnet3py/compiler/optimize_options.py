@@ -1,0 +1,76 @@
+"""What the optimiser may do. Kaldi: ``NnetOptimizeOptions``."""
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from nnet3py.option_fields import opt
+
+INT32_MIN, INT32_MAX = -2147483648, 2147483647
+
+
+@dataclass(frozen=True)
+class OptimizeOptions:
+    """The ``--optimization.*`` options of commands, by the same names, with Kaldi's defaults.
+
+    Results never depend on them, but for ``min_deriv_time``, ``max_deriv_time`` and ``max_deriv_time_relative``.
+    ``optimize=False`` switches off everything else but what running needs and the marks of memory compression.
+
+    Attributes
+    ----------
+    fuse : what comes after Kaldi's passes (compiler/fuse/): "all", "none", or names of passes with commas; ours
+    """
+
+    optimize: bool = opt("optimize", True, "Set this to false to turn off all optimizations")
+    consolidate_model_update: bool = opt("consolidate-model-update", True,
+                                         "Combine the model updates of a component that occurs at several times")
+    propagate_in_place: bool = opt("propagate-in-place", True, "Let components propagate in place where they can")
+    backprop_in_place: bool = opt("backprop-in-place", True, "Let components backpropagate in place where they can")
+    extend_matrices: bool = opt("extend-matrices", True, "Extend matrices where that saves copying parts of them")
+    optimize_row_ops: bool = opt("optimize-row-ops", True, "Replace copies of rows by copies of whole submatrices")
+    split_row_ops: bool = opt("split-row-ops", True, "Split operations on many matrices into simpler ones")
+    convert_addition: bool = opt("convert-addition", True, "Turn additions into copies where the target is new")
+    remove_assignments: bool = opt("remove-assignments", True, "Remove assignments by merging matrices")
+    allow_left_merge: bool = opt("allow-left-merge", True, "Allow merging into the left side of an assignment")
+    allow_right_merge: bool = opt("allow-right-merge", True, "Allow merging into the right side of an assignment")
+    initialize_undefined: bool = opt("initialize-undefined", True,
+                                     "Leave matrices undefined where zeroing is not needed")
+    move_sizing_commands: bool = opt("move-sizing-commands", True, "Allocate late and free early")
+    allocate_from_other: bool = opt("allocate-from-other", True,
+                                    "Reuse the memory of a freed matrix of the same size")
+    snip_row_ops: bool = opt("snip-row-ops", True, "Leave out rows at the edges that no operation uses")
+    min_deriv_time: int = opt("min-deriv-time", INT32_MIN, "Earliest time (t) at which derivatives are computed")
+    max_deriv_time: int = opt("max-deriv-time", INT32_MAX, "Latest time (t) at which derivatives are computed")
+    max_deriv_time_relative: int = opt("max-deriv-time-relative", INT32_MAX,
+                                       "Latest time at which derivatives are computed, relative to the largest t of "
+                                       "the outputs")
+    memory_compression_level: int = opt("memory-compression-level", 1,
+                                        "No effect: nothing is compressed, so that derivatives are exact, as with 0 "
+                                        "and 1 (2 rounds in Kaldi)")
+    fuse: str = opt("fuse", "all",
+                    "What to run as one that Kaldi runs one by one: all, none, or passes with commas: omit-marks, "
+                    "omit-copies, fuse-sums, fuse-affine, fuse-backprop, share-places (not in Kaldi)")
+
+    def for_outputs_until(self, last_t: int) -> OptimizeOptions:
+        """The same with ``max_deriv_time`` instead of ``max_deriv_time_relative``, which counts from the last output.
+
+        Parameters
+        ----------
+        last_t : the greatest t of all outputs in the request
+        """
+        if self.max_deriv_time_relative == INT32_MAX:
+            return self
+        return replace(self, max_deriv_time=last_t + self.max_deriv_time_relative, max_deriv_time_relative=INT32_MAX)
+
+    def limits_derivatives(self) -> bool:
+        """Whether derivatives outside of a range of times are to be taken as zero."""
+        return (self.min_deriv_time, self.max_deriv_time, self.max_deriv_time_relative) != (
+            INT32_MIN, INT32_MAX, INT32_MAX)
+
+    def allows(self, name: str) -> bool:
+        """The switch of this name, as commands spell it (``convert-addition``)."""
+        return bool(getattr(self, name.replace("-", "_")))
+
+    def merges(self) -> bool:
+        """Whether matrices are merged."""
+        return ((self.remove_assignments or self.propagate_in_place or self.backprop_in_place)
+                and (self.allow_left_merge or self.allow_right_merge))
