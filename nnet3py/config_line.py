@@ -27,11 +27,11 @@ def is_valid_name(name: str) -> bool:
     return _NAME.match(name) is not None
 
 
-def did_you_mean(word: str, known: list[str]) -> str | None:
-    """A hint that names the word of ``known`` most like ``word``, or None if nothing is like it."""
+def did_you_mean(word: str, possible: list[str]) -> str | None:
+    """A hint that names the word of ``possible`` most like ``word``, or None if nothing is like it."""
     import difflib  # rare: only errors need it
 
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, possible, n=1, cutoff=0.6)
     return f"did you mean '{close[0]}'?" if close else None
 
 

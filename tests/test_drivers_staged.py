@@ -33,7 +33,7 @@ class Work(StagedWork):
         return [Step(-1, "first", "Doing the first", [self.job("echo 1", "one"), self.job("echo 2", "two")],
                      action=lambda: self._write("half")),
                 Step(0, "second", "Doing the second", [self.job("echo 3", "three")], needs=[self.path / "half"],
-                     leaves=[self.path / "half"], found=lambda: "a result"),
+                     leaves=[self.path / "half"], result=lambda: "a result"),
                 Step(1, "last", "Doing the last", action=lambda: self._write("product"))]
 
     def _write(self, name: str) -> None:

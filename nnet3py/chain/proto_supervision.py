@@ -83,11 +83,11 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
     if int(phones.min()) < 1 or int(durations.min()) < 1:
         raise SupervisionError("phones and their durations must be at least 1")
     ends = np.cumsum(durations, dtype=np.int64)
-    known, allowed = _allowed(phones, ends - durations, ends, int(ends[-1]), options)
+    distinct_phones, allowed = _allowed(phones, ends - durations, ends, int(ends[-1]), options)
     places = np.arange(len(phones) + 1)
     finals = np.where(places == len(phones), np.float32(0.0), NO_WEIGHT)
     fst = Fst.from_arcs(0, finals, places[:-1], phones, phones, np.zeros(len(phones)), places[1:])
-    return ProtoSupervision(known, allowed, fst)
+    return ProtoSupervision(distinct_phones, allowed, fst)
 
 
 def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> ProtoSupervision:
@@ -114,14 +114,14 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
     if not len(ends) or (ends != num_frames).any() or lattice.final_lengths[is_final].any():
         raise SupervisionError("the lattice is not phone-aligned: a final state is not at its last frame",
                                "use lattice-align-phones")
-    known, allowed = _allowed(lattice.labels[used], begin[used], end[used], num_frames, options)
+    distinct_phones, allowed = _allowed(lattice.labels[used], begin[used], end[used], num_frames, options)
     missing = np.flatnonzero(~allowed.any(axis=1))
     if len(missing):
         raise SupervisionError(f"no phone is allowed in output frame {missing[0]}")
     fst = connected(fst)
     if options.lm_scale != 0.0:
         fst = pushed_to_start(Acceptor.from_fst(fst)).fst()
-    return ProtoSupervision(known, allowed, fst)
+    return ProtoSupervision(distinct_phones, allowed, fst)
 
 
 def _state_times(fst: Fst, lengths: np.ndarray) -> np.ndarray:
@@ -147,11 +147,11 @@ def _allowed(phones: np.ndarray, begin: np.ndarray, end: np.ndarray, num_frames:
     if num_frames > _MOST_FRAMES:
         raise SupervisionError(f"it has {num_frames} frames; more than {_MOST_FRAMES} are not possible")
     factor = options.frame_subsampling_factor
-    known, columns = np.unique(phones, return_inverse=True)
+    distinct_phones, columns = np.unique(phones, return_inverse=True)
     first = -(-np.maximum(begin - options.left_tolerance, 0) // factor)
     last = -(-np.minimum(end + options.right_tolerance, num_frames) // factor)
-    changes = np.zeros((-(-num_frames // factor) + 1, len(known)), dtype=np.int32)
+    changes = np.zeros((-(-num_frames // factor) + 1, len(distinct_phones)), dtype=np.int32)
     some = first < last
     np.add.at(changes, (first[some], columns[some]), 1)
     np.add.at(changes, (last[some], columns[some]), -1)
-    return known, np.cumsum(changes, axis=0)[:-1] > 0
+    return distinct_phones, np.cumsum(changes, axis=0)[:-1] > 0

@@ -8,8 +8,9 @@ from nnet3py.cli.option_groups import CHAIN, DEVICE, PROB
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import within
 
-_PROB = tuple(one.but(help="No effect: chain outputs have no accuracy") if "accuracy" in one.name else one
-              for one in PROB)
+_PROB = tuple(
+    declared.but(help="No effect: chain outputs have no accuracy") if "accuracy" in declared.name else declared
+    for declared in PROB)
 
 
 @kaldi_command("nnet3-chain-compute-prob", usage="""

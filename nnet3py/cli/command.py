@@ -47,7 +47,7 @@ from nnet3py.cli.process import WRONG_USAGE, guarded
 from nnet3py.cli.registry import COMMANDS
 
 Function = Callable[[list[str], Options], "int | None"]
-_STANDARD = frozenset(one.name for one in STANDARD_OPTIONS)
+_STANDARD = frozenset(declared.name for declared in STANDARD_OPTIONS)
 
 
 class Runnable(click.Command):

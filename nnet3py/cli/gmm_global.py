@@ -27,8 +27,8 @@ _FULL_OPTIONS = (_MIN_WEIGHT, option("min-gaussian-occupancy", float, 100.0, "Fr
                  *_COVARIANCE_FLOORS, _REMOVE)
 _ALL_STAY = "all Gaussians stay"
 _FLOOR_OPTIONS = (*_COVARIANCE_FLOORS, *(
-    option(one.name, type(one.default), one.default, f"No effect: {_ALL_STAY}", idle=_ALL_STAY)
-    for one in _FULL_OPTIONS if one not in _COVARIANCE_FLOORS))
+    option(declared.name, type(declared.default), declared.default, f"No effect: {_ALL_STAY}", idle=_ALL_STAY)
+    for declared in _FULL_OPTIONS if declared not in _COVARIANCE_FLOORS))
 _ACC_OPTIONS = (BINARY, _UPDATE_FLAGS,
                 option("gselect", str, "", "Gaussians of each frame (rspecifier), instead of all"),
                 option("weights", str, "", "Weights of frames (rspecifier), vectors"))

@@ -204,8 +204,8 @@ def get_post_on_ali(args: list[str], options: Options) -> int:
                 num_failed += 1
                 continue
             frames = np.repeat(np.arange(len(alignment)), np.diff(posterior.row_starts))
-            found = posterior.ids == alignment[frames]
-            writer.write(key, np.bincount(frames[found], posterior.weights[found],
+            is_aligned = posterior.ids == alignment[frames]
+            writer.write(key, np.bincount(frames[is_aligned], posterior.weights[is_aligned],
                                           minlength=len(alignment)).astype(np.float32))
             num_done += 1
     log.log(f"Done {num_done} utterances, failed for {num_failed}")

@@ -69,9 +69,9 @@ class Computation(CommandList, Shown):
 
         Lists are compared element by element, which is fast since their elements mostly are the very same objects.
         """
-        known, kept = self._kept.get(make, ([], None))
+        lists_before, kept = self._kept.get(make, ([], None))
         result: _Made = kept
-        if not known or any(old != getattr(self, name) for old, name in zip(known, names, strict=True)):
+        if not lists_before or any(old != getattr(self, name) for old, name in zip(lists_before, names, strict=True)):
             result = make(self)
             self.keep(make, result, *names)
         return result

@@ -111,13 +111,13 @@ class _NodeInfo:
 
 
 def _node_infos(nnet: Nnet, rules: NodeRules, nodes: set[int]) -> dict[int, _NodeInfo]:
-    known: dict[int, _NodeInfo] = rules.node_info_cache
+    infos: dict[int, _NodeInfo] = rules.node_info_cache
     for node in sorted(nodes):
-        if node in known:
-            known[node].update()
+        if node in infos:
+            infos[node].update()
         else:
-            known[node] = _NodeInfo(nnet, node)
-    return known
+            infos[node] = _NodeInfo(nnet, node)
+    return infos
 
 
 _new = tuple.__new__       # of named tuples: twice as fast as calling their types

@@ -400,5 +400,5 @@ def io_node(nnet: Nnet, name: str, kind: str) -> int:
     fits = nnet.is_input if kind == "input" else nnet.is_output
     if name in names and (fits(names.index(name)) or (kind == "input" and nnet.is_component(names.index(name)))):
         return names.index(name)
-    known = ", ".join(n for i, n in enumerate(names) if fits(i))
-    raise Nnet3Error(f"Network has no {kind} with name {name}", f"it has {known or 'none'}")
+    possible = ", ".join(n for i, n in enumerate(names) if fits(i))
+    raise Nnet3Error(f"Network has no {kind} with name {name}", f"it has {possible or 'none'}")

@@ -252,8 +252,8 @@ _known: WeakKeyDictionary[Nnet, tuple[tuple[object, ...], NodeRules]] = WeakKeyD
 def node_rules(nnet: Nnet) -> NodeRules:
     """The rule of each node: the same object as long as the structure of the network does not change."""
     state = nnet.version, list(nnet.nodes), list(nnet.components)
-    known, rules = _known.get(nnet, ((), NodeRules()))
-    if known != state:
+    state_before, rules = _known.get(nnet, ((), NodeRules()))
+    if state_before != state:
         rules = NodeRules(_rule(nnet, i) for i in range(len(nnet.nodes)))
         _known[nnet] = state, rules
     return rules

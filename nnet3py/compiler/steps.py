@@ -65,7 +65,7 @@ def phases(graph: Graph, rules: NodeRules, chosen: np.ndarray | None = None) -> 
     computed = _by_node(graph, ~graph.is_input & mine)
     yield from (_phase(graph, node, numbers)._replace(is_given=True)
                 for node, numbers in enumerate(given) if len(numbers))
-    known: dict[int, np.ndarray] = {}      # the rows of chains
+    rows_of_chain: dict[int, np.ndarray] = {}      # the rows of chains
     last = graph.chains.last if graph.chains else range(len(rules))
     for epoch in rules.epochs:
         if len(epoch) > 1:
@@ -73,11 +73,11 @@ def phases(graph: Graph, rules: NodeRules, chosen: np.ndarray | None = None) -> 
         elif len(computed[epoch[0]]) and epoch[0] not in rules.hidden:
             node = epoch[0]
             chain = last[node]
-            if chain in known:
-                yield Phase(node, computed[node], known[chain])
+            if chain in rows_of_chain:
+                yield Phase(node, computed[node], rows_of_chain[chain])
             else:
                 phase = _phase(graph, node, computed[node])
-                known[chain] = phase.indexes
+                rows_of_chain[chain] = phase.indexes
                 yield phase
 
 

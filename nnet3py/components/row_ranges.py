@@ -38,8 +38,8 @@ def row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.nda
     lowest = int(rows[:, 1].min(initial=0))
     length = int(rows[:, 1].max(initial=0)) - lowest + 1
     names = [sequence_keys(indexes) for indexes in (rows, of)]
-    known = distinct(np.concatenate(names))
-    starts = [np.searchsorted(known, name) * (length + 1) for name in names]
+    sequences = distinct(np.concatenate(names))
+    starts = [np.searchsorted(sequences, name) * (length + 1) for name in names]
     keys = starts[0] + rows[:, 1] - lowest
     if np.any(keys[1:] <= keys[:-1]):
         raise CompileError("ranges of rows need distinct rows sorted by n, then x, then t; these are not")

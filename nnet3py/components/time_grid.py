@@ -93,12 +93,12 @@ def _rows(start: int, step: int, num: int, block: int, present: np.ndarray) -> n
     if block == 1 and _is_grid(start, step, num, present):
         return present
     keys = sequence_keys(present)
-    known = distinct(keys)
-    pairs = sequences_of(known)
+    sequences = distinct(keys)
+    pairs = sequences_of(sequences)
     step = step or 1
     valid = present[:, 1] != NO_TIME
     is_present = np.zeros((num, pairs.shape[0]), dtype=bool)
-    is_present[(present[valid, 1] - start) // step, np.searchsorted(known, keys[valid])] = True
+    is_present[(present[valid, 1] - start) // step, np.searchsorted(sequences, keys[valid])] = True
     rows = np.empty((num // block, pairs.shape[0], block, 3), dtype=np.int32)
     rows[..., 0] = pairs[None, :, 0, None]
     rows[..., 1] = (start + step * np.arange(num)).reshape(-1, 1, block)

@@ -35,8 +35,8 @@ class Edits(NamedTuple):
 
 def _numbers(*sequences: Sequence[Hashable]) -> list[np.ndarray]:
     """int32: numbers for the elements of sequences, equal for equal elements."""
-    known: dict[Hashable, int] = {}
-    return [np.array([known.setdefault(symbol, len(known)) for symbol in sequence], dtype=np.int32)
+    number_of: dict[Hashable, int] = {}
+    return [np.array([number_of.setdefault(symbol, len(number_of)) for symbol in sequence], dtype=np.int32)
             for sequence in sequences]
 
 

@@ -138,8 +138,8 @@ def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller
     mask = np.int64(len(table) - 1)
     place = np.int64(mixed >> np.uint64(24)) & mask
     while table[place] >= 0:
-        found = instances[table[place]]
-        if found[GRAPH] == graph and found[CALLER] == caller and found[RETURN] == back:
+        instance = instances[table[place]]
+        if instance[GRAPH] == graph and instance[CALLER] == caller and instance[RETURN] == back:
             break
         place = (place + 1) & mask
     return place

@@ -162,8 +162,8 @@ def relabelled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
     if label_of_word is None:
         raise ShapeError("the labels of HCL are not known as words", "give a G with HCL's labels on its input side")
     words = grammar.input_labels
-    known = words < len(label_of_word)
-    labels = np.where(known, label_of_word[np.where(known, words, 0)], 0)
+    has_label = words < len(label_of_word)
+    labels = np.where(has_label, label_of_word[np.where(has_label, words, 0)], 0)
     stays = (labels != 0) | (words == 0)
     return Fst.from_arcs(grammar.start, grammar.final_weights, grammar.sources[stays], labels[stays],
                          grammar.output_labels[stays], grammar.weights[stays], grammar.next_states[stays])

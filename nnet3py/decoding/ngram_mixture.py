@@ -20,14 +20,14 @@ def read_ngram(rxfilename: str, words: Collection[str] | None = None) -> Ngram:
     ids = {EPSILON.encode(): 0}
     arpa = read_arpa(rxfilename, WordIds(ids, grow=True))
     names = [word.decode("utf-8", "surrogateescape") for word in ids]
-    known = set(names) if words is None else {*words, SENTENCE_START, SENTENCE_END}
+    vocabulary = set(names) if words is None else {*words, SENTENCE_START, SENTENCE_END}
     probs: dict[Gram, float] = {}
     backoffs: dict[Gram, float] = {}
     for section in arpa.sections:
         for numbers, log_prob, backoff in zip(section.words.tolist(), section.log_probs.tolist(),
                                               section.backoffs.tolist(), strict=True):
             gram = tuple(names[number] for number in numbers)
-            if known.issuperset(gram):
+            if vocabulary.issuperset(gram):
                 probs[gram] = log_prob / LN10
                 if backoff:
                     backoffs[gram] = backoff / LN10

@@ -73,11 +73,11 @@ class TextPhones:
 
     def __call__(self, words: Sequence[str]) -> list[int]:
         """The phones of an utterance; UnknownWordError for a word that the lexicon lacks."""
-        known = [word if word in self._pronunciations else self._unknown for word in words]
-        if "" in known:
-            raise UnknownWordError(f"the word '{words[known.index('')]}' is not in the lexicon")
+        replaced = [word if word in self._pronunciations else self._unknown for word in words]
+        if "" in replaced:
+            raise UnknownWordError(f"the word '{words[replaced.index('')]}' is not in the lexicon")
         phones: list[int] = []
-        for place, word in enumerate(known):
+        for place, word in enumerate(replaced):
             self._add_silence(phones, self._silences.between if place else self._silences.at_edges)
             choice = int(np.searchsorted(self._cumulative[word], self._random.random(), side="right"))
             phones += self._pronunciations[word][choice]

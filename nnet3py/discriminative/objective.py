@@ -91,15 +91,15 @@ class _Entries(NamedTuple):
 def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
     """The different ones of places below ``size``, in order, and for each array which of them its places are."""
     if size > MOST_MARKED:
-        found, which = np.unique(np.concatenate(places), return_inverse=True)
-        return found, np.split(which.reshape(-1), np.cumsum([len(part) for part in places])[:-1])
+        distinct, which = np.unique(np.concatenate(places), return_inverse=True)
+        return distinct, np.split(which.reshape(-1), np.cumsum([len(part) for part in places])[:-1])
     marks = np.zeros(size, bool)       # a mark for each is quicker than sorting
     for part in places:
         marks[part] = True
-    found = np.flatnonzero(marks)
+    distinct = np.flatnonzero(marks)
     numbers = np.empty(size, np.int32)
-    numbers[found] = np.arange(len(found))
-    return found, [numbers[part] for part in places]
+    numbers[distinct] = np.arange(len(distinct))
+    return distinct, [numbers[part] for part in places]
 
 
 class DiscriminativeObjective:

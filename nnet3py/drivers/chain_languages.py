@@ -50,13 +50,13 @@ def read_languages(path: str) -> list[Language]:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise FormatError(f"cannot be read: {getattr(error, 'strerror', None) or error}", path=path) from error
-    found: dict[str, Language] = {}
+    languages: dict[str, Language] = {}
     for number, line in enumerate(lines, 1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
         language = Language(words[0])
-        if not _NAME.fullmatch(words[0]) or words[0] in found or words[0] == "xent":
+        if not _NAME.fullmatch(words[0]) or words[0] in languages or words[0] == "xent":
             raise FormatError(f"line {number}: expected a new name of letters, digits, '_' and '.', found '{words[0]}'",
                               path=path)
         for word in words[1:]:
@@ -65,10 +65,10 @@ def read_languages(path: str) -> list[Language]:
         if not language.tree_dir or not language.feat_dir or bool(language.ali_dir) == bool(language.lat_dir):
             raise FormatError(f"line {number}: {words[0]} needs feat-dir=, tree-dir=, and either ali-dir= or lat-dir=",
                               path=path)
-        found[language.name] = language
-    if not found:
+        languages[language.name] = language
+    if not languages:
         raise FormatError("expected a line for each language, found none", path=path)
-    return list(found.values())
+    return list(languages.values())
 
 
 def _set(language: Language, key: str, value: str, where: str, path: str) -> None:
@@ -263,9 +263,9 @@ class LanguagesTraining(ChainTraining):
         super()._end()
 
     def _configs(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        configs: dict[str, Any] = {}
         for language in self.languages:
             own = language.language
-            found |= {f"{own.name}/{key}": value for key, value in language.fingerprints().items()}
-            found[f"{own.name}/weight, copies"] = [own.weight, own.copies]
-        return {**super(ChainTraining, self)._configs(), **found}
+            configs |= {f"{own.name}/{key}": value for key, value in language.fingerprints().items()}
+            configs[f"{own.name}/weight, copies"] = [own.weight, own.copies]
+        return {**super(ChainTraining, self)._configs(), **configs}

@@ -159,7 +159,7 @@ class DiscriminativeTraining(LatticeMaking):
             objectives = [self._objective_job(iteration, subset) for subset in _SUBSETS]
             yield Step(iteration, "train", f"Iteration {iteration + 1} of {num_iters}",
                        [*(self._train_job(iteration, job) for job in range(1, self.num_jobs + 1)), *objectives],
-                       needs=[path / f"{iteration}.mdl"], found=lambda x=iteration: self._shown(x))  # type: ignore[misc]
+                       needs=[path / f"{iteration}.mdl"], result=lambda x=iteration: self._shown(x))  # type: ignore[misc]
             networks = " ".join(f"{path}/{iteration + 1}.{job}.raw" for job in range(1, self.num_jobs + 1))
             yield Step(iteration, "average", "Averaging its networks", [self.job(
                 f"nnet3-average {networks} - | nnet3-am-copy --set-raw-nnet=- {path}/{iteration}.mdl "
@@ -238,7 +238,7 @@ class DiscriminativeTraining(LatticeMaking):
                     [self._objective_job(last, subset) for subset in _SUBSETS],
                     action=lambda: _copy(path / (f"{last}.mdl" if self.is_chain else f"{last}_adj.mdl"), self.product),
                     needs=[path / f"{last}.mdl"], leaves=[*models, *archives],
-                    found=lambda: self._shown(last).replace("before it", "in the end"))
+                    result=lambda: self._shown(last).replace("before it", "in the end"))
 
 
 def _copy(source: Path, target: Path) -> None:

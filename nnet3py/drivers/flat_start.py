@@ -80,8 +80,8 @@ class FlatStart(StagedWork):
         for number, utterances in enumerate(self.parts, 1):
             lines = {}
             for utterance in utterances:
-                known = [word if word in words or not unknown else unknown for word in self.transcripts[utterance]]
-                lines[utterance] = " ".join(str(words[word]) for word in known)
+                replaced = [word if word in words or not unknown else unknown for word in self.transcripts[utterance]]
+                lines[utterance] = " ".join(str(words[word]) for word in replaced)
             part = self.path / "split" / str(number)
             part.mkdir(parents=True, exist_ok=True)
             write_list(part / "text", lines)

@@ -340,10 +340,10 @@ class RawTraining(FrameLevelTraining):
 
         UsageError if it is not known, or dense targets have another one.
         """
-        known = read_vars(self.folder).get("num_targets") if not self.options.input_model else None
+        written = read_vars(self.folder).get("num_targets") if not self.options.input_model else None
         reference = self.options.input_model or str(self.folder.configs / "ref.raw")
-        if known is not None:
-            expected = int(known)
+        if written is not None:
+            expected = int(written)
         elif Path(reference).exists():
             from nnet3py.network.model_file import read_nnet
 

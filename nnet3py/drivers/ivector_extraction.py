@@ -63,7 +63,7 @@ class IvectorExtraction(StagedWork):
                          f"ark:{self.path}/split/{number}/spk2utt scp:{self.path}/split/{number}/feats.scp ark:- | "
                          f"copy-feats --compress={compress} ark:- "
                          f"ark,scp:{folder}/ivector_online.{number}.ark,{folder}/ivector_online.{number}.scp",
-                         f"extract_ivectors.{number}") for number in numbers], found=self._improvement),
+                         f"extract_ivectors.{number}") for number in numbers], result=self._improvement),
             Step(_JOIN, "join", "Joining the lists", action=self._join,
                  needs=[self.path / f"ivector_online.{number}.scp" for number in numbers])]
 

@@ -159,7 +159,7 @@ class ExtractorTraining(StagedWork):
                      f"--min-gaussian-weight={options.min_gaussian_weight:g} --num-gauss={options.num_gauss} "
                      f"--num-gauss-init={first} --num-iters={options.ubm_num_iters_init} "
                      f"{self._normalised(self.ubm_features, 'ubm', 1)} {path}/0.dubm", "gmm_init")],
-            found=lambda: self._likelihood("gmm_init", r"Likelihood per frame on iteration \d+ was (\S+)"))
+            result=lambda: self._likelihood("gmm_init", r"Likelihood per frame on iteration \d+ was (\S+)"))
         selections = [path / f"gselect.{number}.gz" for number in numbers]
         yield Step(PASSES, "gselect", "Choosing the Gaussians of each frame", [
             self.job(f"gmm-gselect --n={options.ubm_num_gselect} {path}/0.dubm {self._for_mixture(number)} "
@@ -188,7 +188,7 @@ class ExtractorTraining(StagedWork):
                          f"--min-gaussian-weight={self.options.min_gaussian_weight:g} {model} "
                          f'"{kind.programs}-sum-accs - {" ".join(map(str, stats))} |" {result}',
                          f"update.{kind.suffix}.{number}")],
-                leaves=[*stats, model, *(selections if is_last else ())], found=partial(
+                leaves=[*stats, model, *(selections if is_last else ())], result=partial(
                     self._likelihood, f"{log}.1", r"Overall likelihood per frame = (\S+)"))
 
     def _first_extractor(self) -> Iterator[Step]:
@@ -233,7 +233,7 @@ class ExtractorTraining(StagedWork):
             yield Step(number, "update", f"{title}: estimating it", [
                 self.job(f'ivector-extractor-est {model} "ivector-extractor-sum-accs {" ".join(map(str, stats))} - |" '
                          f"{result}", f"update.{number}")],
-                leaves=[*stats, model], found=likelihood)
+                leaves=[*stats, model], result=likelihood)
         last = options.num_iters
         yield Step(last, "final", f"Calling {last}.ie final.ie", action=self._finish, needs=[self.folder.model(last)],
                    leaves=self._posteriors)

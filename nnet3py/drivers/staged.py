@@ -37,7 +37,7 @@ class Step(NamedTuple):
     action : what is done when they are complete
     needs : files that must be there when it begins
     leaves : files that nothing needs once it is complete
-    found : what it came to, to be shown; "" for nothing
+    result : what it came to, to be shown; "" for nothing
     """
 
     stage: int
@@ -47,7 +47,7 @@ class Step(NamedTuple):
     action: Callable[[], None] | None = None
     needs: Sequence[Path] = ()
     leaves: Sequence[Path] = ()
-    found: Callable[[], str] | None = None
+    result: Callable[[], str] | None = None
 
 
 class StagedWork(ABC):
@@ -154,7 +154,7 @@ class StagedWork(ABC):
         if step.action is not None:
             step.action()
         self._mark(step.stage, step.name).touch()
-        products = step.found() if step.found is not None else ""
+        products = step.result() if step.result is not None else ""
         if self.terminal is not None:
             words = "   ".join(filter(None, [title, products, f"{time.monotonic() - begun:.1f} s"]))
             self.terminal.write(f"{_CLEAR_LINE}{words}\n")

@@ -45,8 +45,8 @@ class TreeBuilding(StagedWork):
         self.ali = AliFolder(options.ali_dir)
         self.data = DataFolder(options.feat_dir)
         self.data.check(["cmvn.scp"])
-        known = phone_lines(self.ali.path)
-        if known and known != phone_lines(self.lang):
+        phones = phone_lines(self.ali.path)
+        if phones and phones != phone_lines(self.lang):
             raise FormatError("the phones are others than those of the alignments", path=f"{options.lang}/phones.txt",
                               hint=f"compare with {self.ali.path}/phones.txt")
         if self._has_transforms:
@@ -166,7 +166,7 @@ class TreeBuilding(StagedWork):
             self.job(f"build-tree {options.context_opts} --verbose=1 --max-leaves={options.num_leaves} "
                      f"--cluster-thresh={options.cluster_thresh:g} {path}/treeacc {lang}/phones/roots.int "
                      f"{path}/questions.qst {lang}/topo {path}/tree", "build_tree")],
-                   needs=[path / "treeacc"], found=self._leaves)
+                   needs=[path / "treeacc"], result=self._leaves)
 
     def _leaves(self) -> str:
         from nnet3py.hmm.tree import ContextDependency

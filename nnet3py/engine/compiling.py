@@ -103,7 +103,7 @@ def _code(result: Any, entry: ir.Function, needs: Iterable[str], names: tuple[st
     machine = llvmlite.binding.Target.from_default_triple().create_target_machine(
         opt=2, codemodel="jitdefault", jit=True)
     objects = machine.emit_object(module), content
-    wanted = tuple(name for name in needs if any(name.encode() in one for one in objects))
+    wanted = tuple(name for name in needs if any(name.encode() in code for code in objects))
     return Code(entry.name, names, defaults, wanted, objects)
 
 
@@ -183,8 +183,8 @@ class _Python:
     def _object(self, name: str) -> Any:
         """The address of an object that entries.py knows by a symbol."""
         module = self._builder.module
-        found = module.globals.get(name) or cgutils.add_global_variable(module, ir.IntType(8), name)
-        return self._builder.bitcast(found, _POINTER)
+        variable = module.globals.get(name) or cgutils.add_global_variable(module, ir.IntType(8), name)
+        return self._builder.bitcast(variable, _POINTER)
 
     def _field(self, thing: Any, offset: int, kind: ir.Type) -> Any:
         place = cgutils.pointer_add(self._builder, thing, offset, kind.as_pointer())
@@ -195,10 +195,10 @@ class _Python:
                                            self._object(name))
 
     def _is_one_of(self, number: Any, expected: Iterable[int]) -> Any:
-        found: Any = ir.Constant(ir.IntType(1), 0)
-        for one in expected:
-            found = self._builder.or_(found, self._builder.icmp_signed("==", number, ir.Constant(number.type, one)))
-        return found
+        is_any: Any = ir.Constant(ir.IntType(1), 0)
+        for value in expected:
+            is_any = self._builder.or_(is_any, self._builder.icmp_signed("==", number, ir.Constant(number.type, value)))
+        return is_any
 
     def value(self, thing: Any, kind: Any, place: str) -> Any:
         """The value of an argument, ``thing``; ``place`` names it."""
@@ -240,9 +240,9 @@ class _Python:
                 builder.store(self.call("PyBytes_AsString", _POINTER, thing), address)
             with is_not:
                 builder.store(self.call("PyLong_AsVoidPtr", _POINTER, thing), address)
-        found = builder.load(address)
-        self.fail_if(cgutils.is_null(builder, found), f"{place}: expected bytes or an address")
-        return found
+        address_there = builder.load(address)
+        self.fail_if(cgutils.is_null(builder, address_there), f"{place}: expected bytes or an address")
+        return address_there
 
     def _array(self, thing: Any, kind: Any, place: str) -> Any:
         builder, ndim = self._builder, kind.ndim
@@ -251,8 +251,8 @@ class _Python:
         expected = f"{place}: expected a {dtype} {shape_text}"
         with builder.if_then(builder.not_(self._is_exactly(thing, entries.NDARRAY)), likely=False):
             kind_of_thing = self._field(thing, _HEAD - _POINTER_BYTES, _POINTER)
-            known = self.call("PyType_IsSubtype", _I32, kind_of_thing, self._object(entries.NDARRAY))
-            self.fail_if(builder.icmp_signed("==", known, ir.Constant(_I32, 0)), expected)
+            is_array = self.call("PyType_IsSubtype", _I32, kind_of_thing, self._object(entries.NDARRAY))
+            self.fail_if(builder.icmp_signed("==", is_array, ir.Constant(_I32, 0)), expected)
         found_ndim = self._field(thing, _DIMENSIONS, _I32)
         found_dtype = self._field(thing, _DTYPE, _POINTER)
         self.fail_if(builder.not_(builder.and_(

@@ -156,8 +156,8 @@ def _store_last_tile(builder: ir.IRBuilder, sums: list[list[Any]], multiply_add:
             for row in values])
     with builder.if_then(builder.icmp_signed("!=", column_sums, none)):
         for v, column in enumerate(zip(*values, strict=True)):
-            place, square_place = (builder.add(one, ir.Constant(_I64, v * VECTOR * ITEM))
-                                   for one in (column_sums, column_squares))
+            place, square_place = (builder.add(sums_so_far, ir.Constant(_I64, v * VECTOR * ITEM))
+                                   for sums_so_far in (column_sums, column_squares))
             total, square = _load(builder, place), _load(builder, square_place)
             for value in column:
                 total = builder.fadd(total, value)
@@ -244,8 +244,8 @@ def _transpose_square(typingctx, panel, source, source_step):
     return types.void(types.intp, types.intp, types.intp), codegen
 
 
-def _shuffle(builder: ir.IRBuilder, one: Any, other: Any, places: list[int]) -> Any:
-    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), places))
+def _shuffle(builder: ir.IRBuilder, first: Any, second: Any, places: list[int]) -> Any:
+    return builder.shuffle_vector(first, second, ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), places))
 
 
 tile: Any = intrinsic(_tile)

@@ -116,7 +116,7 @@ def _chunk_sizes(length: int, shift: int) -> dict[str, str]:
 def _metadata(walk: Walk, graph: Graph, options: ExportOptions) -> dict[str, str]:
     dims = {spec.name: spec.dim for spec in graph.inputs}
     timed = [spec for spec in graph.inputs if spec.has_time]
-    known = {
+    entries = {
         "producer": "nnet3py", "model_type": "nnet3", "version": VERSION, "modulus": str(walk.nnet.modulus()),
         "left_context": str(timed[0].left if timed else 0), "right_context": str(timed[0].right if timed else 0),
         **dict.fromkeys(("frame_subsampling_factor", "subsampling_factor"), str(graph.frame_subsampling_factor)),
@@ -129,10 +129,10 @@ def _metadata(walk: Walk, graph: Graph, options: ExportOptions) -> dict[str, str
         "streaming": str(int(options.streaming)),
     }
     if graph.states:
-        known["state_names"] = ",".join(state.name for state in graph.states)
-        known["state_frames"] = ",".join(str(state.frames_at_start) for state in graph.states)
-        known["state_dims"] = ",".join(str(state.dim) for state in graph.states)
-        known |= _chunk_metadata(graph, options, timed[0])
-        known["chunk_dependent"] = ",".join(limits.chunk_dependent(walk.nnet, walk.times))
-    return {**known, "comment": options.comment} if options.comment else known
+        entries["state_names"] = ",".join(state.name for state in graph.states)
+        entries["state_frames"] = ",".join(str(state.frames_at_start) for state in graph.states)
+        entries["state_dims"] = ",".join(str(state.dim) for state in graph.states)
+        entries |= _chunk_metadata(graph, options, timed[0])
+        entries["chunk_dependent"] = ",".join(limits.chunk_dependent(walk.nnet, walk.times))
+    return {**entries, "comment": options.comment} if options.comment else entries
 

@@ -127,13 +127,13 @@ def utterance_output(running: Any, given: dict[str, np.ndarray], chunk_outputs: 
     chunk_outputs : rows of output of the chunks of streams, if these may have any number
     given : name of an input -> float32 (N, frames, dim) or (N, dim), without frames around them or states
     """
-    known = running.get_modelmeta().custom_metadata_map
-    if known.get("streaming") == "1":
+    metadata = running.get_modelmeta().custom_metadata_map
+    if metadata.get("streaming") == "1":
         stream = OnnxStream(running, chunk_outputs)
         rows = [stream.accept(given["input"], given.get("ivector")), stream.finish(given.get("ivector"))]
         return np.concatenate([each for each in rows if each.size], axis=1)
-    if known.get("edges") == "given":
-        context = int(known["left_context"]), int(known["right_context"])
+    if metadata.get("edges") == "given":
+        context = int(metadata["left_context"]), int(metadata["right_context"])
         given = given | {"input": np.pad(given["input"], ((0, 0), context, (0, 0)), mode="edge")}
     return run(running, *[given[each.name] for each in running.get_inputs()])[0]
 

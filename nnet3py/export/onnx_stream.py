@@ -22,18 +22,18 @@ class OnnxStream:
     """
 
     def __init__(self, session: Any, chunk_outputs: int = CHUNK_OUTPUTS) -> None:
-        known = session.get_modelmeta().custom_metadata_map
-        self._is_fixed = known.get("fixed_chunks") == "1"
-        self._discarded = int(known.get("discarded_outputs", 0))     # rows of output that are still to be thrown away
+        metadata = session.get_modelmeta().custom_metadata_map
+        self._is_fixed = metadata.get("fixed_chunks") == "1"
+        self._discarded = int(metadata.get("discarded_outputs", 0))    # rows of output that are still to be thrown away
         self._session = session
-        self._left, self._right, self._factor = (int(known[key]) for key in (
+        self._left, self._right, self._factor = (int(metadata[key]) for key in (
             "left_context", "right_context", "frame_subsampling_factor"))
-        unit = math.lcm(int(known["modulus"]), self._factor) // self._factor
+        unit = math.lcm(int(metadata["modulus"]), self._factor) // self._factor
         self._chunk_outputs = chunk_outputs + -chunk_outputs % unit
         if self._is_fixed:
-            self._chunk_outputs = int(known["chunk_shift"]) // self._factor
-        self._names = known["state_names"].split(",")
-        frames, dims = (list(map(int, known[key].split(","))) for key in ("state_frames", "state_dims"))
+            self._chunk_outputs = int(metadata["chunk_shift"]) // self._factor
+        self._names = metadata["state_names"].split(",")
+        frames, dims = (list(map(int, metadata[key].split(","))) for key in ("state_frames", "state_dims"))
         self._starts = list(zip(frames, dims, strict=True))
         self._outputs = [each.name for each in session.get_outputs()]
         self._waiting: np.ndarray | None = None

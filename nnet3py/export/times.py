@@ -400,8 +400,8 @@ class Times:
             least = -ALWAYS if self.is_stream else min(can.lo, can.hi)
             lo, hi = self._snapped(read.source, min(max(lo, can.lo), max(can.hi, can.lo)), max(min(hi, can.hi), least))
             lo = min(lo, hi)
-        known = need.get(read.source)
-        need[read.source] = (lo, hi) if known is None else (min(lo, known[0]), max(hi, known[1]))
+        times_before = need.get(read.source)
+        need[read.source] = (lo, hi) if times_before is None else (min(lo, times_before[0]), max(hi, times_before[1]))
 
     def _loop_windows(self, group: list[int], need: dict[int, tuple[int, int]]) -> None:
         backward = self.is_backward(group)

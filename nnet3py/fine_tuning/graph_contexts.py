@@ -76,8 +76,8 @@ def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, s
         lefts.setdefault((phone, hmm_state), {})[number] = []
     for (phone, hmm_state), of_state in lefts.items():
         for left in (NO_PHONE, *phones):
-            known = seen.get((left, phone, hmm_state))
-            of_state[next(iter(known)) if known else similar.guess(left, phone, hmm_state)].append(left)
+            pdf_before = seen.get((left, phone, hmm_state))
+            of_state[next(iter(pdf_before)) if pdf_before else similar.guess(left, phone, hmm_state)].append(left)
     num_seen = len({(left, phone) for left, phone, _ in seen})
     logger.info("Recovered a tree of %d pdfs: the graph has %d pairs of phones", model.num_pdfs, num_seen)
     return RecoveredTree(_tree(lefts, model), num_seen, len(phones) * (len(phones) + 1))

@@ -54,10 +54,10 @@ class GraphemeModel:
 
         Raises UsageError if no word can be cut into pairs.
         """
-        known = [(word.casefold(), tuple(phones)) for word, phones in entries if word and phones]
-        random.Random(seed).shuffle(known)
-        chances = _pair_chances(known[:_MOST_FOR_PAIRS])
-        sequences = [sequence for word, phones in known[:_MOST] if (sequence := _best_pairs(word, phones, chances))]
+        usable = [(word.casefold(), tuple(phones)) for word, phones in entries if word and phones]
+        random.Random(seed).shuffle(usable)
+        chances = _pair_chances(usable[:_MOST_FOR_PAIRS])
+        sequences = [sequence for word, phones in usable[:_MOST] if (sequence := _best_pairs(word, phones, chances))]
         if not sequences:
             raise UsageError("the lexicon is too small, or its words have nothing to do with their phones",
                              "give the pronunciations of new words with --lexicon")

@@ -144,11 +144,11 @@ class FineTuneOptions(WorkOptions):
         if not self.check_only:
             self.dir = self.dir or f"{self.out.rstrip('/')}.work"
             super().check()
-        for name, value, known in (("layers", self.layers, LAYERS),
+        for name, value, choices in (("layers", self.layers, LAYERS),
                                    ("unknown-words", self.unknown_words, UNKNOWN_WORDS),
                                    ("use-gpu", self.use_gpu, ("yes", "no", "optional", "wait"))):
-            if value not in known:
-                raise UsageError(f"--{name}={value}: expected {', '.join(known[:-1])} or {known[-1]}")
+            if value not in choices:
+                raise UsageError(f"--{name}={value}: expected {', '.join(choices[:-1])} or {choices[-1]}")
         for name, part in (("held-out", self.held_out), ("lm-weight", self.lm_weight),
                            ("max-unknown", self.max_unknown)):
             if not 0.0 <= part <= 1.0:

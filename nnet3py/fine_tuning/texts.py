@@ -67,9 +67,9 @@ def _script(letter: str) -> str:
     return unicodedata.name(letter, letter).split()[0] if letter.isalpha() else letter
 
 
-def unknown_words(utterances: Iterable[Utterance], known: set[str]) -> Counter[str]:
+def unknown_words(utterances: Iterable[Utterance], vocabulary: set[str]) -> Counter[str]:
     """How often words occur that are not known."""
-    return Counter(word for utterance in utterances for word in utterance.text if word not in known)
+    return Counter(word for utterance in utterances for word in utterance.text if word not in vocabulary)
 
 
 def text_problems(utterance: Utterance, spelling: Spelling, leave_out: bool) -> list[Problem]:

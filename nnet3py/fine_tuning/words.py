@@ -48,10 +48,10 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
         write_text(str(work.lang / "new_words.txt"), "")
         return
     lexicon = [(entry.word, entry.phones) for entry in read_lexicon(f"{work.model}/lexicon.txt", False)]
-    known = {*grammar_words(SymbolTable.read(folder.words)), *(word for word, _ in lexicon)}
+    vocabulary = {*grammar_words(SymbolTable.read(folder.words)), *(word for word, _ in lexicon)}
     can_grow = (work.model / "tree").is_file() and _arpa(work) is not None
-    new = _new_words({word for text in (*texts, *more) for word in text} - known if can_grow else (), lexicon, options,
-                     work)
+    unknown = {word for text in (*texts, *more) for word in text} - vocabulary
+    new = _new_words(unknown if can_grow else (), lexicon, options, work)
     every = {*lexicon, *((word, phones) for word, its in new.items() for phones in its.phones)}
     lang = _write_lang(work, [Pronunciation(word, phones) for word, phones in sorted(every)])
     if can_grow and (new or more):
@@ -105,11 +105,11 @@ def _write_graph(work: WorkFolder, folder: ModelFolder, lang: Lang, texts: Seque
                  options: FineTuneOptions) -> None:
     """The language model and the graph. Nnet3Error if none can be made."""
     words = grammar_words(lang.words)
-    known = set(words)
+    vocabulary = set(words)
     arpa = _arpa(work)
     assert arpa is not None
     old = read_ngram(arpa, words)
-    usable = [text for text in texts if known.issuperset(text)]
+    usable = [text for text in texts if vocabulary.issuperset(text)]
     if not usable:
         raise Nnet3Error("no sentence of the new text has only words with a pronunciation", "give --lexicon")
     new = Ngram.estimate(usable, min(options.lm_order, old.order), words)

@@ -15,10 +15,10 @@ _LARGEST = np.float32(3.4028234663852886e38)
 
 def decode_columns(percentiles, codes, places, ranges, percentile_step, count, target, scratch):
     """Decode ``count`` matrices of the CM layout; ``scratch`` is 1024 floats to work in."""
-    for one in range(count):
-        at, codes_at = places[5 * one], places[5 * one + 1]
-        begin, num_rows, num_cols = places[5 * one + 2], places[5 * one + 3], places[5 * one + 4]
-        minimum, step = np.float64(ranges[2 * one]), np.float64(ranges[2 * one + 1] * percentile_step)
+    for m in range(count):
+        at, codes_at = places[5 * m], places[5 * m + 1]
+        begin, num_rows, num_cols = places[5 * m + 2], places[5 * m + 3], places[5 * m + 4]
+        minimum, step = np.float64(ranges[2 * m]), np.float64(ranges[2 * m + 1] * percentile_step)
         for first in range(0, num_rows, _SCRATCH_ROWS):
             length = min(num_rows - first, _SCRATCH_ROWS)
             for col in range(num_cols):
@@ -53,23 +53,23 @@ def decode_uniform(codes, minimum, step, count, target):
 
 def find_ranges(values, places, count, ranges):
     """Find minimum and range of ``count`` matrices; the range is NaN if an element is not finite."""
-    for one in range(count):
-        begin, end = places[3 * one], places[3 * one] + places[3 * one + 1] * places[3 * one + 2]
+    for m in range(count):
+        begin, end = places[3 * m], places[3 * m] + places[3 * m + 1] * places[3 * m + 2]
         lowest = highest = values[begin]
         for i in range(begin, end):
             lowest, highest = min(lowest, values[i]), max(highest, values[i])
             if not abs(values[i]) <= _LARGEST:
                 highest = np.float32(np.nan)
                 break
-        ranges[2 * one], ranges[2 * one + 1] = lowest, np.float32(highest - lowest)
+        ranges[2 * m], ranges[2 * m + 1] = lowest, np.float32(highest - lowest)
 
 
 def compress_columns(values, places, ranges, percentile_step, count, percentiles, codes, column, coded, counts):
     """Compress ``count`` matrices in the CM layout; the last three are to work in: rows, rows and 513 elements."""
     percentiles_at = 0
-    for one in range(count):
-        begin, num_rows, num_cols = places[3 * one], places[3 * one + 1], places[3 * one + 2]
-        minimum, scale = ranges[2 * one], ranges[2 * one + 1]
+    for m in range(count):
+        begin, num_rows, num_cols = places[3 * m], places[3 * m + 1], places[3 * m + 2]
+        minimum, scale = ranges[2 * m], ranges[2 * m + 1]
         step = scale * percentile_step
         if not (scale > np.float32(0) and scale <= _LARGEST):
             percentiles_at += 4 * num_cols

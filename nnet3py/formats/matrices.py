@@ -111,15 +111,15 @@ def read_text_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.n
 def _bracketed_numbers(reader: TokenReader) -> bytes:
     """The text between ``[`` and ``]``; the newline after it is consumed too."""
     reader.skip_whitespace()
-    found = reader.peek(1)
-    if found != b"[":
-        hint = "binary data begins with \\0B" if found[:1] in (b"F", b"D", b"C", b"\0") else None
+    byte = reader.peek(1)
+    if byte != b"[":
+        hint = "binary data begins with \\0B" if byte[:1] in (b"F", b"D", b"C", b"\0") else None
         raise reader.unexpected_bytes(reader.peek(20), "[", hint)
     reader.raw(1)
     text = reader.take_while(_NUMBERS_TEXT)
-    found = reader.peek(1)
-    if found != b"]":
-        raise reader.unexpected_bytes(found, "a number or ]")
+    byte = reader.peek(1)
+    if byte != b"]":
+        raise reader.unexpected_bytes(byte, "a number or ]")
     reader.raw(1)
     after = reader.peek(1)
     if after == b"\r":

@@ -114,14 +114,14 @@ def write_wave(writer: TokenWriter, wave: Wave) -> None:
 
 def _read_form(reader: TokenReader) -> _Form:
     """Read up to the first sample."""
-    found = bytes(reader.raw(4))
-    if found not in (b"RIFF", b"RIFX", b"RF64"):
-        raise reader.unexpected_bytes(found, "'RIFF', which begins a WAVE file", hint=_CONVERT)
-    order = ">" if found == b"RIFX" else "<"
+    mark = bytes(reader.raw(4))
+    if mark not in (b"RIFF", b"RIFX", b"RF64"):
+        raise reader.unexpected_bytes(mark, "'RIFF', which begins a WAVE file", hint=_CONVERT)
+    order = ">" if mark == b"RIFX" else "<"
     reader.raw(4)                                  # the length of the rest, which pipes do not know
-    found = bytes(reader.raw(4))
-    if found != b"WAVE":
-        raise reader.unexpected_bytes(found, "'WAVE'", hint=_CONVERT)
+    mark = bytes(reader.raw(4))
+    if mark != b"WAVE":
+        raise reader.unexpected_bytes(mark, "'WAVE'", hint=_CONVERT)
     form: _Form | None = None
     while True:
         name, size = struct.unpack(f"{order}4sI", reader.raw(8))

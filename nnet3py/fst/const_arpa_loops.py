@@ -63,24 +63,24 @@ def record_of(unigrams, pool, overflow, unk, history, begin, end):
 def log_prob_after(unigrams, pool, scores, overflow, unk, history, begin, end, word):
     """float32: the log-probability of a word after a history that is shorter than the model's order; -inf if none."""
     word = known_word(unigrams, unk, word)
-    found, first = NOTHING, begin
+    log_prob, first = NOTHING, begin
     while first < end:
         address = record_of(unigrams, pool, overflow, unk, history, first, end)
         if address >= 0:
             child = find_child(pool, address, word)
             if child >= 0:
                 below = child_address(pool, overflow, address, child)
-                found = scores[below] if below >= 0 else scores[child + 1]
+                log_prob = scores[below] if below >= 0 else scores[child + 1]
                 break
         first += 1
     if first == end and 0 <= word < len(unigrams) and unigrams[word] > 0:
-        found = scores[unigrams[word] - 1]
+        log_prob = scores[unigrams[word] - 1]
     while first > begin:
         first -= 1
         address = record_of(unigrams, pool, overflow, unk, history, first, end)
         if address >= 0:
-            found = scores[address + 1] + found
-    return found
+            log_prob = scores[address + 1] + log_prob
+    return log_prob
 
 
 @inline

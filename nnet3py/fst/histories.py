@@ -51,7 +51,7 @@ class Histories:
     def _step(self, place: int, nodes: np.ndarray, words: np.ndarray) -> np.ndarray:
         if place >= len(self._keys) or not len(self._keys[place]):
             return np.full(len(nodes), MISSING, dtype=np.int64)
-        known = self._keys[place]
+        key_there = self._keys[place]
         keys = (nodes << _SHIFT) | words
-        at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
-        return np.where((known[at] == keys) & (nodes >= 0), self._nodes[place][at], MISSING)
+        at = np.minimum(np.searchsorted(key_there, keys), len(key_there) - 1)
+        return np.where((key_there[at] == keys) & (nodes >= 0), self._nodes[place][at], MISSING)

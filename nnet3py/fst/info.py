@@ -20,17 +20,17 @@ _PROPERTIES = (
 
 def info_text(fst: Fst) -> str:
     """All lines: sizes first, then properties, each ``y`` or ``n``."""
-    known = bits.fst_properties(fst)
+    properties = bits.fst_properties(fst)
     kind = fst.stored.kind if fst.stored else "vector"
     rows: list[tuple[str, object]] = [("fst type", kind), ("arc type", fst.arc_type)]
     flags = fst.stored.flags if fst.stored else 0
     rows += [("input symbol table", _table(flags & 1)), ("output symbol table", _table(flags & 2))]
     rows += _sizes(fst)
-    sorted_sides = (known >> bits.INPUT_SORTED & 1, known >> bits.OUTPUT_SORTED & 1)
+    sorted_sides = (properties >> bits.INPUT_SORTED & 1, properties >> bits.OUTPUT_SORTED & 1)
     rows += [("input matcher", _yes(sorted_sides[0])), ("output matcher", _yes(sorted_sides[1])),
              ("input lookahead", "n"), ("output lookahead", "n"), ("expanded", "y"),
              ("mutable", _yes(kind == "vector")), ("error", "n")]
-    rows += [(name, _yes(known >> bit & 1)) for name, bit in _PROPERTIES]
+    rows += [(name, _yes(properties >> bit & 1)) for name, bit in _PROPERTIES]
     return "".join(f"{name:<{_WIDTH}}{value}\n" for name, value in rows)
 
 

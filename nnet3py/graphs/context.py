@@ -147,8 +147,8 @@ class _Table:
 
     def grow(self) -> None:
         """Twice the room."""
-        known = np.flatnonzero(self.keys != -1)
-        keys, values = self.keys[known], self.values[known]
+        used = np.flatnonzero(self.keys != -1)
+        keys, values = self.keys[used], self.values[used]
         self.keys = np.full(2 * len(self.keys), -1, dtype=np.int64)
         self.values = np.zeros((len(self.keys), values.shape[1]), dtype=np.int32)
         slots = np.empty(len(keys), dtype=np.int64)

@@ -175,8 +175,8 @@ class PhoneAligner:
         return [_shortest_path(entry) for entry in self.model.topology.entries]
 
     def _states_of(self, window: tuple[int, ...], path: tuple[tuple[int, int], ...]) -> _States:
-        known = self._states.get((window, path))
-        if known is None:
+        states_before = self._states.get((window, path))
+        if states_before is None:
             phone = window[self.tree.central_position]
             entry = self._entry(phone)
             numbers = []
@@ -185,9 +185,9 @@ class PhoneAligner:
                                  (entry[state].forward_pdf_class, entry[state].self_loop_pdf_class))
                 numbers.append(self.model.transition_state(phone, state, forward, loop))
             leaving = self.model.first_transition_id[numbers] + np.array([index for _, index in path], dtype=np.int32)
-            known = _States(leaving, self.model.self_loop_of[numbers])
-            self._states[window, path] = known
-        return known
+            states_before = _States(leaving, self.model.self_loop_of[numbers])
+            self._states[window, path] = states_before
+        return states_before
 
 
 def phones_of_frames(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

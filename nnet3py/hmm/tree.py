@@ -138,36 +138,36 @@ class ContextDependency:
 
     def pdfs(self, phone: int, *pdf_classes: int) -> list[tuple[int, ...]]:
         """The pdf-ids that the classes of a phone can have together in one context, for all contexts; ascending."""
-        known = {self.central_position: _Values(frozenset([phone]))}
-        return sorted(set(self._pdfs((), pdf_classes, known)))
+        values = {self.central_position: _Values(frozenset([phone]))}
+        return sorted(set(self._pdfs((), pdf_classes, values)))
 
     def _pdfs(self, events: tuple[int, ...], pdf_classes: tuple[int, ...],
-              known: dict[int, _Values]) -> Iterator[tuple[int, ...]]:
+              values: dict[int, _Values]) -> Iterator[tuple[int, ...]]:
         if not pdf_classes:
             yield events
             return
-        start = {**known, PDF_CLASS: _Values(frozenset([pdf_classes[0]]))}
-        for pdf, then_known in _leaves(self.to_pdf, start):
-            yield from self._pdfs((*events, pdf), pdf_classes[1:], then_known)
+        start = {**values, PDF_CLASS: _Values(frozenset([pdf_classes[0]]))}
+        for pdf, then in _leaves(self.to_pdf, start):
+            yield from self._pdfs((*events, pdf), pdf_classes[1:], then)
 
 
-def _leaves(tree: Map | None, known: dict[int, _Values]) -> Iterator[tuple[int, dict[int, _Values]]]:
+def _leaves(tree: Map | None, values: dict[int, _Values]) -> Iterator[tuple[int, dict[int, _Values]]]:
     """The answers that are possible with what is known, each with what is known then."""
     if tree is None:
         return
     if isinstance(tree, Constant):
-        yield tree.answer, known
+        yield tree.answer, values
         return
-    values = known.get(tree.key, _ANY)
+    own = values.get(tree.key, _ANY)
     branches: list[tuple[Map | None, _Values | None]]
     if isinstance(tree, Table):
-        branches = [(child, values.inside(frozenset([value]))) for value, child in enumerate(tree.children)
+        branches = [(child, own.inside(frozenset([value]))) for value, child in enumerate(tree.children)
                     if child is not None]
     else:
-        branches = [(tree.yes, values.inside(tree.values)), (tree.no, values.outside(tree.values))]
+        branches = [(tree.yes, own.inside(tree.values)), (tree.no, own.outside(tree.values))]
     for child, narrowed in branches:
         if narrowed is not None:
-            yield from _leaves(child, {**known, tree.key: narrowed})
+            yield from _leaves(child, {**values, tree.key: narrowed})
 
 
 def _read_map(reader: TokenReader, depth: int) -> Map | None:

@@ -125,7 +125,7 @@ def _arrays(component: Any) -> list[np.ndarray]:
     for part in parts:
         names = (*part.STATISTICS, *FIXED_ARRAYS.get(type(part).__name__, ()))
         arrays += [array for array in (getattr(part, name) for name in names)
-                  if not any(array is known for known in arrays)]
+                  if not any(array is other for other in arrays)]
     return arrays
 
 

@@ -240,10 +240,10 @@ class Skimmer:
             literals.append(value[at:first])
             at = first + count
         literals.append(value[at:])
-        known = hash((*walk.skipped, *literals))
-        if known in self._seen or len(self._seen) < _MOST_SEEN:
-            self._seen[known] += 1
-        if self._seen[known] < _FEWEST_ALIKE * (1 + self._num_learnt):
+        form = hash((*walk.skipped, *literals))
+        if form in self._seen or len(self._seen) < _MOST_SEEN:
+            self._seen[form] += 1
+        if self._seen[form] < _FEWEST_ALIKE * (1 + self._num_learnt):
             return
         self._num_learnt += 1
         pieces = [re.escape(literals[0])]

@@ -28,14 +28,14 @@ class AlignedOutput:
         self._states: dict[Hashable, int] = {}
         self._most_states = most_states
 
-    def state_of(self, known: Hashable) -> int:
-        """The state that stands for ``known``; a new one waits to be looked at."""
-        state = self._states.get(known)
+    def state_of(self, pending: Hashable) -> int:
+        """The state that stands for ``pending``; a new one waits to be looked at."""
+        state = self._states.get(pending)
         if state is None:
             state = len(self.arcs)
-            self._states[known] = state
+            self._states[pending] = state
             self.arcs.append([])
-            self.waiting.append((known, state))
+            self.waiting.append((pending, state))
         return state
 
     @property

@@ -178,21 +178,21 @@ def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> in
     prefix, graph, acoustic = normalize(tree, scratch, count)
     forward = output.forward[source] + (np.float64(graph) + np.float64(acoustic))
     bucket = bucket_of_subset(closure, np.int64(0), count, len(output.subset_heads))
-    found = find_subset(output, scratch, output.subsets, np.int64(output.subset_heads[bucket]), count)
-    if found >= 0:
+    subset = find_subset(output, scratch, output.subsets, np.int64(output.subset_heads[bucket]), count)
+    if subset >= 0:
         _pop_task(output)
     else:
-        found = _new_subset(lattice, tree, output, scratch, count, forward, bucket)
-        if found < 0:
+        subset = _new_subset(lattice, tree, output, scratch, count, forward, bucket)
+        if subset < 0:
             return MORE_NODES
     counts[CHECKED] = 0
     arc = counts[NUM_ARCS]
     counts[NUM_ARCS] += 1
-    string = appended(tree, prefix, output.subsets[found, PREFIX], np.int64(0), scratch.symbols)
+    string = appended(tree, prefix, output.subsets[subset, PREFIX], np.int64(0), scratch.symbols)
     output.arcs[arc, ARC_SOURCE], output.arcs[arc, ARC_LABEL] = source, label
-    output.arcs[arc, ARC_STRING], output.arcs[arc, ARC_TARGET] = string, output.subsets[found, TARGET]
-    output.arc_costs[arc, 0] = graph + output.subset_costs[found, 0]
-    output.arc_costs[arc, 1] = acoustic + output.subset_costs[found, 1]
+    output.arcs[arc, ARC_STRING], output.arcs[arc, ARC_TARGET] = string, output.subsets[subset, TARGET]
+    output.arc_costs[arc, 0] = graph + output.subset_costs[subset, 0]
+    output.arc_costs[arc, 1] = acoustic + output.subset_costs[subset, 1]
     return DONE
 
 

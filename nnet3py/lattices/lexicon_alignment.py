@@ -46,7 +46,7 @@ class AlignmentLexicon:
 def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
     """Of lines ``WORD-IN-LATTICE WORD PHONE ...``, numbers. FormatError for another line."""
     rows: list[tuple[int, int, Ids]] = []
-    known: set[tuple[int, Ids]] = set()
+    entries: set[tuple[int, Ids]] = set()
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
         numbers = [int(field) for field in fields if field.isdecimal() and len(field) < 11]
@@ -56,9 +56,9 @@ def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
         word, becomes, phones = numbers[0], numbers[1], tuple(numbers[2:])
         if not word and not phones:
             raise FormatError(f"line {number} of a lexicon for alignment has neither a word nor phones", path=path)
-        if (word, phones) in known:
+        if (word, phones) in entries:
             raise FormatError(f"line {number} of a lexicon for alignment repeats an entry: {line[:80]!r}", path=path)
-        known.add((word, phones))
+        entries.add((word, phones))
         rows.append((word, becomes, phones))
     return AlignmentLexicon(rows)
 
@@ -113,10 +113,10 @@ class _LexiconAligner:
             if output.is_too_large:
                 self.problem = f"it has more than {len(output.arcs) - 1} states"
                 break
-            known: Any
-            known, state = output.waiting.pop()
-            self._put_out_words(known, state)
-            self._go_on(known, state)
+            pending: Any
+            pending, state = output.waiting.pop()
+            self._put_out_words(pending, state)
+            self._go_on(pending, state)
         if not output.finals and self.unfinished:
             self.problem = self.problem or "no path ends with a whole word of the lexicon"
             self._force_ends()
@@ -168,6 +168,5 @@ class _LexiconAligner:
             else:
                 self._put_out(pending, state, 0, 0, len(pending.words))
         while self.output.waiting:
-            known: Any
-            known, state = self.output.waiting.pop()
+            _, state = self.output.waiting.pop()
             self.output.finals[state] = ONE

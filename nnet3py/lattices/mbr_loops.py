@@ -17,8 +17,8 @@ _NOTHING_MORE = 9.999999747378752e-06        # 1e-5 as a float: makes words agai
 
 
 @intrinsic
-def _fused(typingctx, one, other, total):
-    """``one * other + total`` rounded once, as compilers make it for processors of today.
+def _fused(typingctx, first, second, total):
+    """``first * second + total`` rounded once, as compilers make it for processors of today.
 
     Alignments are often equally good, and then rounding decides: so it must be that of Kaldi's programs.
     """
@@ -32,8 +32,8 @@ _plus_product: Any = _fused
 
 
 @inline
-def _loss(one, other):
-    return 0.0 if one == other else 1.0
+def _loss(first, second):
+    return 0.0 if first == second else 1.0
 
 
 @inline

@@ -33,8 +33,8 @@ def _pop(priorities, heap, size):
         if below >= size:
             break
         if below + 1 < size:
-            one, two = heap[below], heap[below + 1]
-            if priorities[two] < priorities[one] or (priorities[two] == priorities[one] and two < one):
+            left, right = heap[below], heap[below + 1]
+            if priorities[right] < priorities[left] or (priorities[right] == priorities[left] and right < left):
                 below += 1
         other = heap[below]
         if priorities[other] < priorities[node] or (priorities[other] == priorities[node] and other < node):

@@ -48,9 +48,9 @@ class _PhoneAligner:
         output = self.output
         output.state_of(_Pending(self.input.start, (), ()))
         while output.waiting:
-            known: Any
-            known, state = output.waiting.pop()
-            self._go_on(known, state)
+            pending: Any
+            pending, state = output.waiting.pop()
+            self._go_on(pending, state)
         return Alignment(output.lattice(remove_epsilons), self.problem)
 
     def _go_on(self, pending: _Pending, state: int) -> None:

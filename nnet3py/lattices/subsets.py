@@ -109,22 +109,22 @@ def close(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> int:
             graph = costs[i, GRAPH] + lattice.costs[arc, 0]
             acoustic = costs[i, ACOUSTIC] + lattice.costs[arc, 1]
             following = lattice.next_states[arc]
-            known = slots[following]
-            if known >= 0 and graph + acoustic > costs[known, GRAPH] + costs[known, ACOUSTIC]:
+            slot = slots[following]
+            if slot >= 0 and graph + acoustic > costs[slot, GRAPH] + costs[slot, ACOUSTIC]:
                 continue
             string = np.int64(closure[i, STRING])
             if lattice.symbols[arc] != 0:
                 string = successor(tree, string, lattice.symbols[arc])
-            if known < 0:
-                known = np.int32(count)
-                slots[following] = known
-                closure[known, STATE] = following
+            if slot < 0:
+                slot = np.int32(count)
+                slots[following] = slot
+                closure[slot, STATE] = following
                 count += 1
                 queued = _queue_state(lattice, heap, queued, following)
-            elif not is_better(tree, costs, known, string, graph, acoustic, np.int64(closure[known, STRING])):
+            elif not is_better(tree, costs, slot, string, graph, acoustic, np.int64(closure[slot, STRING])):
                 continue
-            closure[known, STRING] = string
-            costs[known, GRAPH], costs[known, ACOUSTIC] = graph, acoustic
+            closure[slot, STRING] = string
+            costs[slot, GRAPH], costs[slot, ACOUSTIC] = graph, acoustic
     return _keep_needed(lattice, scratch, count)
 
 

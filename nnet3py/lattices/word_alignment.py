@@ -91,9 +91,9 @@ class _WordAligner:
             if output.is_too_large:
                 self._complain(f"it has more than {len(output.arcs) - 1} states")
                 break
-            known: Any
-            known, state = output.waiting.pop()
-            self._go_on(known, state)
+            pending: Any
+            pending, state = output.waiting.pop()
+            self._go_on(pending, state)
         return Alignment(output.lattice(remove_epsilons=True), self.problem)
 
     def _complain(self, text: str) -> None:

@@ -43,9 +43,9 @@ class Shortcuts(NodeEdits, Shown):
             if name in self.node_names:
                 node = self.node(name)
                 return self.components[node.component_index] if isinstance(node, ComponentNode) else node
-        known = [*dict.fromkeys((*self.component_names, *(node for node, _ in self.named_nodes())))]
-        hint = did_you_mean(name, known) if isinstance(name, str) else None
-        raise Nnet3Error(f"the network has no component or node {name!r}", hint or f"it has {', '.join(known)}")
+        names = [*dict.fromkeys((*self.component_names, *(node for node, _ in self.named_nodes())))]
+        hint = did_you_mean(name, names) if isinstance(name, str) else None
+        raise Nnet3Error(f"the network has no component or node {name!r}", hint or f"it has {', '.join(names)}")
 
     def __contains__(self, name: object) -> bool:
         """Whether a component or a node has that name."""

@@ -177,17 +177,17 @@ def require_cuda() -> None:
 
 def _roomiest(module: Any) -> int:
     """The number of the GPU with the most free memory; the first one of several. Kaldi: SelectGpuIdAuto."""
-    count, causes, found = len(module.gpus), [], []
+    count, causes, by_memory = len(module.gpus), [], []
     if count == 1:
         return 0
     for number in range(count):
         try:
-            found.append((-_free_memory_of(number), number))
+            by_memory.append((-_free_memory_of(number), number))
         except OSError as error:
             causes.append(f"GPU {number}: {error}")
-    if not found:
+    if not by_memory:
         raise _busy(causes)
-    return min(found)[1]
+    return min(by_memory)[1]
 
 
 def _free_memory_of(number: int) -> int:

@@ -49,13 +49,12 @@ class Chain(Protocol):
     def chain_gather(self, dst: Out[Vec], src: Mat, rows: IVec, columns: IVec) -> None:
         """``dst[k] = src[rows[k], columns[k]]``."""
 
-    def chain_log_probs(self, found: Out[DMat], sums: Mat, initial: Vec, leaky: F32) -> None:
-        """``found[0, s]`` = the log-probability of sequence s, from the ``sums`` of ``chain_forward``."""
+    def chain_log_probs(self, totals: Out[DMat], sums: Mat, initial: Vec, leaky: F32) -> None:
+        """``totals[0, s]`` = the log-probability of sequence s, from the ``sums`` of ``chain_forward``."""
 
-    def chain_checks(self, found: Out[DMat], beta: Mat, y: Mat, sums: Mat, initial: Vec, num_pdfs: Int,
+    def chain_checks(self, totals: Out[DMat], beta: Mat, y: Mat, sums: Mat, initial: Vec, num_pdfs: Int,
                      leaky: F32) -> None:
-        """``found[1, s]`` = sum of alpha beta, ``found[2, s]`` = sum of posteriors, both in frame 0; they should be 1.
-        """
+        """``totals[1, s]`` = sum of alpha beta, ``totals[2, s]`` = sum of posteriors, both in frame 0: 1, or nearly."""
 
 
 class Numerators(Protocol):

@@ -17,12 +17,12 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 _NEXT_OPTION = re.compile(r"\s+(?=--)")
 
 
-def read_conf(path: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The options that a file gives, by name. A line may hold more than one, as in ``splice_opts``.
 
     Parameters
     ----------
-    known : the options that there are, with their defaults
+    defaults : the options that there are, with their defaults
 
     Raises UsageError for another option or a value of another type, saying where.
     """
@@ -31,19 +31,19 @@ def read_conf(path: str, known: Mapping[str, Any]) -> dict[str, Any]:
         for text in _NEXT_OPTION.split(line):
             name, value = option_file.split(text)
             try:
-                values[name] = checked_value(name, value, known)
+                values[name] = checked_value(name, value, defaults)
             except UsageError as error:
                 raise UsageError(f"{error.message} [{path}, line {number}]", error.hint) from None
     return values
 
 
-def checked_value(name: str, text: str | None, known: Mapping[str, Any]) -> Any:
+def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> Any:
     """The value of one option. UsageError for one that is not known, or a value of another type than its default."""
-    if name not in known:
-        close = get_close_matches(name, known, 1)
+    if name not in defaults:
+        close = get_close_matches(name, defaults, 1)
         raise UsageError(f"--{name} is no option that a recogniser has here",
                          f"did you mean --{close[0]}?" if close else "remove it if the model works without")
-    kind = type(known[name])
+    kind = type(defaults[name])
     if kind is str:
         return text or ""
     value = (option_file.boolean("true" if text is None else text) if kind is bool

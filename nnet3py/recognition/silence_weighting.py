@@ -103,10 +103,10 @@ class SilenceWeighting:
         if ids[0] < 0:
             before = silence_weight if begin == 0 else self._weights[begin - self._first - 1]
             return np.full(len(ids), before, dtype=np.float32)
-        known = ids[:np.argmin(ids >= 0)] if (ids < 0).any() else ids
+        decided = ids[:np.argmin(ids >= 0)] if (ids < 0).any() else ids
         wanted = np.full(len(ids), 1.0, dtype=np.float32)
-        wanted[:len(known)][self._is_silence[known] | self._lasts_long(known)] = silence_weight
-        wanted[len(known):] = wanted[len(known) - 1]
+        wanted[:len(decided)][self._is_silence[decided] | self._lasts_long(decided)] = silence_weight
+        wanted[len(decided):] = wanted[len(decided) - 1]
         return wanted
 
     def _lasts_long(self, transition_ids: np.ndarray) -> np.ndarray:

@@ -158,8 +158,8 @@ class Stream:
             self._half_sample = data[whole:]
             return np.frombuffer(data[:whole], dtype="<i2").astype(np.float32)
         if not isinstance(block, np.ndarray) or block.dtype.type not in (np.int16, np.float32, np.float64):
-            found = f"an array of {block.dtype}" if isinstance(block, np.ndarray) else type(block).__name__
-            raise UsageError(f"expected bytes of 16-bit samples, or an array of int16 or float32, found {found}")
+            kind = f"an array of {block.dtype}" if isinstance(block, np.ndarray) else type(block).__name__
+            raise UsageError(f"expected bytes of 16-bit samples, or an array of int16 or float32, found {kind}")
         if block.ndim != 1 and block.shape[1:] != (1,):
             raise ShapeError(f"expected the samples of one channel, found an array of shape {block.shape}",
                              "give one channel, such as array[:, 0], or their mean")

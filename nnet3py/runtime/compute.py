@@ -129,8 +129,8 @@ class _Memory(threading.local):
             return read_nnet(path)
         file = os.path.abspath(path)
         version = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
-        known, nnet = self._networks.get(file, (None, None))
-        if nnet is None or known != version:
+        version_before, nnet = self._networks.get(file, (None, None))
+        if nnet is None or version_before != version:
             nnet = read_nnet(path)
             self._networks[file] = version, nnet
             while len(self._networks) > MOST_MODELS:

@@ -174,9 +174,9 @@ class Cutter:
         online = utterance.online_ivectors
         if online is None:
             return utterance.ivector
-        middle, known = self.middle(begin, end, len(utterance.feats))
+        middle, last_frame = self.middle(begin, end, len(utterance.feats))
         last_row = len(online) - 1
-        if last_row < 0 or (known // period - last_row) * period > self.IVECTOR_TOLERANCE:
+        if last_row < 0 or (last_frame // period - last_row) * period > self.IVECTOR_TOLERANCE:
             raise Nnet3Error(f"Could not get iVector for frame {middle}: there are {last_row + 1} online i-vectors, "
                              f"one every {period} frames", "check --online-ivector-period")
         return np.asarray(online[min(middle // period, last_row)])

@@ -247,8 +247,8 @@ def on_device(nnet: Nnet | ParameterStore, ops: Ops) -> Nnet | ParameterStore:
     """
     if ops.device == "cpu" or isinstance(nnet, ParameterStore):
         return nnet
-    known = _made.get(nnet)
-    store = known() if known is not None else None
+    reference = _made.get(nnet)
+    store = reference() if reference is not None else None
     if store is None or not store.fits(nnet, ops):
         store = ParameterStore(nnet, ops)
         _made[nnet] = weakref.ref(store)

@@ -42,12 +42,12 @@ def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
 
 def graph_folder(nnet: Nnet, folder: str) -> Graphs:
     """A denominator graph for each language, ``FOLDER/LANGUAGE.den.fst`` for ``output-LANGUAGE``, read on first use."""
-    known: dict[str, DenominatorGraph] = {}
+    graphs: dict[str, DenominatorGraph] = {}
 
     def find(name: str) -> DenominatorGraph:
-        if name not in known:
-            known[name] = read_den_graph(f"{folder}/{name.removeprefix('output-')}.den.fst", nnet.output_dim(name))
-        return known[name]
+        if name not in graphs:
+            graphs[name] = read_den_graph(f"{folder}/{name.removeprefix('output-')}.den.fst", nnet.output_dim(name))
+        return graphs[name]
 
     return find
 

@@ -243,8 +243,8 @@ def bottom_up(points: np.ndarray, groups: np.ndarray, threshold: float, min_clus
     change, left = np.float32(0), len(points)
     while left > min_clusters and queue:
         value, i, j = heapq.heappop(queue)
-        known = current.get((i, j))
-        if not (alive[i] and alive[j]) or known is None or abs(known - value) > _EQUAL * (abs(known) + abs(value)):
+        latest = current.get((i, j))
+        if not (alive[i] and alive[j]) or latest is None or abs(latest - value) > _EQUAL * (abs(latest) + abs(value)):
             continue
         change = np.float32(change - value)
         clusters[i] += clusters[j]

@@ -65,13 +65,13 @@ class Scope:
         self.computation, self.nnet, self.commands = computation, nnet, computation.commands
         self.is_looped = bool(self.commands) and self.commands[-1].type == CommandType.GOTO_LABEL
 
-    def component(self, one: Command) -> Component:
+    def component(self, command: Command) -> Component:
         """The component of a PROPAGATE or BACKPROP command."""
-        return self.nnet.components[one.args[0]]
+        return self.nnet.components[command.args[0]]
 
-    def indexes(self, one: Command) -> Precomputed:
+    def indexes(self, command: Command) -> Precomputed:
         """What it has precomputed, or None."""
-        return self.computation.precomputed_indexes[max(one.args[1], 0)]
+        return self.computation.precomputed_indexes[max(command.args[1], 0)]
 
     def place(self, s: int) -> SubMatrix:
         """Where the elements of a sub-matrix are, equal for equal places."""

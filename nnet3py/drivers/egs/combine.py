@@ -91,8 +91,8 @@ def _check_same(folders: Sequence[EgsFolder]) -> None:
     for name in _SAME:
         values = {getattr(egs, name): egs.path for egs in folders}
         if len(values) > 1:
-            (one, where), (other, there) = list(values.items())[:2]
-            raise Nnet3Error(f"the examples in {where} have the {name} {one}, those in {there} {other}",
+            (first, where), (second, there) = list(values.items())[:2]
+            raise Nnet3Error(f"the examples in {where} have the {name} {first}, those in {there} {second}",
                              "examples that are trained on together must be made with the same options")
 
 

@@ -168,26 +168,26 @@ def chain_out_of_range(dst, src, limit, scale):
 
 
 @operation()
-def chain_log_probs(found, sums, initial, leaky):
+def chain_log_probs(totals, sums, initial, leaky):
     last, leak = sums.shape[0] - 1, np.float64(0)
     for i in range(initial.shape[0]):
         leak += initial[i]
-    for s in range(found.shape[1]):
+    for s in range(totals.shape[1]):
         total = math.log(sums[last, s] * (1.0 + leaky * leak))
         for t in range(last):
             total += math.log(np.float64(sums[t, s]))
-        found[0, s] = total
+        totals[0, s] = total
 
 
 @operation()
-def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
-    for s in range(found.shape[1]):
+def chain_checks(totals, beta, y, sums, initial, num_pdfs, leaky):
+    for s in range(totals.shape[1]):
         product, posterior = 0.0, 0.0
         for i in range(initial.shape[0]):
             product += initial[i] * (1.0 + leaky * sums[0, s]) * beta[i, s]
         for p in range(num_pdfs):
             posterior += y[p, s]
-        found[1, s], found[2, s] = product, posterior
+        totals[1, s], totals[2, s] = product, posterior
 
 
 @operation()

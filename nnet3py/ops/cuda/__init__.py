@@ -86,11 +86,11 @@ class CudaOps:
         """
         from nnet3py.ops.cuda.natural_gradient import natural_gradient_failures
 
-        found = self.read_later(natural_gradient_failures())
+        failures = self.read_later(natural_gradient_failures())
 
         def failed() -> bool:
-            known, self._failures = self._failures, float(found()[0])
-            return self._failures != known
+            failures_before, self._failures = self._failures, float(failures()[0])
+            return self._failures != failures_before
 
         return failed
 

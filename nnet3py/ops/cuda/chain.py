@@ -228,11 +228,11 @@ def _launch(num_states: int, width: int) -> tuple[tuple[int, int], tuple[int, in
 
 
 @operation(shape=launch_columns)
-def chain_log_probs(found, sums, initial, leaky):
+def chain_log_probs(totals, sums, initial, leaky):
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     last = sums.shape[0] - 1
-    for first in column_blocks(found.shape[1]):
-        j, mine = block_column(first, found.shape[1])
+    for first in column_blocks(totals.shape[1]):
+        j, mine = block_column(first, totals.shape[1])
         part, leak = DOUBLE_ZERO, DOUBLE_ZERO
         for t in block_rows(last):
             part += _log(np.float64(sums[t, j]))
@@ -240,7 +240,7 @@ def chain_log_probs(found, sums, initial, leaky):
             leak += np.float64(initial[i])
         part, leak = sum_down_column(shared, part), sum_down_column(shared, leak)
         if mine:
-            found[0, j] = part + _log(np.float64(sums[last, j]) * (DOUBLE_ONE + leaky * leak))
+            totals[0, j] = part + _log(np.float64(sums[last, j]) * (DOUBLE_ONE + leaky * leak))
 
 
 @cuda.jit(device=True)
@@ -249,10 +249,10 @@ def _log(value):
 
 
 @operation(shape=launch_columns)
-def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
+def chain_checks(totals, beta, y, sums, initial, num_pdfs, leaky):
     shared = cuda.shared.array(MOST_THREADS, np.float64)
-    for first in column_blocks(found.shape[1]):
-        j, mine = block_column(first, found.shape[1])
+    for first in column_blocks(totals.shape[1]):
+        j, mine = block_column(first, totals.shape[1])
         product, posterior = DOUBLE_ZERO, DOUBLE_ZERO
         for i in block_rows(initial.shape[0]):
             product += np.float64(initial[i]) * (DOUBLE_ONE + leaky * np.float64(sums[0, j])) * np.float64(beta[i, j])
@@ -260,5 +260,5 @@ def chain_checks(found, beta, y, sums, initial, num_pdfs, leaky):
             posterior += np.float64(y[p, j])
         product, posterior = sum_down_column(shared, product), sum_down_column(shared, posterior)
         if mine:
-            found[1, j] = product
-            found[2, j] = posterior
+            totals[1, j] = product
+            totals[2, j] = posterior

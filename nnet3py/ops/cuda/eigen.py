@@ -231,6 +231,6 @@ def symmetric_eigen(values, vectors, matrix, work):
                 upper = p[k] * upper + v[k] * lower
             row(vectors, last)[j] = upper
         cuda.syncthreads()
-    found = control[LAST] == 0
+    has_converged = control[LAST] == 0
     for i in places_in_block(n):
-        values[i] = _scaled(values[i], exponent) if found else NOT_A_NUMBER
+        values[i] = _scaled(values[i], exponent) if has_converged else NOT_A_NUMBER

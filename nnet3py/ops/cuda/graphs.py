@@ -165,8 +165,8 @@ def replay(run: Callable[..., None], *args: Any) -> None:
 
     Arrays count by their place in device memory and their shape.
     """
-    known: Replays = _local.__dict__.setdefault("replays", Replays(MOST_REPLAYS))
-    known.run((run, *(_identity(arg) for arg in args)), lambda: run(*args))
+    replays: Replays = _local.__dict__.setdefault("replays", Replays(MOST_REPLAYS))
+    replays.run((run, *(_identity(arg) for arg in args)), lambda: run(*args))
 
 
 def _identity(arg: Any) -> Any:

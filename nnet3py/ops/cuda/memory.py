@@ -181,9 +181,9 @@ _resident: dict[int, tuple[Any, Any]] = {}
 def resident(table: np.ndarray) -> Any:
     """The device copy of an index table that never changes, made once and kept as long as the table lives."""
     key = id(table)
-    known = _resident.get(key)
-    if known is not None and known[0]() is table:
-        return known[1]
+    entry = _resident.get(key)
+    if entry is not None and entry[0]() is table:
+        return entry[1]
     array = upload(table)
     stream().synchronize()       # other threads, with streams of their own, may use it from now on
     _resident[key] = weakref.ref(table, lambda _: _resident.pop(key, None)), array
@@ -192,8 +192,8 @@ def resident(table: np.ndarray) -> Any:
 
 def is_resident(table: np.ndarray) -> bool:
     """Whether :func:`resident` has a copy of the array."""
-    known = _resident.get(id(table))
-    return known is not None and known[0]() is table
+    entry = _resident.get(id(table))
+    return entry is not None and entry[0]() is table
 
 
 # -- copies ------------------------------------------------------------------------------------------------------------

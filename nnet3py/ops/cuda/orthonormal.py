@@ -26,9 +26,9 @@ def orthonormal_step(p, ratio, constraint):
             if i == j:
                 trace += value
     trace, trace_of_square = sum_over_block(shared, trace), sum_over_block(shared, trace_of_square)
-    factor, square, found = _move(trace, trace_of_square, p.shape[0], constraint)
+    factor, square, new_ratio = _move(trace, trace_of_square, p.shape[0], constraint)
     if is_first_of_block():
-        ratio[0] = found
+        ratio[0] = new_ratio
     for i in block_rows(p.shape[0]):
         r = row(p, i)
         for place in team_columns(r.shape[0]):

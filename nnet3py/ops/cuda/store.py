@@ -86,9 +86,9 @@ _add_floats, _add_doubles = _adding("vec vec lvec vec", ZERO), _adding("dvec dve
 
 
 @kernel("dvec vec vec dvec dvec dvec dvec f64 f64 f64", shape=launch_block)
-def limit_changes(found, add, remain, add_double, remain_double, squares, limits, global_limit, scale, momentum):
+def limit_changes(factors, add, remain, add_double, remain_double, squares, limits, global_limit, scale, momentum):
     # type: ignore[no-untyped-def]
-    """The factors of ``max_change.limiting_factors`` into ``found``, from the squares of segments' changes.
+    """The factors of ``max_change.limiting_factors`` into ``factors``, from the squares of segments' changes.
 
     ``add`` and ``add_double`` become what changes are added with, ``remain`` and ``remain_double`` what they are then
     multiplied with: ``momentum``, but 0 if the change is infinite and not added, and 1 where the limit is NaN.
@@ -102,7 +102,7 @@ def limit_changes(found, add, remain, add_double, remain_double, squares, limits
             factor = DOUBLE_ZERO
         elif limit != DOUBLE_ZERO and own > limit:
             factor = limit / own
-        found[c] = factor
+        factors[c] = factor
         part += factor * factor * squares[c]
     total = size * math.sqrt(sum_over_block(shared, part))
     overall = DOUBLE_ONE
@@ -111,12 +111,12 @@ def limit_changes(found, add, remain, add_double, remain_double, squares, limits
     applied = not (overall == DOUBLE_ZERO and total > global_limit)
     for place in places_in_block(count):
         c = np.int64(place)
-        factor = found[c] * scale * overall if applied else DOUBLE_ZERO
+        factor = factors[c] * scale * overall if applied else DOUBLE_ZERO
         rest = DOUBLE_ONE if limits[c] != limits[c] else momentum if applied else DOUBLE_ZERO
         add[c], add_double[c] = np.float32(factor), np.float64(np.float32(factor))
         remain[c], remain_double[c] = np.float32(rest), np.float64(np.float32(rest))
     if is_first_of_block():
-        found[count] = overall if applied else math.nan
+        factors[count] = overall if applied else math.nan
 
 
 class Segments:

@@ -29,8 +29,8 @@ class Formulas:
     def __call__(self, formula: Any) -> Any:
         """The device's function of a formula."""
         if formula not in self._made:
-            known = formula.__globals__
-            names = {name: self._of(known[name]) for name in formula.__code__.co_names if name in known}
+            module_names = formula.__globals__
+            names = {name: self._of(module_names[name]) for name in formula.__code__.co_names if name in module_names}
             self._made[formula] = self._jit(FunctionType(formula.__code__, {"__name__": formula.__module__, **names},
                                                          formula.__name__))
         return self._made[formula]
