@@ -27,6 +27,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.egs.example import NnetExample as NnetExample
     from nnet3py.egs.example import NnetIo as NnetIo
     from nnet3py.egs.example import read_egs as read_egs
+    from nnet3py.egs.example import write_egs as write_egs
     from nnet3py.errors import Nnet3Error as Nnet3Error
     from nnet3py.export.onnx_file import export_onnx as export_onnx
     from nnet3py.export.torch_module import from_torch as from_torch
@@ -107,6 +108,7 @@ _PUBLIC = {
     "NnetExample": "nnet3py.egs.example",
     "NnetIo": "nnet3py.egs.example",
     "read_egs": "nnet3py.egs.example",
+    "write_egs": "nnet3py.egs.example",
     "read_chain_egs": "nnet3py.egs.chain_example",
     "read_matrices": "nnet3py.formats.matrix_files",
     # the compiler

@@ -33,7 +33,7 @@ STAGES = [
     {"chain", "decoding"},
     {"discriminative"},
     {"training", "report", "recognition", "export"},
-    {"drivers"},
+    {"drivers", "sklearn", "torch_data"},
     {"fine_tuning"},
     {"inspection"},
     {"cli"},

@@ -4,7 +4,7 @@ Kaldi: ``NnetIo`` and ``NnetExample`` of ``nnet-example.h``.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from nnet3py.formats.general import GeneralMatrix, compressed, read_general_matr
 from nnet3py.formats.holders import Holder
 from nnet3py.formats.index_vector import read_index_vector, write_index_vector
 from nnet3py.index import format_indexes
-from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.shown import Shown
 
@@ -125,3 +125,17 @@ def read_egs(rspecifier: str) -> Iterator[tuple[str, NnetExample]]:
     """
     with SequentialReader(rspecifier, EXAMPLE) as reader:
         yield from reader
+
+
+def write_egs(wspecifier: str, examples: Iterable[tuple[str, NnetExample]]) -> int:
+    """Write (key, NnetExample) pairs to a table, such as ``ark:egs.ark``; returns how many there were.
+
+    Raises SpecifierError, ShapeError for an example whose rows and indexes differ in number, Nnet3Error. Kaldi:
+    NnetExampleWriter.
+    """
+    count = 0
+    with TableWriter(wspecifier, EXAMPLE) as writer:
+        for key, example in examples:
+            writer.write(key, example)
+            count += 1
+    return count

@@ -1,0 +1,209 @@
+"""Estimators for scikit-learn: networks of nnet3 on rows of features, in pipelines, searches and cross-validation.
+
+>>> from sklearn.pipeline import make_pipeline
+>>> from sklearn.preprocessing import StandardScaler
+>>> from nnet3py.sklearn import Nnet3Classifier
+>>> model = make_pipeline(StandardScaler(), Nnet3Classifier(hidden_dims=(256, 256), num_epochs=10)).fit(X, y)
+
+Each row is a sequence of one frame: for utterances, and networks that look at the frames around, there is
+:func:`nnet3py.train`. ``estimator.nnet_`` is the trained network, which ``write`` puts into a file that Kaldi reads.
+Needs the extra ``sklearn``.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3py import extras
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.compute import compute
+from nnet3py.training.train import History, train
+from nnet3py.training.trainer import TrainerOptions
+from nnet3py.xconfig import expand
+
+_base = extras.load("sklearn.base", "estimators need", "sklearn", "scikit-learn")
+_utils = extras.load("sklearn.utils", "estimators need", "sklearn", "scikit-learn")
+_validation = extras.load("sklearn.utils.validation", "estimators need", "sklearn", "scikit-learn")
+_multiclass = extras.load("sklearn.utils.multiclass", "estimators need", "sklearn", "scikit-learn")
+
+__all__ = ["Nnet3Classifier", "Nnet3Regressor"]
+
+_MOST_SEEDS = 2**31 - 1
+_ROWS_AT_ONCE = 512             # rows computed as one, which decides the last bits of a sum
+
+MakeNetwork = Callable[[int, int], Nnet]
+
+
+class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-defined]
+    """What :class:`Nnet3Classifier` and :class:`Nnet3Regressor` share.
+
+    Parameters
+    ----------
+    hidden_dims : sizes of the hidden layers, each an affine map, a rectifier and batch normalisation
+    make_network : called with the dimensions of input and output, gives the network to train, with nodes called
+        ``input`` and ``output``, in place of one of ``hidden_dims``; a classifier's output are log-probabilities
+    num_epochs : passes over the data
+    learning_rate, final_learning_rate : of the first pass, and what it falls to exponentially; None: it stays
+    minibatch_size : rows of a minibatch
+    validation_fraction : how much of the data is held out, at random, for ``patience``; 0: nothing
+    patience : passes without a better objective on what is held out after which training ends; 0: it is not ended so
+    random_state : an integer, a ``numpy.random.RandomState``, or None for another network with every fit
+
+    Attributes
+    ----------
+    nnet_ : the network
+    history_ : :class:`nnet3py.History` of the training
+    n_features_in_ : columns of X
+    n_iter_ : passes that were made
+    """
+
+    def __init__(self, hidden_dims: Sequence[int] = (64, 64), *, make_network: MakeNetwork | None = None,
+                 num_epochs: int = 20, learning_rate: float = 0.01, final_learning_rate: float | None = 0.001,
+                 minibatch_size: int = 32, validation_fraction: float = 0.0, patience: int = 0,
+                 random_state: Any = None) -> None:
+        self.hidden_dims = hidden_dims
+        self.make_network = make_network
+        self.num_epochs = num_epochs
+        self.learning_rate = learning_rate
+        self.final_learning_rate = final_learning_rate
+        self.minibatch_size = minibatch_size
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.random_state = random_state
+
+    def _fit(self, x: np.ndarray, targets: np.ndarray, output_dim: int, output: str) -> None:
+        """Make ``nnet_`` for float32 rows, and train it; ``output`` are the options of the last layer."""
+        if not 0.0 <= self.validation_fraction < 1.0:
+            raise UsageError(f"validation_fraction={self.validation_fraction}: expected 0 (nothing) to below 1")
+        random = _utils.check_random_state(self.random_state)
+        if self.make_network is None:
+            nnet = Nnet.from_config(_config(self.hidden_dims, x.shape[1], output_dim, output),
+                                    seed=int(random.randint(_MOST_SEEDS)))
+        else:
+            nnet = self.make_network(x.shape[1], output_dim)
+        _check_network(nnet, x.shape[1], output_dim)
+        order = random.permutation(len(x))
+        count = round(len(x) * self.validation_fraction)
+        held_out, learnt = order[:count], order[count:]
+        validation = _rows(x[held_out], targets[held_out]) if count else None
+        self.history_: History = train(
+            nnet, _rows(x[learnt], targets[learnt]), validation=validation,
+            num_epochs=self.num_epochs, learning_rate=self.learning_rate, final_learning_rate=self.final_learning_rate,
+            minibatch_size=self.minibatch_size, patience=self.patience if count else 0,
+            options=TrainerOptions(srand=int(random.randint(_MOST_SEEDS))))
+        self.nnet_ = nnet
+        self.n_iter_ = len(self.history_)
+
+    def _output(self, x: Any) -> np.ndarray:
+        """The network's output for rows, float64 (rows, output dim)."""
+        _validation.check_is_fitted(self)
+        rows = _validation.validate_data(self, x, reset=False, dtype=np.float32)
+        padded = np.zeros((-(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE, rows.shape[1]), np.float32)
+        padded[:len(rows)] = rows
+        return compute(self.nnet_, padded, frames_per_chunk=_ROWS_AT_ONCE)[:len(rows)].astype(np.float64)
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state)
+        if "nnet_" in state:                    # what joblib maps into memory cannot be written, as kernels want it
+            self.nnet_ = self.nnet_.copy()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignore[misc, name-defined]
+    """A network that tells classes apart: log-softmax, trained by cross-entropy.
+
+    Parameters
+    ----------
+    hidden_dims, make_network, num_epochs, learning_rate, final_learning_rate, minibatch_size, validation_fraction,
+    patience, random_state : as :class:`Nnet3Estimator` has them
+
+    Attributes
+    ----------
+    classes_ : the classes, in the order of columns
+    nnet_, history_, n_features_in_, n_iter_ : as :class:`Nnet3Estimator` has them
+    """
+
+    def fit(self, x: Any, y: Any) -> Nnet3Classifier:
+        """Train on float (rows, features) and the class of each, of any type. ValueError for data that cannot be."""
+        rows, labels = _validation.validate_data(self, x, y, dtype=np.float32)
+        _multiclass.check_classification_targets(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"expected rows of two classes or more, found one class, {self.classes_[0]!r}")
+        self._fit(rows, numbers.astype(np.int32), len(self.classes_), "")
+        return self
+
+    def predict_log_proba(self, x: Any) -> np.ndarray:
+        """Log-probabilities, float64 (rows, classes)."""
+        return self._output(x)
+
+    def predict_proba(self, x: Any) -> np.ndarray:
+        """Probabilities, float64 (rows, classes), which sum to 1."""
+        probabilities = np.exp(self._output(x))
+        return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
+
+    def predict(self, x: Any) -> np.ndarray:
+        """The likeliest class of each row."""
+        likeliest = self._output(x).argmax(axis=1)
+        return np.asarray(self.classes_[likeliest])
+
+
+class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[misc, name-defined]
+    """A network that predicts numbers: squared error, of targets brought to mean 0 and variance 1.
+
+    Parameters
+    ----------
+    hidden_dims, make_network, num_epochs, learning_rate, final_learning_rate, minibatch_size, validation_fraction,
+    patience, random_state : as :class:`Nnet3Estimator` has them
+
+    Attributes
+    ----------
+    nnet_, history_, n_features_in_, n_iter_ : as :class:`Nnet3Estimator` has them
+    """
+
+    def fit(self, x: Any, y: Any) -> Nnet3Regressor:
+        """Train on float (rows, features), and (rows,) or (rows, targets). ValueError for data that cannot be."""
+        rows, values = _validation.validate_data(self, x, y, dtype=np.float32, multi_output=True, y_numeric=True)
+        values = np.asarray(values, np.float64)
+        targets = values.reshape(len(rows), -1)
+        mean, scale = targets.mean(axis=0), targets.std(axis=0)
+        self._mean, self._scale = mean, np.where(scale > 0.0, scale, 1.0)
+        self._is_flat = values.ndim == 1
+        self._fit(rows, ((targets - self._mean) / self._scale).astype(np.float32), targets.shape[1],
+                  " objective-type=quadratic include-log-softmax=false")
+        return self
+
+    def predict(self, x: Any) -> np.ndarray:
+        """float64 (rows,) or (rows, targets), as ``y`` was."""
+        values = self._output(x) * self._scale + self._mean
+        return values[:, 0] if self._is_flat else values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+def _config(hidden_dims: Sequence[int], input_dim: int, output_dim: int, output: str) -> str:
+    layers = [f"input dim={input_dim} name=input"]
+    layers += [f"relu-batchnorm-layer name=hidden{number} dim={dim}" for number, dim in enumerate(hidden_dims, 1)]
+    return expand("\n".join([*layers, f"output-layer name=output dim={output_dim}{output}", ""])).final
+
+
+def _check_network(nnet: Nnet, input_dim: int, output_dim: int) -> None:
+    if not isinstance(nnet, Nnet):
+        raise UsageError(f"make_network gave {type(nnet).__name__}, expected a network (nnet3py.Nnet)")
+    if (dims := (nnet.input_dim("input"), nnet.output_dim("output"))) != (input_dim, output_dim):
+        raise Nnet3Error(f"make_network({input_dim}, {output_dim}) gave a network of dimensions {dims}")
+
+
+def _rows(x: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows as sequences of one frame."""
+    return x[:, None], targets.reshape(len(x), 1, *targets.shape[1:])

@@ -1,0 +1,130 @@
+"""Data sets for PyTorch: archives of examples as minibatches of tensors, for torch modules and torch's own training.
+
+>>> from torch.utils.data import DataLoader
+>>> from nnet3py.torch_data import ExampleDataset
+>>> data = ExampleDataset(["ark:egs.1.ark", "ark:egs.2.ark"], batch_size=64, shuffle=True)
+>>> for batch in DataLoader(data, batch_size=None, num_workers=2):
+...     loss = torch.nn.functional.nll_loss(module(batch["input"]), batch["output"][:, 0])
+
+``nnet3py.to_torch`` makes a module of a network. Needs the extra ``torch``.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnet3py import extras
+from nnet3py.egs.example import NnetExample, NnetIo, read_egs
+from nnet3py.egs.reorder import shuffle_with_buffer
+from nnet3py.errors import ShapeError, UsageError, within
+from nnet3py.formats.general import to_dense
+from nnet3py.formats.sparse import SparseMatrix
+
+_torch = extras.load("torch", "data sets for PyTorch need", "torch")
+_data = extras.load("torch.utils.data", "data sets for PyTorch need", "torch", "torch")
+
+__all__ = ["ExampleDataset", "tensors"]
+
+BUFFER = 5000            # examples among which an archive is shuffled
+
+Tensors = dict[str, Any]
+
+
+class ExampleDataset(_data.IterableDataset):        # type: ignore[misc, name-defined]
+    """Minibatches of the examples of archives, each a dict of tensors by the names of inputs and outputs.
+
+    Give it to a ``DataLoader`` with ``batch_size=None``: examples are put together here, only those of equal frames and
+    dimensions with each other, as ``nnet3-merge-egs`` does. Several workers share archives if there are as many, else
+    each reads all of them and leaves out what is the others'.
+
+    Parameters
+    ----------
+    archives : an rspecifier of examples, such as ``ark:egs.1.ark``, or several
+    batch_size : examples of a minibatch; what is left over at the end are smaller ones. None: no minibatches but single
+        examples, without the first axis
+    shuffle : read archives in another order in each pass, and shuffle among ``buffer`` examples
+    seed : of the order; :meth:`set_epoch` makes it another one
+
+    A dict has, for each input and output of the examples, what :func:`tensors` says. Raises UsageError for options that
+    make no sense; while it is read, what ``nnet3py.read_egs`` raises.
+    """
+
+    def __init__(self, archives: str | Sequence[str], batch_size: int | None = 64, *, shuffle: bool = False,
+                 buffer: int = BUFFER, seed: int = 0) -> None:
+        super().__init__()
+        self.archives = [archives] if isinstance(archives, str) else list(archives)
+        if not self.archives or not all(isinstance(name, str) for name in self.archives):
+            raise UsageError(f"archives={archives!r}: expected an rspecifier, such as 'ark:egs.ark', or several")
+        if (batch_size is not None and batch_size < 1) or buffer < 1:
+            raise UsageError(f"batch_size={batch_size}, buffer={buffer}: expected 1 or more")
+        self.batch_size, self.shuffle, self.buffer, self.seed = batch_size, shuffle, buffer, seed
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """The number of the pass, which with ``seed`` decides the order."""
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[Tensors]:
+        examples = self._examples()
+        if self.batch_size is None:
+            yield from map(tensors, examples)
+            return
+        waiting: dict[Any, list[Tensors]] = {}
+        for example in examples:
+            batch = waiting.setdefault(example.structure(), [])
+            batch.append(tensors(example))
+            if len(batch) == self.batch_size:
+                yield _stacked(waiting.pop(example.structure()))
+        for batch in waiting.values():
+            yield _stacked(batch)
+
+    def _examples(self) -> Iterator[NnetExample]:
+        """Those of this process, in the order of this pass."""
+        worker = _data.get_worker_info()
+        number, count = (worker.id, worker.num_workers) if worker is not None else (0, 1)
+        by_archive = len(self.archives) >= count
+        archives = self.archives[number::count] if by_archive else self.archives
+        if self.shuffle:
+            order = np.random.default_rng((self.seed, self._epoch)).permutation(len(archives))
+            archives = [archives[place] for place in order]
+
+        def read() -> Iterator[NnetExample]:
+            for name in archives:
+                for place, (_, example) in enumerate(read_egs(name)):
+                    if by_archive or place % count == number:
+                        yield example
+        return shuffle_with_buffer(read(), self.buffer, self.seed + self._epoch) if self.shuffle else read()
+
+
+def tensors(example: NnetExample) -> Tensors:
+    """Tensors by the names of an example's inputs and outputs.
+
+    A dense matrix becomes float32 (frames, dim), an i-vector too, with one frame. A sparse one, as targets are, becomes
+    int64 (frames,) if each row has one element, 1: numbers of classes, as torch's losses want them; else float32
+    (frames, dim). Examples that hold several sequences are ShapeErrors: they have been merged already.
+    """
+    by_name = {}
+    for io in example.io:
+        with within(f"'{io.name}' of an example"):
+            by_name[io.name] = _tensor(io)
+    return by_name
+
+
+def _tensor(io: NnetIo) -> Any:
+    if len(io.indexes) and io.indexes[:, 0].any():
+        raise ShapeError("it holds several sequences", "give examples that were not merged (nnet3-merge-egs)")
+    matrix = io.features
+    if isinstance(matrix, SparseMatrix) and (np.diff(matrix.row_starts) == 1).all() and (matrix.values == 1.0).all():
+        return _torch.from_numpy(matrix.columns.astype(np.int64))
+    return _torch.from_numpy(np.array(to_dense(matrix), dtype=np.float32))
+
+
+def _stacked(batch: list[Tensors]) -> Tensors:
+    kinds = {name: {tensor.dtype for tensor in (each[name] for each in batch)} for name in batch[0]}
+    for name, dtypes in kinds.items():
+        if len(dtypes) > 1:
+            raise ShapeError(f"'{name}': some examples have a class in each row and others several, or weights",
+                             "read them with batch_size=None, and put them together as you need")
+    return {name: _torch.stack([each[name] for each in batch]) for name in batch[0]}
