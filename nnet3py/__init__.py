@@ -138,13 +138,33 @@ _PUBLIC = {
     "show_log": "nnet3py.log",
 }
 
+# What one tries, and what to type.
+_ELSEWHERE = {
+    **dict.fromkeys(("load", "read", "open", "from_file"), "nnet3py.read_nnet('final.mdl')"),
+    **dict.fromkeys(("save", "write"), "nnet.write('final.raw')"),
+    **dict.fromkeys(("predict", "forward", "run"), "nnet3py.compute(nnet, feats)"),
+    **dict.fromkeys(("fit", "train_on"), "nnet3py.train(nnet, feats, targets)"),
+    **dict.fromkeys(("transcribe", "recognize", "recognise"), "nnet3py.Recognizer('model-folder').transcribe('a.wav')"),
+    **dict.fromkeys(("Nnet3Classifier", "Nnet3Regressor"), "from nnet3py.sklearn import Nnet3Classifier"),
+    "ExampleDataset": "from nnet3py.torch_data import ExampleDataset",
+}
+
 __all__ = ["__version__", *_PUBLIC]
+
+
+def _advice(name: str) -> str:
+    advice = _ELSEWHERE.get(name)
+    if advice is None and not name.startswith("_"):
+        from nnet3py.config_line import did_you_mean
+
+        advice = did_you_mean(name, list(_PUBLIC))
+    return f": {advice}" if advice else ""
 
 
 def __getattr__(name: str) -> Any:
     module = _PUBLIC.get(name)
     if module is None:
-        raise AttributeError(f"module 'nnet3py' has no attribute {name!r}")
+        raise AttributeError(f"module 'nnet3py' has no attribute {name!r}{_advice(name)}")
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.inspection.facts import FolderFacts, ModelFacts
 from nnet3py.inspection.model import model_facts
 from nnet3py.inspection.readiness import judge
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def inspect(path: str) -> Inspection:
+def inspect(path: str | os.PathLike[str]) -> Inspection:
     """What a model or a model folder holds, and what it lacks for computing, training or decoding.
 
     Parameters
@@ -29,8 +29,12 @@ def inspect(path: str) -> Inspection:
     Raises
     ------
     FormatError : bytes that are no model
+    UsageError : something else than a path
     Nnet3Error : a path that cannot be opened, or a folder in which nothing is of a model
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"expected a path, found {type(path).__name__}", "nnet3py.summary(nnet) looks at a network")
+    path = os.fspath(path)
     if not os.path.isdir(path):
         inspection = Inspection(path, model_facts(path), None)
     else:

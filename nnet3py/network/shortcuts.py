@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,26 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.network.nodes import ComponentNode, Node
 from nnet3py.network.surgery_nodes import NodeEdits
 from nnet3py.shown import Shown
+
+# What other libraries call it, and what to type here.
+_ELSEWHERE = {
+    **dict.fromkeys(("forward", "predict", "run", "compute", "infer"), "nnet(feats), or nnet3py.compute(nnet, feats)"),
+    **dict.fromkeys(("fit", "train", "step"), "nnet3py.train(nnet, (feats, targets))"),
+    **dict.fromkeys(("backward", "grad", "gradients"), "nnet3py.gradients(nnet, feats, targets=classes)"),
+    **dict.fromkeys(("eval", "inference"), "nothing is to be done: nnet(feats) computes in test mode"),
+    **dict.fromkeys(("to", "cuda", "cpu", "device"), "nnet3py.compute(nnet, feats, device='cuda')"),
+    **dict.fromkeys(("save", "dump", "to_file"), "nnet.write('final.raw')"),
+    **dict.fromkeys(("load", "load_state_dict"), "nnet3py.read_nnet('final.raw')"),
+    **dict.fromkeys(("layers", "modules", "children", "named_modules", "keys", "values"),
+                    "for name in nnet: nnet[name]; or nnet.summary()"),
+    **dict.fromkeys(("parameters", "named_parameters", "state_dict", "weights", "get_weights"),
+                    "for name in nnet: nnet[name].parameters()"),
+    **dict.fromkeys(("shape", "dims", "dim", "inputs", "outputs"),
+                    "nnet.input_dim('input'), nnet.output_dim('output'); or nnet.summary()"),
+    **dict.fromkeys(("export", "to_onnx"), "nnet3py.export_onnx(nnet, 'final.onnx')"),
+    "to_torch": "nnet3py.to_torch(nnet)",
+    "info": "nnet3py.info(nnet)",
+}
 
 
 class Shortcuts(NodeEdits, Shown):
@@ -54,6 +74,14 @@ class Shortcuts(NodeEdits, Shown):
     def __iter__(self) -> Iterator[str]:
         """The names of the components, in the order of the file; more by ``named_components()``."""
         return iter(list(self.component_names))
+
+    if not TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any:
+            """AttributeError, with what to type instead where another library has it under that name."""
+            advice = _ELSEWHERE.get(name)
+            if advice is None and not name.startswith("_"):
+                advice = did_you_mean(name, [public for public in dir(self) if not public.startswith("_")])
+            raise AttributeError(f"a network has no '{name}'" + (f": {advice}" if advice else ""))
 
     def summary(self) -> Any:
         """A table of the layers with dimensions, frames, parameters; in a notebook with a drawing.

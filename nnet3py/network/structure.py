@@ -96,11 +96,11 @@ class NetworkStructure:
             return self.components[node.component_index].output_dim
         return node.dim
 
-    def input_dim(self, name: str) -> int:
+    def input_dim(self, name: str = "input") -> int:
         """Dimension of the input node ``name``, -1 if the network has no such input."""
         return next((node.dim for node in self.nodes if isinstance(node, InputNode) and node.name == name), -1)
 
-    def output_dim(self, name: str) -> int:
+    def output_dim(self, name: str = "output") -> int:
         """Dimension of the output node ``name``, -1 if the network has no such output."""
         return next((self.node_dim(i) for i, node in enumerate(self.nodes)
                      if node.name == name and self.is_output(i)), -1)

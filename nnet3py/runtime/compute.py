@@ -181,7 +181,7 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     ----------
     model : a network, an acoustic model (its priors are not used), or the file of one; left as it is
     feats : float (frames, input dim); or several of them, of any lengths, in a list (or what else gives one after
-        another) or in a dict
+        another) or in a dict; or (sequences, frames, input dim)
     ivector : float (ivector dim,), or None where the network has no such input; with several features as many, in the
         same way
     frames_per_chunk : frames computed at a time
@@ -197,7 +197,8 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
     Returns
     -------
     float32 (ceil(frames / frame_subsampling_factor), dim of the node); for a list of nodes a dict of these by node. For
-    several features a list or a dict of what one would give; they are computed together, which is faster.
+    several features a list or a dict of what one would give (for a three-dimensional array such an array, if the output
+    is one node); they are computed together, which is faster.
 
     Raises
     ------
@@ -237,12 +238,14 @@ def compute(model: Nnet | AcousticModel | str | os.PathLike[str], feats: Feature
         outputs[key] = _by_node(result, columns)
         if callable(progress):
             progress(len(outputs), len(utterances))
+    if isinstance(feats, np.ndarray) and columns is None:
+        return np.stack([np.asarray(value) for value in outputs.values()])
     return outputs if isinstance(feats, Mapping) else list(outputs.values())
 
 
 def _several(feats: Features) -> dict[str, np.ndarray] | None:
     """Several matrices by key, or by their number; None if it is one matrix."""
-    if isinstance(feats, np.ndarray):
+    if isinstance(feats, np.ndarray) and (feats.ndim != 3 or not len(feats)):
         return None
     if isinstance(feats, Mapping):
         return dict(feats)

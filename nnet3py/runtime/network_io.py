@@ -37,7 +37,7 @@ class NetworkIo:
         if feats.ndim != 2 or feats.shape[1] != self.input_dim:
             width = feats.shape[1] if feats.ndim == 2 else f"{feats.ndim}-dimensional"
             raise ShapeError(f"Neural net expects 'input' features with dimension {self.input_dim} but you provided "
-                             f"{width}")
+                             f"{width}", None if feats.ndim == 2 else "give a matrix (frames, dim), or several")
         check_finite(feats, "the feature matrix")
 
     def check_ivectors(self, ivector: np.ndarray | None, online_ivectors: np.ndarray | None, period: int) -> None:
@@ -54,7 +54,7 @@ class NetworkIo:
         dim = 0 if given is None else given.shape[-1] if given.ndim == num_axes else f"{given.ndim}-dimensional"
         if dim != self.ivector_dim:
             raise ShapeError(f"Neural net expects 'ivector' features with dimension {self.ivector_dim} but you "
-                             f"provided {dim}", "give or leave out --ivectors / --online-ivectors")
+                             f"provided {dim}", "give or leave out ivector= (or --ivectors, --online-ivectors)")
         if given is not None:
             check_finite(np.atleast_2d(given), "the i-vector")
 

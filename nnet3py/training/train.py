@@ -114,14 +114,14 @@ def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> 
     return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
 
 
-def train(nnet: Nnet, data: Any, *, validation: Any = None, num_epochs: int = 1, learning_rate: float | None = None,
-          final_learning_rate: float | None = None, minibatch_size: int = 64,
+def train(nnet: Nnet, data: Any, *targets: Any, validation: Any = None, num_epochs: int = 1,
+          learning_rate: float | None = None, final_learning_rate: float | None = None, minibatch_size: int = 64,
           minibatches: MinibatchOptions | None = None, options: TrainerOptions | None = None,
           callbacks: Sequence[Callback] = (), patience: int = 0,
           checkpoints: str | os.PathLike[str] | None = None) -> History:
     """Train a network in place, with what ``nnet3-train`` has: natural gradient, max-change, momentum.
 
-    >>> history = nnet3py.train(nnet, (feats, classes), validation=(more, their_classes), num_epochs=5)
+    >>> history = nnet3py.train(nnet, feats, classes, validation=(more, their_classes), num_epochs=5)
     >>> history["validation_accuracy"]
 
     Parameters
@@ -130,6 +130,7 @@ def train(nnet: Nnet, data: Any, *, validation: Any = None, num_epochs: int = 1,
     data : arrays, a list of (feats, targets), examples, the rspecifier of an archive of examples, or those of two
         tables: see :func:`nnet3py.training.training_data.training_data`; targets are integers (frames,), or numbers
         (frames, dim), dense or sparse
+    targets : at most one, of the features that ``data`` then is: short for ``(data, targets)``
     validation : the same for what objective and accuracy are measured on, after each pass
     num_epochs : passes over the data
     learning_rate : of the first pass, None: the network's own; each component multiplies it by its factor
@@ -151,6 +152,10 @@ def train(nnet: Nnet, data: Any, *, validation: Any = None, num_epochs: int = 1,
     Nnet3Error : files that cannot be read or written
     """
     options = options or TrainerOptions()
+    if len(targets) > 1:
+        raise UsageError(f"expected data, or features and targets, found {1 + len(targets)} arguments",
+                         "i-vectors stand with features and targets: train(nnet, [(feats, targets, ivector)])")
+    data = (data, *targets) if targets else data
     _check(num_epochs, minibatch_size, learning_rate, final_learning_rate, patience, validation)
     held = _held(minibatches or MinibatchOptions(), minibatch_size)
     source = training_data(nnet, data, held)
