@@ -8,7 +8,7 @@ TORCH ?= yes
 CUDA_COMPILER ?= yes
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: all install demo test coverage test-slow test-browser test-oldest test-newest test-gpu gpu-kit mutants lint bench bench-gpu fuzz launchers dist clean help
+.PHONY: all install demo docs test coverage test-slow test-browser test-oldest test-newest test-gpu gpu-kit mutants lint bench bench-gpu fuzz launchers dist clean help
 
 all: install
 
@@ -27,6 +27,7 @@ help:
 	@echo "                (GPU_KIT='--python 3.12 --has numba numpy ...' says what it has)"
 	@echo "make mutants    draws small changes to the code, and counts those that the tests catch"
 	@echo "make lint       ruff and mypy"
+	@echo "make docs       the documentation as a site in build/site, with a reference of all public names; nnet3py docs opens it"
 	@echo "make bench      the benchmarks"
 	@echo "make bench-gpu  the benchmarks of the GPU, kept in benchmarks/results/ (TORCH= leaves PyTorch out)"
 	@echo "make fuzz       200,000 damaged files are read (half an hour)"
@@ -46,7 +47,7 @@ $(STAMPS)/install: setup.cfg setup.py pyproject.toml | $(BIN)/python
 	@$(BIN)/python -m compileall -q nnet3py  # starting is twice as quick, even where Python may not write bytecode
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/mutants $(STAMPS)/dist $(STAMPS)/bench: $(STAMPS)/%: $(STAMPS)/install
+$(STAMPS)/test $(STAMPS)/lint $(STAMPS)/docs $(STAMPS)/mutants $(STAMPS)/dist $(STAMPS)/bench: $(STAMPS)/%: $(STAMPS)/install
 	@echo "Installing into $(VENV) what make $(@F) needs (packages of the extra '$*' in setup.cfg$(DOWNLOAD_$*))"
 	$(PIP) -e '.[$*]'
 	@touch $@
@@ -117,6 +118,11 @@ lint: $(STAMPS)/lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
+# Warnings (a link or an anchor that leads nowhere, a page that is not in the navigation) are errors.
+docs: $(STAMPS)/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "The documentation is in build/site; $(BIN)/nnet3py docs opens it"
+
 bench: $(STAMPS)/test
 	@for script in $(filter-out benchmarks/fuzz.py benchmarks/cuda_kernels.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
@@ -129,8 +135,11 @@ launchers: install
 fuzz: $(STAMPS)/test
 	$(BIN)/python benchmarks/fuzz.py
 
-dist: $(STAMPS)/dist
-	$(BIN)/python -m build --outdir dist .
+# The wheel carries the site, which nnet3py docs opens.
+dist: $(STAMPS)/dist docs
+	$(BIN)/python -m build --sdist --outdir dist .
+	$(BIN)/python -m build --wheel --outdir dist .
+	$(BIN)/python -m twine check dist/*
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -80,7 +80,7 @@ def test_wrong_usage(name: str, launched: Callable[..., Result]) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_real_run(name: str, launched: Callable[..., Result]) -> None:
     """What the benchmark of starting runs; the others at least begin their work, on files that are not there."""
-    words = REAL_RUNS.get(name) or ["missing"] * load(name).bounds[0]
+    words = REAL_RUNS.get(name) or ["missing"] * (1 if name == "docs" else load(name).bounds[0])     # which serves
     result = invoked(name, *words)
     assert result == launched(name, *words)
     expected = (0, startup_commands.OTHER_STATUS.get(name)) if name in REAL_RUNS else (0, 1, 255)

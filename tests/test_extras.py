@@ -14,7 +14,8 @@ from paths import ROOT
 from nnet3py import extras
 from nnet3py.cli.extras import extras as command
 
-DEVELOPERS = {"test", "test-ptx", "test-browser", "test-vosk", "mutants", "lint", "dist"}     # installed by make
+# Installed by make.
+DEVELOPERS = {"test", "test-ptx", "test-browser", "test-vosk", "mutants", "lint", "docs", "dist"}
 ADVICE = re.compile(r"pip install[^\n]*nnet3py\[|pip install[^\n]*'\.\[")
 
 

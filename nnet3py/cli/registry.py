@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, Entry]] = {
     "Start here": {
         "nnet3-inspect": Entry("inspect", "inspect", "Show what a model or its folder holds, and what it lacks."),
         "nnet3-extras": Entry("extras", "extras", "Show what more can be installed, for words or plots, and how."),
+        "docs": Entry("docs", "docs", "Open the documentation in a browser; it needs no network.", launcher=False),
         "bin-path": Entry("bin_path", "bin_path", "Print the folder of the launchers with Kaldi's names, for PATH.",
                           launcher=False),
         "warmup": Entry("warmup", "warmup", "Compile all kernels for this machine once, so that no command has to.",
