@@ -85,6 +85,26 @@ def test_a_loss_and_targets() -> None:
     np.testing.assert_array_equal(again.input, found.input)
 
 
+@pytest.mark.parametrize("training_mode", [False, True])
+def test_self_repair_is_none_of_the_derivative(training_mode: bool) -> None:
+    """Trained units that are always on would get some on every frame, also where no output depends on it."""
+    nnet = Nnet.from_config(
+        "input-node name=input dim=2\n"
+        "component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=6 bias-mean=20\n"
+        "component name=r type=RectifiedLinearComponent dim=6 self-repair-scale=0.05\n"
+        "component name=b type=NaturalGradientAffineComponent input-dim=6 output-dim=2\n"
+        "component-node name=a component=a input=Append(input, Offset(input, 1))\n"
+        "component-node name=r component=r input=a\ncomponent-node name=b component=b input=r\n"
+        "output-node name=output input=b objective=quadratic\n", seed=1)
+    feats = features(40, 2)
+    nnet3py.train(nnet, feats, np.zeros((40, 2), np.float32), minibatch_size=4)
+    deriv = np.zeros((40, 2), np.float32)
+    deriv[20] = 1.0
+    gradient = nnet3py.gradients(nnet, feats, deriv, training_mode=training_mode)
+    assert np.flatnonzero(gradient.input.any(axis=1)).tolist() == [20, 21]
+    assert nnet["r"].self_repair_scale == np.float32(0.05)
+
+
 def test_ivector_and_test_mode() -> None:
     nnet, feats, vector = Nnet.from_config(WITH_IVECTOR, seed=2), features(), np.array([0.5, -1], np.float32)
     norm = nnet["n"]

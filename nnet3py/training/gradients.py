@@ -13,6 +13,7 @@ from nnet3py.acoustic_model import AcousticModel
 from nnet3py.compiler import compile
 from nnet3py.compiler.context import compute_simple_nnet_context
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
+from nnet3py.components.base import Component, with_children
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.network.inference import compute_only
 from nnet3py.network.model_file import read_nnet, subsampling_beside
@@ -77,7 +78,8 @@ def gradients(model: Nnet | AcousticModel | str | os.PathLike[str], feats: np.nd
         both in test mode, as :func:`nnet3py.compute` has them
     device : "cpu" or "cuda"
 
-    Frames before the first and after the last are copies of these, to which their derivatives are added.
+    Frames before the first and after the last are copies of these, to which their derivatives are added. Self-repair,
+    which training adds to derivatives of nonlinearities, is left out.
 
     Raises
     ------
@@ -137,14 +139,26 @@ def _network(model: Nnet | AcousticModel | str | os.PathLike[str]) -> Nnet:
 
 def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
     """A copy with the one output that is asked for."""
-    form = copy.copy(nnet) if training_mode else nnet.copy()
+    form = nnet.copy()
     form.nodes = [copy.copy(node) for node in nnet.nodes]
     form.components, form.component_names = list(form.components), list(form.component_names)
     compute_only(form, output)
     if not training_mode:
         set_batchnorm_test_mode(form, True)
         set_dropout_test_mode(form, True)
+    for component in with_children(form.components):
+        _switch_off_self_repair(component)
     return form
+
+
+def _switch_off_self_repair(component: Component) -> None:
+    """What training adds to derivatives to keep units from always being off, or on, is none of the function's."""
+    if hasattr(component, "self_repair_scale"):
+        component.self_repair_scale = np.float32(0.0)
+    if hasattr(component, "self_repair_config"):           # of an LSTM: thresholds, then scales
+        config = component.self_repair_config.copy()
+        config[len(config) // 2:] = 0.0
+        component.self_repair_config = config
 
 
 def _request(left: int, right: int, last: int, factor: int, has_ivector: bool) -> ComputationRequest:
