@@ -26,7 +26,8 @@ COMMANDS = [
     ("copy-transition-model", MODEL, NOWHERE), ("show-transitions", "phones", MODEL), ("am-info", MODEL),
     ("tree-info", TREE), ("make-topology", "1:2", "", NOWHERE),
     ("make-mono-tree", "topo", NOWHERE, NOWHERE),
-    ("bin-path",), ("nnet3-extras",), ("cuda-gpu-available",), ("cuda-compiled",), ("nnet3-monitor", "exp"),
+    ("bin-path",), ("docs", "--print-path"), ("nnet3-extras",), ("cuda-gpu-available",), ("cuda-compiled",),
+    ("nnet3-monitor", "exp"),
     # Examples
     ("nnet3-get-egs", "--num-frames=8", "--num-pdfs=10", "ark:feats", "ark:post", NO_TABLE),
     ("nnet3-get-egs-dense-targets", "--num-frames=8", "--num-targets=4", "ark:feats", "ark:feats", NO_TABLE),
@@ -97,8 +98,10 @@ COMMANDS = [
     ("gmm-init-model", "built", "treeacc", "topo", NOWHERE),
 ]
 
-# Commands whose exit status says something else than success: this machine has no GPU; nothing was merged.
-OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminative-merge-egs": 1}
+# Commands whose exit status says something else than success: this machine has no GPU; nothing was merged; the
+# documentation was not built.
+OTHER_STATUS = {"cuda-gpu-available": 1, "cuda-compiled": 1, "nnet3-discriminative-merge-egs": 1,
+                "docs": 255}
 
 # What a command loads besides numpy, as an extra: its load time is not ours, so it is in what they are compared with.
 LIBRARIES = {"compute-mfcc-feats": "kaldi_native_fbank", "compute-fbank-feats": "kaldi_native_fbank",

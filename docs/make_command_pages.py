@@ -48,6 +48,7 @@ SHARED = (
 ARGUMENTS: tuple[tuple[str, str], ...] = (
     ("symbol*", "the number of a nonterminal in phones.txt"),
     ("top-level-fst", "a graph to read, in which decoding begins"),
+    ("page", "a page, a command, or a public name in Python"),
     ("new-model-folder", "the folder to make"),
     ("model-folder", "the folder of a model for recognition, as `nnet3py inspect` knows it"),
     ("*rxfilename|*rspecifier*", "a file to read (`-` is standard input), or a table: `ark:FILE`"),

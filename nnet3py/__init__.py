@@ -152,19 +152,20 @@ _ELSEWHERE = {
 __all__ = ["__version__", *_PUBLIC]
 
 
-def _advice(name: str) -> str:
-    advice = _ELSEWHERE.get(name)
-    if advice is None and not name.startswith("_"):
-        from nnet3py.config_line import did_you_mean
+def _advice(name: str) -> str | None:
+    if name in _ELSEWHERE or name.startswith("_"):
+        return _ELSEWHERE.get(name)
+    from nnet3py.config_line import did_you_mean
 
-        advice = did_you_mean(name, list(_PUBLIC))
-    return f": {advice}" if advice else ""
+    return did_you_mean(name, list(_PUBLIC))
 
 
 def __getattr__(name: str) -> Any:
     module = _PUBLIC.get(name)
     if module is None:
-        raise AttributeError(f"module 'nnet3py' has no attribute {name!r}{_advice(name)}")
+        from nnet3py.errors import NoSuchAttribute
+
+        raise NoSuchAttribute(f"module 'nnet3py' has no attribute {name!r}", lambda: _advice(name))
     value = getattr(import_module(module), name)
     globals()[name] = value
     return value

@@ -5,7 +5,7 @@ expected, where, and what to try. The command line turns one into a single ``ERR
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -120,3 +120,21 @@ class NumericError(Nnet3Error):
 
 class DeviceError(Nnet3Error):
     """A compute device that cannot be used."""
+
+
+class NoSuchAttribute(AttributeError):
+    """An AttributeError with a hint that is made when it is shown: ``hasattr`` and imports ask for many names in vain.
+
+    Parameters
+    ----------
+    message : what has no attribute of which name
+    advice : gives what to type instead, or None
+    """
+
+    def __init__(self, message: str, advice: Callable[[], str | None]) -> None:
+        super().__init__(message)
+        self._advice = advice
+
+    def __str__(self) -> str:
+        advice = self._advice()
+        return super().__str__() + (f": {advice}" if advice else "")

@@ -12,7 +12,7 @@ import numpy as np
 
 from nnet3py.components.base import Component
 from nnet3py.config_line import did_you_mean
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, NoSuchAttribute
 from nnet3py.network.nodes import ComponentNode, Node
 from nnet3py.network.surgery_nodes import NodeEdits
 from nnet3py.shown import Shown
@@ -78,10 +78,11 @@ class Shortcuts(NodeEdits, Shown):
     if not TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any:
             """AttributeError, with what to type instead where another library has it under that name."""
-            advice = _ELSEWHERE.get(name)
-            if advice is None and not name.startswith("_"):
-                advice = did_you_mean(name, [public for public in dir(self) if not public.startswith("_")])
-            raise AttributeError(f"a network has no '{name}'" + (f": {advice}" if advice else ""))
+            def advice() -> str | None:
+                if name in _ELSEWHERE or name.startswith("_"):
+                    return _ELSEWHERE.get(name)
+                return did_you_mean(name, [public for public in dir(self) if not public.startswith("_")])
+            raise NoSuchAttribute(f"a network has no '{name}'", advice)
 
     def summary(self) -> Any:
         """A table of the layers with dimensions, frames, parameters; in a notebook with a drawing.
