@@ -53,6 +53,9 @@ def test_ranges_passes_and_drawings(model: str, capfd: pytest.CaptureFixture[str
     assert "# Listing: unoptimized\n" in text and "# Listing: convert-addition\n" in text
     assert "name=input, has-deriv=true" in text and "need-model-derivative: false" in text
     assert sorted(path.name for path in Path("drawn").iterdir()) == ["graph.svg", "memory.svg", "network.svg"]
+    COMMAND.execute([*words, "--summary", model])
+    said = capfd.readouterr().err
+    assert all(f"Wrote drawn/{name}.svg\n" in said for name in ("network", "graph", "memory"))
     everything = report([*words, "--verbose-passes", model], capfd)
     assert everything.count("# Listing: ") > text.count("# Listing: ") and "(it changed nothing)" in everything
 

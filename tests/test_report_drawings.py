@@ -20,7 +20,7 @@ from nnet3py.report.drawings import drawings, write_drawings
 from nnet3py.report.layout import layered
 from nnet3py.report.network_units import network_units
 from nnet3py.report.requests import natural_request
-from nnet3py.report.svg import Drawing, fitted, stacked, text_width
+from nnet3py.report.svg import INK, VIOLET, Drawing, fitted, stacked, text_width
 
 DEEP = "input-node name=input dim=4\n" + "".join(
     f"component name=tdnn{i}.affine type=NaturalGradientAffineComponent input-dim=8 output-dim=4\n"
@@ -96,6 +96,51 @@ def test_a_large_network_shows_runs_of_layers() -> None:
     assert units[1].lines[0] == "10 layers, each:" and set(links) == {(0, 1), (1, 2)}
     assert set().union(*(unit.nodes for unit in units)) == set(range(len(nnet.nodes)))
     check(draw_network(nnet))
+
+
+RECURRENT = """\
+input-node name=input dim=3
+component name=a type=AffineComponent input-dim=7 output-dim=4
+component-node name=a component=a input=Append(input, Offset(s, -3))
+component name=s type=SigmoidComponent dim=4
+component-node name=s component=s input=a
+component name=b type=AffineComponent input-dim=8 output-dim=4
+component-node name=b component=b input=Append(a, s)
+output-node name=output input=b
+"""
+
+
+def test_what_leads_back_what_leads_past_and_nothing_else_is_explained() -> None:
+    drawing = draw_network(Nnet.from_config(RECURRENT))
+    texts = [text for text, _ in drawing.texts]
+    assert texts.count("−3") == 1 and texts.count("32 parameters") == 1 and texts.count("36 parameters") == 1
+    assert "dark: a recurrence, with its delay" in texts and "violet: a bypass, past other boxes" in texts
+    assert "dashed: if defined" not in texts and "range of columns" not in texts
+    assert "stroke-dasharray" not in drawing.svg()
+    strokes = [path.attrib["stroke"] for path in check(drawing).iter("{http://www.w3.org/2000/svg}path")]
+    assert strokes.count(VIOLET) >= 1 and strokes.count(INK) >= 1
+    plain = [text for text, _ in draw_network(Nnet.from_config(
+        "input-node name=input dim=3\noutput-node name=output input=input\n")).texts]
+    assert plain == ["input", "3 columns", "output", "3 columns", "of input", "Network", "input", "output"]
+
+
+def test_arrows_end_at_points_of_their_own() -> None:
+    drawing = draw_network(Nnet.from_config(RECURRENT))
+    tips = [head.attrib["points"].split()[0] for head in
+            ElementTree.fromstring(drawing.svg()).iter("{http://www.w3.org/2000/svg}polygon")]
+    assert len(tips) == 6 and len(set(tips)) == 6
+
+
+def test_a_recurrence_within_a_layer_is_one_loop() -> None:
+    nnet = Nnet.from_config(RECURRENT.replace("name=a", "name=l.a").replace("component=a", "component=l.a")
+                            .replace("(a,", "(l.a,").replace("input=a\n", "input=l.a\n")
+                            .replace("name=s", "name=l.s").replace("component=s", "component=l.s")
+                            .replace("Offset(s", "Offset(l.s").replace(", s)", ", l.s)"))
+    units, links = network_units(nnet, most=3)
+    assert [unit.name for unit in units] == ["input", "l", "b", "output"]
+    assert units[1].lines[-1] == "32 parameters"
+    assert links[1, 1].shifts == ["−3"] and not links[1, 1].optional
+    check(draw_network(nnet, most=3))
 
 
 def test_a_graph_has_a_cell_for_each_cindex() -> None:

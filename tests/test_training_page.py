@@ -1,6 +1,7 @@
 """The report of a training: what the page and its plots hold, and which folders are refused."""
 from __future__ import annotations
 
+import csv
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,7 +18,7 @@ from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.report import training_page
 from nnet3py.report.training_logs import read_iterations
-from nnet3py.report.training_page import write_report
+from nnet3py.report.training_page import training_table, write_report
 from nnet3py.report.training_plots import training_plots
 
 OVERALL = "LOG (nnet3-x) Overall"
@@ -130,6 +131,20 @@ def test_trainings_are_compared(tmp_path: Path) -> None:
     assert list(figures["learning-rate"].axes[0].lines[0].get_ydata()) == [0.001, 0.0005, pytest.approx(0.001 / 3)]
 
 
+def test_the_numbers_are_written_as_a_table(tmp_path: Path) -> None:
+    folder = write_training(tmp_path / "tdnn", 2)
+    with open(folder / "log" / "compute_prob_valid.0.log", "r+", encoding="utf-8") as log:
+        text = log.read()
+        log.seek(0)
+        log.write(f"{OVERALL} log-likelihood for 'output-xent' is -9 per frame, over 9\n{text}")
+    [head, first, second] = csv.reader(training_table({"tdnn": read_iterations(folder)}).splitlines())
+    assert head == ["training", "iteration", "jobs", "learning_rate", "seconds", "train_objective_output",
+                    "valid_objective_output", "train_objective_output-xent", "valid_objective_output-xent",
+                    "train_accuracy_output", "valid_accuracy_output"]
+    assert first == ["tdnn", "0", "2", "0.001", "30", "-3", "-3.2", "", "-9", "0.5", "0.5"]
+    assert second == ["tdnn", "1", "2", "0.0005", "30", "-1.5", "-1.7", "", "", "0.51", "0.51"]
+
+
 def test_the_first_models_do_not_flatten_the_curves(tmp_path: Path) -> None:
     trainings = (read_iterations(write_training(tmp_path / str(count), count)) for count in (4, 40))
     few, many = (training_plots({"x": iterations})["objective-output"] for iterations in trainings)
@@ -166,6 +181,7 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     folder = write_training(tmp_path / "tdnn", 3)
     assert load("nnet3-report").execute([str(folder)]) == 0
     assert capsys.readouterr().out.strip() == str(folder / "report" / "report.html")
+    assert (folder / "report" / "report.csv").read_text(encoding="utf-8").count("\n") == 1 + 3
     assert load("nnet3-monitor").execute([str(folder)]) == 0
     assert capsys.readouterr().out == "nothing wrong in 3 iterations\n"
     assert load("nnet3-monitor").execute([str(tmp_path)]) != 0

@@ -7,6 +7,7 @@ from nnet3py.cli.command import kaldi_command
 from nnet3py.cli.option_groups import OPTIM
 from nnet3py.cli.options import Options, option
 from nnet3py.errors import UsageError
+from nnet3py.log import log
 
 if TYPE_CHECKING:
     from nnet3py.compiler.request import ComputationRequest
@@ -66,7 +67,8 @@ def compile_request(args: list[str], options: Options) -> int:
     if options.svg:
         from nnet3py.report.drawings import write_drawings
 
-        write_drawings(options.svg, nnet, request, steps[-1][1])
+        for path in write_drawings(options.svg, nnet, request, steps[-1][1]):
+            log(f"Wrote {path}")
     write_text("-", report(nnet, request, steps, chosen, options.summary))
     return 0
 

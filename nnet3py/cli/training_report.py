@@ -34,7 +34,8 @@ def monitor(args: list[str], options: Options) -> int:
 Write a report of a training: one page of HTML with plots of objective and accuracy, learning rate, changes and sizes of
 parameters, what the units of each layer do, how often changes were cut, warnings, and a drawing of the network.
 
-The plots are written beside it, each as SVG and PNG. Needs matplotlib: nnet3-extras plot says how to install it.
+The plots are written beside it, each as SVG and PNG, and the numbers of the curves as report.csv. Needs matplotlib:
+nnet3-extras plot says how to install it.
 
 Usage:  nnet3-report [options] <exp-dir> [<exp-dir2> ...]
 

@@ -47,16 +47,22 @@ class _Picture:
         """The drawing."""
         drawing = Drawing(title)
         self._axes(drawing)
+        for c in self._markers():      # lines lie under the bars, so that none goes through a label
+            drawing.line([(self._x(c), 0), (self._x(c), HEIGHT)], GREY, 1.5, dashed=True)
+        self._peak(drawing)
         for life in self.lives:
             self._bar(drawing, life)
-        for c, command in enumerate(self.computation.commands):
-            if command.type == CommandType.NO_OPERATION_MARKER:
-                drawing.line([(self._x(c), 0), (self._x(c), HEIGHT)], GREY, 1.5, dashed=True)
-        self._peak(drawing)
         left, top, _, _ = drawing.bounds
         drawing.text(left, top - 56, title, 22, bold=True)
-        drawing.legend([(GREEN, "input or output"), (BLUE, "value"), (ORANGE, "derivative")], left, top - 26)
+        colors = {_KINDS[life.kind] for life in self.lives}
+        drawing.legend([(color, words) for color, words in ((GREEN, "input or output"), (BLUE, "value"),
+                                                            (ORANGE, "derivative")) if color in colors], left, top - 26)
         return drawing
+
+    def _markers(self) -> list[int]:
+        """The commands at which the backward pass begins."""
+        return [c for c, command in enumerate(self.computation.commands)
+                if command.type == CommandType.NO_OPERATION_MARKER]
 
     def _axes(self, drawing: Drawing) -> None:
         drawing.box(0, 0, WIDTH, HEIGHT, GREY, "#ffffff", radius=0, border=1)
@@ -64,7 +70,8 @@ class _Picture:
             x = self._x(command)
             drawing.line([(x, HEIGHT), (x, HEIGHT + 6)], GREY)
             drawing.text(x, HEIGHT + 22, f"c{command}", 14, "middle")
-        drawing.text(WIDTH / 2, HEIGHT + 48, "command (dashed: the backward pass begins)", 14, "middle")
+        words = "command (dashed: the backward pass begins)" if self._markers() else "command"
+        drawing.text(WIDTH / 2, HEIGHT + 48, words, 14, "middle")
         step = _step(self.size)
         for byte in range(0, self.size + 1, step):
             y = self._y(byte)

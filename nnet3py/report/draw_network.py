@@ -1,16 +1,18 @@
 """The drawing of a network: a box for each node or layer, an arrow for each use, labelled with the times it takes."""
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from nnet3py.report.layout import Edge, Layout, layered
-from nnet3py.report.network_units import MOST_NODES, Links, Unit, network_units
-from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, Drawing, text_width
+from nnet3py.report.network_units import MOST_NODES, Link, Links, Unit, network_units
+from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE, VIOLET, Drawing, text_width
 
 if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
-_COLORS = {"input": GREEN, "output": ORANGE, "component": BLUE, "range": GREY}
+_COLORS = {"input": GREEN, "component": BLUE, "output": ORANGE, "range": GREY}
+_KINDS = {"range": "range of columns"}     # in the legend; others as they are called
 _NAME, _LINE, _LABEL = 17.0, 13.5, 13.5
 _PAD, _GAP = 14.0, 64.0
 
@@ -26,20 +28,50 @@ def draw_network(nnet: Nnet, title: str = "Network", most: int = MOST_NODES) -> 
     for i, unit in enumerate(units):
         _draw_unit(drawing, unit, layout.x[i], layout.y[i], sizes[i])
         if (i, i) in links:
-            _draw_loop(drawing, layout.x[i], layout.y[i], sizes[i], links[i, i].label())
+            _draw_loop(drawing, layout.x[i], layout.y[i], sizes[i], links[i, i])
     left, top, _, _ = drawing.bounds
     drawing.text(left, top - 56, title, 22, bold=True)
-    drawing.legend([(GREEN, "input"), (BLUE, "component"), (ORANGE, "output"), (GREY, "range of columns")][
-        :4 if any(unit.kind == "range" for unit in units) else 3], left, top - 26)
+    kinds = {unit.kind for unit in units}
+    drawing.legend([(color, _KINDS.get(kind, kind)) for kind, color in _COLORS.items() if kind in kinds],
+                   left, top - 26)
     below = drawing.bounds[3]
-    for line, words in enumerate(("on arrows: which frames are used, relative to t", "dashed: if defined")):
+    for line, words in enumerate(_notes(layout, links, edges)):
         drawing.text(left, below + 34 + 18 * line, words, 13.5)
     return drawing
 
 
+def _notes(layout: Layout, links: Links, edges: list[Edge]) -> list[str]:
+    """What the arrows mean, of those that there are."""
+    there = {
+        "on arrows: which frames are used, relative to t": any(link.label() for link in links.values()),
+        "dark: a recurrence, with its delay": bool(layout.backward) or len(edges) < len(links),
+        "violet: a bypass, past other boxes": bool(bypasses(edges, layout.backward)),
+        "dashed: if defined": any(link.optional for link in links.values()),
+    }
+    return [words for words, is_there in there.items() if is_there]
+
+
+def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
+    """The edges beside which a longer way leads to the same box; those that lead back are none."""
+    after: dict[int, set[int]] = {}
+    for a, b in edges:
+        if (a, b) not in backward:
+            after.setdefault(a, set()).add(b)
+    reached: dict[int, set[int]] = {}       # by one edge or more
+
+    def reach(vertex: int) -> set[int]:
+        if vertex not in reached:
+            direct = after.get(vertex, set())
+            reached[vertex] = direct.union(*(reach(follower) for follower in direct))
+        return reached[vertex]
+
+    return {(a, b) for a, followers in after.items() for b in followers
+            if any(b in reach(other) for other in followers if other != b)}
+
+
 def _size(unit: Unit, links: Links, number: int) -> tuple[float, float]:
     width = max([text_width(unit.name, _NAME, bold=True), *(text_width(line, _LINE) for line in unit.lines)])
-    labels = [link.label() for (_, b), link in links.items() if b == number]
+    labels = [link.label() for (a, b), link in links.items() if b == number != a]
     if any(labels):     # arrows' ends are spread evenly, and their labels must not touch
         width = max(width, (len(labels) + 1) * (max(text_width(label, _LABEL) for label in labels) + 12) - 2 * _PAD)
     return width + 2 * _PAD, 2 * 9 + _NAME * 1.2 + _LINE * 1.35 * len(unit.lines)
@@ -55,15 +87,17 @@ def _draw_unit(drawing: Drawing, unit: Unit, x: float, y: float, size: tuple[flo
         drawing.text(x, baseline, line, _LINE, "middle")
 
 
-def _draw_loop(drawing: Drawing, x: float, y: float, size: tuple[float, float], label: str) -> None:
+def _draw_loop(drawing: Drawing, x: float, y: float, size: tuple[float, float], link: Link) -> None:
     side = x + size[0] / 2
-    drawing.curve((side, y + 10), (side + 44, y + 26), (side + 44, y - 26), (side, y - 10), INK, 2.0, True, True)
-    drawing.text(side + 38, y + 5, label, _LABEL)
+    drawing.curve((side, y + 10), (side + 44, y + 26), (side + 44, y - 26), (side, y - 10), INK, 2.0,
+                  link.optional, True)
+    drawing.text(side + 38, y + 5, link.label(), _LABEL)
 
 
 def _draw_links(drawing: Drawing, layout: Layout, sizes: list[tuple[float, float]], edges: list[Edge],
                 links: Links) -> None:
     ports = _ports(layout, sizes, edges)
+    past = bypasses(edges, layout.backward)
     for edge in edges:
         a, b = edge
         back = edge in layout.backward
@@ -72,10 +106,10 @@ def _draw_links(drawing: Drawing, layout: Layout, sizes: list[tuple[float, float
         end = (ports[edge, b], layout.y[b] - down * sizes[b][1] / 2)
         points = [start, *layout.routes[edge][1:-1], end]
         dashed = links[edge].optional
+        color, width = (INK, 2.0) if back else (VIOLET, 1.8) if edge in past else (GREY, 1.6)
         for i, (p, q) in enumerate(zip(points[:-1], points[1:], strict=True)):
             bend = down * max(abs(q[1] - p[1]) * 0.45, 12.0)
-            drawing.curve(p, (p[0], p[1] + bend), (q[0], q[1] - bend), q, INK if back else GREY, 2.0 if back else 1.6,
-                          dashed, i == len(points) - 2)
+            drawing.curve(p, (p[0], p[1] + bend), (q[0], q[1] - bend), q, color, width, dashed, i == len(points) - 2)
     for edge in edges:      # over all arrows
         label = links[edge].label()
         if label:

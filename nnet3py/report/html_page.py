@@ -15,11 +15,14 @@ ul.warnings li { margin: .3rem 0 } figure { margin: 1rem 0; overflow-x: auto } s
 thead th { border-bottom: 1px solid #cfd6dc; text-align: right }
 """
 
+# Narrow screens are told that the page is made for them; else they show it as wide as a desk's, and tiny.
+HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
+
 
 def page(title: str, where: str, parts: Sequence[str]) -> str:
     """A page of parts, which are HTML; title and the line below it are text."""
     return "\n".join(["<!DOCTYPE html>",
-                      f'<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>',
+                      f'<html lang="en"><head>{HEAD}<title>{html.escape(title)}</title>',
                       f"<style>{STYLE}</style></head><body>", f"<h1>{html.escape(title)}</h1>",
                       f'<p class="where">{html.escape(where)}</p>', *parts, "</body></html>\n"])
 

@@ -117,9 +117,15 @@ def _node_text(nnet: Nnet, i: int) -> tuple[str, list[str]]:
         component = nnet.components[node.component_index]
         text = nnet.descriptor_of(i - 1).descriptor.text(nnet.node_names)
         return "component", [f"{short_type(component)} {component.input_dim} → {component.output_dim}"
-                             + own_offsets(component), *_wrapped(f"of {text}", 2)]
+                             + own_offsets(component), *_parameters([component]), *_wrapped(f"of {text}", 2)]
     text = nnet.descriptor_of(i).descriptor.text(nnet.node_names)
     return "output", [f"{nnet.node_dim(i)} columns", *_wrapped(f"of {text}", 2)]
+
+
+def _parameters(components: Iterable[Any]) -> list[str]:
+    """A line with the number of parameters; none where there are none."""
+    count = sum(component.num_parameters() for component in components)
+    return [f"{count:,} parameter{'s' if count != 1 else ''}"] if count else []
 
 
 def own_offsets(component: Any) -> str:
@@ -168,21 +174,19 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
             names: list[str]) -> tuple[list[Unit], Links]:
     group_of = {i: g for g, group in enumerate(groups) for i in group}
     merged: Links = {}
-    inside: dict[int, set[str]] = {}
     for (a, b), link in links.items():
         source, target = group_of[a], group_of[b]
-        if source != target:
-            for shift in link.shifts:
+        for shift in link.shifts:
+            if source != target or (a >= b and shift != "0"):      # within a layer only what leads back: a loop
                 _add(merged, source, target, shift, link.optional)
-        elif a >= b:
-            inside.setdefault(source, set()).update(shift for shift in link.shifts if shift != "0")
     units_made = []
     for g, group in enumerate(groups):
         members = [units[i] for i in group]
         if len(members) == 1:      # among layers, the arrows say what it takes
             first = members[0]
-            units_made.append(Unit(first.name, first.kind, first.lines[:1], first.nodes) if first.kind == "component"
-                              else first)
+            uses = [i for i, line in enumerate(first.lines) if line.startswith("of ")]
+            units_made.append(Unit(first.name, first.kind, first.lines[:uses[0]], first.nodes)
+                              if first.kind == "component" and uses else first)
             continue
         nodes = set().union(*(unit.nodes for unit in members))
         kinds = {unit.kind for unit in members}
@@ -190,9 +194,10 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
         if all("\n".join(unit.lines) == "\n".join(members[0].lines) for unit in members):
             lines = [f"{len(members)} layers, each:", *members[0].lines]
         else:
-            lines = _wrapped(", ".join(_layer_words(nnet, nodes)), 3, ", ")
-        if inside.get(g):
-            lines = [*lines, f"recurrence: {', '.join(sorted(inside[g]))}"]
+            inner = [nnet.nodes[i] for i in sorted(nodes)]
+            places = dict.fromkeys(node.component_index for node in inner if isinstance(node, ComponentNode))
+            lines = [*_wrapped(", ".join(_layer_words(nnet, nodes)), 3, ", "),
+                     *_parameters(nnet.components[place] for place in places)]
         units_made.append(Unit(names[g], kind, lines, nodes))
     return units_made, merged
 

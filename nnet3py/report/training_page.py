@@ -1,7 +1,9 @@
 """The report of a training: one page of HTML with everything in it, and its plots as files beside it."""
 from __future__ import annotations
 
+import csv
 import html
+import io
 import math
 import re
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.network.model_file import read_nnet
 from nnet3py.report.draw_network import draw_network
-from nnet3py.report.html_page import STYLE, list_of
+from nnet3py.report.html_page import HEAD, STYLE, list_of
 from nnet3py.report.monitor import Monitor
 from nnet3py.report.training_logs import Iteration, diagnosed_outputs, read_iterations, series
 from nnet3py.report.training_plots import Trainings, save, training_plots
@@ -26,7 +28,7 @@ _ABOUT = {
 
 
 def write_report(folders: Sequence[Path], output: Path) -> Path:
-    """Write ``report.html`` and its plots into ``output``, which is made; returns the page's path.
+    """Write ``report.html``, ``report.csv`` and the plots into ``output``, which is made; returns the page's path.
 
     Parameters
     ----------
@@ -46,9 +48,34 @@ def write_report(folders: Sequence[Path], output: Path) -> Path:
     drawings = {name: save(figure, output, name) for name, figure in plots.items()}
     iterations = next(iter(trainings.values()))
     page = _page(folders[0], trainings, _warnings(iterations), drawings, _network(folders[0], iterations, output))
+    write_text(str(output / "report.csv"), training_table(trainings))
     path = output / "report.html"
     write_text(str(path), page)
     return path
+
+
+def training_table(trainings: Trainings) -> str:
+    """What the curves show as comma-separated values: a row for each training and iteration, blank where unknown.
+
+    Columns: training, iteration, jobs, learning_rate (effective), seconds (of the slowest job), then SET_KIND_OUTPUT,
+    such as ``valid_objective_output``, per frame.
+    """
+    everything = [iteration for iterations in trainings.values() for iteration in iterations]
+    measures = [(data, kind, output) for kind in ("objective", "accuracy")
+                for output in diagnosed_outputs(everything, kind) for data in ("train", "valid")]
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["training", "iteration", "jobs", "learning_rate", "seconds", *map("_".join, measures)])
+    for label, iterations in trainings.items():
+        for iteration in iterations:
+            jobs = list(iteration.jobs.values())
+            rate = jobs[0].learning_rate / len(jobs) if jobs else math.nan
+            values = [rate, max((job.seconds for job in jobs), default=math.nan),
+                      *((iteration.train if data == "train" else iteration.valid).get((output, kind), math.nan)
+                        for data, kind, output in measures)]
+            rows.writerow([label, iteration.number, len(jobs),
+                           *("" if math.isnan(value) else f"{value:.7g}" for value in values)])
+    return text.getvalue()
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
@@ -86,7 +113,7 @@ def _numbers(iterations: Sequence[Iteration]) -> list[int]:
 
 def _page(folder: Path, trainings: Trainings, warnings: Sequence[str], drawings: dict[str, str], network: str) -> str:
     title = html.escape(folder.resolve().name)
-    parts = ["<!DOCTYPE html>", f'<html lang="en"><head><meta charset="utf-8"><title>Training of {title}</title>',
+    parts = ["<!DOCTYPE html>", f'<html lang="en"><head>{HEAD}<title>Training of {title}</title>',
              f"<style>{STYLE}</style></head><body>", f"<h1>Training of {title}</h1>",
              f'<p class="where">{html.escape(str(folder.resolve()))}</p>', _summary(trainings),
              "<h2>Warnings</h2>", list_of(warnings)]
