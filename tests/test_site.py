@@ -75,3 +75,16 @@ def test_docstrings_become_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
     assert text == ("What `nnet3py.train` does.\n\n\n```pycon\n>>> train(1)\n2\n```\n\n\n**Parameters**\n\n"
                     "- `x`, `y`: floats, see\n    `Nnet`\n\n\n**Returns**\n\nfloat32 (rows,) : of each")
     assert "site_docstrings" in sys.modules
+
+
+def test_the_citation_has_the_version() -> None:
+    assert f"\nversion: {nnet3py.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_page_of_installation_names_what_is_installed() -> None:
+    """Every dependency with its reason, and nothing else."""
+    settings = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    listed = re.search(r"^install_requires =\n((?:    .+\n)+)", settings, re.MULTILINE)
+    wanted = set(re.findall(r"^    ([\w-]+)", listed[1], re.MULTILINE)) | {"llvmlite"}
+    rows = re.findall(r"^\| ([\w, -]+) \| \d+ \|", (DOCS / "installation.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for row in rows for name in row.split(", ")} == wanted
