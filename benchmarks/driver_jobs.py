@@ -18,7 +18,7 @@ from training import ROOT, machine, make_examples, run
 
 from nnet3py.drivers.jobs.executor import Job
 from nnet3py.drivers.jobs.local import LocalExecutor
-from nnet3py.engine.threads import available_cores
+from nnet3py.system import available_cores
 
 EGS_EACH_JOB = 60      # merged minibatches
 

@@ -10,11 +10,12 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from nnet3py import system
+
 ROOT = 0
 _OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_HAS_OWNERS = hasattr(os, "geteuid")
-_OPEN = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_OPEN = os.O_RDONLY | system.UNFOLLOWED | system.PLAIN
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN
 UNFINISHED = ".part"         # the end of the names of files that are being written
 
 
@@ -27,7 +28,7 @@ def why_untrusted(folder: Path) -> str | None:
 
     Raises OSError if the folder cannot be looked at.
     """
-    if not _HAS_OWNERS:
+    if not system.HAS_OWNERS:
         return None
     folder = folder.resolve()
     for place in (folder, *folder.parents):
@@ -42,7 +43,7 @@ def why_untrusted(folder: Path) -> str | None:
 
 def why_any_untrusted(folder: Path) -> str | None:
     """The same for a folder with all that is in it. A folder that does not exist holds nothing to distrust."""
-    if not _HAS_OWNERS or not folder.exists():
+    if not system.HAS_OWNERS or not folder.exists():
         return None
     fault = why_untrusted(folder)
     can_be_entered = bool(os.stat(folder).st_mode & _OF_OTHERS)        # else no mode in it lets others write
@@ -94,30 +95,17 @@ def make_private(folder: Path) -> None:
 
 def _is_trusted_owner(owner: int) -> bool:
     """The caller, root, and whoever owns all that there is, as root's other name where user ids are mapped."""
-    return owner in (os.geteuid(), ROOT) or owner == os.lstat(os.sep).st_uid
+    return owner in (system.user_id(), ROOT) or owner == os.lstat(os.sep).st_uid
 
 
 def _fault(status: os.stat_result) -> str | None:
     """What is wrong with the owner and the mode of a file or a folder."""
-    if not _HAS_OWNERS:
+    if not system.HAS_OWNERS:
         return None
     if not _is_trusted_owner(status.st_uid):
         return f"belongs to another user (uid {status.st_uid})"
     if status.st_mode & stat.S_IWOTH:
         return "can be written by all users"
-    if status.st_mode & stat.S_IWGRP and not _is_private_group(status.st_gid):
+    if status.st_mode & stat.S_IWGRP and not system.is_private_group(status.st_gid):
         return f"can be written by a group (gid {status.st_gid})"
     return None
-
-
-def _is_private_group(group: int) -> bool:
-    """True for root's group, and for the caller's own where each user has a group of the same name."""
-    import grp
-    import pwd
-
-    try:
-        group_entry, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return group == ROOT
-    is_own = user.pw_gid == group and group_entry.gr_name == user.pw_name
-    return (is_own or group == ROOT) and set(group_entry.gr_mem) <= {user.pw_name, "root"}

@@ -16,7 +16,7 @@ import pytest
 from nnet3py.engine import process_lock
 from nnet3py.engine.process_lock import alone
 
-pytestmark = pytest.mark.skipif(process_lock.fcntl is None, reason="files cannot be locked on this system")
+pytestmark = pytest.mark.skipif(not process_lock.system.can_lock(), reason="files cannot be locked on this system")
 
 PATIENCE_S = 30.0          # far more than another process needs to start
 HOLD = """
@@ -104,7 +104,7 @@ def test_where_files_cannot_be_locked_all_go_on(monkeypatch: pytest.MonkeyPatch,
     def fail(*_: object) -> None:
         raise OSError(number, "no locks")
 
-    monkeypatch.setattr(process_lock.fcntl, "lockf", fail)
+    monkeypatch.setattr(process_lock.system.fcntl, "lockf", fail)
     entered = False
     with alone(Path("x")), alone(Path("y")):
         entered = True

@@ -18,8 +18,9 @@ PACKAGE = ROOT / "nnet3py"
 
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
 STAGES = [
-    {"errors", "cached_property", "trusted_files", "shown"},
-    {"log"},
+    {"errors", "cached_property", "shown"},
+    {"system"},
+    {"log", "trusted_files"},
     {"engine", "extras"},
     {"config_line", "option_file", "index", "io", "ops", "random_sequence"},
     {"formats", "transducers", "option_fields"},
@@ -43,7 +44,8 @@ STAGE_OF = {name: stage for stage, names in enumerate(STAGES) for name in names}
 
 WITHOUT_KERNELS = ("io", "formats", "transducers", "hmm", "index", "features", "components", "network", "xconfig",
                    "compiler")
-LIGHT = ("errors", "log", "shown", "cached_property", "trusted_files", "engine/cache_folder", "extras", "option_file",
+LIGHT = ("errors", "log", "shown", "cached_property", "system", "trusted_files",
+         "engine/cache_folder", "extras", "option_file",
          "option_fields", "config_line", "io/specifiers", "features/cmvn_options", "features/speech_options",
          "ivectors/online_settings", "lattices/determinize_options", "decoding/decoder_options",
          "decoding/search_layout", "recognition/stream_options", "recognition/option_tables",
@@ -192,6 +194,27 @@ def test_cached_properties_have_no_lock() -> None:
     """functools has one for a whole class before Python 3.12: a forked child may wait for it for ever."""
     assert not [where(path) for path in sources()
                 if "functools.cached_property" in imported(path, inside_functions=True)]
+
+
+def test_what_only_posix_has_has_one_door() -> None:
+    """Other modules ask ``nnet3py/system.py``, which knows what takes the place of what is missing."""
+    modules = {"fcntl", "grp", "msvcrt", "pty", "pwd", "resource", "termios", "tty"}
+    names = {"os": {"fchmod", "fork", "geteuid", "getpgid", "getuid", "killpg", "mkfifo", "nice", "pread",
+                    "sched_getaffinity", "setsid", "symlink", "sysconf", "uname", "O_CLOEXEC", "O_NOFOLLOW",
+                    "O_NONBLOCK"},
+             "signal": {"SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGPIPE"}}
+    keywords = {"preexec_fn", "start_new_session", "creationflags", "add_signal_handler"}
+    others = [path for path in sources() if where(path) != "nnet3py/system.py"]
+    wrong = [f"{where(path)} imports {name}" for path in others for name in imported(path, inside_functions=True)
+             if name.split(".")[0] in modules]
+    wrong += [f"{where(path)} line {node.lineno}" for path in others for node in ast.walk(tree(path))
+              if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+              and node.attr in names.get(node.value.id, ())
+              or isinstance(node, ast.Attribute) and node.attr == "add_signal_handler"
+              or isinstance(node, ast.keyword) and node.arg in keywords
+              or isinstance(node, ast.Constant) and isinstance(node.value, str)
+              and node.value.startswith(("/proc/s", "/bin/"))]
+    assert not wrong
 
 
 def test_cuda_has_one_door() -> None:

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from nnet3py.recognition.server_metrics import Metrics, resident_bytes
+from nnet3py.recognition.server_metrics import Metrics
+from nnet3py.system import resident_bytes
 
 LINE = re.compile(r'# (HELP|TYPE) [a-z0-9_]+ .+|[a-z0-9_]+(\{[a-z]+="[^"]*"\})? [0-9.e+-]+')
 

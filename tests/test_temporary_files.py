@@ -67,7 +67,7 @@ def test_what_a_killed_process_left_goes_with_the_next_output(begin: Begin, tmp_
     assert sorted(os.listdir(tmp_path)) == ["another", "out"]
 
 
-@pytest.mark.skipif(temporary_files.fcntl is None, reason="files cannot be locked on this system")
+@pytest.mark.skipif(not temporary_files.system.can_lock(), reason="files cannot be locked on this system")
 def test_what_is_being_written_stays(begin: Begin, tmp_path: Path) -> None:
     begin(tmp_path / "out", "sleep")
     write(tmp_path / "out")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py import trusted_files
+from nnet3py import system
 from nnet3py.trusted_files import UntrustedFile, make_private, read_trusted, why_any_untrusted, why_untrusted
 
 ANOTHER = 54321            # a user whom no system has
@@ -136,6 +136,6 @@ def test_without_owners_all_is_trusted(folder: Path, monkeypatch: pytest.MonkeyP
     """As on Windows."""
     folder.chmod(0o777)
     (folder / "file").chmod(0o666)
-    monkeypatch.setattr(trusted_files, "_HAS_OWNERS", False)
+    monkeypatch.setattr(system, "HAS_OWNERS", False)
     assert why_untrusted(folder) is None and why_any_untrusted(folder) is None
     assert read_trusted(folder / "file") == b"content"

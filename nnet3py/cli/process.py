@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from nnet3py import log
+from nnet3py import log, system
 from nnet3py.errors import Nnet3Error
 
 FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
@@ -24,7 +24,7 @@ _NO_MEMORY = re.compile(r"\S*: failed to map segment from shared object|.*[Cc]an
 def run_process(body: Callable[[], int]) -> NoReturn:
     """Run ``body`` as what this process is for, and exit with its status."""
     _occupy_closed_streams()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in system.ENDING_SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and so it stays
             signal.signal(number, _clean_up_and_die)
     status = guarded(lambda: _bound(body))
@@ -147,12 +147,8 @@ def _lack_of_memory(error: BaseException) -> str | None:
 
 def _memory_limit() -> str:
     """How much memory this process may have, if that was limited."""
-    try:
-        import resource
-    except ImportError:         # Windows
-        return ""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return "" if limit == resource.RLIM_INFINITY else f" (this process may have {limit >> 20} MB: see ulimit -v)"
+    limit = system.memory_limit()
+    return "" if limit is None else f" (this process may have {limit >> 20} MB: see ulimit -v)"
 
 
 def _origin(error: Exception) -> tuple[str, str, int]:

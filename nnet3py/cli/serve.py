@@ -11,13 +11,14 @@ from nnet3py.cli.recognizers import DEVICE, MODEL, device, single_model, warmed_
 from nnet3py.option_fields import settings_of, with_values
 from nnet3py.recognition.server_limits import Limits
 from nnet3py.recognition.server_options import ServerOptions
+from nnet3py.system import share_heaps
 
 if TYPE_CHECKING:
     from nnet3py.recognition.server import RecognitionServer
     from nnet3py.recognition.server_protocol import StreamSettings
 
 _GARBAGE_THRESHOLD = 2000    # objects: streams have large arrays
-_M_ARENA_MAX, _ARENAS = -8, 2         # of mallopt(3), and how many heaps
+_HEAPS = 2                             # that threads share
 
 
 @kaldi_command("serve", usage="""
@@ -51,7 +52,7 @@ def serve(args: list[str], options: Options) -> None:
     chosen.check()
     require_websockets()
     set_num_threads(options.num_threads)
-    share_heaps()
+    share_heaps(_HEAPS)
     recognizer = warmed_recognizer(model, options, device(options))
     recognizer.looped.warm_up()             # for as many streams at once as there may be
     collect_often()
@@ -76,19 +77,6 @@ def collect_often() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, 10, 10)
-
-
-def share_heaps() -> None:
-    """Let threads share two heaps, where the C library is glibc.
-
-    Else each thread has one of its own, in which room stays that streams have left, and the process grows for hours.
-    """
-    import ctypes
-    import os
-
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
-        mallopt(_M_ARENA_MAX, _ARENAS)
 
 
 def server_options(options: Options, model: str) -> ServerOptions:

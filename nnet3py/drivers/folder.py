@@ -1,7 +1,6 @@
 """The folder of a training: its models, its lock, and the record of the options that it was begun with."""
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from nnet3py import system
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.io import temporary_files
 from nnet3py.io.streams import write_text
@@ -33,16 +33,14 @@ class FolderLock:
 
     def __enter__(self) -> FolderLock:
         stream = open(self.path, "a+", encoding="utf-8")
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not system.lock_open_file(stream.fileno()):
             stream.seek(0)
             holder = stream.read().strip() or "an unknown process"
             stream.close()
             raise FolderInUse(f"{self.path.parent} is being trained in already, by {holder}",
-                              "wait for it, or end it; a training goes on where it was ended") from None
+                              "wait for it, or end it; a training goes on where it was ended")
         stream.truncate(0)
-        stream.write(f"process {os.getpid()} on {os.uname().nodename}\n")
+        stream.write(f"process {os.getpid()} on {system.host_name()}\n")
         stream.flush()
         self._stream = stream
         return self

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
 
+from nnet3py import system
 from nnet3py.drivers.commands import FrameCommands, ModelFiles, Network, Step, gpu_option
 from nnet3py.drivers.diagnostics import Diagnostics, read_job_logs, write_report
 from nnet3py.drivers.display import Display
@@ -427,5 +428,5 @@ def link(target: str, path: Path) -> None:
     """Make ``path`` a symbolic link to ``target``, in one step, whatever it was before."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-0.tmp")
     temporary.unlink(missing_ok=True)
-    os.symlink(target, temporary)
+    system.link_or_copy(target, str(temporary))
     os.replace(temporary, path)

@@ -5,29 +5,23 @@ a child of a fork has none of them.
 """
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from zlib import crc32
 
+from nnet3py import system
 from nnet3py.engine.cache_folder import cache_folder
-
-try:
-    import fcntl
-except ImportError:         # Windows: each process makes its own
-    fcntl = None            # type: ignore[assignment]
 
 logger = logging.getLogger("nnet3py.ops")
 
 FILE = "locks"
 PATIENCE_S = 60.0           # a process that takes longer is stopped, or on a machine that is gone
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
-_TAKEN = (errno.EACCES, errno.EAGAIN)
 _gave_up = False            # once is enough: then this process waits for nobody
 
 
@@ -38,21 +32,22 @@ def alone(path: Path) -> Iterator[None]:
     It cannot where files cannot be locked, and whoever has waited in vain for :data:`PATIENCE_S` goes on. For one
     thread at a time.
     """
-    descriptor = _lock_file() if fcntl is not None and not _gave_up else None
+    descriptor = _lock_file() if system.can_lock() and not _gave_up else None
     place = crc32(os.fsencode(path)) & 0x7FFFFFFF
     is_ours = descriptor is not None and _wait_for(descriptor, place, path)
     try:
         yield
     finally:
         if descriptor is not None and is_ours:
-            _lock(descriptor, fcntl.LOCK_UN, place)
+            with suppress(OSError):
+                system.unlock_range(descriptor, place, 1)
 
 
 def _wait_for(descriptor: int, place: int, path: Path) -> bool:
     """True once the place in the file is ours; False if it cannot be."""
     global _gave_up
     end, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
-    while not _lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, place):
+    while not _lock(descriptor, place):
         if _gave_up:
             return False
         if time.monotonic() > end:
@@ -64,21 +59,20 @@ def _wait_for(descriptor: int, place: int, path: Path) -> bool:
     return True
 
 
-def _lock(descriptor: int, operation: int, place: int) -> bool:
+def _lock(descriptor: int, place: int) -> bool:
     """Whether it could be done; there is no waiting where locks do not work."""
     global _gave_up
     try:
-        fcntl.lockf(descriptor, operation, 1, place)
-    except OSError as error:
-        _gave_up = _gave_up or error.errno not in _TAKEN
+        return system.lock_range(descriptor, place, 1)
+    except OSError:
+        _gave_up = True
         return False
-    return True
 
 
 @cache
 def _lock_file() -> int | None:
     """Open for as long as the process lives: closing it once would end all of the process's locks."""
     try:
-        return os.open(cache_folder() / FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        return os.open(cache_folder() / FILE, os.O_RDWR | os.O_CREAT | system.PLAIN | system.UNFOLLOWED, 0o600)
     except OSError:
         return None

@@ -1,13 +1,11 @@
 """The memory by which the threads of a team agree, and the functions by which they sleep. Light: no numba."""
 from __future__ import annotations
 
-import ctypes
-import sys
-
 import llvmlite.binding
 import numpy as np
 
 from nnet3py.engine import symbols
+from nnet3py.system import address_of_c_function
 
 # words of the team's memory, on a cache line (8 words) of their own where several threads change them
 _LINE = 8
@@ -27,11 +25,9 @@ words = _cache_aligned(_NUM_WORDS)
 
 def _register() -> None:
     """Make the team's memory and the C library's ``read`` and ``write`` known to LLVM."""
-    library = ctypes.cdll.msvcrt if sys.platform == "win32" else ctypes.CDLL(None)
-    names = ("_read", "_write") if sys.platform == "win32" else ("read", "write")
     llvmlite.binding.add_symbol(symbols.TEAM, words.ctypes.data)
-    for symbol, name in zip((symbols.READ, symbols.WRITE), names, strict=True):
-        llvmlite.binding.add_symbol(symbol, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+    for symbol, name in ((symbols.READ, "read"), (symbols.WRITE, "write")):
+        llvmlite.binding.add_symbol(symbol, address_of_c_function(name))
 
 
 _register()

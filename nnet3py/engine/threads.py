@@ -11,19 +11,12 @@ from __future__ import annotations
 import os
 
 from nnet3py.errors import UsageError
+from nnet3py.system import available_cores
 
 VARIABLE = "NNET3PY_NUM_THREADS"
 _OTHERS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")   # of BLAS libraries
 
 _chosen: int | None = None
-
-
-def available_cores() -> int:
-    """The number of processor cores that this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:     # not on macOS or Windows
-        return os.cpu_count() or 1
 
 
 def num_threads() -> int:

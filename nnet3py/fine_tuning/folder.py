@@ -12,6 +12,7 @@ from nnet3py.fine_tuning.joined_graph import joined_graphs, with_words_of
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.io.streams import write_text
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
+from nnet3py.system import link_or_copy
 from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
 NOTE = "FINE-TUNED.txt"
@@ -41,7 +42,7 @@ def write_folder(work: WorkFolder, options: FineTuneOptions, target: Path, model
     ``links``: what stays is not copied, but linked to.
     """
     folder = read_model_folder(options.model)
-    shutil.copytree(os.path.abspath(folder.path), target, copy_function=os.symlink if links else shutil.copy2)
+    shutil.copytree(os.path.abspath(folder.path), target, copy_function=link_or_copy if links else shutil.copy2)
     replace_model(options, target, model)
     if (work.graph / "HCLG.fst").is_file():
         _write_graph(work, folder, target / _inside(folder, folder.graph), options)

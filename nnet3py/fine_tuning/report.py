@@ -5,14 +5,13 @@ import html
 import json
 import math
 import os
-import resource
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnet3py import log
+from nnet3py import log, system
 from nnet3py.decoding.word_errors import WordErrors, alignment_lines
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
@@ -202,8 +201,8 @@ class _Facts:
         rows = [(name, f"{seconds:.1f} s") for name, seconds in times.items()]
         if times:
             rows.append(("together, without this report", f"{sum(times.values()):.1f} s"))
-        largest = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return [*rows, ("memory of the largest process", f"{largest / 1024:.0f} MB")]
+        largest = system.largest_memory()
+        return rows if largest is None else [*rows, ("memory of the largest process", f"{largest / 2**20:.0f} MB")]
 
     def settings(self) -> Rows:
         """Options, and what training chose."""

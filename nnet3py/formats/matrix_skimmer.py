@@ -1,7 +1,6 @@
 """Finding the matrices of features in blocks of a binary archive by their heads, which say how much follows. Light."""
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -9,6 +8,7 @@ from nnet3py.formats.compressed_code import expect_decoding
 from nnet3py.formats.layouts import COMPRESSED, Head, head_of
 from nnet3py.io.holder import BINARY_HEADER
 from nnet3py.io.skim import Entry, Incomplete, Unusual, key_before
+from nnet3py.system import read_at
 
 _FIRST, _MOST = 1 << 15, 1 << 26       # bytes of a single value that are read at first, and that may follow
 BLOCK = 1 << 18                 # bytes; larger blocks come from the system anew each time, page by page
@@ -66,7 +66,7 @@ class MatrixSkimmer:
 
         None if it must be read. Raises OSError.
         """
-        data = os.pread(source, _FIRST, at)
+        data = read_at(source, _FIRST, at)
         if not data.startswith(BINARY_HEADER):
             return None
         try:
@@ -77,7 +77,7 @@ class MatrixSkimmer:
         if head.kind == "DM" or missing > _MOST:
             return None
         if missing > 0:
-            data += os.pread(source, missing, at + len(data))
+            data += read_at(source, missing, at + len(data))
         if len(data) < head.end:
             return None
         return self._values(data, [Found(b"", len(BINARY_HEADER), head)])[0]

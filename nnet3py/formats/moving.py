@@ -4,13 +4,13 @@ What moves the bytes is the system, from file to file or down a pipe. Light.
 """
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from nnet3py.formats.layouts import head_of
 from nnet3py.io.archive import Moved, Run
 from nnet3py.io.skim import Incomplete, Unusual, key_before
 from nnet3py.io.streams import InputStream
+from nnet3py.system import read_at
 
 _HEAD = 256                     # bytes; an entry with a longer key is left to whoever reads
 _RUN = 1 << 23                  # bytes that are moved at once
@@ -25,7 +25,7 @@ def dense_runs(stream: InputStream) -> Iterator[Run]:
     at = first
     entries: list[Moved] = []
     while at < size:
-        data = os.pread(source, _HEAD, at)
+        data = read_at(source, _HEAD, at)
         try:
             key, begin = key_before(data, 0)
             head = head_of(data, begin)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
+from nnet3py import system
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.holder import BINARY_HEADER, Holder
 from nnet3py.io.specifiers import Medium, is_token, parse_rxfilename, parse_script_line, split_range
@@ -74,7 +75,7 @@ class _OpenArchive:
         """The descriptor of the file, opened if it is another than before. Raises OSError, ValueError."""
         if path != self._path:
             self.close()
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._descriptor = os.open(path, os.O_RDONLY | system.PLAIN)
             self._path = path
         return self._descriptor
 

@@ -8,11 +8,12 @@ Whatever is unusual, such as text, is left to whoever reads values properly, who
 """
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from nnet3py.system import read_at
 
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader
@@ -218,9 +219,9 @@ class Skimmer:
 
         None if it must be read. Raises OSError.
         """
-        if os.pread(source, len(_HEADER), at) != _HEADER:
+        if read_at(source, len(_HEADER), at) != _HEADER:
             return None
-        return _walked_value(lambda size: os.pread(source, size, at + len(_HEADER)), self._walk)
+        return _walked_value(lambda size: read_at(source, size, at + len(_HEADER)), self._walk)
 
     def _walked(self, data: bytes, at: int) -> tuple[Entry, int]:
         """The entry at ``at``, and where it ends."""

@@ -13,6 +13,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Any
 
+from nnet3py import system
 from nnet3py.errors import Nnet3Error
 from nnet3py.io import temporary_files
 from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
@@ -25,17 +26,15 @@ logger = logging.getLogger(__name__)
 BUFFER_SIZE = 1 << 15          # small, because looking ahead copies it
 _FILE_BUFFER_SIZE = 1 << 18    # of files that are written; others wait for what goes down a pipe
 _NOT_BY_SYSTEM = (None, errno.EINVAL, errno.ENOSYS, errno.ENOTSOCK, errno.EOPNOTSUPP)    # no file, or appended to
-_SHELL = "/bin/sh"
 PIPES_VARIABLE = "NNET3PY_PIPES"               # any value but "yes" forbids them
-_SIGPIPE = 13
-_BROKEN_PIPE = (-_SIGPIPE, 128 + _SIGPIPE)     # statuses of a command whose reader went away
+_BROKEN_PIPE = (-system.SIGPIPE, 128 + system.SIGPIPE)     # statuses of a command whose reader went away
 _pipes_forbidden = False
 
 
 class ClosedOutput(Nnet3Error):
     """Whoever read standard output went away (``… | head``); the exit status is that of a broken pipe."""
 
-    exit_code = 128 + _SIGPIPE
+    exit_code = 128 + system.SIGPIPE
 
 
 def _reason(error: OSError) -> str:
@@ -63,7 +62,7 @@ def _start_command(command: str, path: str, reads: bool) -> subprocess.Popen:
 
     _flush_standard_output()
     stdin, stdout = (None, subprocess.PIPE) if reads else (subprocess.PIPE, None)
-    return subprocess.Popen([_SHELL, "-c", command], stdin=stdin, stdout=stdout, bufsize=0)
+    return subprocess.Popen(system.shell_words(command), stdin=stdin, stdout=stdout, bufsize=0)
 
 
 # -- input -----------------------------------------------------------------------------------------------------------
@@ -171,7 +170,7 @@ def _open_standard_input() -> InputStream:
 
 def _open_file(path: str) -> io.FileIO:
     try:
-        return io.FileIO(path, "r")
+        return io.FileIO(system.device_path(path), "r")
     except (OSError, ValueError) as error:
         reason = _reason(error) if isinstance(error, OSError) else str(error)
         raise Nnet3Error(f"cannot open '{path}' for reading: {reason}") from error
@@ -247,7 +246,7 @@ class _RawOutput(io.RawIOBase):
                 if by_system:
                     moved = os.sendfile(self.target.fileno(), source, first, end - first)
                 else:
-                    moved = self.target.write(os.pread(source, min(end - first, _FILE_BUFFER_SIZE), first))
+                    moved = self.target.write(system.read_at(source, min(end - first, _FILE_BUFFER_SIZE), first))
             except OSError as error:
                 if by_system and error.errno in _NOT_BY_SYSTEM:
                     by_system = False
@@ -385,7 +384,7 @@ def _open_output_file(path: str) -> OutputStream:
             raise Nnet3Error(f"cannot open '{path}' for writing: it is another output of this command already",
                              hint="give every output a name of its own")
         if _must_write_through(path) or (os.path.exists(final) and not os.access(os.path.dirname(final), os.W_OK)):
-            return OutputStream(io.FileIO(path, "w"), path)
+            return OutputStream(io.FileIO(system.device_path(path), "w"), path)
         if os.path.exists(final) and not os.access(final, os.W_OK):
             raise PermissionError(13, "Permission denied")
         descriptor, temporary = temporary_files.create(final)

@@ -13,10 +13,7 @@ import stat
 from contextlib import suppress
 from functools import cache
 
-try:
-    import fcntl
-except ImportError:         # Windows: what a killed process leaves stays there
-    fcntl = None            # type: ignore[assignment]
+from nnet3py import system
 
 NAME = re.compile(r"\.(.*)\.[0-9]+-[0-9]+\.tmp", re.DOTALL)
 _LONGEST = 60               # characters of the output's name that are part of it
@@ -35,7 +32,7 @@ def create(final: str) -> tuple[int, str]:
         path = os.path.join(folder, f".{base[:_LONGEST]}.{os.getpid()}-{next(_numbers)}.tmp")
         _unfinished[path] = final              # before it is there: a signal may come at any moment
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o666)
             break
         except FileExistsError:
             del _unfinished[path]
@@ -43,7 +40,7 @@ def create(final: str) -> tuple[int, str]:
             del _unfinished[path]
             raise
     with suppress(OSError):                    # nothing to replace, or not ours: the mode that the umask gives is right
-        os.fchmod(descriptor, stat.S_IMODE(os.stat(final).st_mode))
+        system.set_mode(descriptor, stat.S_IMODE(os.stat(final).st_mode))
     _try_to_lock(descriptor)
     return descriptor, path
 
@@ -99,7 +96,7 @@ def _left_behind(folder: str) -> dict[str, list[str]]:
 def _remove_if_unlocked(path: str) -> None:
     """Remove what another process has left, unless it still writes it, or that cannot be found out."""
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDWR | system.UNFOLLOWED | system.PLAIN)
         try:
             if stat.S_ISREG(os.fstat(descriptor).st_mode) and _try_to_lock(descriptor):
                 os.remove(path)
@@ -108,10 +105,7 @@ def _remove_if_unlocked(path: str) -> None:
 
 
 def _try_to_lock(descriptor: int) -> bool:
-    if fcntl is None:
-        return False
     try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return system.lock_range(descriptor)
     except OSError:
         return False
-    return True

@@ -14,10 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, TypeVar
 
-from nnet3py.engine.threads import available_cores
 from nnet3py.errors import UsageError
 from nnet3py.recognition.results import Result
 from nnet3py.recognition.stream import Block, Stream
+from nnet3py.system import available_cores
 
 THREADS_PER_CORE = 4
 

@@ -22,6 +22,7 @@ from nnet3py.recognition.server_options import ServerOptions
 from nnet3py.recognition.server_protocol import CloseCode, StreamSettings
 from nnet3py.recognition.server_session import Session
 from nnet3py.recognition.stream_threads import StreamService
+from nnet3py.system import call_at_signals
 
 logger = logging.getLogger(__name__)
 
@@ -190,9 +191,7 @@ def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[
     """
     async def until_signal() -> None:
         server = server_of()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, server.stop)
+        call_at_signals(asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT), server.stop)
         await server.serve(listening)
 
     asyncio.run(until_signal())

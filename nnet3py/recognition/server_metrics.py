@@ -1,8 +1,9 @@
 """What the server counts, as text for Prometheus."""
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
+
+from nnet3py.system import resident_bytes
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)      # seconds
 _PREFIX = "nnet3py_"
@@ -68,12 +69,3 @@ class Metrics:
 
 def _gauge(name: str, help_text: str, value: float) -> list[str]:
     return [f"# HELP {name} {help_text}", f"# TYPE {name} gauge", f"{name} {value:.12g}"]
-
-
-def resident_bytes() -> int | None:
-    """The memory that this process has now; None where the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return None

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 import logging
-import resource
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from nnet3py import system
 from nnet3py.drivers.egs.data_folder import DataFolder, select, spk2utt, table_dim, write_list
 from nnet3py.drivers.egs.steps import check_plain
 from nnet3py.errors import FormatError, UsageError
@@ -127,7 +127,7 @@ def plan_archives(wanted: int, most_open_files: int | None = None) -> ArchivePla
 
     UsageError if the limit is too low to write any.
     """
-    limit = most_open_files or min(MOST_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    limit = most_open_files or min(MOST_OPEN_FILES, system.open_file_limit() or MOST_OPEN_FILES)
     if limit < _OTHER_FILES + 2:
         raise UsageError(f"only {limit} files can be open at once: expected {_OTHER_FILES + 2} or more",
                          "raise the limit with ulimit -n")

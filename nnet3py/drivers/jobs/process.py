@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from nnet3py import system
 from nnet3py.drivers.jobs import watcher
 from nnet3py.drivers.jobs.launchers import launcher_folder
 from nnet3py.engine.threads import environment_of_threads
@@ -30,11 +31,6 @@ def job_environment(threads: int, variables: Mapping[str, str] | None = None) ->
     path = os.pathsep.join(filter(None, [str(launcher_folder()), os.environ.get("PATH")]))
     return {"NNET3PY_PYTHON": sys.executable, **os.environ, **(variables or {}), "PATH": path,
             **environment_of_threads(threads)}
-
-
-def bash_words(command: str) -> list[str]:
-    """The words that run a command line in bash; a pipe fails if any of its programs does."""
-    return ["bash", "-o", "pipefail", "-c", command]
 
 
 class JobProcesses:
@@ -81,7 +77,7 @@ class JobProcesses:
             output.write(log_header(command).encode("utf-8", "surrogateescape"))
         with open(log, "ab") as output:      # programs of a pipe write to it side by side
             start = time.time()
-            status = self.run(bash_words(command), job_environment(threads, variables), output, folder, wanted)
+            status = self.run(system.bash_words(command), job_environment(threads, variables), output, folder, wanted)
             output.write(log_footer(status, time.time() - start, threads).encode())
         return status
 
@@ -89,7 +85,7 @@ class JobProcesses:
         """End the processes that run now; returns when they are gone."""
         with self._lock:
             groups = set(self._groups)
-        watcher.end_groups(groups)
+        system.end_groups(groups)
 
     def close(self) -> None:
         """End the processes and the watcher; nothing can be started afterwards."""
@@ -109,7 +105,7 @@ class JobProcesses:
                 return
             except subprocess.TimeoutExpired:
                 if not wanted():
-                    watcher.end_groups({process.pid})
+                    system.end_groups({process.pid})
                     return
 
     def _start(self, words: Sequence[str], environment: Mapping[str, str], output: IO[bytes],
@@ -117,9 +113,9 @@ class JobProcesses:
         with self._lock:
             if self._closed:
                 raise Nnet3Error("the executor of these jobs is closed")
-            process = subprocess.Popen(["bash", "-c", _WAIT_FOR_A_LINE, "job", *words], stdin=subprocess.PIPE,
+            process = subprocess.Popen([*system.bash_words(_WAIT_FOR_A_LINE), "job", *words], stdin=subprocess.PIPE,
                                        stdout=output, stderr=subprocess.STDOUT, env=dict(environment), cwd=folder,
-                                       start_new_session=True)
+                                       **system.NEW_GROUP)
             self._groups.add(process.pid)
             self._tell(f"+{process.pid}")
         assert process.stdin is not None
@@ -136,7 +132,7 @@ class JobProcesses:
             if self._closed:
                 return
             self._watcher = subprocess.Popen([sys.executable, "-I", "-S", watcher.__file__], stdin=subprocess.PIPE,
-                                             stdout=subprocess.DEVNULL, start_new_session=True, text=True)
+                                             stdout=subprocess.DEVNULL, text=True, **system.NEW_GROUP)
         assert self._watcher.stdin is not None
         try:
             self._watcher.stdin.write(line + "\n")
@@ -148,7 +144,7 @@ class JobProcesses:
 def log_header(command: str) -> str:
     """The lines that begin a log."""
     quoted = "\n".join(f"# {line}" for line in command.splitlines())
-    return f"# Running on {os.uname().nodename}\n# Started at {_date()}\n{quoted}\n"
+    return f"# Running on {system.host_name()}\n# Started at {_date()}\n{quoted}\n"
 
 
 def log_footer(status: int, seconds: float, threads: int) -> str:
@@ -168,4 +164,5 @@ def describe_status(status: int) -> str:
 
 def _date() -> str:
     """Now, as the program ``date`` prints it."""
-    return time.strftime("%a %b %e %H:%M:%S %Z %Y")
+    now = time.localtime()      # Windows has no %e
+    return time.strftime(f"%a %b {now.tm_mday:2d} %H:%M:%S %Z %Y", now)
