@@ -112,3 +112,16 @@ def test_the_shell_commands_run_after_the_demo(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
     assert "num-parameters: 177180" in done.stdout and "for computing" in done.stdout
     assert (quick / "more.raw").stat().st_size > 500_000
+
+
+def test_each_claim_of_the_first_screen_has_a_link() -> None:
+    """Up to the commands: the first paragraph says four things, and each item of the list one."""
+    first = README.partition("## The commands")[0]
+    opening = first.split("\n\n")[1]
+    assert all(f"]({page}" in opening for page in ("docs/models.md", "docs/commands.md", "docs/coming-from-kaldi.md",
+                                                   "docs/compiler.md", "nnet3py/engine/README.md", "docs/gpu.md"))
+    items = re.findall(r"^- (.*?)(?=^- |\n\n)", first, re.MULTILINE | re.DOTALL)
+    assert len(items) >= 7
+    assert not [item for item in items if "](" not in item]
+    rows = re.findall(r"^\| \[.*", first, re.MULTILINE)
+    assert len(rows) >= 5 and all("RESULTS.md" in row for row in rows)
