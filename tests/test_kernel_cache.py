@@ -50,7 +50,7 @@ def compiled(tmp_path_factory):
     for name in ("ops", "engine"):
         shutil.copytree(ROOT / "nnet3py" / name, root / "nnet3py" / name,
                         ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("__init__.py", "errors.py", "log.py", "cached_property.py", "trusted_files.py"):
+    for name in ("__init__.py", "errors.py", "log.py", "cached_property.py", "system.py", "trusted_files.py"):
         shutil.copy(ROOT / "nnet3py" / name, root / "nnet3py" / name)
     (root / "nnet3py" / "ops" / "family.py").write_text(KERNELS)
     (root / "nnet3py" / "ops" / "callee.py").write_text(CALLEE)
