@@ -6,7 +6,7 @@ import pytest
 import reference
 from ops_cases import matrix, vector
 
-from nnet3py.engine import epilogue
+from nnet3py.engine import epilogue, product_rule
 from nnet3py.engine.jit import Kernel
 
 ROUNDING = 1e-5      # float32 sums of up to 300 products, and of 64 rows of them
@@ -26,6 +26,7 @@ def _by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, s
                        floor)
 
 
+product_rule.load_blas()
 WAYS = [Kernel(function, "int int int int mat mat mat mat vec vec vec ivec int f32", False, None)
         for function in (_by_tiles, _by_parts)]
 

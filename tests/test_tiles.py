@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3py.engine import blas, tiles
+from nnet3py.engine import blas, product_rule, tiles
 from nnet3py.engine.jit import Kernel
 
 ROUNDING = 3e-6      # float32 sums of up to 300 products, relative to the sum of their absolute values
@@ -20,6 +20,7 @@ def _by_blas(dst, a, b, alpha, beta, trans_a, trans_b):
     blas.multiply(dst, a, b, alpha, beta, trans_a, trans_b)
 
 
+product_rule.load_blas()
 WAYS = {function.__name__: Kernel(function, "mat mat mat f32 f32 bool bool", False, None)
         for function in (_by_tiles, _by_blas)}
 
@@ -50,6 +51,26 @@ def test_products(way, trans_a, trans_b):
                 WAYS[way](dst, a, b, alpha, beta, trans_a, trans_b)
                 assert (np.abs(dst - wanted) <= 2 * ROUNDING * scale).all(), (m, n, k)
                 assert np.isnan(whole).sum() == whole.size - dst.size, "nothing beside the result is written"
+
+
+LARGE = [(tiles.ROW_BLOCK + 7, tiles.LEAST_COLUMNS_TO_COPY_FOR + 5, tiles.BLOCK + 5),       # the left one is copied
+         (tiles.LEAST_ROWS_TO_COPY_FOR, (tiles.PANELS + 1) * tiles.PANEL + 2, 37),           # and the right one
+         (tiles.LEAST_ROWS_TO_COPY_FOR - 1, 2 * tiles.PANEL, tiles.BLOCK)]                   # it is not
+
+
+@pytest.mark.parametrize("trans_a", [False, True])
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize("shape", LARGE)
+def test_large_products_by_tiles(shape, trans_a, trans_b):
+    rng, (m, n, k) = np.random.default_rng(2), shape
+    a = strided(rng, *((k, m) if trans_a else (m, k)))
+    b = strided(rng, *((n, k) if trans_b else (k, n)))
+    left, right = a.T if trans_a else a, b.T if trans_b else b
+    whole = np.full((m + 2, n + 2), np.nan, np.float32)
+    WAYS["_by_tiles"](whole[1:-1, 1:-1], a, b, 0.5, 0.0, trans_a, trans_b)
+    wanted, scale = 0.5 * left.astype(np.float64) @ right, np.abs(left.astype(np.float64)) @ np.abs(right)
+    assert (np.abs(whole[1:-1, 1:-1] - wanted) <= ROUNDING * scale).all()
+    assert np.isnan(whole).sum() == whole.size - m * n, "nothing beside the result is written"
 
 
 @pytest.mark.parametrize("wide", [1, 2])

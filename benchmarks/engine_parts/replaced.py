@@ -54,27 +54,9 @@ def team() -> None:
 
 def tiles() -> None:
     """scipy's BLAS instead of tiles, its products cut and shared as on processors that the tiles are not for."""
-    def change() -> None:
-        from nnet3py.engine import tiles
+    from nnet3py.engine import product_rule
 
-        tiles.KNOWN_PROCESSOR = False
-
-    _before_compiling(change)
-
-
-def _before_compiling(change: Callable[[], None]) -> None:
-    """Change something before the first kernel is compiled that is not on disk."""
-    from nnet3py.engine import kernel_files
-
-    find = kernel_files.find
-
-    def find_or_change(source: Path, name: str) -> Callable[..., Any] | None:
-        found = find(source, name)
-        if found is None:
-            change()
-        return found
-
-    kernel_files.find = find_or_change
+    product_rule.set_rule(product_rule.ALL_BLAS)
 
 
 def _instead_of_kernels(make: Callable[[Any], Callable[..., Any]]) -> None:

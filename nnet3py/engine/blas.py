@@ -1,4 +1,4 @@
-"""The door to BLAS: scipy's ``sgemm``, called from compiled code, for processors that ``tiles.py`` does not know."""
+"""The door to BLAS: scipy's ``sgemm``, called from compiled code where ``product_rule.py`` says so."""
 from __future__ import annotations
 
 from typing import Any
@@ -9,13 +9,28 @@ from numba.extending import intrinsic
 
 from nnet3py.engine import symbols
 from nnet3py.engine.jit import inline
-from nnet3py.engine.sgemm import INTEGER_BITS
+from nnet3py.engine.product_rule import LARGE, RULE, SGEMM
+from nnet3py.engine.sgemm import integer_bits
 
 # A product is made of pieces of so many rows and columns, counted from its first ones: BLAS may sum otherwise where it
 # is given another shape, and then numbers would depend on how threads shared a product.
 PIECE = 256
-_INT = ir.IntType(INTEGER_BITS)
+_I64, _INT = ir.IntType(64), ir.IntType(integer_bits())
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))
+
+
+def _word(context: Any, builder: Any, index: int) -> Any:
+    """A word of ``product_rule.words``."""
+    memory = context.get_c_value(builder, _I64, symbols.PRODUCTS)
+    return builder.load(builder.gep(memory, [ir.Constant(_I64, index)]))
+
+
+def _rule(typingctx):
+    """The rule that holds now."""
+    def codegen(context, builder, signature, args):
+        return _word(context, builder, RULE)
+
+    return types.intp(), codegen
 
 
 def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
@@ -44,7 +59,7 @@ def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c,
             return pointer(value)
 
         function_type = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t] * len(args))
-        function = cgutils.get_or_insert_function(builder.module, function_type, symbols.SGEMM)
+        function = builder.inttoptr(_word(context, builder, SGEMM), function_type.as_pointer())
         builder.call(function, [convert(kind, value) for kind, value in zip(signature.args, args, strict=True)])
         return context.get_dummy_value()
 
@@ -52,6 +67,15 @@ def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c,
 
 
 sgemm: Any = intrinsic(_sgemm)
+rule: Any = intrinsic(_rule)
+
+
+@inline
+def is_for_blas(m, n, k, trans_a, trans_b):
+    """Whether BLAS computes a product, as :func:`product_rule.class_of` has it."""
+    size = 1 if min(m, n, k) >= LARGE else 0
+    form = (2 if trans_a else 0) + (1 if trans_b else 0)
+    return (rule() >> (2 * form + size)) & 1 == 1
 
 
 @inline

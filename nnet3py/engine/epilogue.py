@@ -5,27 +5,30 @@ values after the floor; each is over ROWS_OF_A_SUM rows, so that it does not dep
 """
 from __future__ import annotations
 
+from nnet3py.engine import blas
 from nnet3py.engine.addresses import address, stack_floats
 from nnet3py.engine.jit import inline, row, segment, span
 from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.engine.tiles import (
-    BLOCK,
+    GROUP_SIZE,
     ITEM,
-    KNOWN_PROCESSOR,
+    LEAST_COLUMNS_TO_COPY_FOR,
+    LEFT_SIZE,
     ONE,
-    PANEL,
     PANEL_SIZE,
+    ROW_BLOCK,
+    TILE_ROWS,
     VECTOR,
     ZERO,
+    depth_of,
     last_tile,
     multiply,
     next_rows,
     panel_of_right,
+    panel_width,
     tile,
+    transpose_left,
 )
-
-if not KNOWN_PROCESSOR:
-    from nnet3py.engine.blas import multiply  # noqa: F811
 
 
 @inline
@@ -69,24 +72,50 @@ def _finish(part, first_row, first, floor, scale, offset, sums):
 
 
 @inline
-def affine_block(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+def affine_block(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor,
+                 by_blas):
     """Rows ``first_row`` to ``last_row`` - 1 and columns ``first`` to ``last`` - 1 of ``spliced_affine``.
 
     ``first_row`` is a multiple of ROWS_OF_A_SUM, and ``first`` of PANEL, unless they are 0.
     """
     begin_sums(sums, first_row, last_row, first, last)
-    if KNOWN_PROCESSOR:
-        by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
-    else:
+    if by_blas:
         by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
+    else:
+        by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
 
 
 @inline
 def by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    """The whole block's product with one part of the input after the other, then the rest; for any processor."""
+    """The whole block's product by BLAS with one part of the input after the other, then the rest."""
     part = dst[first_row:last_row, first:last]
     set_rows(part, span(bias, first, last - first))
     dim = src.shape[1]
+    for p in range(starts.shape[0]):
+        top = starts[p] + first_row * stride
+        rows = src[top:top + (last_row - first_row - 1) * stride + 1:stride]
+        blas.multiply(part, rows, weights[first:last, p * dim:(p + 1) * dim], ONE, ONE, False, True)
+    _finish(part, first_row, first, floor, scale, offset, sums)
+
+
+@inline
+def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+    """Some rows after the other, each block of k with all columns while what the rows have of it is in the cache."""
+    whole = first + (last - first) // VECTOR * VECTOR
+    for begin in range(first_row, last_row, ROW_BLOCK):
+        end = min(begin + ROW_BLOCK, last_row)
+        if first < whole:
+            _rows_by_tiles(begin, end, first, whole, dst, sums, src, weights, bias, scale, offset, starts, stride,
+                           floor)
+        if whole < last:
+            _narrow_rest(begin, end, whole, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor)
+
+
+@inline
+def _narrow_rest(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
+    """Columns that are less than a vector: the product with each part of the input, then the rest."""
+    part, dim = dst[first_row:last_row, first:last], src.shape[1]
+    set_rows(part, span(bias, first, last - first))
     for p in range(starts.shape[0]):
         top = starts[p] + first_row * stride
         rows = src[top:top + (last_row - first_row - 1) * stride + 1:stride]
@@ -95,56 +124,57 @@ def by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, sc
 
 
 @inline
-def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    """A panel of columns after the other, each through all parts of the input while it is in the first-level cache."""
-    panel = stack_floats(PANEL_SIZE)
-    dim, num_parts, count = src.shape[1], starts.shape[0], sums.shape[0] // 2
-    for j0 in range(first, last, PANEL):
-        width = min(PANEL, last - j0)
-        vectors = -(-width // VECTOR)
-        whole = width == vectors * VECTOR
-        part = dst[first_row:last_row, j0:j0 + width]
-        if not whole:
-            set_rows(part, span(bias, j0, width))
-        for p in range(num_parts):
-            left = src[starts[p] + first_row * stride:]
-            block = weights[j0:j0 + width, p * dim:(p + 1) * dim]
-            if not whole:
-                multiply(part, left[:(part.shape[0] - 1) * stride + 1:stride], block, ONE, ONE, False, True)
-                continue
-            for k0 in range(0, dim, BLOCK):
-                depth = min(BLOCK, dim - k0)
-                right, right_step = panel_of_right(panel, address(block) + k0 * ITEM, ITEM, weights.strides[0], depth,
-                                                   width, vectors)
-                is_first, is_last = p == 0 and k0 == 0, p == num_parts - 1 and k0 + depth == dim
-                _tiles_of_panel(part, vectors, address(left) + k0 * ITEM, src.strides[0] * stride, right, right_step,
-                                depth, is_first, is_last, first_row, j0, bias, floor, scale, offset, sums, count)
-        if not whole:
-            _finish(part, first_row, j0, floor, scale, offset, sums)
+def _rows_by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride,
+                   floor):
+    panel, packed = stack_floats(PANEL_SIZE), stack_floats(LEFT_SIZE)
+    dim, num_parts, num_rows = src.shape[1], starts.shape[0], last_row - first_row
+    row_step, block_depth = src.strides[0] * stride, depth_of(dim)
+    copies_left = last - first >= LEAST_COLUMNS_TO_COPY_FOR
+    for p in range(num_parts):
+        for k0 in range(0, dim, block_depth):
+            depth = min(block_depth, dim - k0)
+            is_first, is_last = p == 0 and k0 == 0, p == num_parts - 1 and k0 + depth == dim
+            left = address(src) + (starts[p] + first_row * stride) * src.strides[0] + k0 * ITEM
+            if copies_left:
+                transpose_left(packed, left, row_step, num_rows, depth)
+            j0 = first
+            while j0 < last:
+                width = panel_width(last - j0)
+                block = address(weights) + j0 * weights.strides[0] + (p * dim + k0) * ITEM
+                right, right_step = panel_of_right(panel, block, ITEM, weights.strides[0], depth, width,
+                                                   width // VECTOR, num_rows)
+                part = dst[first_row:last_row, j0:j0 + width]
+                if copies_left:
+                    _tiles_of_panel(part, packed, GROUP_SIZE * ITEM, ITEM, TILE_ROWS * ITEM, right, right_step, depth,
+                                    is_first, is_last, first_row, j0, bias, floor, scale, offset, sums)
+                else:
+                    _tiles_of_panel(part, left, TILE_ROWS * row_step, row_step, ITEM, right, right_step, depth,
+                                    is_first, is_last, first_row, j0, bias, floor, scale, offset, sums)
+                j0 += width
 
 
 @inline
-def _tiles_of_panel(part, vectors, left, row_step, right, right_step, depth, is_first, is_last, first_row, j0, bias,
-                    floor, scale, offset, sums, count):
-    result, i0, step = address(part), 0, part.strides[0]
+def _tiles_of_panel(part, left, group_step, row_step, k_step, right, right_step, depth, is_first, is_last, first_row,
+                    j0, bias, floor, scale, offset, sums):
+    result, i0, step, vectors, count = address(part), 0, part.strides[0], part.shape[1] // VECTOR, sums.shape[0] // 2
     scale_at = offset_at = sums_at = squares_at = 0
     if scale.shape[0]:
         scale_at, offset_at = address(scale) + j0 * ITEM, address(offset) + j0 * ITEM
     while i0 < part.shape[0]:
-        left_over = part.shape[0] - i0
+        left_over = min(part.shape[0] - i0, TILE_ROWS - i0 % TILE_ROWS)
         if is_last and count:           # a tile adds to one sum, so it ends where that does
             left_over = min(left_over, ROWS_OF_A_SUM - i0 % ROWS_OF_A_SUM)
         rows = next_rows(left_over)
-        left_at, result_at = left + i0 * row_step, result + i0 * step
+        left_at, result_at = left + i0 // TILE_ROWS * group_step + i0 % TILE_ROWS * row_step, result + i0 * step
         addend, addend_step = (address(bias) + j0 * ITEM, 0) if is_first else (result_at, step)
         if is_last:
             if count:
                 block = (first_row + i0) // ROWS_OF_A_SUM
                 sums_at = address(sums) + block * sums.strides[0] + j0 * ITEM
                 squares_at = sums_at + count * sums.strides[0]
-            last_tile(rows, vectors, depth, left_at, row_step, ITEM, right, right_step, result_at, step, addend,
+            last_tile(rows, vectors, depth, left_at, row_step, k_step, right, right_step, result_at, step, addend,
                       addend_step, floor, scale_at, offset_at, sums_at, squares_at)
         else:
-            tile(rows, vectors, depth, left_at, row_step, ITEM, right, right_step, result_at, step, addend, addend_step,
-                 ONE, ONE)
+            tile(rows, vectors, depth, left_at, row_step, k_step, right, right_step, result_at, step, addend,
+                 addend_step, ONE, ONE)
         i0 += rows

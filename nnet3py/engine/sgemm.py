@@ -1,8 +1,7 @@
-"""scipy's ``sgemm``, made known to LLVM by the name ``symbols.SGEMM``. Light: no numba.
+"""scipy's ``sgemm``: its address, which compiled code calls. Light: no numba.
 
-``scipy.linalg.cython_blas`` hands out the address of its ``sgemm``. We give that address a name that LLVM can link, so
-a kernel that calls it can be kept in the disk cache and a call costs no more than one in C. Only that extension module
-is loaded: importing all of ``scipy.linalg`` takes a tenth of a second and more, loading this file 2 ms.
+``scipy.linalg.cython_blas`` hands out the address. Only that extension module is loaded: importing all of
+``scipy.linalg`` takes a tenth of a second and more, loading this file 2 ms.
 """
 from __future__ import annotations
 
@@ -10,12 +9,10 @@ import ctypes
 import importlib.machinery
 import importlib.util
 import re
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-import llvmlite.binding
-
-from nnet3py.engine import symbols
 from nnet3py.engine.threads import limit_blas
 from nnet3py.errors import DeviceError
 
@@ -38,8 +35,9 @@ def _load_cython_blas() -> ModuleType:
     return importlib.import_module(_MODULE)
 
 
-def _register_sgemm() -> int:
-    """Make ``sgemm`` known to LLVM as ``symbols.SGEMM``; returns the width of BLAS's integers in bits."""
+@cache
+def _sgemm() -> tuple[int, int]:
+    """The address of ``sgemm``, and the width of BLAS's integers in bits."""
     capsule = _load_cython_blas().__pyx_capi__["sgemm"]
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -49,9 +47,15 @@ def _register_sgemm() -> int:
     argument_types = re.findall(r"[\w ]+\*", signature.decode())
     if len(argument_types) != 13:
         raise DeviceError(f"scipy's sgemm takes {signature.decode()}, expected 13 pointers", "install another scipy")
-    llvmlite.binding.add_symbol(symbols.SGEMM, get_pointer(capsule, signature))
-    return 32 if argument_types[2].strip() == "int *" else 64
+    limit_blas()       # products are cut by us (products.py)
+    return get_pointer(capsule, signature), 32 if argument_types[2].strip() == "int *" else 64
 
 
-INTEGER_BITS = _register_sgemm()
-limit_blas()       # products are cut by us (products.py)
+def sgemm_address() -> int:
+    """Where ``sgemm`` is; BLAS computes with one thread from now on. Raises DeviceError."""
+    return _sgemm()[0]
+
+
+def integer_bits() -> int:
+    """The width of BLAS's integers. Raises DeviceError."""
+    return _sgemm()[1]

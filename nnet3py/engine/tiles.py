@@ -23,13 +23,19 @@ from nnet3py.engine.processor import AVX2, AVX512, GENERIC, processor
 _SHAPES = {AVX512: (16, 8, 3),      # 32 registers
            AVX2: (8, 6, 2),         # 16 registers
            GENERIC: (4, 4, 2)}
-KNOWN_PROCESSOR = processor().kind != GENERIC     # of others none was tried: there a BLAS is likely to be faster
 VECTOR, TILE_ROWS, TILE_VECTORS = _SHAPES[processor().kind]
 PANEL = VECTOR * TILE_VECTORS     # columns of a tile
 ROW_COUNTS = tuple(sorted({TILE_ROWS, 4, 2, 1}, reverse=True))
-BLOCK = 128                       # of k: as much of a right matrix's panel as the first-level cache can hold
-ITEM = 4                          # bytes
+BLOCK = {AVX512: 160, AVX2: 256, GENERIC: 256}[processor().kind]   # of k: a panel of it is in the first-level cache
+ROW_BLOCK = 192                   # of rows: what they have of a block of k is in the second-level cache
+ITEM, CACHE_LINE = 4, 64          # bytes
 PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
+GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # of the copy of a left matrix: a tile's rows, and what is written behind
+LEFT_SIZE = -(-ROW_BLOCK // TILE_ROWS) * GROUP_SIZE
+PANELS = 2                                   # that are copied side by side
+PANELS_SIZE = PANELS * PANEL_SIZE
+LEAST_COLUMNS_TO_COPY_FOR = 256              # of a result: rows of a left matrix pay for being copied
+LEAST_ROWS_TO_COPY_FOR = 4 * TILE_ROWS       # copying a panel costs a tenth of what so many rows do with it
 
 _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 _VECTOR_TYPE = ir.VectorType(_FLOAT, VECTOR)
@@ -72,6 +78,7 @@ def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> i
             new_sums.append([builder.call(multiply_add, [wide, columns[v], sums[r][v]]) for v in range(vectors)])
         return new_sums, builder.add(left_now, k_step), builder.add(right_now, right_step)
 
+    _prefetch(builder, rest[0], rest[1], rows, vectors)
     # Rounds are of two: a shorter loop is slower by a fifth where it begins at the wrong place of a cache line.
     num_rounds = builder.lshr(count, ir.Constant(_I64, 1))
     builder.cbranch(builder.icmp_signed(">", num_rounds, ir.Constant(_I64, 0)), loop, last)
@@ -111,6 +118,18 @@ def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> i
     store(builder, totals, multiply_add, *rest)
     builder.ret_void()
     return function
+
+
+def _prefetch(builder: ir.IRBuilder, start: Any, step: Any, rows: int, vectors: int) -> None:
+    """Have the cache lines of a tile's result brought while its products are computed."""
+    pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(ir.VoidType(), [pointer, number, number, number]), "llvm.prefetch.p0")
+    for_writing, keep, data = (ir.Constant(number, value) for value in (1, 3, 1))
+    for r in range(rows):
+        for offset in range(0, vectors * VECTOR * ITEM, CACHE_LINE):
+            place = builder.add(builder.add(start, builder.mul(step, ir.Constant(_I64, r))), ir.Constant(_I64, offset))
+            builder.call(function, [builder.inttoptr(place, pointer), for_writing, keep, data])
 
 
 def _join(phis: list[list[Any]], *incoming: tuple[list[list[Any]], Any]) -> None:
@@ -222,35 +241,58 @@ def _call_tile(is_last: bool) -> Any:
     return codegen
 
 
-def _transpose_square(typingctx, panel, source, source_step):
-    """Copy VECTOR x VECTOR numbers, whose rows are ``source_step`` bytes apart, into the columns of ``panel``."""
-    def codegen(context, builder, signature, args):
-        rows = [_load(builder, builder.add(args[1], builder.mul(args[2], ir.Constant(_I64, r)))) for r in range(VECTOR)]
-        step = 1
-        while step < VECTOR:       # exchange the blocks beside the diagonal, of ever larger squares
-            for r in range(VECTOR):
-                if not r & step:
-                    upper, lower = rows[r], rows[r + step]
-                    rows[r] = _shuffle(builder, upper, lower, [
-                        VECTOR + c - step if c & step else c for c in range(VECTOR)])
-                    rows[r + step] = _shuffle(builder, upper, lower, [
-                        VECTOR + c if c & step else c + step for c in range(VECTOR)])
-            step *= 2
-        for r, row in enumerate(rows):
-            place = builder.add(args[0], ir.Constant(_I64, r * PANEL * ITEM))
-            builder.store(row, builder.inttoptr(place, _VECTOR_TYPE.as_pointer()), align=ITEM)
-        return context.get_dummy_value()
+def _transpose(rows_of_source: int) -> Any:
+    def intrinsic_function(typingctx, target, target_step, source, source_step):
+        """Copy ``rows_of_source`` x VECTOR numbers, whose rows are ``source_step`` bytes apart, as columns of a target.
 
-    return types.void(types.intp, types.intp, types.intp), codegen
+        VECTOR rows are written of VECTOR numbers each; what is behind the first ``rows_of_source`` is not to be used.
+        """
+        def codegen(context, builder, signature, args):
+            rows = [_load(builder, builder.add(args[2], builder.mul(args[3], ir.Constant(_I64, r))))
+                    for r in range(rows_of_source)]
+            rows += [ir.Constant(_VECTOR_TYPE, ir.Undefined)] * (VECTOR - rows_of_source)
+            step = 1
+            while step < VECTOR:       # exchange the blocks beside the diagonal, of ever larger squares
+                for r in range(VECTOR):
+                    if not r & step:
+                        upper, lower = rows[r], rows[r + step]
+                        rows[r] = _shuffle(builder, upper, lower, [
+                            VECTOR + c - step if c & step else c for c in range(VECTOR)])
+                        rows[r + step] = _shuffle(builder, upper, lower, [
+                            VECTOR + c if c & step else c + step for c in range(VECTOR)])
+                step *= 2
+            for r, row in enumerate(rows):
+                place = builder.add(args[0], builder.mul(args[1], ir.Constant(_I64, r)))
+                builder.store(row, builder.inttoptr(place, _VECTOR_TYPE.as_pointer()), align=ITEM)
+            return context.get_dummy_value()
+
+        return types.void(types.intp, types.intp, types.intp, types.intp), codegen
+
+    return intrinsic_function
 
 
 def _shuffle(builder: ir.IRBuilder, first: Any, second: Any, places: list[int]) -> Any:
     return builder.shuffle_vector(first, second, ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), places))
 
 
+def _copy_vectors(typingctx, target, source, vectors):
+    """Copy ``vectors`` (at most TILE_VECTORS) vectors."""
+    def codegen(context, builder, signature, args):
+        for v in range(TILE_VECTORS):
+            with builder.if_then(builder.icmp_signed(">", args[2], ir.Constant(_I64, v))):
+                offset = ir.Constant(_I64, v * VECTOR * ITEM)
+                place = builder.inttoptr(builder.add(args[0], offset), _VECTOR_TYPE.as_pointer())
+                builder.store(_load(builder, builder.add(args[1], offset)), place, align=ITEM)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp, types.intp), codegen
+
+
 tile: Any = intrinsic(_tile)
 last_tile: Any = intrinsic(_last_tile)
-transpose_square: Any = intrinsic(_transpose_square)
+transpose_square: Any = intrinsic(_transpose(VECTOR))
+transpose_tile_rows: Any = intrinsic(_transpose(TILE_ROWS))
+copy_vectors: Any = intrinsic(_copy_vectors)
 ZERO, ONE = np.float32(0), np.float32(1)
 
 
@@ -270,7 +312,8 @@ def _transpose_panel(panel, right, column_step, count, width):
     squares = count - count % VECTOR
     for j in range(0, width, VECTOR):
         for k in range(0, squares, VECTOR):
-            transpose_square(panel + (k * PANEL + j) * ITEM, right + j * column_step + k * ITEM, column_step)
+            source = right + j * column_step + k * ITEM
+            transpose_square(panel + (k * PANEL + j) * ITEM, PANEL * ITEM, source, column_step)
     if squares < count:
         _copy_panel(panel + squares * PANEL * ITEM, right + squares * ITEM, ITEM, column_step, count - squares, width,
                     width)
@@ -290,15 +333,76 @@ def next_rows(rows):
 
 
 @inline
-def panel_of_right(panel, right, right_step, column_step, count, width, vectors):
-    """Where the rows of a panel of the right matrix are, and the bytes between them; copied where they do not fit."""
+def depth_of(k):
+    """How much of ``k`` a block has: all have the same, but for the last one."""
+    blocks = (k + BLOCK - 1) // BLOCK
+    return min(k, (k + 4 * blocks - 1) // (4 * blocks) * 4)
+
+
+@inline
+def panel_width(columns):
+    """How many of the columns that are left the next panel has: whole vectors, or less than one at the very end."""
+    width = min(PANEL, columns)
+    return width if width < VECTOR else width - width % VECTOR
+
+
+@inline
+def panel_of_right(panel, right, right_step, column_step, count, width, vectors, rows):
+    """Where the rows of a panel of the right matrix are, and the bytes between them.
+
+    It is copied where tiles could not take it from where it is, or where so many ``rows`` need it that this pays: rows
+    that are far from each other are in each other's way in the cache.
+    """
     if width < vectors * VECTOR:
         _copy_panel(panel, right, right_step, column_step, count, width, vectors * VECTOR)
     elif column_step != ITEM:
         _transpose_panel(panel, right, column_step, count, width)
+    elif rows >= LEAST_ROWS_TO_COPY_FOR:
+        for k in range(count):
+            copy_vectors(panel + k * PANEL * ITEM, right + k * right_step, vectors)
     else:
         return right, right_step
     return panel, PANEL * ITEM
+
+
+@inline
+def _copy_panels(panels, right, right_step, count, num_panels):
+    """Copy some panels side by side: the more of a row, the fewer are the pages that have to be found again."""
+    for k in range(count):
+        for p in range(num_panels):
+            copy_vectors(panels + (p * PANEL_SIZE + k * PANEL) * ITEM, right + k * right_step + p * PANEL * ITEM,
+                         TILE_VECTORS)
+
+
+@inline
+def _copy_left(packed, left, k_step, rows, count):
+    """Copy ``count`` columns of a left matrix that is to be transposed, so that each tile's numbers are together."""
+    for k in range(count):
+        source, target, i = left + k * k_step, packed + k * TILE_ROWS * ITEM, 0
+        while i + VECTOR <= rows:                # what is too much is written over, or behind the group
+            copy_vectors(target, source + i * ITEM, 1)
+            target += GROUP_SIZE * ITEM
+            i += TILE_ROWS
+        while i < rows:
+            for r in range(min(TILE_ROWS, rows - i)):
+                set_float(target + r * ITEM, get_float(source + (i + r) * ITEM))
+            target += GROUP_SIZE * ITEM
+            i += TILE_ROWS
+
+
+@inline
+def transpose_left(packed, left, row_step, rows, count):
+    """The same of ``rows`` of a left matrix as it is."""
+    for i in range(0, rows, TILE_ROWS):
+        target, source, k = packed + i // TILE_ROWS * GROUP_SIZE * ITEM, left + i * row_step, 0
+        if i + TILE_ROWS <= rows:
+            while k + VECTOR <= count:
+                transpose_tile_rows(target + k * TILE_ROWS * ITEM, TILE_ROWS * ITEM, source + k * ITEM, row_step)
+                k += VECTOR
+        while k < count:
+            for r in range(min(TILE_ROWS, rows - i)):
+                set_float(target + (k * TILE_ROWS + r) * ITEM, get_float(source + r * row_step + k * ITEM))
+            k += 1
 
 
 @inline
@@ -306,32 +410,61 @@ def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
     """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
     m, n = dst.shape
     k = a.shape[0] if trans_a else a.shape[1]
-    panel, edge = stack_floats(PANEL_SIZE), stack_floats(TILE_SIZE)
-    edge_step = PANEL * ITEM
+    panels, edge, packed = stack_floats(PANELS_SIZE), stack_floats(TILE_SIZE), stack_floats(LEFT_SIZE)
     left, right, result = address(a), address(b), address(dst)
     row_step, k_step = (ITEM, a.strides[0]) if trans_a else (a.strides[0], ITEM)
     right_step, column_step = (ITEM, b.strides[0]) if trans_b else (b.strides[0], ITEM)
-    result_step = dst.strides[0]
-    for k0 in range(0, k, BLOCK):
-        count = min(BLOCK, k - k0)
-        scale = beta if k0 == 0 else ONE
-        for j0 in range(0, n, PANEL):
-            width = min(PANEL, n - j0)
-            vectors = -(-width // VECTOR)
-            whole = width == vectors * VECTOR
-            rows_at, rows_step = panel_of_right(panel, right + k0 * right_step + j0 * column_step, right_step,
-                                                 column_step, count, width, vectors)
-            i0 = 0
-            while i0 < m:
-                rows = next_rows(m - i0)
-                left_at = left + i0 * row_step + k0 * k_step
-                result_at = result + i0 * result_step + j0 * ITEM
-                if whole:
-                    tile(rows, vectors, count, left_at, row_step, k_step, rows_at, rows_step, result_at, result_step,
-                         result_at, result_step, alpha, scale)
+    depth, copies_left = depth_of(k), n >= (4 * PANEL if trans_a else LEAST_COLUMNS_TO_COPY_FOR)
+    for first in range(0, m, ROW_BLOCK):
+        num_rows = min(ROW_BLOCK, m - first)
+        for k0 in range(0, k, depth):
+            count = min(depth, k - k0)
+            scale = beta if k0 == 0 else ONE
+            left_at = left + first * row_step + k0 * k_step
+            copies_right = column_step == ITEM and num_rows >= LEAST_ROWS_TO_COPY_FOR
+            if copies_left:
+                if trans_a:
+                    _copy_left(packed, left_at, k_step, num_rows, count)
                 else:
-                    _copy_rows(edge, edge_step, result_at, result_step, rows, width)
-                    tile(rows, vectors, count, left_at, row_step, k_step, rows_at, rows_step, edge, edge_step, edge,
-                         edge_step, alpha, scale)
-                    _copy_rows(result_at, result_step, edge, edge_step, rows, width)
-                i0 += rows
+                    transpose_left(packed, left_at, row_step, num_rows, count)
+            j0 = 0
+            while j0 < n:
+                width = panel_width(n - j0)
+                place = panels + j0 // PANEL % PANELS * PANEL_SIZE * ITEM
+                right_at = right + k0 * right_step + j0 * column_step
+                if copies_right and j0 // PANEL % PANELS == 0:
+                    _copy_panels(place, right_at, right_step, count, min(PANELS, (n - j0) // PANEL))
+                if copies_right and width == PANEL:
+                    rows_at, rows_step = place, PANEL * ITEM
+                else:
+                    rows_at, rows_step = panel_of_right(place, right_at, right_step, column_step, count, width,
+                                                        -(-width // VECTOR), num_rows)
+                result_at = result + first * dst.strides[0] + j0 * ITEM
+                if copies_left:
+                    _multiply_panel(num_rows, width, count, packed, GROUP_SIZE * ITEM, ITEM, TILE_ROWS * ITEM, rows_at,
+                                    rows_step, result_at, dst.strides[0], edge, alpha, scale)
+                else:
+                    _multiply_panel(num_rows, width, count, left_at, TILE_ROWS * row_step, row_step, k_step, rows_at,
+                                    rows_step, result_at, dst.strides[0], edge, alpha, scale)
+                j0 += width
+
+
+@inline
+def _multiply_panel(num_rows, width, count, left, group_step, row_step, k_step, right, right_step, result, result_step,
+                    edge, alpha, beta):
+    """The tiles of a panel, one below the other; from one to the next in ``left`` it is ``group_step`` bytes."""
+    vectors, i0 = -(-width // VECTOR), 0
+    edge_step, whole = PANEL * ITEM, width == vectors * VECTOR
+    while i0 < num_rows:
+        rows = next_rows(num_rows - i0)
+        left_at = left + i0 // TILE_ROWS * group_step + i0 % TILE_ROWS * row_step
+        result_at = result + i0 * result_step
+        if whole:
+            tile(rows, vectors, count, left_at, row_step, k_step, right, right_step, result_at, result_step, result_at,
+                 result_step, alpha, beta)
+        else:
+            _copy_rows(edge, edge_step, result_at, result_step, rows, width)
+            tile(rows, vectors, count, left_at, row_step, k_step, right, right_step, edge, edge_step, edge, edge_step,
+                 alpha, beta)
+            _copy_rows(result_at, result_step, edge, edge_step, rows, width)
+        i0 += rows
