@@ -21,7 +21,7 @@ from nnet3py.cli.registry import COMMANDS, PERSON_NAMES, person_name
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import startup_commands  # noqa: E402
 
-REAL_RUNS = {"warmup": ["--list"], "tune": ["superfluous"],      # or it would write what it measured
+REAL_RUNS = {"warmup": ["--list"], "tune": ["--show"],
              **{name: words for name, *words in startup_commands.COMMANDS}}
 LAUNCHED = [name for name, entry in COMMANDS.items() if entry.launcher]
 # Times differ from run to run.

@@ -66,5 +66,15 @@ def test_the_command_measures_and_keeps(tmp_path: Path) -> None:
     assert "removed" in run(tmp_path, "--reset")[1] and not (tmp_path / product_rule.FILE).exists()
 
 
+@pytest.mark.parametrize("rule", [0b00000001, 0b10000000])
+def test_what_holds_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: int) -> None:
+    assert run(tmp_path, "--show")[0].splitlines()[0] == "built in"
+    monkeypatch.setattr(product_rule, "cache_folder", lambda: tmp_path)
+    product_rule.keep(rule)
+    first, *lines = run(tmp_path, "--show")[0].splitlines()
+    assert first == f"measured: {tmp_path / product_rule.FILE}"
+    assert [line.split()[-1] for line in lines] == ["BLAS" if rule >> number & 1 else "tiles" for number in range(8)]
+
+
 def test_nothing_is_there_to_reset(tmp_path: Path) -> None:
     assert "Nothing was measured" in run(tmp_path, "--reset")[1]

@@ -18,10 +18,12 @@ Usage:  nnet3py tune [options]
 e.g.:
  nnet3py tune
  nnet3py tune --dry-run
+ nnet3py tune --show
  nnet3py tune --reset
 """, arguments=(0, 0), detached_values=True, options=[
     QUIET,
     option("dry-run", bool, False, "Measure and print, but keep nothing"),
+    option("show", bool, False, "Print what holds now, and measure nothing"),
     option("reset", bool, False, "Go back to the rule that is built in, and measure nothing"),
 ])
 def tune(args: list[str], options: Options) -> None:
@@ -32,6 +34,9 @@ def tune(args: list[str], options: Options) -> None:
         was_measured = product_rule.drop()
         log.log("What was measured is removed; the rule that is built in holds." if was_measured
                 else "Nothing was measured.")
+        return
+    if options.show:
+        _show()
         return
     from nnet3py.engine.threads import num_threads
     from nnet3py.ops import device
@@ -50,3 +55,15 @@ def tune(args: list[str], options: Options) -> None:
         log.log("This is what is built in for this processor.")
     if not options.dry_run:
         log.log(f"Kept in {product_rule.keep(rule)}")
+
+
+def _show() -> None:
+    """Print which way each class of products is computed."""
+    from nnet3py.engine import product_rule
+
+    print("built in" if product_rule.measured() is None else f"measured: {product_rule.rule_file()}")
+    for number in range(product_rule.NUM_CLASSES):
+        form, is_large = divmod(number, 2)
+        size = f"{product_rule.LARGE} or more" if is_large else f"below {product_rule.LARGE}"
+        way = "BLAS" if product_rule.rule() >> number & 1 else "tiles"
+        print(f"{product_rule.FORMS[form]:20s} {size:20s} {way}")
