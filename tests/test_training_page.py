@@ -14,11 +14,12 @@ pytest.importorskip("matplotlib", reason="plots are made with matplotlib")
 from matplotlib.figure import Figure
 
 from nnet3py.cli.main import load
+from nnet3py.drivers.folder import FolderLock
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.report import training_page
 from nnet3py.report.training_logs import read_iterations
-from nnet3py.report.training_page import training_table, write_report
+from nnet3py.report.training_page import follow, training_table, write_report
 from nnet3py.report.training_plots import training_plots
 
 OVERALL = "LOG (nnet3-x) Overall"
@@ -102,7 +103,8 @@ def test_the_page_has_figures_facts_and_the_network(tmp_path: Path) -> None:
         ElementTree.parse(path.parent / f"{name}.svg")
     assert "clipping" not in page.ids                                   # nothing in this network clips
     ElementTree.parse(path.parent / "network.svg")
-    for words in ("Training of tdnn", "4,000", "0:02:00", "-0.9500 (best -0.9500)", "0.5300 (best 0.5300)", "None."):
+    for words in ("Training of tdnn", "4,000", "0:02:00", "-0.9500 (best -0.9500)", "0.5300 (best 0.5300)", "None.",
+                  "Finished."):
         assert words in page.texts, words
     assert all(f'id="{name}"' in text for name in re.findall(r'(?:url\(#|href="#)([^")]+)', text))
 
@@ -110,7 +112,7 @@ def test_the_page_has_figures_facts_and_the_network(tmp_path: Path) -> None:
 @pytest.fixture
 def one_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time of a report."""
-    monkeypatch.setattr(training_page, "training_plots", lambda trainings: {"norm": Figure()})
+    monkeypatch.setattr(training_page, "training_plots", lambda trainings, epochs: {"norm": Figure()})
 
 
 @pytest.mark.usefixtures("one_plot")
@@ -148,11 +150,67 @@ def test_the_numbers_are_written_as_a_table(tmp_path: Path) -> None:
 def test_the_first_models_do_not_flatten_the_curves(tmp_path: Path) -> None:
     trainings = (read_iterations(write_training(tmp_path / str(count), count)) for count in (4, 40))
     few, many = (training_plots({"x": iterations})["objective-output"] for iterations in trainings)
-    assert few.axes[0].get_ylim()[0] < -3.2             # all of it
+    assert -3.2 < few.axes[0].get_ylim()[0] < -1.7      # all but the untrained model
     low, high = many.axes[0].get_ylim()
     lowest_later = -3 / 5 - 0.2                         # after a tenth of the iterations
     assert 2 * lowest_later < low < lowest_later and high > -3 / 40
+    assert [note.get_text() for note in many.axes[0].texts] == ["begins at -3.2, below", "iteration\nminutes"]
     assert all(tick == round(tick) for tick in [*few.axes[0].get_xticks(), *many.axes[0].get_xticks()])
+
+
+def test_iterations_are_told_in_epochs_and_time(tmp_path: Path) -> None:
+    iterations = read_iterations(write_training(tmp_path / "x", 5))
+    epochs = {number: 0.5 * number for number in range(5)}
+    [axes] = training_plots({"x": iterations}, epochs)["objective-output"].axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == [
+        "0\n0\n0", "1\n0.5\n0.5", "2\n1\n1", "3\n1.5\n1.5", "4\n2\n2"]
+    assert axes.texts[-1].get_text() == "iteration\nepoch\nminutes"
+    for job in (job for iteration in iterations for job in iteration.jobs.values()):
+        job.seconds *= 240
+    [axes] = training_plots({"x": iterations})["learning-rate"].axes
+    assert axes.get_xticklabels()[3].get_text() == "3\n6" and axes.texts[-1].get_text() == "iteration\nhours"
+
+
+@pytest.mark.usefixtures("one_plot")
+def test_what_was_reached_comes_first_with_the_command(tmp_path: Path) -> None:
+    folder = write_training(tmp_path / "tdnn", 3)
+    (folder / "driver_options.json").write_text(
+        '{"command": "train-dnn --dir=a<b", "trainer.srand": 7, "plan": {"archives": 6, "epochs": 1.5, '
+        '"iterations": 4}}', encoding="utf-8")
+    (folder / "log" / "compute_prob_valid.final.log").write_text(
+        f"{OVERALL} log-likelihood for 'output' is -0.75 per frame, over 9\n", encoding="utf-8")
+    (folder / "decode").mkdir()
+    (folder / "decode" / "wer.txt").write_text("%WER 5.00 [ 50 / 1000, 1 ins, 9 del, 40 sub ]\n", encoding="utf-8")
+    text = write_report([folder], tmp_path / "report").read_text(encoding="utf-8")
+    texts = [words for words in Page(text).texts if words]
+    order = [texts.index(words) for words in (
+        "Not finished: epoch 1.50 of 1.5, iteration 2 of 3.", "word error rate, decode", "5.00 % (50 of 1,000)",
+        "objective of 'output', held-out data", "-0.7500 (best -0.7500)", "objective of 'output', training data",
+        "duration" if "duration" in texts else "time in training jobs", "train-dnn --dir=a<b", "trainer.srand")]
+    assert order == sorted(order) and "http-equiv" not in text
+    assert '<figure id="norm">' in text and "<figcaption>2-norm of the parameters." in text
+
+
+@pytest.mark.usefixtures("one_plot")
+def test_the_page_of_a_training_that_runs_is_followed(tmp_path: Path) -> None:
+    folder, output = tmp_path / "tdnn", tmp_path / "report"
+    folder.mkdir()
+    pages, lock = [], FolderLock(folder)
+
+    def sleep(seconds: float) -> None:
+        assert seconds >= 1
+        pages.append((output / "report.html").read_text(encoding="utf-8") if output.exists() else "")
+        if len(pages) == 1:
+            write_training(folder, 2)
+        else:
+            lock.__exit__(None, None, None)
+
+    lock.__enter__()
+    page = follow([folder], output, sleep)
+    assert pages[0] == "" and '<meta http-equiv="refresh"' in pages[1] and "Training now" in pages[1]
+    assert "http-equiv" not in page.read_text(encoding="utf-8") and len(pages) == 2
+    with pytest.raises(UsageError, match="no logs"):
+        follow([tmp_path], output, sleep)
 
 
 def test_a_training_of_one_iteration_is_reported(tmp_path: Path) -> None:

@@ -31,8 +31,10 @@ def monitor(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-report", usage="""
-Write a report of a training: one page of HTML with plots of objective and accuracy, learning rate, changes and sizes of
-parameters, what the units of each layer do, how often changes were cut, warnings, and a drawing of the network.
+Write a report of a training: one page of HTML with what was reached and how (error rates, duration, command, options),
+plots of objective and accuracy, learning rate, changes and sizes of parameters, what the units of each layer do, how
+often changes were cut, warnings, and a drawing of the network. The page of a training that runs reloads itself in the
+browser; with --follow it is written anew until the training has ended.
 
 The plots are written beside it, each as SVG and PNG, and the numbers of the curves as report.csv. Needs matplotlib:
 nnet3-extras plot says how to install it.
@@ -43,18 +45,21 @@ With several folders the objectives of all are drawn into the same plots; the re
 
 e.g.:
  nnet3-report exp/tdnn
+ nnet3-report --follow exp/tdnn &
  nnet3-report --output-dir=exp/report exp/tdnn exp/lstm
 """, arguments=(1, None), options=[
     option("output-dir", str, "", "Where to write report.html and the plots (default: <exp-dir>/report)"),
+    option("follow", bool, False, "Write the report anew, now and then, as long as the (first) training runs"),
 ])
 def report(args: list[str], options: Options) -> int:
     """Write the page and its plots; print where."""
     from pathlib import Path
 
     from nnet3py.io.streams import write_text
-    from nnet3py.report.training_page import write_report
+    from nnet3py.report.training_page import follow, write_report
 
     folders = [Path(name) for name in args]
-    page = write_report(folders, Path(options.output_dir) if options.output_dir else folders[0] / "report")
+    write = follow if options.follow else write_report
+    page = write(folders, Path(options.output_dir) if options.output_dir else folders[0] / "report")
     write_text("-", f"{page}\n")
     return 0

@@ -44,6 +44,23 @@ class Declared:
                 for field_ in dataclasses.fields(self)   # type: ignore[arg-type]
                 if field_.metadata["effect"] == RESULT}
 
+    def command(self, program: str) -> str:
+        """The command line that has these values, quoted for a shell; defaults are left out."""
+        import shlex
+
+        words = [program]
+        for field_ in dataclasses.fields(self):   # type: ignore[arg-type]
+            value = getattr(self, field_.name)
+            if value != field_.default:
+                values = value if isinstance(value, (tuple, list)) else [value]
+                words += [f"--{field_.metadata['name']}={_word(each)}" for each in values]
+        return " ".join(map(shlex.quote, words))
+
+
+def _word(value: Any) -> str:
+    """A value as an option takes it."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
 
 @dataclass(init=False, repr=False, eq=False)
 class JobOptions(Declared):

@@ -24,6 +24,7 @@ from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
+from nnet3py.report.training_folder import COMMAND, EGS_INFO, FINISHED, PLAN
 from nnet3py.report.training_logs import TrainLog
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,6 @@ logger = logging.getLogger(__name__)
 LOCAL = "run.pl"
 GPU_OPTIONS = ("--gpu", "1")
 FIRST_STAGE = -100                  # before every stage
-_FINISHED, _EGS_INFO, _CONFIGS = "finished", "egs info", "configs"
 
 
 class Stage(NamedTuple):
@@ -135,7 +135,7 @@ class Training(ABC):
         with FolderLock(self.folder.path):
             self.folder.remove_temporary()
             start = self._starting_stage()
-            if start is None and self._record.get(_FINISHED):
+            if start is None and self._record.get(FINISHED):
                 logger.info("%s is trained already: %s", self.folder.path, self.folder.model("final"))
                 self._end()
                 return
@@ -143,7 +143,7 @@ class Training(ABC):
                 self.options.cmd or LOCAL, self.options.scheduler, cores=self.options.num_threads or None)
             try:
                 if self._train(start):
-                    self._keep_record(**{_FINISHED: True})
+                    self._keep_record(**{FINISHED: True})
                     self._end()
             finally:
                 if self._own_executor:
@@ -159,6 +159,8 @@ class Training(ABC):
         self.commands = self.commands_class(self.options, egs, self.models, self.network())
         self._check_gpu()
         self.plan = self.make_plan(egs)
+        self._keep_record(**{PLAN: {"archives": self.plan.to_process, "epochs": self.plan.num_epochs,
+                                    "iterations": self.plan.num_iters}})
         self.diagnostics = Diagnostics(self.folder, self.commands, self.executor, self.warn)
         if not self._run_stages(self.stages_to_model(), start):
             return False
@@ -209,6 +211,7 @@ class Training(ABC):
             self.warn(f"from stage {start} on, other options than before are used: {'; '.join(changed)}")
         self._record = {} if start is not None else dict(recorded or {})
         self._record.update(now)
+        self._record[COMMAND] = self.options.command(self.name)
         if start is not None:
             self._forget(start)
         self._keep_record()
@@ -248,12 +251,12 @@ class Training(ABC):
 
     def _check_egs_info(self, egs: EgsFolder) -> None:
         now = [egs.num_archives, egs.frames_per_eg, egs.num_frames, egs.left_context, egs.right_context]
-        before = self._record.get(_EGS_INFO)
+        before = self._record.get(EGS_INFO)
         if before is not None and before != now and self.folder.last_model() > 0:
             raise UsageError(f"the examples in {egs.path} are others than those that {self.folder.path} was begun "
                              f"with: archives, frames per example, frames, contexts were {before} and are {now}",
                              "use another --dir, or --stage=N to go on with model N all the same")
-        self._keep_record(**{_EGS_INFO: now})
+        self._keep_record(**{EGS_INFO: now})
 
     def _run_stages(self, stages: Sequence[Stage], start: int | None) -> bool:
         """Run stages that are wanted and not done; False if the user wants to stop there."""

@@ -32,6 +32,10 @@ _FIELD = re.compile(r"([\w{},.-]+)=(\{ .*? \}(?=,|$)|\[[^\]]*\]|(?:[^,{\[]|,(?! 
 _LOG_FILE = re.compile(r"(train|compute_prob_train|compute_prob_valid|progress)\.(\d+)(?:\.(\d+))?\.log")
 
 
+class NoLogs(UsageError):
+    """A folder in which nothing was trained yet."""
+
+
 class Summary(NamedTuple):
     """A vector as component lines shorten it: its 13 percentiles (0 to 100), mean and standard deviation."""
 
@@ -213,7 +217,7 @@ def _fields(text: str) -> dict[str, float | str | Summary | dict]:
 
 
 def read_iterations(folder: Path) -> list[Iteration]:
-    """Everything that the logs of a training in ``folder`` say, by iteration. Raises UsageError if there are none."""
+    """Everything that the logs of a training in ``folder`` say, by iteration. Raises NoLogs if there are none."""
     iterations: dict[int, Iteration] = {}
     for path in sorted((folder / "log").glob("*.log")) if (folder / "log").is_dir() else []:
         matched = _LOG_FILE.fullmatch(path.name)
@@ -230,6 +234,6 @@ def read_iterations(folder: Path) -> list[Iteration]:
         else:
             iteration.valid = read_compute_prob_log(path)
     if not iterations:
-        raise UsageError(f"{folder} has no logs of a training (log/train.I.J.log, log/compute_prob_valid.I.log)",
-                         "give the folder that a training driver wrote, such as exp/tdnn")
+        raise NoLogs(f"{folder} has no logs of a training (log/train.I.J.log, log/compute_prob_valid.I.log)",
+                     "give the folder that a training driver wrote, such as exp/tdnn")
     return [iterations[number] for number in sorted(iterations)]

@@ -6,7 +6,8 @@ import html
 import io
 import math
 import re
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from nnet3py.errors import Nnet3Error, UsageError
@@ -15,20 +16,51 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.report.draw_network import draw_network
 from nnet3py.report.html_page import HEAD, STYLE, list_of
 from nnet3py.report.monitor import Monitor
-from nnet3py.report.training_logs import Iteration, diagnosed_outputs, read_iterations, series
+from nnet3py.report.training_folder import Overview, is_running, read_overview, seconds_before
+from nnet3py.report.training_logs import Iteration, NoLogs, diagnosed_outputs, read_iterations, series
 from nnet3py.report.training_plots import Trainings, save, training_plots
 
+Overviews = Mapping[str, Overview]     # label -> what its folder says
+_RELOAD = 15           # seconds after which the page of a training that runs is loaded again
+_PAUSE = 4             # times as long as writing a report takes, at least, it is not written anew
+_SHOWN_WARNINGS = 5    # more are folded away
+
 _ABOUT = {
-    "relative-change": "Healthy trainings change parameters by some per cent in an iteration, and less at the end.",
-    "max-change": "Near 100 % throughout: the learning rate is too high there, or the max-change too small.",
+    "objective": "What is maximised, of each iteration's model before it trains. Held-out data that fall behind "
+                 "training data: the network learns by heart.",
+    "accuracy": "Part of the frames whose most probable class is the right one.",
     "learning-rate": "The rate of a job, divided by the number of jobs whose models are averaged.",
+    "relative-change": "Change in an iteration by the parameters' size. Healthy: some per cent, and less at the end.",
+    "norm": "2-norm of the parameters. One that only grows: try l2-regularize.",
+    "max-change": "Near 100 % throughout: the learning rate is too high there, or the max-change too small.",
     "self-repair": "Units whose mean derivative is beyond its limits are pushed back. Many for long: trouble.",
-    "derivatives": "Near 0: saturated or dead units, which learn nothing.",
+    "output-derivative": "Root mean square of the derivatives that arrive. Much smaller in the layers far from the "
+                         "output: these hardly learn.",
+    "clipping": "Derivatives that were too large and cut. More than half: they explode.",
+    "values": "Over frames; line: the median unit, band: nine units of ten.",
+    "derivatives": "Over frames; line: the median unit, band: nine units of ten. Near 0: saturated or dead units, "
+                   "which learn nothing.",
 }
+_CURVES = ("objective", "accuracy", "learning")      # what names of plots begin with that are about the whole
+_STYLE = """
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 27rem), 1fr)); gap: .6rem 2rem;
+         align-items: start }
+.columns { columns: 27rem 2; column-gap: 2rem } .columns figure { break-inside: avoid }
+.plots figure, .columns figure { margin: 0; padding: .4rem 0 } .plots svg, .columns svg { width: 100% }
+figcaption { color: #66727e; font-size: .87rem }
+.scroll { overflow-x: auto } .state { margin: .8rem 0 }
+tbody th { min-width: 8rem } td.number { white-space: nowrap }
+progress { width: 100%; max-width: 24rem; display: block }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; background: #eef1f4; padding: .6rem .8rem; font-size: .82rem }
+details { margin: .6rem 0 } summary { cursor: pointer } details td { overflow-wrap: anywhere }
+@media (max-width: 30rem) { body { margin: 1rem auto; padding: 0 .8rem } th, td { padding-right: .6rem } }
+"""
 
 
 def write_report(folders: Sequence[Path], output: Path) -> Path:
     """Write ``report.html``, ``report.csv`` and the plots into ``output``, which is made; returns the page's path.
+
+    The page of a training that runs is loaded anew by the browser now and then; :func:`follow` rewrites it.
 
     Parameters
     ----------
@@ -39,19 +71,38 @@ def write_report(folders: Sequence[Path], output: Path) -> Path:
     UsageError : a folder without logs; ``output`` cannot be made
     """
     trainings: Trainings = dict(zip(_labels(folders), map(read_iterations, folders), strict=True))
-    plots = training_plots(trainings)
+    overviews = dict(zip(trainings, map(read_overview, folders), strict=True))
+    iterations, overview = next(iter(trainings.values())), next(iter(overviews.values()))
+    plots = training_plots(trainings, overview.epochs_before(iterations))
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"the folder {output} for the report cannot be made: {error.strerror}",
                          "name another with --output-dir") from None
     drawings = {name: save(figure, output, name) for name, figure in plots.items()}
-    iterations = next(iter(trainings.values()))
-    page = _page(folders[0], trainings, _warnings(iterations), drawings, _network(folders[0], iterations, output))
+    page = _page(folders[0], trainings, overviews, drawings, _network(folders[0], iterations, output))
     write_text(str(output / "report.csv"), training_table(trainings))
     path = output / "report.html"
     write_text(str(path), page)
     return path
+
+
+def follow(folders: Sequence[Path], output: Path, sleep: Callable[[float], None] = time.sleep) -> Path:
+    """:func:`write_report`, and again and again as long as the first of the trainings runs.
+
+    Raises UsageError as it does, but waits for the first logs of a training that runs.
+    """
+    while True:
+        running, begun = is_running(folders[0]), time.monotonic()
+        try:
+            path = write_report(folders, output)
+        except NoLogs:
+            if not running:
+                raise
+        else:
+            if not running:
+                return path
+        sleep(max(_RELOAD, _PAUSE * (time.monotonic() - begun)))
 
 
 def training_table(trainings: Trainings) -> str:
@@ -111,17 +162,63 @@ def _numbers(iterations: Sequence[Iteration]) -> list[int]:
     return list(range(last, -1, -1))
 
 
-def _page(folder: Path, trainings: Trainings, warnings: Sequence[str], drawings: dict[str, str], network: str) -> str:
+def _page(folder: Path, trainings: Trainings, overviews: Overviews, drawings: Mapping[str, str], network: str) -> str:
     title = html.escape(folder.resolve().name)
-    parts = ["<!DOCTYPE html>", f'<html lang="en"><head>{HEAD}<title>Training of {title}</title>',
-             f"<style>{STYLE}</style></head><body>", f"<h1>Training of {title}</h1>",
-             f'<p class="where">{html.escape(str(folder.resolve()))}</p>', _summary(trainings),
-             "<h2>Warnings</h2>", list_of(warnings)]
+    overview, iterations = next(iter(overviews.values())), next(iter(trainings.values()))
+    reload = f'<meta http-equiv="refresh" content="{_RELOAD}">' if overview.is_running else ""
+    parts = ["<!DOCTYPE html>", f'<html lang="en"><head>{HEAD}{reload}<title>Training of {title}</title>',
+             f"<style>{STYLE}{_STYLE}</style></head><body>", f"<h1>Training of {title}</h1>",
+             f'<p class="where">{html.escape(str(folder.resolve()))}</p>', _state(overview, iterations),
+             f'<div class="scroll">{_summary(trainings, overviews)}</div>', _how(overview),
+             "<h2>Warnings</h2>", _folded_list(_warnings(iterations)),
+             '<h2>How it went</h2>', '<div class="plots">']
+    inside = False
     for name, svg in drawings.items():
-        about = f"<p>{html.escape(_ABOUT[name])}</p>" if name in _ABOUT else ""
-        parts.append(f'<section id="{html.escape(name)}"><figure>{_inline(svg, name)}</figure>{about}</section>')
-    parts += ['<h2 id="network">Network</h2>', network, "</body></html>\n"]
+        if not inside and name.partition("-")[0] not in _CURVES:
+            inside = True
+            parts.append('</div><h2>Inside the network</h2><div class="columns">')
+        about = _ABOUT.get(name) or _ABOUT.get(name.partition("-")[0], "")
+        caption = f"<figcaption>{html.escape(about)}</figcaption>" if about else ""
+        parts.append(f'<figure id="{html.escape(name)}">{_inline(svg, name)}{caption}</figure>')
+    parts += ["</div>", '<h2 id="network">Network</h2>', network, "</body></html>\n"]
     return "\n".join(parts)
+
+
+def _state(overview: Overview, iterations: Sequence[Iteration]) -> str:
+    """Whether the training runs, and how far it is."""
+    done = sum(1 for iteration in iterations for job in iteration.jobs.values() if job.objectives)
+    part = min(done / overview.archives, 1.0) if overview.archives > 0 else math.nan
+    if overview.is_finished:
+        return '<p class="state">Finished.</p>'
+    has_plan = math.isfinite(part)
+    words = "Training now" if overview.is_running else "Not finished"
+    if has_plan:
+        words += f": epoch {part * overview.epochs:.2f} of {overview.epochs:g}, iteration {iterations[-1].number} of " \
+                 f"{overview.iterations - 1}"
+    trained = seconds_before(iterations).get(iterations[-1].number, 0.0)
+    if has_plan and overview.is_running and trained and part:
+        words += f"; about {_duration(trained * (1 - part) / part)} left"
+    bar = f'<progress value="{part:.3f}"></progress>' if has_plan else ""
+    return f'<p class="state">{words}.{bar}</p>'
+
+
+def _how(overview: Overview) -> str:
+    """The command, and the options folded away; nothing where they are not known."""
+    parts = []
+    if overview.command:
+        parts.append(f"<h2>Command</h2><pre>{html.escape(overview.command)}</pre>")
+    if overview.options:
+        rows = "".join(f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>"
+                       for name, value in sorted(overview.options.items()))
+        parts.append(f'<details><summary>Options</summary><div class="scroll"><table>{rows}</table></div></details>')
+    return "\n".join(parts)
+
+
+def _folded_list(lines: Sequence[str]) -> str:
+    """The first lines, and the rest if there are many where a click shows it."""
+    rest = lines[_SHOWN_WARNINGS:]
+    more = f"<details><summary>{len(rest)} more</summary>{list_of(rest)}</details>" if rest else ""
+    return list_of(lines[:_SHOWN_WARNINGS]) + more
 
 
 def _inline(svg: str, prefix: str = "network") -> str:
@@ -133,25 +230,49 @@ def _inline(svg: str, prefix: str = "network") -> str:
                   if match[2] in names else match[0], svg)
 
 
-def _summary(trainings: Trainings) -> str:
-    """A table with a column for each training."""
-    rows = [_facts(iterations) for iterations in trainings.values()]
-    names = list(dict.fromkeys(name for facts in rows for name in facts))
+def _summary(trainings: Trainings, overviews: Overviews) -> str:
+    """A table with a column for each training; without a heading if there is one."""
+    results = [_results(iterations, overviews[label]) for label, iterations in trainings.items()]
+    efforts = [_effort(iterations, overviews[label]) for label, iterations in trainings.items()]
+    names = list(dict.fromkeys(name for facts in (*results, *efforts) for name in facts))
+    rows = [reached | spent for reached, spent in zip(results, efforts, strict=True)]
     head = "".join(f"<th>{html.escape(label)}</th>" for label in ["", *trainings])
     body = "".join(f"<tr><th>{html.escape(name)}</th>"
                    + "".join(f'<td class="number">{html.escape(facts.get(name, "–"))}</td>' for facts in rows) + "</tr>"
                    for name in names)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    head = f"<thead><tr>{head}</tr></thead>" if len(rows) > 1 else ""
+    return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
-def _facts(iterations: Sequence[Iteration]) -> dict[str, str]:
+def _results(iterations: Sequence[Iteration], overview: Overview) -> dict[str, str]:
+    """What was reached: words, then frames, on held-out data before training data."""
+    facts = {f"word error rate, {name}": f"{rate:.2f} % ({errors:,} of {words:,})"
+             for name, (rate, errors, words) in overview.word_errors.items()}
+    kinds = ("objective", "accuracy")
+    for output in dict.fromkeys(output for kind in kinds for output in diagnosed_outputs(iterations, kind)):
+        for kind in kinds:
+            for data, words in (("valid", "held-out data"), ("train", "training data")):
+                values = [value for _, value in series(iterations, data, output, kind)]
+                final = overview.final.get(data, {}).get((output, kind))
+                if final is not None:
+                    values.append(final)
+                if values:
+                    facts[f"{kind} of '{output}', {words}"] = f"{values[-1]:.4f} (best {max(values):.4f})"
+    return facts
+
+
+def _effort(iterations: Sequence[Iteration], overview: Overview) -> dict[str, str]:
+    """Time, passes, frames, machines, size."""
     jobs = [job for iteration in iterations for job in iteration.jobs.values()]
-    facts = {"iterations": str(sum(1 for iteration in iterations if iteration.jobs)),
-             "jobs at once": _range([len(iteration.jobs) for iteration in iterations if iteration.jobs])}
+    facts = {"duration": _duration(overview.seconds)} if math.isfinite(overview.seconds) else {}
     seconds = [max((job.seconds for job in iteration.jobs.values()), default=math.nan) for iteration in iterations
                if iteration.jobs]
     if seconds and all(map(math.isfinite, seconds)):
         facts["time in training jobs"] = _duration(sum(seconds))
+    if math.isfinite(overview.epochs):
+        facts["epochs"] = f"{overview.epochs:g}"
+    facts["iterations"] = str(sum(1 for iteration in iterations if iteration.jobs))
+    facts["jobs at once"] = _range([len(iteration.jobs) for iteration in iterations if iteration.jobs])
     threads = [job.threads for job in jobs if job.threads]
     if threads:
         facts["threads a job"] = _range(threads)
@@ -162,12 +283,6 @@ def _facts(iterations: Sequence[Iteration]) -> dict[str, str]:
              if iteration.progress is not None and "num-parameters" in iteration.progress.numbers]
     if sizes:
         facts["parameters"] = f"{sizes[-1]:,}"
-    for kind in ("objective", "accuracy"):
-        for output in diagnosed_outputs(iterations, kind):
-            for data, words in (("train", "training data"), ("valid", "held-out data")):
-                values = [value for _, value in series(iterations, data, output, kind)]
-                if values:
-                    facts[f"{kind} of '{output}', {words}"] = f"{values[-1]:.4f} (best {max(values):.4f})"
     return facts
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py.extras import load
 from nnet3py.report.monitor import mean_derivatives
 from nnet3py.report.svg import BLUE, GREEN, GREY, INK, ORANGE
+from nnet3py.report.training_folder import seconds_before
 from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, diagnosed_outputs, series
 
 if TYPE_CHECKING:
@@ -18,34 +19,38 @@ Trainings = Mapping[str, Sequence[Iteration]]      # label -> its iterations
 Values = dict[str, dict[int, float]]               # row -> iteration -> value
 
 _COLORS = (BLUE, ORANGE, GREEN, "#8b5fbf", "#b3435f", "#5b7f8c")
-_WIDTH, _HEIGHT = 8.0, 3.6                         # inches
+_WIDTH, _HEIGHT = 4.8, 3.3                         # inches: two side by side on a page, one on a narrow screen
 _ROW, _FRAME = 0.26, 1.3                           # inches: a row of a map, and what is around the rows
-_GRID_COLUMNS, _GRID_HEIGHT = 3, 1.9
-_MANY_ITERATIONS = 8                               # from which on the start may be left out of a plot
+_GRID_COLUMNS, _GRID_HEIGHT = 2, 1.4
+_TICKS = 5                                         # along an axis of iterations
+_UNITS = ((7200.0, 3600.0, "hours"), (120.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))   # from so many seconds on
+_FEW_ITERATIONS, _MANY_ITERATIONS = 2, 8           # from which on the first one, or tenth, may be left out of a plot
 _PERCENTILE_5, _MEDIAN, _PERCENTILE_95 = 3, 6, 9   # places in a summary
-_STYLE = {"font.size": 9.0, "axes.titlesize": 11.0, "axes.edgecolor": GREY, "axes.labelcolor": INK, "text.color": INK,
+_STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GREY, "axes.labelcolor": INK, "text.color": INK,
           "xtick.color": INK, "ytick.color": INK, "axes.grid": True, "grid.color": "#e3e7eb", "axes.axisbelow": True,
           "axes.spines.top": False, "axes.spines.right": False, "svg.hashsalt": "nnet3py", "svg.fonttype": "none",
           "font.family": "sans-serif", "legend.frameon": False}
 
 
-def training_plots(trainings: Trainings) -> dict[str, Figure]:
+def training_plots(trainings: Trainings, epochs: Mapping[int, float] | None = None) -> dict[str, Figure]:
     """By name, in the order in which they are to be looked at; what the logs do not have is left out.
 
-    Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one.
+    Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one. ``epochs``: passes
+    over the data before each iteration of a training, if that is known and there is one only.
     Raises Nnet3Error where matplotlib is not installed.
     """
     first = next(iter(trainings.values()))
+    rows = _axis_rows(first, epochs or {}) if len(trainings) == 1 else {}
     everything = [iteration for iterations in trainings.values() for iteration in iterations]
-    figures: dict[str, Figure | None] = {f"{kind}-{output}": _curves(trainings, output, kind)
+    figures: dict[str, Figure | None] = {f"{kind}-{output}": _curves(trainings, output, kind, rows)
                                          for kind in ("objective", "accuracy")
                                          for output in diagnosed_outputs(everything, kind)}
-    figures["learning-rate"] = _learning_rates(trainings)
+    figures["learning-rate"] = _learning_rates(trainings, rows)
     for name, (title, values, log) in _maps(first).items():
         if values:
             figures[name] = _map(title, values, log)
-    for name, (title, pick) in {"values": ("Values of units: mean over frames", "value-avg"),
-                                "derivatives": ("Derivatives of units: mean over frames", "deriv-avg")}.items():
+    for name, (title, pick) in {"values": ("Mean values of units", "value-avg"),
+                                "derivatives": ("Mean derivatives of units", "deriv-avg")}.items():
         bands = _bands(first, pick)
         if bands:
             figures[name] = _small_plots(title, bands)
@@ -87,26 +92,65 @@ def _plain_numbers(axis: Any) -> None:
 def _whole_iterations(axes: Any) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_locator(MaxNLocator(_TICKS, integer=True, min_n_ticks=1))
+
+
+def _axis_rows(iterations: Sequence[Iteration], epochs: Mapping[int, float]) -> Values:
+    """What stands below the numbers of iterations: epochs, and hours (or what suits) in training jobs."""
+    rows: Values = {}
+    if epochs:
+        rows["epoch"] = dict(epochs)
+    seconds = seconds_before(iterations)
+    if seconds:
+        longest = max(seconds.values())
+        size, unit = next((size, unit) for least, size, unit in _UNITS if longest >= least)
+        rows[unit] = {number: value / size for number, value in seconds.items()}
+    return rows
+
+
+def _label_iterations(axes: Any, rows: Values) -> None:
+    """Iterations below the axis, and what each of ``rows`` says of them in lines below."""
+    _whole_iterations(axes)
+    if not rows:
+        axes.set_xlabel("iteration")
+        return
+    limits = axes.get_xlim()
+    labelled = set.intersection(*(set(row) for row in rows.values()))
+    ticks = [round(tick) for tick in axes.xaxis.get_major_locator().tick_values(*limits) if round(tick) in labelled]
+    axes.set_xticks(ticks, ["\n".join([str(tick), *(_short(row[tick], row) for row in rows.values())])
+                            for tick in ticks])
+    axes.set_xlim(limits)
+    axes.annotate("\n".join(["iteration", *rows]), (0.0, 0.0), (-14.0, -7.0), "axes fraction", "offset points",
+                  ha="right", va="top", color=INK)
+
+
+def _short(value: float, row: Mapping[int, float]) -> str:
+    """With a decimal, or two where the whole row is small."""
+    text = f"{value:.2f}" if max(row.values()) < 2.0 else f"{value:.1f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _leave_out_the_start(axes: Any) -> None:
-    """Begin the axis of values where the lines are after a tenth of the training, if what is before takes most of it.
+    """Begin the axis of values where the lines are later, if what is before takes most of it; a note says so.
 
-    The first model knows nothing; drawn with it, all later ones look alike.
+    The untrained model knows nothing; drawn with it, all later ones look alike. In long trainings the first tenth is
+    left out as well.
     """
     lines = [line.get_xydata() for line in axes.lines]
     last = max((line[-1, 0] for line in lines), default=0.0)
-    if last < _MANY_ITERATIONS:
+    if last < _FEW_ITERATIONS:
         return
+    start = max(last / 10, 1.0) if last >= _MANY_ITERATIONS else 1.0
     lowest = min(line[:, 1].min() for line in lines)
-    settled = [line[line[:, 0] >= last / 10, 1] for line in lines]
+    settled = [line[line[:, 0] >= start, 1] for line in lines]
     low, high = min(part.min() for part in settled if part.size), max(line[:, 1].max() for line in lines)
     if high - lowest > 2 * (high - low) > 0:
         axes.set_ylim(low - 0.3 * (high - low), high + 0.1 * (high - low))
+        axes.annotate(f"begins at {lowest:.3g}, below", (0.0, 1.0), (6.0, -4.0), "axes fraction", "offset points",
+                      va="top", color=GREY)         # where lines that rise leave room
 
 
-def _curves(trainings: Trainings, output: str, kind: str) -> Figure:
+def _curves(trainings: Trainings, output: str, kind: str, rows: Values) -> Figure:
     """Training data as thin, held-out data as thick lines."""
     with _style():
         figure = _figure(_WIDTH, _HEIGHT)
@@ -118,17 +162,17 @@ def _curves(trainings: Trainings, output: str, kind: str) -> Figure:
                     axes.plot(*zip(*points, strict=True), color=color, linewidth=width, linestyle=style,
                               marker="o" if len(points) < 3 else None,
                               label=what if len(trainings) == 1 else f"{label}, {what}")
-        axes.set(xlabel="iteration", ylabel=f"{kind} per frame", title=f"{kind.capitalize()} of '{output}'")
+        axes.set_title(f"{kind.capitalize()} per frame of '{output}'", loc="left")
         if axes.lines:
-            axes.legend()
+            axes.legend(loc="lower right")
             _leave_out_the_start(axes)
-        _whole_iterations(axes)
+        _label_iterations(axes, rows)
     return figure
 
 
-def _learning_rates(trainings: Trainings) -> Figure | None:
+def _learning_rates(trainings: Trainings, rows: Values) -> Figure | None:
     with _style():
-        figure = _figure(_WIDTH, _HEIGHT * 0.8)
+        figure = _figure(_WIDTH, _HEIGHT)
         axes = figure.subplots()
         drawn = False
         for color, (label, iterations) in zip(_COLORS * len(trainings), trainings.items(), strict=False):
@@ -139,9 +183,10 @@ def _learning_rates(trainings: Trainings) -> Figure | None:
                 drawn = True
         if not drawn:
             return None
-        axes.set(xlabel="iteration", ylabel="learning rate", title="Effective learning rate", yscale="log")
+        axes.set_title("Effective learning rate", loc="left")
+        axes.set_yscale("log")
         _plain_numbers(axes.yaxis)
-        _whole_iterations(axes)
+        _label_iterations(axes, rows)
         if len(trainings) > 1:
             axes.legend()
     return figure
@@ -150,10 +195,10 @@ def _learning_rates(trainings: Trainings) -> Figure | None:
 def _maps(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]]:
     """Name -> (title, values by component, whether colours are for logarithms)."""
     return {
-        "relative-change": ("Change of parameters in an iteration, relative to their size",
+        "relative-change": ("Relative change of parameters",
                             _of_progress(iterations, lambda log: log.relative_changes), True),
         "norm": ("Size of parameters (2-norm)", _of_progress(iterations, lambda log: log.norms), True),
-        "max-change": ("Changes cut by max-change, % of minibatches", _max_change(iterations), False),
+        "max-change": ("Minibatches cut by max-change, %", _max_change(iterations), False),
         "self-repair": ("Units under self-repair, %", _of_components(
             iterations, lambda fields: 100 * _number(fields, "self-repaired-proportion")), False),
         "output-derivative": ("Size of derivatives at the output (rms)", _of_components(
@@ -227,12 +272,13 @@ def _map(title: str, values: Values, log: bool) -> Figure:
         edges = np.arange(len(numbers) + 1) - 0.5
         mesh = axes.pcolormesh(edges, np.arange(len(values) + 1) - 0.5, matrix, norm=norm, cmap="viridis",
                                linewidth=0)
-        step = max(1, len(numbers) // 12)
+        step = max(1, -(-len(numbers) // (_TICKS + 1)))
         axes.set_xticks(range(0, len(numbers), step), [str(number) for number in numbers[::step]])
         axes.set_yticks(range(len(values)), list(values))
         axes.invert_yaxis()
-        axes.set(xlabel="iteration", title=title)
-        bar = figure.colorbar(mesh, ax=axes, fraction=0.04, pad=0.01)
+        axes.set_xlabel("iteration")
+        figure.suptitle(title, x=0.02, ha="left", fontsize=_STYLE["axes.titlesize"])   # as wide as names and map
+        bar = figure.colorbar(mesh, ax=axes, fraction=0.06, pad=0.02)
         if isinstance(norm, LogNorm):
             _plain_numbers(bar.ax.yaxis)
     return figure
@@ -256,7 +302,7 @@ def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
     """A small plot for each nonlinearity: the median unit, and the band that holds nine units of ten."""
     rows = -(-len(bands) // _GRID_COLUMNS)
     with _style():
-        figure = _figure(_WIDTH * 1.15, 0.5 + _GRID_HEIGHT * rows)
+        figure = _figure(_WIDTH, 0.5 + _GRID_HEIGHT * rows)
         grid = figure.subplots(rows, _GRID_COLUMNS, squeeze=False, sharex=True).ravel()
         for axes, (name, summaries) in zip(grid, bands.items(), strict=False):
             numbers = list(summaries)
@@ -270,5 +316,5 @@ def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
             axes.set_visible(False)
         for axes in grid[:len(bands)][-_GRID_COLUMNS:]:       # the lowest of each column
             axes.tick_params(labelbottom=True)
-        figure.suptitle(f"{title} (median unit, and the band of the middle 90 %)", fontsize=11)
+        figure.suptitle(title, x=0.02, ha="left", fontsize=_STYLE["axes.titlesize"])
     return figure
