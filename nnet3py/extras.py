@@ -18,6 +18,7 @@ EXTRAS = {
     "listen": "recognition of what a microphone hears",
     "sound": "files of sound other than WAVE: FLAC, Ogg, MP3",
     "plot": "plots of a training",
+    "tensorboard": "a training as TensorBoard shows it",
     "dask": "training jobs on other machines",
     "cuda": "a GPU, where no CUDA toolkit is installed",
     "onnx": "models as ONNX files, and what runs them",

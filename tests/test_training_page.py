@@ -206,11 +206,11 @@ def test_the_page_of_a_training_that_runs_is_followed(tmp_path: Path) -> None:
             lock.__exit__(None, None, None)
 
     lock.__enter__()
-    page = follow([folder], output, sleep)
+    page = follow([folder], output, sleep=sleep)
     assert pages[0] == "" and '<meta http-equiv="refresh"' in pages[1] and "Training now" in pages[1]
     assert "http-equiv" not in page.read_text(encoding="utf-8") and len(pages) == 2
     with pytest.raises(UsageError, match="no logs"):
-        follow([tmp_path], output, sleep)
+        follow([tmp_path], output, sleep=sleep)
 
 
 def test_a_training_of_one_iteration_is_reported(tmp_path: Path) -> None:

@@ -46,10 +46,14 @@ With several folders the objectives of all are drawn into the same plots; the re
 e.g.:
  nnet3-report exp/tdnn
  nnet3-report --follow exp/tdnn &
+ nnet3-report --tensorboard exp/tdnn && tensorboard --logdir exp/tdnn/report/tensorboard
  nnet3-report --output-dir=exp/report exp/tdnn exp/lstm
 """, arguments=(1, None), options=[
     option("output-dir", str, "", "Where to write report.html and the plots (default: <exp-dir>/report)"),
     option("follow", bool, False, "Write the report anew, now and then, as long as the (first) training runs"),
+    option("tensorboard", bool, False,
+           "Also write what TensorBoard shows, into the folder tensorboard beside the report; "
+           "needs the extra tensorboard"),
 ])
 def report(args: list[str], options: Options) -> int:
     """Write the page and its plots; print where."""
@@ -60,6 +64,7 @@ def report(args: list[str], options: Options) -> int:
 
     folders = [Path(name) for name in args]
     write = follow if options.follow else write_report
-    page = write(folders, Path(options.output_dir) if options.output_dir else folders[0] / "report")
+    page = write(folders, Path(options.output_dir) if options.output_dir else folders[0] / "report",
+                 options.tensorboard)
     write_text("-", f"{page}\n")
     return 0

@@ -16,6 +16,7 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.report.draw_network import draw_network
 from nnet3py.report.html_page import HEAD, STYLE, list_of
 from nnet3py.report.monitor import Monitor
+from nnet3py.report.tensorboard import write_events
 from nnet3py.report.training_folder import Overview, is_running, read_overview, seconds_before
 from nnet3py.report.training_logs import Iteration, NoLogs, diagnosed_outputs, read_iterations, series
 from nnet3py.report.training_plots import Trainings, save, training_plots
@@ -57,7 +58,7 @@ details { margin: .6rem 0 } summary { cursor: pointer } details td { overflow-wr
 """
 
 
-def write_report(folders: Sequence[Path], output: Path) -> Path:
+def write_report(folders: Sequence[Path], output: Path, tensorboard: bool = False) -> Path:
     """Write ``report.html``, ``report.csv`` and the plots into ``output``, which is made; returns the page's path.
 
     The page of a training that runs is loaded anew by the browser now and then; :func:`follow` rewrites it.
@@ -65,10 +66,12 @@ def write_report(folders: Sequence[Path], output: Path) -> Path:
     Parameters
     ----------
     folders : trainings; objectives are compared, the rest is about the first
+    tensorboard : whether ``output`` gets a folder ``tensorboard``, of all of them, as well
 
     Raises
     ------
     UsageError : a folder without logs; ``output`` cannot be made
+    Nnet3Error : a package for plots or TensorBoard is not installed
     """
     trainings: Trainings = dict(zip(_labels(folders), map(read_iterations, folders), strict=True))
     overviews = dict(zip(trainings, map(read_overview, folders), strict=True))
@@ -82,12 +85,15 @@ def write_report(folders: Sequence[Path], output: Path) -> Path:
     drawings = {name: save(figure, output, name) for name, figure in plots.items()}
     page = _page(folders[0], trainings, overviews, drawings, _network(folders[0], iterations, output))
     write_text(str(output / "report.csv"), training_table(trainings))
+    if tensorboard:
+        write_events(trainings, output / "tensorboard", (folders[0] / "log").stat().st_mtime)
     path = output / "report.html"
     write_text(str(path), page)
     return path
 
 
-def follow(folders: Sequence[Path], output: Path, sleep: Callable[[float], None] = time.sleep) -> Path:
+def follow(folders: Sequence[Path], output: Path, tensorboard: bool = False,
+           sleep: Callable[[float], None] = time.sleep) -> Path:
     """:func:`write_report`, and again and again as long as the first of the trainings runs.
 
     Raises UsageError as it does, but waits for the first logs of a training that runs.
@@ -95,7 +101,7 @@ def follow(folders: Sequence[Path], output: Path, sleep: Callable[[float], None]
     while True:
         running, begun = is_running(folders[0]), time.monotonic()
         try:
-            path = write_report(folders, output)
+            path = write_report(folders, output, tensorboard)
         except NoLogs:
             if not running:
                 raise

@@ -46,7 +46,7 @@ def training_plots(trainings: Trainings, epochs: Mapping[int, float] | None = No
                                          for kind in ("objective", "accuracy")
                                          for output in diagnosed_outputs(everything, kind)}
     figures["learning-rate"] = _learning_rates(trainings, rows)
-    for name, (title, values, log) in _maps(first).items():
+    for name, (title, values, log) in component_values(first).items():
         if values:
             figures[name] = _map(title, values, log)
     for name, (title, pick) in {"values": ("Mean values of units", "value-avg"),
@@ -176,8 +176,7 @@ def _learning_rates(trainings: Trainings, rows: Values) -> Figure | None:
         axes = figure.subplots()
         drawn = False
         for color, (label, iterations) in zip(_COLORS * len(trainings), trainings.items(), strict=False):
-            points = [(iteration.number, job.learning_rate / len(iteration.jobs)) for iteration in iterations
-                      for job in list(iteration.jobs.values())[:1] if job.learning_rate > 0]
+            points = effective_rates(iterations)
             if points:
                 axes.plot(*zip(*points, strict=True), color=color, label=label, marker="o" if len(points) < 3 else None)
                 drawn = True
@@ -192,8 +191,14 @@ def _learning_rates(trainings: Trainings, rows: Values) -> Figure | None:
     return figure
 
 
-def _maps(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]]:
-    """Name -> (title, values by component, whether colours are for logarithms)."""
+def effective_rates(iterations: Sequence[Iteration]) -> list[tuple[int, float]]:
+    """(iteration, learning rate of a job by the number of jobs), where the logs say it."""
+    return [(iteration.number, job.learning_rate / len(iteration.jobs)) for iteration in iterations
+            for job in list(iteration.jobs.values())[:1] if job.learning_rate > 0]
+
+
+def component_values(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]]:
+    """What maps show. Name -> (title, values by component, whether colours are for logarithms)."""
     return {
         "relative-change": ("Relative change of parameters",
                             _of_progress(iterations, lambda log: log.relative_changes), True),

@@ -1,0 +1,94 @@
+"""A training as TensorBoard shows it: files of events, written with tensorboardX (the extra ``tensorboard``).
+
+tensorboardX rather than tensorboard: what writes need not be what shows, and it brings 4 MB with it rather than 80.
+"""
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from nnet3py.errors import UsageError
+from nnet3py.extras import load
+from nnet3py.report.training_folder import seconds_before
+from nnet3py.report.training_logs import Iteration, diagnosed_outputs, series
+from nnet3py.report.training_plots import Trainings, component_values, effective_rates
+
+_EVENTS = "events.out.tfevents."     # what names of its files begin with
+
+
+class Scalar(NamedTuple):
+    """A point of a curve; those of the same ``tag`` share a chart, with a line for each ``run``."""
+
+    run: str
+    tag: str
+    iteration: int
+    value: float
+
+
+def write_events(trainings: Trainings, output: Path, end: float) -> Path:
+    """Write ``LABEL/train`` and ``LABEL/valid`` into ``output``, which is made, in the place of those written before.
+
+    Parameters
+    ----------
+    output : what ``tensorboard --logdir`` is given; returned
+    end : when the last iteration began, in seconds since 1970; times before follow from what the jobs took
+
+    Raises Nnet3Error where tensorboardX is not installed, UsageError if the folder cannot be made.
+    """
+    writers = load("tensorboardX", "files for TensorBoard need", "tensorboard")
+    for label, iterations in trainings.items():
+        seconds = seconds_before(iterations)
+        begin = end - max(seconds.values(), default=0.0)
+        points = list(scalars(iterations))
+        for run in ("train", "valid"):
+            folder = output / label.strip("/").replace("..", "_") / run
+            new = folder / f".{os.getpid()}.new"
+            try:
+                new.mkdir(parents=True)
+            except OSError as error:
+                raise UsageError(f"the folder {folder} for TensorBoard cannot be made: {error.strerror}",
+                                 "name another with --output-dir") from None
+            try:
+                with writers.SummaryWriter(str(new)) as writer:
+                    for point in points:
+                        if point.run == run:
+                            writer.add_scalar(point.tag, point.value, point.iteration,
+                                              begin + seconds.get(point.iteration, 0.0))
+                _replace_events(folder, new)
+            finally:
+                shutil.rmtree(new, ignore_errors=True)
+    return output
+
+
+def scalars(iterations: Sequence[Iteration]) -> Iterator[Scalar]:
+    """All curves of a training: what is of held-out data in the run ``valid``, everything else in ``train``."""
+    for kind in ("objective", "accuracy"):
+        for output in diagnosed_outputs(iterations, kind):
+            for data in ("train", "valid"):
+                for number, value in series(iterations, data, output, kind):
+                    yield Scalar(data, f"{kind}/{output}", number, value)
+    for number, rate in effective_rates(iterations):
+        yield Scalar("train", "training/learning_rate", number, rate)
+    for iteration in iterations:
+        seconds = max((job.seconds for job in iteration.jobs.values()), default=math.nan)
+        if math.isfinite(seconds):
+            yield Scalar("train", "training/seconds", iteration.number, seconds)
+            yield Scalar("train", "training/jobs", iteration.number, float(len(iteration.jobs)))
+    for name, (_, values, _) in component_values(iterations).items():
+        for component, points in values.items():
+            for number, value in points.items():
+                yield Scalar("train", f"{name}/{component}", number, value)
+
+
+def _replace_events(folder: Path, new: Path) -> None:
+    """The files of ``new`` come into ``folder``; those that were there before go."""
+    before = {path.name for path in folder.glob(f"{_EVENTS}*")}
+    names = [path.name for path in new.iterdir()]
+    for name in names:
+        os.replace(new / name, folder / name)
+    for name in before.difference(names):
+        (folder / name).unlink(missing_ok=True)
